@@ -1,4 +1,4 @@
-"""Dedicated connections of a worker, each used by one thread, and the watch over their sockets.
+"""Dedicated connections of a worker, each used by one thread.
 
 A worker must not wait in the application's pool: the sessions of its own handlers could use that up, and a lease would
 end because of it. So each part of a worker has a connection of its own, made as the application's engine makes them
@@ -42,10 +42,8 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection, Engine
 
-    from sqlalchemy_fairqueue.database.drivers import Driver, Listener
+    from sqlalchemy_fairqueue.database.drivers import Listener
     from sqlalchemy_fairqueue.worker.timings import Clock
-
-    SetUp = Callable[[Connection], None]
 
 R = TypeVar("R")
 
@@ -53,6 +51,16 @@ _ALONE = {"isolation_level": "AUTOCOMMIT", **ALONE}
 
 # Somebody has a row locked; the encoding has no bytes for a character.
 _REFUSALS = {"55P03", "22P05"}
+
+# The system notices within so many seconds that the other side is gone, also while a call waits for its answer.
+_UNANSWERED = 20
+_OPTIONS = (
+    ("SO_KEEPALIVE", socket.SOL_SOCKET, 1),
+    ("TCP_KEEPIDLE", socket.IPPROTO_TCP, 5),
+    ("TCP_KEEPINTVL", socket.IPPROTO_TCP, 5),
+    ("TCP_KEEPCNT", socket.IPPROTO_TCP, 3),
+    ("TCP_USER_TIMEOUT", socket.IPPROTO_TCP, _UNANSWERED * 1000),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,14 +78,11 @@ class ConnectionOptions:
     clock: Clock = monotonic
 
 
-def dedicated_connection(
-    options: ConnectionOptions,
-    *,
-    lock_timeout: float | None = None,
-    time_limit: float | None = None,
-    within: float | None = None,
-) -> DedicatedConnection:
-    """A connection to the database of the worker's engine, made on first use; only one thread may use it.
+class DedicatedConnection:
+    """One connection to the database of a worker, made when it is needed and again after it broke.
+
+    Only one thread may use it. Others see the socket under it: a server that is gone without a word, or a proxy that
+    answers for it, leaves a call waiting for ever; a socket that is shut down ends the call with an error.
 
     Args:
         options: The worker's.
@@ -85,37 +90,38 @@ def dedicated_connection(
         time_limit: Seconds that the server lets a statement take, whatever the role has. Not for such a connection.
         within: Seconds after which a call is cut that says nothing else. None: another thread watches over it, or each
             call says it.
-    """
-    set_up: SetUp | None = None
-    if lock_timeout is not None:
-        set_up = partial(set_lock_timeout, timeout=timedelta(seconds=lock_timeout))
-    elif time_limit is not None:
-        set_up = partial(set_time_limit, limit=timedelta(seconds=time_limit))
-    if isinstance(options.engine, AsyncEngine):
-        return _OfAsyncEngine(options.engine.sync_engine, options, set_up, within)
-    return DedicatedConnection(options.engine, options, set_up, within)
-
-
-class DedicatedConnection:
-    """One connection, made when it is needed and again after it broke; *set_up* is called with each new one.
 
     Attributes:
         made: How many connections were made so far.
-        watch: Ends calls on it that nobody answers.
     """
 
-    def __init__(self, engine: Engine, options: ConnectionOptions, set_up: SetUp | None, within: float | None) -> None:
+    def __init__(
+        self,
+        options: ConnectionOptions,
+        *,
+        lock_timeout: float | None = None,
+        time_limit: float | None = None,
+        within: float | None = None,
+    ) -> None:
         self.made: int = 0
+        self._is_async = isinstance(options.engine, AsyncEngine)
+        engine = options.engine.sync_engine if isinstance(options.engine, AsyncEngine) else options.engine
         self._engine = without_pool(engine)
         self._driver = driver_of(engine)
-        self._timings = options.timings
-        self._set_up = set_up
+        self._connect_within = options.timings.connect
+        self._clock = options.clock
+        self._lock_timeout = lock_timeout
+        self._time_limit = time_limit
         self._within = within
-        self.watch: SocketWatch = SocketWatch(options.clock, self._driver)
         self._must_be_explicit = self._listens = False
         self._connection: Connection | None = None
         # The driver's connection, which SQLAlchemy no longer names once it has found it broken.
         self._opened: Any = None
+        self._socket: socket.socket | None = None
+        # Since when a call has been under way.
+        self._since: float | None = None
+        # That of a connection of an async engine.
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     def run(self, work: Callable[[Connection], R], *, within: float | None = None) -> R:
         """Do *work* on the connection, where each statement is a READ COMMITTED transaction of its own.
@@ -126,11 +132,11 @@ class DedicatedConnection:
             work: What to do.
             within: Cut the connection if it takes longer than so many seconds. None: as the connection has it.
         """
-        if self.watch.has_ended():
+        if self._has_ended():
             self.close()
         try:
             connection = self._open()
-            with self.watch.calling(self._within if within is None else within):
+            with self.calling(self._within if within is None else within):
                 return self._waited(partial(self._do, work, connection))
         except IsolationError:
             self.close()
@@ -144,30 +150,6 @@ class DedicatedConnection:
                 self.close()
             raise
 
-    def database_key(self) -> tuple[object, ...]:
-        """The server, database and user: equal where a notification reaches both of two connections."""
-        return self._closing(lambda: self._driver.database_key(self._driver_connection()))
-
-    def listener(self) -> Listener:
-        """A listener over the connection, which is used for nothing else until it is closed."""
-        self._listens = True
-        return self._closing(lambda: self._driver.listener(self._driver_connection(), self._in_loop))
-
-    def _closing(self, work: Callable[[], R]) -> R:
-        try:
-            return work()
-        except BaseException:
-            self.close()
-            raise
-
-    def _prepare(self, connection: Connection) -> None:
-        """Set up a new connection, after the engine's listeners."""
-        explicit = self._must_be_explicit or sets_up_transactions(connection)
-        isolate(connection, _ALONE if self._listens or not explicit else READ_COMMITTED)
-        if self._set_up is not None:
-            self._set_up(connection)
-        connection.commit()
-
     def _do(self, work: Callable[[Connection], R], connection: Connection) -> R:
         try:
             result = work(connection)
@@ -178,9 +160,44 @@ class DedicatedConnection:
         connection.commit()
         return result
 
+    def database_key(self) -> tuple[object, ...]:
+        """The server, database and user: equal where a notification reaches both of two connections."""
+        self._open()
+        return self._driver.database_key(self._opened)
+
+    def listener(self) -> Listener:
+        """A listener over the connection, which is used for nothing else until it is closed."""
+        self._listens = True
+        self._open()
+        return self._driver.listener(self._opened, self._in_loop)
+
+    @contextlib.contextmanager
+    def calling(self, within: float | None) -> Iterator[None]:
+        """A call is under way; it is cut if it takes longer than so many seconds."""
+        timer = None if within is None else threading.Timer(within, self._cut)
+        if timer is not None:
+            timer.daemon = True
+            timer.start()
+        self._since = self._clock()
+        try:
+            yield
+        finally:
+            self._since = None
+            if timer is not None:
+                timer.cancel()
+                timer.join()
+
+    def cut_if_stuck(self, seconds: float) -> None:
+        """End the call that is under way, with an error for its caller, if it has been for so long. For any thread."""
+        since = self._since
+        if since is not None and self._clock() - since > seconds:
+            self._cut()
+
     def close(self) -> None:
         """End the connection, also if the engine has it from a pool of somebody else's. The next use makes another."""
-        self.watch.forget()
+        own, self._socket = self._socket, None
+        if own is not None:
+            own.close()
         connection, self._connection = self._connection, None
         if connection is not None:
             with contextlib.suppress(Exception):
@@ -189,50 +206,30 @@ class DedicatedConnection:
                 self._waited(connection.invalidate)
             with contextlib.suppress(Exception):
                 self._waited(connection.close)
-
-    def _open(self) -> Connection:
-        if self._connection is None:
-            # Kept at once: if anything of the following fails, close() lets it go.
-            connection = self._connection = self._connected(self._timings.connect)
-            self.made += 1
-            self._opened = connection.connection.driver_connection
-            self.watch.watch(self._opened)
-            with self.watch.calling(self._timings.connect):
-                self._waited(partial(self._prepare, connection))
-        return self._connection
-
-    def _driver_connection(self) -> Any:
-        self._open()
-        return self._opened
-
-    def _connected(self, within: float) -> Connection:
-        return _connected(self._engine, within)
-
-    def _waited(self, work: Callable[[], R]) -> R:
-        """Do what waits for the connection."""
-        return work()
-
-    def _in_loop(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
-        """Run a coroutine in the connection's event loop."""
-        raise NotImplementedError
-
-
-class _OfAsyncEngine(DedicatedConnection):
-    """A connection of an async engine, in a loop of the thread's own."""
-
-    _loop: asyncio.AbstractEventLoop | None = None
-
-    def close(self) -> None:
-        """As for DedicatedConnection."""
-        super().close()
         loop, self._loop = self._loop, None
         if loop is not None:
             with contextlib.suppress(Exception):
                 loop.run_until_complete(loop.shutdown_asyncgens())
             loop.close()
 
-    def _connected(self, within: float) -> Connection:
-        return cast("Connection", self._in_loop(self._connecting(within)))
+    def _open(self) -> Connection:
+        if self._connection is not None:
+            return self._connection
+        within = self._connect_within
+        try:
+            made = self._in_loop(self._connecting(within)) if self._is_async else _connected(self._engine, within)
+            # Kept at once: if anything of the following fails, close() lets it go.
+            connection: Connection = made
+            self._connection = connection
+            self.made += 1
+            self._opened = connection.connection.driver_connection
+            self._watch_socket()
+            with self.calling(within):
+                self._waited(partial(self._prepare, connection))
+        except BaseException:
+            self.close()
+            raise
+        return connection
 
     async def _connecting(self, within: float) -> Connection:
         scope = asyncio.timeout(within)
@@ -244,15 +241,58 @@ class _OfAsyncEngine(DedicatedConnection):
                 raise
             raise _unanswered(within) from None
 
+    def _prepare(self, connection: Connection) -> None:
+        """Set up a new connection, after the engine's listeners."""
+        explicit = self._must_be_explicit or sets_up_transactions(connection)
+        isolate(connection, _ALONE if self._listens or not explicit else READ_COMMITTED)
+        if self._lock_timeout is not None:
+            set_lock_timeout(connection, timedelta(seconds=self._lock_timeout))
+        if self._time_limit is not None:
+            set_time_limit(connection, timedelta(seconds=self._time_limit))
+        connection.commit()
+
     def _waited(self, work: Callable[[], R]) -> R:
-        return cast("R", self._in_loop(_greenlet(work)))
+        """Do what waits for the connection."""
+        return cast("R", self._in_loop(_greenlet(work))) if self._is_async else work()
 
     def _in_loop(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
-        """As for DedicatedConnection."""
+        """Run a coroutine in the event loop of an async engine's connection."""
         if self._loop is None:
             # Windows' own loop waits for no socket that it has not made, as psycopg and a listener need it.
             self._loop = asyncio.SelectorEventLoop() if sys.platform == "win32" else asyncio.new_event_loop()
         return self._loop.run_until_complete(coroutine)
+
+    def _watch_socket(self) -> None:
+        with contextlib.suppress(OSError):
+            own = self._socket = socket.socket(fileno=socket.dup(self._driver.fileno(self._opened)))
+            if own.family in {socket.AF_INET, socket.AF_INET6}:
+                for name, level, value in _OPTIONS:
+                    option = getattr(socket, name, None)  # not every system has all
+                    if option is not None:
+                        own.setsockopt(level, option, value)
+
+    def _has_ended(self) -> bool:
+        """Whether the other side has spoken while no call is under way: it tells so that it ends the connection.
+
+        An idle_session_timeout, an administrator or a proxy does that to connections that nobody has used for a while.
+        """
+        if self._socket is None:
+            return False
+        try:
+            # The driver has made it non-blocking; where it has not, the flag does.
+            self._socket.recv(1, socket.MSG_PEEK | getattr(socket, "MSG_DONTWAIT", 0))
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+        return True
+
+    def _cut(self) -> None:
+        """End the call that is under way."""
+        own = self._socket
+        if own is not None:
+            with contextlib.suppress(OSError):
+                own.shutdown(socket.SHUT_RDWR)
 
 
 async def _greenlet(work: Callable[[], R]) -> R:
@@ -300,89 +340,3 @@ def _is_usable(error: BaseException) -> bool:
         return not error.connection_invalidated and sqlstate_of(error) in _REFUSALS
     # The driver has no bytes for a character, and sent nothing.
     return isinstance(error, (LeaseLost, UnicodeError))
-
-
-# The system notices within so many seconds that the other side is gone, also while a call waits for its answer.
-_UNANSWERED = 20
-_OPTIONS = (
-    ("SO_KEEPALIVE", socket.SOL_SOCKET, 1),
-    ("TCP_KEEPIDLE", socket.IPPROTO_TCP, 5),
-    ("TCP_KEEPINTVL", socket.IPPROTO_TCP, 5),
-    ("TCP_KEEPCNT", socket.IPPROTO_TCP, 3),
-    ("TCP_USER_TIMEOUT", socket.IPPROTO_TCP, _UNANSWERED * 1000),
-)
-
-
-class SocketWatch:
-    """The socket under a connection, as other threads than the connection's see it.
-
-    A server that is gone without a word, or a proxy that answers for it, leaves a call waiting for ever; a socket that
-    is shut down ends the call with an error.
-    """
-
-    def __init__(self, clock: Clock, driver: Driver) -> None:
-        self._clock = clock
-        self._driver = driver
-        self._socket: socket.socket | None = None
-        self._since: float | None = None
-
-    def watch(self, connection: Any) -> None:
-        """A driver's connection was made."""
-        with contextlib.suppress(OSError):
-            own = self._socket = socket.socket(fileno=socket.dup(self._driver.fileno(connection)))
-            if own.family in {socket.AF_INET, socket.AF_INET6}:
-                for name, level, value in _OPTIONS:
-                    option = getattr(socket, name, None)  # not every system has all
-                    if option is not None:
-                        own.setsockopt(level, option, value)
-
-    def forget(self) -> None:
-        """The connection was let go."""
-        own, self._socket = self._socket, None
-        if own is not None:
-            own.close()
-
-    def has_ended(self) -> bool:
-        """Whether the other side has spoken while no call is under way: it tells so that it ends the connection.
-
-        An idle_session_timeout, an administrator or a proxy does that to connections that nobody has used for a while.
-        """
-        if self._socket is None:
-            return False
-        try:
-            # The driver has made it non-blocking; where it has not, the flag does.
-            self._socket.recv(1, socket.MSG_PEEK | getattr(socket, "MSG_DONTWAIT", 0))
-        except BlockingIOError:
-            return False
-        except OSError:
-            return True
-        return True
-
-    @contextlib.contextmanager
-    def calling(self, within: float | None) -> Iterator[None]:
-        """A call is under way; it is cut if it takes longer than so many seconds."""
-        timer = None if within is None else threading.Timer(within, self.cut)
-        if timer is not None:
-            timer.daemon = True
-            timer.start()
-        self._since = self._clock()
-        try:
-            yield
-        finally:
-            self._since = None
-            if timer is not None:
-                timer.cancel()
-                timer.join()
-
-    def cut(self) -> None:
-        """End the call that is under way."""
-        own = self._socket
-        if own is not None:
-            with contextlib.suppress(OSError):
-                own.shutdown(socket.SHUT_RDWR)
-
-    def cut_if_stuck(self, seconds: float) -> None:
-        """End the call that is under way, with an error for its caller, if it has been for so long."""
-        since = self._since
-        if since is not None and self._clock() - since > seconds:
-            self.cut()

@@ -143,7 +143,7 @@ def for_each(queues: Iterable[ServedQueue], work: Callable[[ServedQueue], None])
 def cut_stuck_calls(connections: Sequence[DedicatedConnection], seconds: float) -> None:
     """End calls on other threads' connections that have had no answer for so long: they must not last for ever."""
     for connection in connections:
-        connection.watch.cut_if_stuck(seconds)
+        connection.cut_if_stuck(seconds)
 
 
 def hear_signals(connection: DedicatedConnection, queues: Sequence[ServedQueue], options: WorkerOptions) -> None:

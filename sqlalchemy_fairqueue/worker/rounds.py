@@ -33,13 +33,12 @@ from sqlalchemy_fairqueue.database.schedules import (
 from sqlalchemy_fairqueue.errors import FairQueueError, NotGranted
 from sqlalchemy_fairqueue.texts import logged, said
 from sqlalchemy_fairqueue.values.schedules import planned, timing_of
-from sqlalchemy_fairqueue.worker.connection import dedicated_connection
+from sqlalchemy_fairqueue.worker.connection import DedicatedConnection
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from sqlalchemy_fairqueue.database.schedules import DueSchedule
-    from sqlalchemy_fairqueue.worker.connection import DedicatedConnection
     from sqlalchemy_fairqueue.worker.leases import ServedQueue
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
 
@@ -59,8 +58,8 @@ class Round(ABC):
         step: What a round does, for the log: ``"run schedules"``.
         options: The worker's.
         within: Seconds after which a statement without an answer is cut.
-        lock_timeout: As for :func:`dedicated_connection`.
-        time_limit: As for :func:`dedicated_connection`.
+        lock_timeout: As for :func:`DedicatedConnection`.
+        time_limit: As for :func:`DedicatedConnection`.
     """
 
     def __init__(
@@ -78,7 +77,7 @@ class Round(ABC):
         self._log = options.log
         self._timings = options.timings
         self._connect = partial(
-            dedicated_connection, options, lock_timeout=lock_timeout, time_limit=time_limit, within=within
+            DedicatedConnection, options, lock_timeout=lock_timeout, time_limit=time_limit, within=within
         )
         self._backoff = options.backoff(step)
         self._starting = threading.Lock()

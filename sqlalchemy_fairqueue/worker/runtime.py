@@ -13,7 +13,7 @@ from sqlalchemy_fairqueue.database.installation import check_installed, check_wr
 from sqlalchemy_fairqueue.errors import WorkerError
 from sqlalchemy_fairqueue.queue.handlers import follow_dead
 from sqlalchemy_fairqueue.texts import logged
-from sqlalchemy_fairqueue.worker.connection import dedicated_connection
+from sqlalchemy_fairqueue.worker.connection import DedicatedConnection
 from sqlalchemy_fairqueue.worker.decisions import RELEASE
 from sqlalchemy_fairqueue.worker.duties import (
     Duty,
@@ -32,12 +32,11 @@ from sqlalchemy_fairqueue.worker.operating_system import join
 from sqlalchemy_fairqueue.worker.rounds import Groups, Housekeeping, Round, Schedules
 from sqlalchemy_fairqueue.worker.settler import Settler
 from sqlalchemy_fairqueue.worker.telemetry import WorkerStats
-from sqlalchemy_fairqueue.worker.wakeups import FetchTrigger, Subscription, WaitRegistration, subscribe
+from sqlalchemy_fairqueue.worker.wakeups import FetchTrigger, WaitRegistration
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from sqlalchemy_fairqueue.worker.connection import DedicatedConnection
     from sqlalchemy_fairqueue.worker.executor import SettleCallback
     from sqlalchemy_fairqueue.worker.leases import HeldDelivery
     from sqlalchemy_fairqueue.worker.lifespan import Lifespan, Run
@@ -80,7 +79,7 @@ class HealthCheck:
 
     def __init__(self, options: WorkerOptions) -> None:
         self._options = options
-        self._connection = dedicated_connection(options)
+        self._connection = DedicatedConnection(options)
         # One question at a time, however many probes come.
         self._lock = threading.Lock()
         self._is_closed = False
@@ -149,10 +148,10 @@ class Runtime(Generic[E]):
         self._stats = stats
         self.queues = [ServedQueue(queue, options, lifespan.resources_of(queue)) for queue in options.queues]
         self.trigger = FetchTrigger(options.clock)
-        settling = dedicated_connection(options, lock_timeout=options.lock_timeout)
+        settling = DedicatedConnection(options, lock_timeout=options.lock_timeout)
         self.settler = Settler(settling, options, stats, self.trigger.settled)
         self.executor = make_executor(options, stats, self.trigger, self.settler.settle)
-        fetching = dedicated_connection(options)
+        fetching = DedicatedConnection(options)
         self.fetcher = Fetcher(
             connection=fetching,
             options=options,
@@ -160,7 +159,7 @@ class Runtime(Generic[E]):
             executor=self.executor,
             trigger=self.trigger,
             settler=self.settler,
-            waits=WaitRegistration(fetching, options, self._subscribe if options.listen else None),
+            waits=WaitRegistration(fetching, options, self.trigger, stats),
             stats=stats,
         )
         self._stop_requests = StopRequests(self.queues, options, partial(stop, self))
@@ -192,7 +191,7 @@ class Runtime(Generic[E]):
             SchemaMismatch: One is missing or too old.
             NotGranted: The worker may not consume one of the queues.
         """
-        connection = dedicated_connection(self._options, within=self._timings.connect)
+        connection = DedicatedConnection(self._options, within=self._timings.connect)
         try:
             for queue in self.queues:
                 connection.run(partial(check_installed, schema=queue.target.schema))
@@ -311,7 +310,7 @@ class Runtime(Generic[E]):
     def _make_looper(self, watched: list[DedicatedConnection], *, drain: bool) -> Looper:
         options, timings, beat = self._options, self._timings, self._options.beat
         # Nobody else cuts a call on it, and while one lasts no lease is extended.
-        connection = dedicated_connection(options, within=max(beat, timings.answer))
+        connection = DedicatedConnection(options, within=max(beat, timings.answer))
         heartbeat = Heartbeat(
             connection=connection,
             options=options,
@@ -350,13 +349,6 @@ class Runtime(Generic[E]):
         if self.executor.is_closed():
             self._options.log.error("gives back what it had and ends: its event loop was closed; call stop() first")
             self.stop(self.executor.give_up())
-
-    def _subscribe(self, connection: DedicatedConnection) -> Subscription:
-        return subscribe(self._options, connection, self._notified)
-
-    def _notified(self, named: list[ServedQueue], others: list[ServedQueue]) -> None:
-        self._stats.woken += 1
-        self.trigger.notified(named, others)
 
 
 class Front(Generic[E]):

@@ -18,37 +18,37 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import selectors
 import socket
 import threading
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from sqlalchemy import event
 
 from sqlalchemy_fairqueue.errors import FairQueueError
 from sqlalchemy_fairqueue.times import microseconds
-from sqlalchemy_fairqueue.worker.connection import ConnectionOptions, dedicated_connection
+from sqlalchemy_fairqueue.worker.connection import ConnectionOptions, DedicatedConnection
 from sqlalchemy_fairqueue.worker.telemetry import WorkerLog
-from sqlalchemy_fairqueue.worker.timings import Backoff, Clock
+from sqlalchemy_fairqueue.worker.timings import Backoff
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
-    from contextlib import AbstractContextManager
 
     from sqlalchemy import Engine
 
     from sqlalchemy_fairqueue.database.asynchronous import AsyncEngine
     from sqlalchemy_fairqueue.database.drivers import Listener
-    from sqlalchemy_fairqueue.worker.connection import DedicatedConnection
     from sqlalchemy_fairqueue.worker.leases import ServedQueue
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
+    from sqlalchemy_fairqueue.worker.telemetry import WorkerStats
     from sqlalchemy_fairqueue.worker.timings import Clock
 
     Key = tuple[object, ...]
-    Notify = Callable[[list[ServedQueue], list[ServedQueue]], None]
+    # By topic what each notification named: leases or messages.
+    Topics = dict[str, set[str]]
+    Notify = Callable[[Topics | None], None]
 
 
 class WakeEvent:
@@ -77,10 +77,11 @@ class WakeEvent:
         return self._unset.acquire(timeout=-1 if seconds is None else max(0.0, seconds))
 
 
-class FetchTrigger:
+class FetchTrigger(WakeEvent):
     """All that lets the fetcher of one worker begin a round before the time that it has chosen.
 
-    It is made before the other parts, which call it in their threads; only the fetcher waits for it.
+    It is made before the other parts, which set it in their threads when a handler is free, a queue may have work, or
+    the worker stops; only the fetcher waits for it.
 
     Attributes:
         refill_at: The executor wakes the fetcher when no more than so many deliveries are left in its buffer; -1: it
@@ -88,85 +89,88 @@ class FetchTrigger:
         is_backlogged: Whether the fetcher waits for deliveries to be settled. The fetcher sets it.
     """
 
-    __slots__ = ("_clock", "_event", "is_backlogged", "refill_at")
+    __slots__ = ("_clock", "is_backlogged", "refill_at")
 
     def __init__(self, clock: Clock) -> None:
+        super().__init__()
         self.refill_at: int = -1
         self.is_backlogged: bool = False
         self._clock = clock
-        self._event = WakeEvent()
-
-    def set(self) -> None:
-        """Something changed: a handler is free, a queue may have work, or the worker stops."""
-        self._event.set()
-
-    def wait(self, seconds: float) -> None:
-        """Wait until something changes. For the fetcher."""
-        self._event.wait(seconds)
 
     def settled(self, queues: Iterable[ServedQueue]) -> None:
         """Deliveries were settled, which made room in these queues. A fetcher that is about to poll them waits on."""
         now = self._clock()
         earlier = [queue.polls.poll_now(now) for queue in queues]
         if any(earlier) or self.is_backlogged:
-            self._event.set()
-
-    def notified(self, named: Iterable[ServedQueue], others: Iterable[ServedQueue]) -> None:
-        """Notifications came: for some queues they named this worker, for others another consumer."""
-        now = self._clock()
-        earlier = [queue.polls.poll_now(now) for queue in named]
-        earlier += [queue.polls.poll_later(now) for queue in others]
-        if any(earlier):
-            self._event.set()
+            self.set()
 
 
 class WaitRegistration:
-    """The waits of one worker. The fetcher calls it.
+    """The waits of one worker, and the notifications that end them.
+
+    The fetcher calls it, but for :meth:`notified`, which the listener's thread calls.
 
     Args:
         connection: The fetcher's.
         options: The worker's.
-        subscribe: Joins the listening connection to the database of this one; None: the worker is not to be woken.
+        trigger: Wakes the fetcher.
+        stats: It counts notifications.
     """
 
     def __init__(
-        self,
-        connection: DedicatedConnection,
-        options: WorkerOptions,
-        subscribe: Callable[[DedicatedConnection], Subscription] | None,
+        self, connection: DedicatedConnection, options: WorkerOptions, trigger: FetchTrigger, stats: WorkerStats
     ) -> None:
         self._connection = connection
+        self._options = options
+        self._trigger = trigger
+        self._stats = stats
         self._clock = options.clock
         self._margin = options.timings.wait_margin
-        self._interval = min(
-            options.interval_with_notifications, (options.timings.longest_wait - options.timings.wait_margin) / 2
-        )
-        self._interval_alone = options.interval_without_notifications
-        self._subscribe = subscribe
-        self._subscription: Subscription | None = None
+        self._interval = min(options.interval_with_notifications, (options.timings.longest_wait - self._margin) / 2)
+        self._listening: Listening | None = None
+        # The queues that notifications are for, by topic.
+        self._topics: dict[str, ServedQueue] = {}
 
     def before_poll(self, queue: ServedQueue) -> None:
         """A poll is about to begin; if polls gave nothing lately, register a wait first."""
-        if self._subscription is None and self._subscribe is not None:
-            self._subscription = self._subscribe(self._connection)
-        subscription = self._subscription
-        polls = queue.polls
-        if subscription is None or not subscription.is_listening:
-            polls.interval = self._interval_alone
-            polls.wait_ended(self._clock())
+        if self._listening is None and self._options.listen:
+            self._listening = join_listening(self._options, self._connection, self.notified)
+        polls, now, alone = queue.polls, self._clock(), self._options.interval_without_notifications
+        if self._listening is None or not self._listening.is_listening:
+            polls.interval = alone
+            polls.wait_ended(now)
             return
         # A producer that has such a queue wakes nobody.
-        polls.interval = self._interval if queue.queue.notify else min(self._interval, self._interval_alone)
-        now = self._clock()
+        polls.interval = self._interval if queue.queue.notify else min(self._interval, alone)
         if not polls.needs_wait(now):
             return
         # Two intervals long: a registration is a write, and one that a dead worker leaves costs producers a
         # notification each, and keeps them from naming another worker.
         seconds = 2 * self._interval + self._margin
-
         queue.waiting_lease, topic = self._wait(queue, f"wait for queue {queue.target.queue!r}", seconds)
         polls.wait_begun(now, now + seconds)
-        subscription.follow(topic, queue)
+        self._topics[topic] = queue
+
+    def notified(self, topics: Topics | None) -> None:
+        """Poll what may have work: soon if a notification named this worker, and later if it named another consumer."""
+        now = self._clock()
+        if topics is None:
+            queues = list(self._topics.values())
+            # The server may be another one now, which does not know of the waits.
+            for queue in queues:
+                queue.polls.renew_wait()
+            earlier = [queue.polls.poll_now(now) for queue in queues]
+        else:
+            heard = [
+                (queue.polls, str(queue.waiting_lease) in topics[topic])
+                for topic, queue in list(self._topics.items())
+                if topic in topics
+            ]
+            earlier = [polls.poll_now(now) if is_named else polls.poll_later(now) for polls, is_named in heard]
+        if earlier:
+            self._stats.woken += 1
+        if any(earlier):
+            self._trigger.set()
 
     def after_work(self, queue: ServedQueue) -> None:
         """A poll gave messages; if several did, producers need not wake the worker."""
@@ -175,9 +179,9 @@ class WaitRegistration:
 
     def close(self, queues: Sequence[ServedQueue]) -> None:
         """The worker stops: nobody need wake it."""
-        if self._subscription is None:
+        if self._listening is None:
             return
-        self._subscription.close()
+        self._listening.leave(self.notified)
         # A registration that stays ends by itself.
         with contextlib.suppress(Exception):
             for queue in queues:
@@ -192,84 +196,31 @@ class WaitRegistration:
         """Register a wait for so long; return its lease and the topic of its notifications."""
         wait = microseconds(timedelta(seconds=seconds))
         name, lease_id = queue.consumer.name, queue.waiting_lease
-        [row] = self._connection.run(
-            queue.target.call("fq_wait", doing, consumer=name, lease_id=lease_id, wait=wait).rows
-        )
+        register = queue.target.call("fq_wait", doing, consumer=name, lease_id=lease_id, wait=wait)
+        [row] = self._connection.run(register.rows)
         return row[0], row[1]
 
 
-_listeners: dict[Key, Listening] = {}
+_shared: dict[Key, Listening] = {}
+# Guards who is a subscriber of what.
 _lock = threading.Lock()
 
 
-class Subscription:
-    """The notifications of one worker.
-
-    Args:
-        listener: Receives them.
-        notify: Called, in the listener's thread, with the queues that may have work: those for which a notification
-            named this worker, and those for which it named another consumer.
-    """
-
-    def __init__(self, listener: Listening, notify: Notify) -> None:
-        self._listener = listener
-        self._notify = notify
-        self._topics: dict[str, ServedQueue] = {}
-
-    @property
-    def is_listening(self) -> bool:
-        """Whether notifications are sent and arrive just now, as far as is known."""
-        return self._listener.is_listening
-
-    def follow(self, topic: str, queue: ServedQueue) -> None:
-        """From now on a notification of this topic is for that queue."""
-        self._topics[topic] = queue
-
-    def notified(self, topics: dict[str, set[str]] | None) -> None:
-        """Notifications came, each of which named a waiting lease; None: some may have been missed, or will be."""
-        queues = list(self._topics.items())
-        if topics is None:
-            # The server may be another one now, which does not know of the waits.
-            for _, queue in queues:
-                queue.polls.renew_wait()
-            named, others = [queue for _, queue in queues], []
-        else:
-            found = [(queue, str(queue.waiting_lease) in topics[topic]) for topic, queue in queues if topic in topics]
-            named = [queue for queue, is_named in found if is_named]
-            others = [queue for queue, is_named in found if not is_named]
-        if named or others:
-            self._notify(named, others)
-
-    def close(self) -> None:
-        """Receive no more. The last subscription ends the connection."""
-        with _lock:
-            self._listener.leave(self)
-
-
-def subscribe(options: WorkerOptions, connection: DedicatedConnection, notify: Notify) -> Subscription:
+def join_listening(options: WorkerOptions, connection: DedicatedConnection, notify: Notify) -> Listening:
     """Join the listening connection to a database, which the first subscriber makes.
 
     Args:
         options: The worker's.
         connection: To the same database; it says which one that is.
-        notify: As for Subscription.
+        notify: As for :meth:`Listening.join`.
     """
     key = (os.getpid(), *connection.database_key())
     with _lock:
-        listener = _listeners.get(key)
-        if listener is None:
-            listener = _listeners[key] = Listening(options, key)
-        subscription = Subscription(listener, notify)
-        listener.join(subscription)
-    return subscription
-
-
-class Subscriber(Protocol):
-    """The subscribers of notifications."""
-
-    def notified(self, topics: dict[str, set[str]] | None) -> None:
-        """Notifications came: by topic what each of them named. None: some may have been missed, or will be."""
-        ...
+        listening = _shared.get(key)
+        if listening is None:
+            listening = _shared[key] = Listening(options, key)
+        listening.join(notify)
+    return listening
 
 
 class Listening:
@@ -285,8 +236,8 @@ class Listening:
         self._key = key
         self._clock = options.clock
         self._timings = options.timings
-        self._connection = dedicated_connection(options)
-        self._subscriptions: list[Subscriber] = []
+        self._connection = DedicatedConnection(options)
+        self._subscribers: list[Notify] = []
         name = f"process {os.getpid()}"
         self._log = WorkerLog(name)
         self._backoff = Backoff("listen for notifications", name, options.clock, options.timings, cap=10.0)
@@ -295,21 +246,27 @@ class Listening:
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name="fairqueue-listener", daemon=True)
 
-    def join(self, subscription: Subscriber) -> None:
-        """One more subscriber."""
+    def join(self, notify: Notify) -> None:
+        """One more subscriber.
+
+        Args:
+            notify: Called, in the thread of the connection, with what notifications named. None: some may have been
+                missed, or will be.
+        """
         if self._thread.ident is None:
             self._thread.start()
-        self._subscriptions = [*self._subscriptions, subscription]
+        self._subscribers = [*self._subscribers, notify]
 
-    def leave(self, subscription: Subscriber) -> None:
+    def leave(self, notify: Notify) -> None:
         """One subscriber less; without any the thread stops."""
-        self._subscriptions = [one for one in self._subscriptions if one is not subscription]
-        if not self._subscriptions and not self._stopping:
-            if self._key is not None:
-                _listeners.pop(self._key, None)
-            # First: once it may stop, its thread closes this.
-            self._stop_writer.send(b"x")
-            self._stopping = True
+        with _lock:
+            self._subscribers = [one for one in self._subscribers if one != notify]
+            if not self._subscribers and not self._stopping:
+                if self._key is not None:
+                    _shared.pop(self._key, None)
+                # First: once it may stop, its thread closes this.
+                self._stop_writer.send(b"x")
+                self._stopping = True
 
     def _run(self) -> None:
         while not self._stopping:
@@ -320,9 +277,9 @@ class Listening:
                 self._connection.close()
                 wait = self._backoff.failed(error)
                 self._notify(None)
-                with selectors.DefaultSelector() as selector:
-                    selector.register(self._stop_reader, selectors.EVENT_READ)
-                    selector.select(wait)
+                self._stop_reader.settimeout(wait)
+                with contextlib.suppress(TimeoutError):
+                    self._stop_reader.recv(1, socket.MSG_PEEK)
         self.is_listening = False
         self._connection.close()
         self._stop_reader.close()
@@ -330,7 +287,7 @@ class Listening:
 
     def _listen(self) -> None:
         listener = self._connection.listener()
-        with self._answering():
+        with self._connection.calling(self._timings.answer):
             listener.listen(_own_name())
         self._check(listener)
         self._backoff.succeeded()
@@ -349,7 +306,7 @@ class Listening:
 
     def _check(self, listener: Listener) -> None:
         """Ask whether the server answers, whether this connection listens, and whether commits notify at present."""
-        with self._answering():
+        with self._connection.calling(self._timings.answer):
             has_room = listener.commits_notify()
         if has_room is None:
             raise FairQueueError(
@@ -364,22 +321,19 @@ class Listening:
         self.is_listening = has_room
 
     def _receive(self, listener: Listener) -> None:
-        topics: dict[str, set[str]] = {}
+        topics: Topics = {}
         for payload in listener.received():
             lease_id, _, topic = payload.partition(":")
             topics.setdefault(topic, set()).add(lease_id)
         if topics:
             self._notify(topics)
 
-    def _notify(self, topics: dict[str, set[str]] | None) -> None:
-        for subscription in self._subscriptions:
+    def _notify(self, topics: Topics | None) -> None:
+        for notify in self._subscribers:
             try:
-                subscription.notified(topics)
+                notify(topics)
             except Exception:  # noqa: BLE001 - the others are to be woken
                 self._log.exception("cannot wake a worker, which polls")
-
-    def _answering(self) -> AbstractContextManager[None]:
-        return self._connection.watch.calling(self._timings.answer)
 
 
 def _own_name() -> str:
@@ -417,7 +371,7 @@ class EngineWatch:
             self._wakes.setdefault(str(message_id), []).append(wake)
             if self._listening is None:
                 self._listening = Listening(ConnectionOptions(engine=engine))
-                self._listening.join(self)
+                self._listening.join(self.notified)
 
     def leave(self, message_id: int, wake: Callable[[], None]) -> None:
         """Call it no more. Some time after the last one the connection ends."""
@@ -432,14 +386,11 @@ class EngineWatch:
                 self._timer.daemon = True
                 self._timer.start()
 
-    def notified(self, topics: dict[str, set[str]] | None) -> None:
-        """Notifications came, each of which named a message or a lease; None: some may have been missed."""
+    def notified(self, topics: Topics | None) -> None:
+        """Wake those who wait for what notifications named; None: all."""
         with self._lock:
-            if topics is None:
-                named = set(self._wakes)
-            else:
-                named = {name for names in topics.values() for name in names if name in self._wakes}
-            wakes = [wake for name in named for wake in self._wakes[name]]
+            named = self._wakes if topics is None else {name for names in topics.values() for name in names}
+            wakes = [wake for name in named for wake in self._wakes.get(name, [])]
         for wake in wakes:
             wake()
 
@@ -450,7 +401,7 @@ class EngineWatch:
                 return
             listening, self._listening = self._listening, None
         if listening is not None:
-            listening.leave(self)
+            listening.leave(self.notified)
 
 
 _watches: WeakKeyDictionary[Engine, EngineWatch] = WeakKeyDictionary()

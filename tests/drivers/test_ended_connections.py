@@ -12,7 +12,7 @@ from sqlalchemy import text
 
 from sqlalchemy_fairqueue import AsyncWorker, Queue, Worker
 from sqlalchemy_fairqueue.dashboard.reading import Reading
-from sqlalchemy_fairqueue.worker.connection import dedicated_connection
+from sqlalchemy_fairqueue.worker.connection import DedicatedConnection
 from sqlalchemy_fairqueue.worker.runtime import HealthCheck
 from tests.drivers.faces import AsyncFace, Face
 from tests.fixtures.database import Database
@@ -36,7 +36,7 @@ def _pid(connection: Any) -> Any:
 @pytest.mark.parametrize("how", ["an administrator", "idle_session_timeout"])
 def test_a_dedicated_connection(face: Face, queue: Queue, database: Database, waits: Waits, how: str) -> None:
     """Each connection of a worker is there for the next call, which costs no second one while it is alive."""
-    connection = dedicated_connection(_worker(face, queue)._options)
+    connection = DedicatedConnection(_worker(face, queue)._options)
     for number in range(1, 4):
         pid = connection.run(_pid)
         assert connection.run(_pid) == pid
@@ -51,7 +51,7 @@ def test_a_dedicated_connection(face: Face, queue: Queue, database: Database, wa
 
 def test_a_listener(face: Face, queue: Queue) -> None:
     """A connection that listens is idle on purpose, and no such timeout ends it."""
-    connection = dedicated_connection(_worker(face, queue)._options)
+    connection = DedicatedConnection(_worker(face, queue)._options)
     connection.run(lambda one: one.execute(text("set idle_session_timeout = 50")))
     listener = connection.listener()
     listener.listen("the listener")

@@ -9,7 +9,7 @@ import pytest
 
 from sqlalchemy_fairqueue import AsyncWorker, Queue, Worker
 from sqlalchemy_fairqueue.database.drivers import Listener
-from sqlalchemy_fairqueue.worker.connection import DedicatedConnection, dedicated_connection
+from sqlalchemy_fairqueue.worker.connection import DedicatedConnection
 from tests.drivers.conftest import MakeFace
 from tests.drivers.faces import AsyncFace, Face
 from tests.fixtures.database import Database
@@ -20,7 +20,7 @@ _LONG = PATIENCE.total_seconds()
 
 def _connection(face: Face) -> DedicatedConnection:
     maker = AsyncWorker if isinstance(face, AsyncFace) else Worker
-    return dedicated_connection(maker(face.engine, Queue("documents"))._options)
+    return DedicatedConnection(maker(face.engine, Queue("documents"))._options)
 
 
 @pytest.fixture
@@ -130,7 +130,7 @@ def test_a_connection_that_breaks(listener: Listener, database: Database, stop: 
 
 def test_a_call_that_is_cut(connection: DedicatedConnection, listener: Listener) -> None:
     """The watch over the socket ends a call that nobody answers."""
-    with pytest.raises(Exception, match=r"(?i)connection|closed|terminat"), connection.watch.calling(0.05):
+    with pytest.raises(Exception, match=r"(?i)connection|closed|terminat"), connection.calling(0.05):
         listener._execute("select cast(pg_sleep(600) as text)")
 
 

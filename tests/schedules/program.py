@@ -9,7 +9,7 @@ from sqlalchemy import create_engine
 from sqlalchemy.exc import DBAPIError
 
 from sqlalchemy_fairqueue import Queue, Worker
-from sqlalchemy_fairqueue.worker.connection import dedicated_connection
+from sqlalchemy_fairqueue.worker.connection import DedicatedConnection
 from sqlalchemy_fairqueue.worker.leases import ServedQueue
 from sqlalchemy_fairqueue.worker.rounds import Schedules
 
@@ -22,7 +22,7 @@ def main(url: str, ready: Connection) -> None:
     options = Worker(create_engine(url), queue)._options
     options = replace(options, timings=replace(options.timings, schedules_at_once=50, slots_at_once=7))
     served = ServedQueue(queue, options, {})
-    schedules = Schedules(dedicated_connection(options), [served], options)
+    schedules = Schedules(DedicatedConnection(options), [served], options)
     pause = threading.Event()
     ready.send(None)
     while True:

@@ -11,7 +11,7 @@ from sqlalchemy import Engine
 
 from sqlalchemy_fairqueue import Queue, Worker
 from sqlalchemy_fairqueue.reports import WorkerStats
-from sqlalchemy_fairqueue.worker.connection import dedicated_connection
+from sqlalchemy_fairqueue.worker.connection import DedicatedConnection
 from sqlalchemy_fairqueue.worker.duties import Duty, Looper, hear_signals
 from sqlalchemy_fairqueue.worker.leases import ServedQueue
 
@@ -95,7 +95,7 @@ def test_a_queue_that_cannot_be_heard_keeps_no_other_unheard(engine: Engine) -> 
     """What one queue's schema refuses is raised when the signals of the others have been heard."""
     options = Worker(engine, Queue("broken", schema="nowhere"), Queue("sound"))._options
     broken, sound = (ServedQueue(queue, options, {}) for queue in options.queues)
-    connection = dedicated_connection(options)
+    connection = DedicatedConnection(options)
     with pytest.raises(Exception, match="nowhere"):
         hear_signals(connection, [broken, sound], options)
     connection.close()

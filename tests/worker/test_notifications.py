@@ -4,6 +4,7 @@ import contextlib
 import os
 import resource
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -14,11 +15,12 @@ import pytest
 from sqlalchemy import Engine, text
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import Delivery, Queue, Release
+from sqlalchemy_fairqueue import Delivery, Queue, Release, Worker
 from sqlalchemy_fairqueue.database.drivers import Listener
+from sqlalchemy_fairqueue.reports import WorkerStats
 from sqlalchemy_fairqueue.worker import wakeups
 from sqlalchemy_fairqueue.worker.timings import PollSchedule, Timings
-from sqlalchemy_fairqueue.worker.wakeups import Subscription
+from sqlalchemy_fairqueue.worker.wakeups import FetchTrigger, WaitRegistration
 from tests.fixtures.database import Database
 from tests.worker.conftest import StartWorker
 from tests.worker.helpers import LISTENERS, is_empty, send, until
@@ -75,21 +77,23 @@ def test_another_is_named(
     until(lambda: worker.stats.woken >= 3, "it has heard of all")
 
 
-def test_who_is_named() -> None:
-    """A worker is told for which queues it was named, for which others were, and of all if some may be missed."""
-    told: list[tuple[list[object], list[object]]] = []
-    subscription = Subscription(cast("Any", None), lambda *queues: told.append(queues))
+def test_who_is_named(queue: Queue, engine: Engine) -> None:
+    """A worker polls at once if it was named, later if another was, and all queues if some may be missed."""
+    options, stats = replace(Worker(engine, queue)._options, clock=lambda: 100.0), WorkerStats()
+    waits = WaitRegistration(cast("Any", None), options, FetchTrigger(options.clock), stats)
     ours, theirs, silent = (
         cast("Any", SimpleNamespace(waiting_lease=lease, polls=PollSchedule(5.0, Timings()))) for lease in (5, 6, None)
     )
-    for one in ours, theirs, silent:
+    for topic, one in ("ours", ours), ("theirs", theirs), ("silent", silent):
         one.polls.wait_begun(100.0, 111.0)
-    for topic, queue in ("ours", ours), ("theirs", theirs), ("silent", silent):
-        subscription.follow(topic, queue)
-    subscription.notified({"ours": {"7", "5"}, "theirs": {"5"}, "nobody's": {"5"}})
-    subscription.notified({"nobody's": {"5"}})
-    subscription.notified(None)
-    assert told == [([ours], [theirs]), ([ours, theirs, silent], [])]
+        one.polls.nothing(100.0, None)
+        waits._topics[topic] = one
+    waits.notified({"ours": {"7", "5"}, "theirs": {"5"}, "nobody's": {"5"}})
+    waits.notified({"nobody's": {"5"}})
+    assert [one.polls.next_at for one in (ours, theirs, silent)] == [100.0, 100.02, 100.2]
+    waits.notified(None)
+    assert stats.woken == 2
+    assert [one.polls.next_at for one in (ours, theirs, silent)] == [100.0] * 3
     # Whoever is there now may not know of the waits.
     assert [one.polls.waiting_until for one in (ours, theirs, silent)] == [0, 0, 0]
 
@@ -143,7 +147,7 @@ def test_the_last_subscriber_leaves(
     """The listener is told to end before it may: it closes what it is told through."""
     worker = start(queue, poll_interval=_NEVER)
     until(_waits(database), "it waits")
-    (listener,) = wakeups._listeners.values()
+    (listener,) = wakeups._shared.values()
     own = listener._stop_writer
 
     class Late:
@@ -182,7 +186,7 @@ def test_a_listener_that_cannot_come_back(  # noqa: PLR0917 - fixtures
     assert worker._runtime is not None
     [served] = worker._runtime.queues
     until(_waits(database), "it waits")
-    (listener,) = wakeups._listeners.values()
+    (listener,) = wakeups._shared.values()
 
     def refuse(_: object) -> None:
         raise ConnectionError("too many clients")

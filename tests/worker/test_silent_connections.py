@@ -11,7 +11,7 @@ from sqlalchemy import Engine, create_engine, event
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from sqlalchemy_fairqueue import AsyncWorker, Delivery, Queue, Worker
-from sqlalchemy_fairqueue.worker.connection import DedicatedConnection, dedicated_connection
+from sqlalchemy_fairqueue.worker.connection import DedicatedConnection
 from tests.chaos.proxy import Proxy
 from tests.fixtures.database import Database
 from tests.worker.helpers import auntil, is_empty, retimed, send, until
@@ -57,8 +57,8 @@ async def test_an_async_worker(queue: Queue, engine: Engine, database: Database,
 def _connection(engine: Engine | AsyncEngine, queue: Queue, connect: float = 30.0) -> DedicatedConnection:
     """A connection as a worker makes it, with so many seconds to be made."""
     if isinstance(engine, AsyncEngine):
-        return dedicated_connection(retimed(AsyncWorker(engine, queue), connect=connect)._options)
-    return dedicated_connection(retimed(Worker(engine, queue), connect=connect)._options)
+        return DedicatedConnection(retimed(AsyncWorker(engine, queue), connect=connect)._options)
+    return DedicatedConnection(retimed(Worker(engine, queue), connect=connect)._options)
 
 
 @pytest.mark.parametrize("make_engine", [create_engine, create_async_engine])

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Engine, NullPool, create_engine
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from sqlalchemy_fairqueue import AsyncWorker, Context, Delivery, Queue, RetryPolicy, Worker
-from sqlalchemy_fairqueue.worker.connection import dedicated_connection
+from sqlalchemy_fairqueue.worker.connection import DedicatedConnection
 from sqlalchemy_fairqueue.worker.duties import Heartbeat
 from sqlalchemy_fairqueue.worker.fetcher import Fetcher
 from sqlalchemy_fairqueue.worker.leases import Buffer
@@ -166,15 +166,15 @@ def test_one_broken_queue(engine: Engine, database: Database, start: StartWorker
     assert ("sound", False) in lost
 
 
-def test_a_connection_that_cannot_be_set_up(engine: Engine, queue: Queue) -> None:
+def test_a_connection_that_cannot_be_set_up(engine: Engine, queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     """A connection that a server refuses to set up is not left behind."""
 
     def refused(connection: Connection) -> None:
         connection.exec_driver_sql("select nonsense")
 
     own = create_engine(engine.url, connect_args={"application_name": "half-made"}, pool_size=1)
-    half_made = dedicated_connection(Worker(own, queue)._options)
-    half_made._set_up = refused
+    half_made = DedicatedConnection(Worker(own, queue)._options)
+    monkeypatch.setattr(half_made, "_prepare", refused)
     for _ in range(3):
         with pytest.raises(Exception, match="nonsense"):
             half_made.run(lambda connection: connection.exec_driver_sql("select 1"))
