@@ -124,20 +124,28 @@ class Looper:
             self._due_at[number] = self._clock() + self._backoffs[number].failed(error)
 
 
-def for_each(queues: Iterable[ServedQueue], work: Callable[[ServedQueue], None]) -> None:
-    """Do *work* for each queue: what one refuses costs no other its turn.
+def run_all(steps: Iterable[Callable[[], object]]) -> None:
+    """Take all of these steps: what one of them refuses costs no other its turn.
 
     Raises:
-        Exception: The first failure, after the last queue.
+        Exception: The first failure, after the last step.
     """
     failures = []
-    for queue in queues:
+    for step in steps:
         try:
-            work(queue)
+            step()
         except Exception as error:  # noqa: BLE001 - raised below
             failures.append(error)
     if failures:
         raise failures[0]
+
+
+def by_schema(queues: Iterable[ServedQueue]) -> dict[str | None, dict[str, ServedQueue]]:
+    """Return the queues of each installation, by name."""
+    found: dict[str | None, dict[str, ServedQueue]] = {}
+    for queue in queues:
+        found.setdefault(queue.target.schema, {})[queue.target.queue] = queue
+    return found
 
 
 def cut_stuck_calls(connections: Sequence[DedicatedConnection], seconds: float) -> None:
@@ -159,7 +167,7 @@ def hear_signals(connection: DedicatedConnection, queues: Sequence[ServedQueue],
             finally:
                 queue.dequeuing.release()
 
-    for_each(queues, hear)
+    run_all(partial(hear, queue) for queue in queues)
 
 
 def charge_running(connection: DedicatedConnection, queues: Sequence[ServedQueue], options: WorkerOptions) -> None:
@@ -180,7 +188,7 @@ def charge_running(connection: DedicatedConnection, queues: Sequence[ServedQueue
                 one.not_charged(before)
             raise
 
-    for_each(queues, charge)
+    run_all(partial(charge, queue) for queue in queues)
 
 
 class Heartbeat:
@@ -220,13 +228,13 @@ class Heartbeat:
 
         self._tell_lost()
         try:
-            for_each(self._queues, extend)
+            run_all(partial(extend, queue) for queue in self._queues)
         finally:
             self._tell_lost()
 
     def end(self) -> None:
         """End the leases that nothing is held under: the worker has stopped. Those that stay expire."""
-        for_each(self._queues, self._end)
+        run_all(partial(self._end, queue) for queue in self._queues)
 
     def _end(self, queue: ServedQueue) -> None:
         known = {*queue.leases, *queue.consumer.lease_ids(), queue.waiting_lease}
@@ -290,9 +298,7 @@ class StopRequests:
     def __init__(self, queues: Sequence[ServedQueue], options: WorkerOptions, stop: Callable[[], None]) -> None:
         self._options = options
         self._stop = stop
-        self._queues: dict[str | None, list[str]] = {}
-        for queue in queues:
-            self._queues.setdefault(queue.target.schema, []).append(queue.target.queue)
+        self._queues = by_schema(queues)
         self._before: set[tuple[str | None, StopRequest]] = set()
         self._obeyed = False
 
@@ -316,6 +322,6 @@ class StopRequests:
 
     def _read(self, connection: DedicatedConnection) -> Iterator[tuple[str | None, StopRequest]]:
         for schema, queues in self._queues.items():
-            read = partial(read_stop_requests, schema=schema, queues=queues, consumer=self._options.name)
+            read = partial(read_stop_requests, schema=schema, queues=list(queues), consumer=self._options.name)
             for request in connection.run(read):
                 yield schema, request

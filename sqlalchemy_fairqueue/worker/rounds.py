@@ -13,10 +13,9 @@ import logging
 import random
 import threading
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy.exc import DBAPIError
 
@@ -34,6 +33,7 @@ from sqlalchemy_fairqueue.errors import FairQueueError, NotGranted
 from sqlalchemy_fairqueue.texts import logged, said
 from sqlalchemy_fairqueue.values.schedules import planned, timing_of
 from sqlalchemy_fairqueue.worker.connection import DedicatedConnection
+from sqlalchemy_fairqueue.worker.duties import by_schema, run_all
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -57,28 +57,15 @@ class Round(ABC):
         word: The end of the thread's name.
         step: What a round does, for the log: ``"run schedules"``.
         options: The worker's.
-        within: Seconds after which a statement without an answer is cut.
-        lock_timeout: As for :func:`DedicatedConnection`.
-        time_limit: As for :func:`DedicatedConnection`.
+        connection: Its own, which it closes after each round.
     """
 
-    def __init__(
-        self,
-        word: str,
-        step: str,
-        options: WorkerOptions,
-        within: float,
-        *,
-        lock_timeout: float | None = None,
-        time_limit: float | None = None,
-    ) -> None:
+    def __init__(self, word: str, step: str, options: WorkerOptions, connection: DedicatedConnection) -> None:
         self._thread_name = f"{options.name}-{word}"
         self._options = options
         self._log = options.log
         self._timings = options.timings
-        self._connect = partial(
-            DedicatedConnection, options, lock_timeout=lock_timeout, time_limit=time_limit, within=within
-        )
+        self._connection = connection
         self._backoff = options.backoff(step)
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
@@ -107,17 +94,16 @@ class Round(ABC):
 
     def run(self) -> None:
         """Do one round."""
-        connection = self._connect()
         try:
-            self._work(connection)
+            self._work()
             self._backoff.succeeded()
         except Exception as error:  # noqa: BLE001 - the next round, or another worker, does it
             self._again_at = self._options.clock() + self._backoff.failed(error)
         finally:
-            connection.close()
+            self._connection.close()
 
     @abstractmethod
-    def _work(self, connection: DedicatedConnection) -> None: ...
+    def _work(self) -> None: ...
 
 
 class Groups(Round):
@@ -126,7 +112,7 @@ class Groups(Round):
     Settlements leave notes of the members that ended; a round counts them.
 
     Args:
-        connection: Of the thread that calls :meth:`poll`.
+        polling: The connection of the worker's duties; only their thread calls :meth:`poll`.
         queues: The queues.
         options: The worker's.
 
@@ -135,20 +121,18 @@ class Groups(Round):
         finished: How many groups were finished here.
     """
 
-    def __init__(self, connection: DedicatedConnection, queues: Sequence[ServedQueue], options: WorkerOptions) -> None:
-        super().__init__("groups", "finish groups", options, options.stuck_after)
-        self._connection = connection
-        self._notify: dict[str | None, bool] = {}
-        for queue in queues:
-            schema = queue.target.schema
-            self._notify[schema] = self._notify.get(schema, True) and queue.target.notify
+    def __init__(self, polling: DedicatedConnection, queues: Sequence[ServedQueue], options: WorkerOptions) -> None:
+        own = DedicatedConnection(options, within=options.stuck_after)
+        super().__init__("groups", "finish groups", options, own)
+        self._polling = polling
+        self._queues = by_schema(queues)
         self.folded_at: float | None = None
         self.finished: int = 0
 
     def poll(self) -> None:
         """Begin a round if there is anything to do."""
-        due = (call(schema, "fq_groups_due", "poll for groups") for schema in self._notify)
-        if any(self._connection.run(one.value) for one in due):
+        due = (call(schema, "fq_groups_due", "poll for groups") for schema in self._queues)
+        if any(self._polling.run(one.value) for one in due):
             self.start()
 
     def end(self, finished: int) -> bool:
@@ -159,24 +143,19 @@ class Groups(Round):
             self._stopping = True
             return True
 
-    def _work(self, connection: DedicatedConnection) -> None:
+    def _work(self) -> None:
         """Fold and finish until nothing is left, or another worker does it."""
         began = self._options.clock()
-        if all(self._fold(connection, schema) for schema in self._notify):
+        if all(self._fold(schema) for schema in self._queues):
             self.folded_at = began
 
-    def _fold(self, connection: DedicatedConnection, schema: str | None) -> bool:
+    def _fold(self, schema: str | None) -> bool:
         """Fold one installation. Whether nothing is left to do."""
-        timings = self._timings
-        fold = partial(
-            fold_groups,
-            schema=schema,
-            limit=timings.notes_at_once,
-            groups=timings.groups_at_once,
-            notify=self._notify[schema],
-        )
+        notify = all(queue.target.notify for queue in self._queues[schema].values())
+        limit, groups = self._timings.notes_at_once, self._timings.groups_at_once
+        fold = partial(fold_groups, schema=schema, limit=limit, groups=groups, notify=notify)
         while not self._stopping:
-            done = connection.run(fold)
+            done = self._connection.run(fold)
             if done is None:
                 return False
             if done.finished:
@@ -187,41 +166,23 @@ class Groups(Round):
         return False
 
 
-@dataclass(slots=True)
-class _Installation:
-    """The queues of one schema.
-
-    Attributes:
-        queues: By name.
-        in_code: Queue, channel and name of the schedules that their code declares.
-    """
-
-    queues: dict[str, ServedQueue] = field(default_factory=dict)
-    in_code: list[tuple[str, str, str]] = field(default_factory=list)
-
-
 class Schedules(Round):
     """Rounds that run the slots of schedules when they are due, and before that set what the code declares.
 
     Args:
-        connection: That of the worker's duties; only their thread calls :meth:`poll`.
+        polling: The connection of the worker's duties; only their thread calls :meth:`poll`.
         queues: The queues.
         options: The worker's.
     """
 
-    def __init__(self, connection: DedicatedConnection, queues: Sequence[ServedQueue], options: WorkerOptions) -> None:
-        super().__init__("schedules", "run schedules", options, options.stuck_after, lock_timeout=options.lock_timeout)
-        self._connection = connection
-        self._installations: dict[str | None, _Installation] = {}
-        for queue in queues:
-            found = self._installations.setdefault(queue.target.schema, _Installation())
-            found.queues[queue.target.queue] = queue
-            found.in_code += [(queue.target.queue, *key) for key in queue.queue.schedules.declared]
-        self._declared = [queue for queue in queues if queue.queue.schedules.declared]
-        self._undeclared = list(self._declared)
-        # How many connections were made when the code was last declared. None: it was not yet.
+    def __init__(self, polling: DedicatedConnection, queues: Sequence[ServedQueue], options: WorkerOptions) -> None:
+        own = DedicatedConnection(options, within=options.stuck_after, lock_timeout=options.lock_timeout)
+        super().__init__("schedules", "run schedules", options, own)
+        self._polling = polling
+        self._queues = by_schema(queues)
+        self._declaring = [queue for queue in queues if queue.queue.schedules.declared]
+        # How many polling connections had been made when the code was last declared. None: it was not yet.
         self._declared_on: int | None = None
-        self._declaring = options.backoff("set its periodic schedules")
         self._refused: set[int] = set()
         self._held: set[tuple[str | None, str, str]] = set()
         self._ended = False
@@ -232,14 +193,12 @@ class Schedules(Round):
         """Begin to run what is due, in a thread of its own. Seconds until the next one is due; None: not soon."""
         if self.is_under_way:
             return None
-        found = [(schema, due) for schema in self._installations for due in self._find(self._connection, schema)]
-        if self._declared_on not in {None, self._connection.made}:
-            # The server may have gone back to a time before a schedule was set.
-            self._undeclared = list(self._declared)
-        if self._undeclared or any(due.due_at <= due.read_at for _, due in found):
+        found = [due for schema in self._queues for due in self._find(self._polling, schema)]
+        waits = [due.due_at - due.read_at for due in found]
+        # On another connection, the server may have gone back to a time before a schedule was set.
+        if (self._declaring and self._declared_on != self._polling.made) or any(wait <= 0 for wait in waits):
             self.start()
-        waits = [due.due_at - due.read_at for _, due in found if due.due_at > due.read_at]
-        return min(waits) / 1_000_000 if waits else None
+        return min((wait / 1_000_000 for wait in waits if wait > 0), default=None)
 
     def run_once(self) -> bool:
         """Run what is due when this is first called, and nothing that becomes due later. Whether that is done.
@@ -254,13 +213,10 @@ class Schedules(Round):
             self.start()
         return False
 
-    def _work(self, connection: DedicatedConnection) -> None:
+    def _work(self) -> None:
         self._held.clear()
-        self._declare(connection)
         try:
-            for schema in self._installations:
-                while self._run_due(connection, schema) and not self._stopping:
-                    pass
+            run_all([self._declare, *(partial(self._run_due, schema) for schema in self._queues)])
         except Exception as error:
             # What another attempt would not mend must not keep a drain for ever.
             self._ended = not (is_away(error) or is_serialization_failure(error) or isinstance(error, OSError))
@@ -268,14 +224,14 @@ class Schedules(Round):
         self._ended = True
 
     def _find(self, connection: DedicatedConnection, schema: str | None) -> list[DueSchedule]:
-        installation, timings = self._installations[schema], self._timings
+        queues = self._queues[schema]
         ask = partial(
             due_schedules,
             schema=schema,
-            queues=sorted(installation.queues),
-            in_code=installation.in_code,
-            ahead=timedelta(seconds=timings.schedules_every),
-            limit=timings.schedules_at_once,
+            queues=sorted(queues),
+            in_code=[(name, *key) for name, queue in queues.items() for key in queue.queue.schedules.declared],
+            ahead=timedelta(seconds=self._timings.schedules_every),
+            limit=self._timings.schedules_at_once,
         )
         found = connection.run(ask)
         if self._until is not None and found:
@@ -283,60 +239,42 @@ class Schedules(Round):
             found = [due._replace(read_at=min(due.read_at, until)) for due in found]
         return [due for due in found if due.id not in self._refused]
 
-    def _declare(self, connection: DedicatedConnection) -> None:
+    def _declare(self) -> None:
         """Set the schedules of the code at the start. On another connection, set those that are not there any more."""
-        made = self._connection.made
-        try:
-            for queue in list(self._undeclared):
-                for (channel, name), definition in queue.queue.schedules.declared.items():
-                    if self._declared_on is not None and self._is_set(connection, queue, channel, name):
-                        continue
-                    outcome = connection.run(schedule_call(queue.target, definition).value)
-                    self._log.log(
-                        logging.DEBUG if outcome == "same" else logging.INFO,
-                        ": schedule %s of queue %s is %s by the code",
-                        definition.name,
-                        queue.target.queue,
-                        outcome,
-                    )
-                self._undeclared.remove(queue)
-            self._declared_on = made
-            self._declaring.succeeded()
-        except Exception as error:  # noqa: BLE001 - tried again by the next poll
-            self._declaring.failed(error)
+        made = self._polling.made
+        if self._declared_on == made:
+            return
+        for queue in self._declaring:
+            for (channel, name), definition in queue.queue.schedules.declared.items():
+                read = partial(read_schedules, target=queue.target, channel=channel, name=name, limit=1)
+                if self._declared_on is not None and self._connection.run(read):
+                    continue
+                outcome = self._connection.run(schedule_call(queue.target, definition).value)
+                self._log.log(
+                    logging.DEBUG if outcome == "same" else logging.INFO,
+                    ": schedule %s of queue %s is %s by the code",
+                    *(definition.name, queue.target.queue, outcome),
+                )
+        self._declared_on = made
 
-    @staticmethod
-    def _is_set(connection: DedicatedConnection, queue: ServedQueue, channel: str, name: str) -> bool:
-        read = partial(read_schedules, target=queue.target, channel=channel, name=name, limit=1)
-        return bool(connection.run(read))
+    def _run_due(self, schema: str | None) -> None:
+        """Run the schedules that are due, in any order: workers that do it at once hardly meet."""
+        progress = [True]
+        while any(progress):
+            found = [due for due in self._find(self._connection, schema) if due.due_at <= due.read_at]
+            random.shuffle(found)
+            progress = [self._run_one(schema, due) for due in found if not self._stopping]
 
-    def _run_due(self, connection: DedicatedConnection, schema: str | None) -> bool:
-        """Run the schedules that are due, in any order: workers that do it at once hardly meet. Whether one was run."""
-        found = [due for due in self._find(connection, schema) if due.due_at <= due.read_at]
-        random.shuffle(found)
-        progress = False
-        for due in found:
-            if self._stopping:
-                return False
-            progress |= self._run_one(connection, schema, due)
-        return progress
-
-    def _run_one(self, connection: DedicatedConnection, schema: str | None, due: DueSchedule) -> bool:
+    def _run_one(self, schema: str | None, due: DueSchedule) -> bool:
         """Run slots of a schedule that are due, or note why it cannot be run. False: it is left for now."""
         channel = schema, due.queue, due.channel
         if channel in self._held:
             return False
         try:
-            return self._run_slots(connection, schema, due)
+            return self._run_slots(schema, due)
         except NotGranted as error:
             self._refused.add(due.id)
-            self._log.warning(
-                "leaves schedule %s of channel %s of queue %s to others: %s",
-                due.name,
-                due.channel,
-                due.queue,
-                logged(error),
-            )
+            self._log.warning("leaves schedule %s of channel %s of queue %s to others: %s", *_words(due), logged(error))
             return False
         except DBAPIError as error:
             state = sqlstate_of(error)
@@ -347,11 +285,11 @@ class Schedules(Round):
                 return False
             if is_away(error):
                 raise
-            return self._note(connection, schema, due, error)
+            return self._note(schema, due, error)
         except (FairQueueError, ArithmeticError, LookupError, TypeError, ValueError) as error:
-            return self._note(connection, schema, due, error)
+            return self._note(schema, due, error)
 
-    def _run_slots(self, connection: DedicatedConnection, schema: str | None, due: DueSchedule) -> bool:
+    def _run_slots(self, schema: str | None, due: DueSchedule) -> bool:
         """Run slots that are due, in one transaction. False: another worker was first, or somebody has the row locked.
 
         What is left of many comes in the next round, after the other schedules, which would be late meanwhile.
@@ -366,36 +304,29 @@ class Schedules(Round):
             slots=plan.slots,
             until=plan.until,
             next_slot=plan.next,
-            notify=self._installations[schema].queues[due.queue].target.notify,
+            notify=self._queues[schema][due.queue].target.notify,
         )
-        made = connection.run(run)
+        made = self._connection.run(run)
         if made:
-            self._log.debug(
-                ": schedule %s of channel %s of queue %s enqueued messages %s",
-                due.name,
-                due.channel,
-                due.queue,
-                list(made.values()),
-            )
+            ids = list(made.values())
+            self._log.debug(": schedule %s of channel %s of queue %s enqueued messages %s", *_words(due), ids)
         return made is not None
 
-    def _note(
-        self, connection: DedicatedConnection, schema: str | None, due: DueSchedule, error: BaseException
-    ) -> bool:
+    def _note(self, schema: str | None, due: DueSchedule, error: BaseException) -> bool:
         """Note why a schedule cannot be run. False: it was changed meanwhile, or somebody has the row locked."""
         delay = timedelta(seconds=self._timings.schedule_again)
         note = partial(fail_schedule, schema=schema, due=due, problem=said(error), delay=delay)
-        noted = connection.run(note)
+        noted = self._connection.run(note)
         if noted:
             self._log.warning(
                 "cannot run schedule %s of channel %s of queue %s, which is tried again in %.0f s: %s",
-                due.name,
-                due.channel,
-                due.queue,
-                delay.total_seconds(),
-                logged(error),
+                *(*_words(due), delay.total_seconds(), logged(error)),
             )
         return noted
+
+
+def _words(due: DueSchedule) -> tuple[str, str, str]:
+    return due.name, due.channel, due.queue
 
 
 class Housekeeping(Round):
@@ -413,60 +344,55 @@ class Housekeeping(Round):
     def __init__(self, options: WorkerOptions) -> None:
         limit = options.timings.housekeeping_call
         # A role's statement_timeout is meant for calls of users. A transaction pooler's connection keeps no settings.
-        time_limit = limit if options.listen else None
-        super().__init__("housekeeping", "do its housekeeping", options, limit, time_limit=time_limit)
-        self._schemas = sorted({queue.schema for queue in options.queues}, key=lambda schema: schema or "")
-        self._most = options.timings.pruned_at_once
+        own = DedicatedConnection(options, within=limit, time_limit=limit if options.listen else None)
+        super().__init__("housekeeping", "do its housekeeping", options, own)
+        self._schemas = list(dict.fromkeys(queue.schema for queue in options.queues))
 
-    def _work(self, connection: DedicatedConnection) -> None:
+    def _work(self) -> None:
         tasks = self._keep_history, self._prune_dead_letters, self._prune_expired, self._forget_channels
-        for schema, task in itertools.product(self._schemas, tasks):
-            if self._stopping:
-                break
-            try:
-                task(connection, schema)
-            except Exception as error:  # noqa: BLE001 - the next round, or another worker, does it
-                self._log.warning("could not do its housekeeping: %s", logged(error))
+        to_do = itertools.product(self._schemas, tasks)
+        run_all(partial(task, schema) for schema, task in to_do if not self._stopping)
 
-    def _keep_history(self, connection: DedicatedConnection, schema: str | None) -> None:
+    def _call(self, schema: str | None, function: str, doing: str, **arguments: int) -> Sequence[Any]:
+        return self._connection.run(call(schema, function, doing, **arguments).rows)
+
+    def _keep_history(self, schema: str | None) -> None:
         ahead = self._timings.history_days
-        changes = call(schema, "fq_keep_history", "keep the partitions of the history", ahead=ahead)
-        for partition, action in connection.run(changes.rows):
+        made = self._call(schema, "fq_keep_history", "keep the partitions of the history", ahead=ahead)
+        for partition, action in made:
             self._log.info(": partition %s %s", partition, action)
 
-    def _prune_dead_letters(self, connection: DedicatedConnection, schema: str | None) -> None:
+    def _prune_dead_letters(self, schema: str | None) -> None:
         more = True
         while more and not self._stopping:
-            prune = call(schema, "fq_prune_dead_letters", "prune dead letters", limit=self._most)
-            pruned = connection.run(prune.rows)
+            limit = self._timings.pruned_at_once
+            pruned = self._call(schema, "fq_prune_dead_letters", "prune dead letters", limit=limit)
             more = any(one.more for one in pruned)
             for queue, deleted, _ in pruned:
                 self._log.info(": %s dead letters of queue %s deleted after their retention", deleted, queue)
 
-    def _prune_expired(self, connection: DedicatedConnection, schema: str | None) -> None:
+    def _prune_expired(self, schema: str | None) -> None:
         """Delete keys, results, groups, slots and what else is over, a bounded number of rows in a transaction."""
-        deleted = self._most
-        while deleted == self._most and not self._stopping:
-            prune = call(schema, "fq_prune_expired", "prune what has expired", limit=self._most)
-            [(deleted, schedules)] = connection.run(prune.rows)
+        deleted = most = self._timings.pruned_at_once
+        while deleted == most and not self._stopping:
+            [(deleted, schedules)] = self._call(schema, "fq_prune_expired", "prune what has expired", limit=most)
             for schedule in schedules:
                 self._log.info(": schedule %s is removed: no worker has it in its code any more", schedule)
 
-    def _forget_channels(self, connection: DedicatedConnection, schema: str | None) -> None:
+    def _forget_channels(self, schema: str | None) -> None:
         """Delete the channels that were marked before, if the transactions of then have ended, and mark others."""
-        size = self._timings.forgotten_at_once
-        self._delete_channels(connection, schema)
+        self._delete_channels(schema)
         after: int | None = 0
         while after is not None and not self._stopping:
-            mark = call(schema, "fq_mark_idle_channels", "mark idle channels", after=after, limit=size)
-            after = connection.run(mark.value)
-        self._delete_channels(connection, schema)
+            limit = self._timings.forgotten_at_once
+            mark = call(schema, "fq_mark_idle_channels", "mark idle channels", after=after, limit=limit)
+            after = self._connection.run(mark.value)
+        self._delete_channels(schema)
 
-    def _delete_channels(self, connection: DedicatedConnection, schema: str | None) -> None:
-        size = self._timings.forgotten_at_once
-        forgotten, more = 0, True
+    def _delete_channels(self, schema: str | None) -> None:
+        forgotten, more, size = 0, True, self._timings.forgotten_at_once
         while more and not self._stopping:
-            [row] = connection.run(call(schema, "fq_forget_channels", "forget idle channels", limit=size).rows)
+            [row] = self._call(schema, "fq_forget_channels", "forget idle channels", limit=size)
             forgotten, more = forgotten + row.forgotten, row.more
         if forgotten:
             self._log.info(": %s idle channels forgotten", forgotten)
