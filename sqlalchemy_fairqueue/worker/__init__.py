@@ -11,10 +11,10 @@ Threads, most with a connection of its own (``connection``; never one of the app
                      deliveries into the executor's buffer. It registers waits (``wakeups``), and gives back what
                      unanswered dequeues took.
 ``<name>-settle``    ``settler``: settles what handlers finished, in batches.
-``<name>-heartbeat`` ``duties``: the heartbeat extends leases; further duties cut stuck calls of the other two, hear
-                     signals while all handlers are at work, charge for handlers that run, look for requests to stop,
-                     and start the rounds of the next row.
-``<name>-schedules`` ``rounds``, one each, then the thread ends: schedules run the slots that are due; groups count
+``<name>-heartbeat`` ``duties``: the heartbeat (``leases``) extends leases, hears signals while all handlers are at
+                     work, and charges for handlers that run; further duties cut stuck calls of the other two, look for
+                     requests to stop, and start the rounds of the next row.
+``<name>-schedules`` ``duties``: a round each, then the thread ends. Schedules run the slots that are due; groups count
 ``<name>-groups``    members that ended and enqueue follow-ups; housekeeping makes and drops days of the history, and
 ``-housekeeping``    deletes what is old. Each round has a connection for its own time.
 ``<name>-limits``    ``handler_calls``: notices that the time of a handler is over. It has no connection.

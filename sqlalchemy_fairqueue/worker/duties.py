@@ -1,7 +1,8 @@
-"""Duties of a worker: functions that one thread calls again and again, on one connection.
+"""Duties of a worker: functions that one thread calls again and again, on one connection, and rounds that it starts.
 
-One rule holds for all of them. A duty that raises is called again after its own backoff, and the others go on. So a
-duty must not wait for long: leases wait with it.
+One rule holds for all duties. A duty that raises is called again after its own backoff, and the others go on. So a duty
+must not wait for long: leases wait with it. What takes long is a round, in a thread of its own: schedules, groups and
+housekeeping.
 
 No handler or event loop can delay the heartbeat for long. A lease that holds a delivery is extended several times
 before it would end. A lease also ends by the worker's own clock (see ``leases``); then the heartbeat logs the loss and
@@ -10,29 +11,59 @@ interrupts the handlers.
 A request of an operator to stop is read by a statement of one row for each queue. So the worker sees it while it waits,
 while all handlers are busy, and while it has no lease. A worker that obeys a request leaves it in place, because other
 processes may have the same name. A worker ignores requests from before its own start.
+
+No worker is a leader. All of them poll for schedules that are due and groups that may be finished; :func:`run_slots`
+lets the first one run a slot, and only one at a time executes :func:`fold_groups`. So a worker may die at any moment,
+and another one does the rest. A schedule that cannot be run delays no other one: the worker writes the reason into its
+row and tries again after a minute. A round serves all queues of an installation.
 """
 
 from __future__ import annotations
 
+import itertools
+import logging
 import random
-from dataclasses import dataclass
+import threading
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from sqlalchemy_fairqueue.database import deliveries
-from sqlalchemy_fairqueue.database.deliveries import Token
+from sqlalchemy.exc import DBAPIError
+
+from sqlalchemy_fairqueue.database.calls import call
+from sqlalchemy_fairqueue.database.errors import is_away, is_serialization_failure, sqlstate_of
+from sqlalchemy_fairqueue.database.messages import fold_groups
+from sqlalchemy_fairqueue.database.schedules import (
+    due_schedules,
+    fail_schedule,
+    read_schedules,
+    run_slots,
+    schedule_call,
+)
 from sqlalchemy_fairqueue.database.stats import read_stop_requests
-from sqlalchemy_fairqueue.texts import logged
+from sqlalchemy_fairqueue.errors import FairQueueError, NotGranted
+from sqlalchemy_fairqueue.texts import logged, said
+from sqlalchemy_fairqueue.values.schedules import planned, timing_of
+from sqlalchemy_fairqueue.worker.connection import DedicatedConnection
+from sqlalchemy_fairqueue.worker.leases import by_schema, run_all
 from sqlalchemy_fairqueue.worker.wakeups import WakeEvent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
+    from sqlalchemy_fairqueue.database.schedules import DueSchedule
     from sqlalchemy_fairqueue.database.stats import StopRequest
-    from sqlalchemy_fairqueue.worker.connection import DedicatedConnection
-    from sqlalchemy_fairqueue.worker.leases import HeldDelivery, ServedQueue, TrackedLease
+    from sqlalchemy_fairqueue.worker.leases import ServedQueue
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
     from sqlalchemy_fairqueue.worker.telemetry import WorkerStats
+
+_LOCKED = "55P03"
+# A statement_timeout, or an operator.
+_CANCELLED = "57014"
+# Of the messages that one call enqueues.
+_BYTES = 8 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,15 +85,12 @@ class Duty:
     spread: tuple[float, float] = (1.0, 1.0)
     first: float = 0.0
 
-    def next_interval(self) -> float:
-        """The interval to the next call."""
-        return self.interval * random.uniform(*self.spread)  # noqa: S311 - spreads the load
 
-
+@dataclass(eq=False)
 class Looper:
     """The loop that calls the duties of one worker.
 
-    Args:
+    Attributes:
         duties: The duties; those that are due together are called in this order.
         connection: Closed at the end.
         last: Called at the end, before; a failure of it is logged at level debug.
@@ -70,27 +98,22 @@ class Looper:
         stats: It counts failures.
     """
 
-    def __init__(
-        self,
-        duties: Sequence[Duty],
-        connection: DedicatedConnection,
-        last: Callable[[], None],
-        options: WorkerOptions,
-        stats: WorkerStats,
-    ) -> None:
-        now = options.clock()
+    duties: Sequence[Duty]
+    connection: DedicatedConnection
+    last: Callable[[], None]
+    options: WorkerOptions
+    stats: WorkerStats
+    _stopping: bool = field(default=False, init=False)
+
+    def __post_init__(self) -> None:
+        """Choose the times of the first calls."""
+        self._clock = self.options.clock
         # What fails is tried again a few times before a lease ends.
-        cap = max(options.lease.total_seconds() / 10, 0.05)
-        self._duties = list(duties)
-        self._due_at = [now + duty.first * random.random() for duty in duties]  # noqa: S311 - spreads the load
-        self._backoffs = [options.backoff(duty.step, cap) for duty in duties]
-        self._connection = connection
-        self._last = last
-        self._log = options.log
-        self._clock = options.clock
-        self._stats = stats
+        cap = max(self.options.lease.total_seconds() / 10, 0.05)
+        self._backoffs = [self.options.backoff(duty.step, cap) for duty in self.duties]
+        now = self._clock()
+        self._due_at = [now + duty.first * random.random() for duty in self.duties]  # noqa: S311 - spreads the load
         self._event = WakeEvent()
-        self._stopping = False
 
     def stop(self) -> None:
         """Call no more."""
@@ -106,184 +129,28 @@ class Looper:
             if (wait := min(self._due_at) - self._clock()) > 0:
                 self._event.wait(wait)
         try:
-            self._last()
+            self.last()
         except Exception as error:  # noqa: BLE001 - a stop must not fail by it
-            self._log.debug("could not end its leases, which expire: %s", logged(error))
-        self._connection.close()
+            self.options.log.debug("could not end its leases, which expire: %s", logged(error))
+        self.connection.close()
 
     def _call(self, number: int) -> None:
-        duty = self._duties[number]
+        duty = self.duties[number]
         began = self._clock()
         try:
             sooner = duty.function()
             self._backoffs[number].succeeded()
-            interval = duty.next_interval()
+            interval = duty.interval * random.uniform(*duty.spread)  # noqa: S311 - spreads the load
             self._due_at[number] = began + (interval if sooner is None else min(sooner, interval))
         except BaseException as error:  # noqa: BLE001 - after any failure the other duties go on
-            self._stats.failed()
+            self.stats.failed()
             self._due_at[number] = self._clock() + self._backoffs[number].failed(error)
-
-
-def run_all(steps: Iterable[Callable[[], object]]) -> None:
-    """Take all of these steps: what one of them refuses costs no other its turn.
-
-    Raises:
-        Exception: The first failure, after the last step.
-    """
-    failures = []
-    for step in steps:
-        try:
-            step()
-        except Exception as error:  # noqa: BLE001 - raised below
-            failures.append(error)
-    if failures:
-        raise failures[0]
-
-
-def by_schema(queues: Iterable[ServedQueue]) -> dict[str | None, dict[str, ServedQueue]]:
-    """Return the queues of each installation, by name."""
-    found: dict[str | None, dict[str, ServedQueue]] = {}
-    for queue in queues:
-        found.setdefault(queue.target.schema, {})[queue.target.queue] = queue
-    return found
 
 
 def cut_stuck_calls(connections: Sequence[DedicatedConnection], seconds: float) -> None:
     """End calls on other threads' connections that have had no answer for so long: they must not last for ever."""
     for connection in connections:
         connection.cut_if_stuck(seconds)
-
-
-def hear_signals(connection: DedicatedConnection, queues: Sequence[ServedQueue], options: WorkerOptions) -> None:
-    """Apply the signals of queues that the fetcher has not dequeued from for a while: all handlers are at work."""
-    now = options.clock()
-
-    def hear(queue: ServedQueue) -> None:
-        is_due = now - queue.heard_at > options.timings.hear_after and queue.polls.next_at <= now
-        if is_due and queue.dequeuing.acquire(blocking=False):
-            try:
-                connection.run(queue.consumer.hear, within=options.beat)
-                queue.heard_at = options.clock()
-            finally:
-                queue.dequeuing.release()
-
-    run_all(partial(hear, queue) for queue in queues)
-
-
-def charge_running(connection: DedicatedConnection, queues: Sequence[ServedQueue], options: WorkerOptions) -> None:
-    """Charge the channels of queues that are fair by seconds for handlers that run, so that none gets all workers."""
-
-    def charge(queue: ServedQueue) -> None:
-        held = [one for lease in queue.held() for one in lease.held.copy()]
-        charges = [(one, to) for one in held if (to := one.charge_on()) is not None]
-        if not charges:
-            return
-        charged = [one.delivery for one, _ in charges]
-        tokens = [Token(one.message_id, one.row_id, one.lease.id, one.deliveries) for one in charged]
-        send = partial(deliveries.charge_running, target=queue.target, tokens=tokens, charges=[to for _, to in charges])
-        try:
-            connection.run(send, within=options.beat)
-        except Exception:
-            for one, (_, before) in charges:
-                one.not_charged(before)
-            raise
-
-    run_all(partial(charge, queue) for queue in queues)
-
-
-class Heartbeat:
-    """The heartbeats of one worker.
-
-    Args:
-        connection: That of the thread that calls it.
-        options: The worker's.
-        queues: The queues.
-        interrupt: Called with deliveries whose handlers should stop: the lease is lost, or the message was cancelled.
-        stats: It counts heartbeats and cancelled messages.
-    """
-
-    def __init__(
-        self,
-        *,
-        connection: DedicatedConnection,
-        options: WorkerOptions,
-        queues: Sequence[ServedQueue],
-        interrupt: Callable[[list[HeldDelivery]], None],
-        stats: WorkerStats,
-    ) -> None:
-        self._connection = connection
-        self._options = options
-        self._queues = queues
-        self._interrupt = interrupt
-        self._stats = stats
-        # Lost leases whose handlers were interrupted.
-        self._told: set[TrackedLease] = set()
-
-    def extend_all(self) -> None:
-        """Extend all leases once."""
-
-        def extend(queue: ServedQueue) -> None:
-            if leases := [lease for lease in queue.held() if not lease.lost]:
-                self._extend(queue, leases)
-
-        self._tell_lost()
-        try:
-            run_all(partial(extend, queue) for queue in self._queues)
-        finally:
-            self._tell_lost()
-
-    def end(self) -> None:
-        """End the leases that nothing is held under: the worker has stopped. Those that stay expire."""
-        run_all(partial(self._end, queue) for queue in self._queues)
-
-    def _end(self, queue: ServedQueue) -> None:
-        known = {*queue.leases, *queue.consumer.lease_ids(), queue.waiting_lease}
-        if lease_ids := sorted(one for one in known if one is not None):
-            doing = f"end {len(lease_ids)} leases of {queue.target.named()}"
-            end = queue.target.call("fq_end_leases", doing, lease_ids=lease_ids)
-            self._connection.run(end.rows, within=self._options.timings.end_leases)
-
-    def _extend(self, queue: ServedQueue, leases: Sequence[TrackedLease]) -> None:
-        by_id = {lease.lease_id: lease for lease in leases}
-        duration, sent_at = self._options.lease, self._options.clock()
-        # After a longer wait for the answer the lease is lost.
-        within = max(0.1, min(lease.deadline for lease in leases) - sent_at)
-        extend = partial(deliveries.heartbeat, target=queue.target, lease_ids=list(by_id), lease=duration)
-        self._stats.heartbeats += 1
-        for lease_id, expires_at, cancelled in self._connection.run(extend, within=within):
-            lease = by_id[lease_id]
-            if expires_at is None:
-                lease.lose()
-            else:
-                lease.extend(sent_at + duration.total_seconds())
-            if cancelled:
-                self._cancel(lease, set(cancelled))
-
-    def _cancel(self, lease: TrackedLease, message_ids: set[int]) -> None:
-        cancelled = []
-        for held in lease.held.copy():
-            if held.delivery.message_id in message_ids and not held.cancelled:
-                held.cancelled = True
-                held.first.cancelled_at = held.first.cancelled_at or self._options.clock()
-                cancelled.append(held)
-        if cancelled:
-            self._stats.cancelled += len(cancelled)
-            self._interrupt(cancelled)
-
-    def _tell_lost(self) -> None:
-        """Log each lost lease and interrupt its handlers, once a lease."""
-        leases = [(queue, lease) for queue in self._queues for lease in queue.held()]
-        for queue, lease in leases:
-            if lease.lost and lease not in self._told:
-                self._told.add(lease)
-                held = list(lease.held.copy())
-                self._options.log.error(
-                    "lost lease %d with %d deliveries of queue %s: it could not be extended in time",
-                    *(lease.lease_id, len(held), queue.queue.name),
-                    extra={"queue": queue.queue.name, "lease_id": lease.lease_id},
-                )
-                self._interrupt(held)
-        self._told &= {lease for _, lease in leases}
 
 
 class StopRequests:
@@ -296,11 +163,10 @@ class StopRequests:
     """
 
     def __init__(self, queues: Sequence[ServedQueue], options: WorkerOptions, stop: Callable[[], None]) -> None:
+        self._queues = by_schema(queues)
         self._options = options
         self._stop = stop
-        self._queues = by_schema(queues)
         self._before: set[tuple[str | None, StopRequest]] = set()
-        self._obeyed = False
 
     def begin(self, connection: DedicatedConnection) -> None:
         """Note the requests that stand before the worker starts."""
@@ -308,20 +174,366 @@ class StopRequests:
 
     def poll(self, connection: DedicatedConnection) -> None:
         """Obey a request that was made since then."""
-        if self._obeyed:
-            return
-        for schema, request in self._read(connection):
-            if (schema, request) not in self._before:
-                self._obeyed = True
-                self._options.log.info(
-                    "stops: %r asked it to, at %s, on queue %s",
-                    *(request.requested_by, f"{request.requested_at:%Y-%m-%d %H:%M:%S} UTC", request.queue),
-                )
-                self._stop()
-                return
+        new = [request for schema, request in self._read(connection) if (schema, request) not in self._before]
+        if new:
+            # No further one is read.
+            self._queues = {}
+            self._options.log.info(
+                "stops: %r asked it to, at %s, on queue %s",
+                *(new[0].requested_by, f"{new[0].requested_at:%Y-%m-%d %H:%M:%S} UTC", new[0].queue),
+            )
+            self._stop()
 
     def _read(self, connection: DedicatedConnection) -> Iterator[tuple[str | None, StopRequest]]:
         for schema, queues in self._queues.items():
             read = partial(read_stop_requests, schema=schema, queues=list(queues), consumer=self._options.name)
             for request in connection.run(read):
                 yield schema, request
+
+
+class Round(ABC):
+    """Work that takes long, so that no lease may wait for it: one round at a time, each in a thread of its own.
+
+    Args:
+        word: The end of the thread's name.
+        step: What a round does, for the log: ``"run schedules"``.
+        options: The worker's.
+        connection: Its own, which it closes after each round.
+    """
+
+    def __init__(self, word: str, step: str, options: WorkerOptions, connection: DedicatedConnection) -> None:
+        self._thread_name = f"{options.name}-{word}"
+        self._options = options
+        self._log = options.log
+        self._timings = options.timings
+        self._connection = connection
+        self._backoff = options.backoff(step)
+        self._starting = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._stopping = False
+        # After a failure: when to begin the next round.
+        self._again_at = 0.0
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether a round is under way."""
+        return self._thread is not None and self._thread.is_alive()
+
+    def start(self) -> None:
+        """Begin a round, unless one is under way. Any thread may call it."""
+        with self._starting:
+            if not self._stopping and not self.is_under_way:
+                self._thread = threading.Thread(target=self.run, name=self._thread_name, daemon=True)
+                self._thread.start()
+
+    def stop(self) -> None:
+        """Begin no more, and wait for the statement that is under way for a moment."""
+        with self._starting:
+            self._stopping = True
+        if self._thread is not None:
+            self._thread.join(self._timings.stop_dequeue)
+
+    def run(self) -> None:
+        """Do one round."""
+        try:
+            self._work()
+            self._backoff.succeeded()
+        except Exception as error:  # noqa: BLE001 - the next round, or another worker, does it
+            self._again_at = self._options.clock() + self._backoff.failed(error)
+        finally:
+            self._connection.close()
+
+    @abstractmethod
+    def _work(self) -> None: ...
+
+
+class Groups(Round):
+    """Rounds that count the members of groups, and finish groups whose members have all ended.
+
+    Settlements leave notes of the members that ended; a round counts them.
+
+    Args:
+        polling: The connection of the worker's duties; only their thread calls :meth:`poll`.
+        queues: The queues.
+        options: The worker's.
+
+    Attributes:
+        folded_at: When the last round began that left nothing to do, by the worker's clock.
+        finished: How many groups were finished here.
+    """
+
+    def __init__(self, polling: DedicatedConnection, queues: Sequence[ServedQueue], options: WorkerOptions) -> None:
+        own = DedicatedConnection(options, within=options.stuck_after)
+        super().__init__("groups", "finish groups", options, own)
+        self._polling = polling
+        self._queues = by_schema(queues)
+        self.folded_at: float | None = None
+        self.finished: int = 0
+
+    def poll(self) -> None:
+        """Begin a round if there is anything to do."""
+        due = (call(schema, "fq_groups_due", "poll for groups") for schema in self._queues)
+        if any(self._polling.run(one.value) for one in due):
+            self.start()
+
+    def end(self, finished: int) -> bool:
+        """Begin no more rounds, unless one is under way or more groups were finished than these: then return False."""
+        with self._starting:
+            if self.finished != finished or self.is_under_way:
+                return False
+            self._stopping = True
+            return True
+
+    def _work(self) -> None:
+        """Fold and finish until nothing is left, or another worker does it."""
+        began = self._options.clock()
+        if all(self._fold(schema) for schema in self._queues):
+            self.folded_at = began
+
+    def _fold(self, schema: str | None) -> bool:
+        """Fold one installation. Whether nothing is left to do."""
+        notify = all(queue.target.notify for queue in self._queues[schema].values())
+        limit, groups = self._timings.notes_at_once, self._timings.groups_at_once
+        fold = partial(fold_groups, schema=schema, limit=limit, groups=groups, notify=notify)
+        while not self._stopping:
+            done = self._connection.run(fold)
+            if done is None:
+                return False
+            if done.finished:
+                self.finished += done.finished
+                self._log.debug(": %d groups whose members have ended", done.finished)
+            if not done.more:
+                return True
+        return False
+
+
+class Schedules(Round):
+    """Rounds that run the slots of schedules when they are due, and before that set what the code declares.
+
+    Args:
+        polling: The connection of the worker's duties; only their thread calls :meth:`poll`.
+        queues: The queues.
+        options: The worker's.
+    """
+
+    def __init__(self, polling: DedicatedConnection, queues: Sequence[ServedQueue], options: WorkerOptions) -> None:
+        own = DedicatedConnection(options, within=options.stuck_after, lock_timeout=options.lock_timeout)
+        super().__init__("schedules", "run schedules", options, own)
+        self._polling = polling
+        self._queues = by_schema(queues)
+        self._declaring = [queue for queue in queues if queue.queue.schedules.declared]
+        # How many polling connections had been made when the code was last declared. None: it was not yet.
+        self._declared_on: int | None = None
+        self._refused: set[int] = set()
+        self._held: set[tuple[str | None, str, str]] = set()
+        self._ended = False
+        # Of a round that is to end: slots of an installation that are due later are left.
+        self._until: dict[str | None, int] | None = None
+
+    def poll(self) -> float | None:
+        """Begin to run what is due, in a thread of its own. Seconds until the next one is due; None: not soon."""
+        if self.is_under_way:
+            return None
+        found = [due for schema in self._queues for due in self._find(self._polling, schema)]
+        waits = [due.due_at - due.read_at for due in found]
+        # On another connection, the server may have gone back to a time before a schedule was set.
+        if (self._declaring and self._declared_on != self._polling.made) or any(wait <= 0 for wait in waits):
+            self.start()
+        return min((wait / 1_000_000 for wait in waits if wait > 0), default=None)
+
+    def run_once(self) -> bool:
+        """Run what is due when this is first called, and nothing that becomes due later. Whether that is done.
+
+        To be asked again until it is. A worker that drains calls this in place of :meth:`poll`.
+        """
+        if self._ended or self.is_under_way:
+            return self._ended
+        if self._until is None:
+            self._until = {}
+        if self._options.clock() >= self._again_at:
+            self.start()
+        return False
+
+    def _work(self) -> None:
+        self._held.clear()
+        try:
+            run_all([self._declare, *(partial(self._run_due, schema) for schema in self._queues)])
+        except Exception as error:
+            # What another attempt would not mend must not keep a drain for ever.
+            self._ended = not (is_away(error) or is_serialization_failure(error) or isinstance(error, OSError))
+            raise
+        self._ended = True
+
+    def _find(self, connection: DedicatedConnection, schema: str | None) -> list[DueSchedule]:
+        queues = self._queues[schema]
+        ask = partial(
+            due_schedules,
+            schema=schema,
+            queues=sorted(queues),
+            in_code=[(name, *key) for name, queue in queues.items() for key in queue.queue.schedules.declared],
+            ahead=timedelta(seconds=self._timings.schedules_every),
+            limit=self._timings.schedules_at_once,
+        )
+        found = connection.run(ask)
+        if self._until is not None and found:
+            until = self._until.setdefault(schema, found[0].read_at)
+            found = [due._replace(read_at=min(due.read_at, until)) for due in found]
+        return [due for due in found if due.id not in self._refused]
+
+    def _declare(self) -> None:
+        """Set the schedules of the code at the start. On another connection, set those that are not there any more."""
+        made = self._polling.made
+        if self._declared_on == made:
+            return
+        for queue in self._declaring:
+            for (channel, name), definition in queue.queue.schedules.declared.items():
+                read = partial(read_schedules, target=queue.target, channel=channel, name=name, limit=1)
+                if self._declared_on is not None and self._connection.run(read):
+                    continue
+                outcome = self._connection.run(schedule_call(queue.target, definition).value)
+                self._log.log(
+                    logging.DEBUG if outcome == "same" else logging.INFO,
+                    ": schedule %s of queue %s is %s by the code",
+                    *(definition.name, queue.target.queue, outcome),
+                )
+        self._declared_on = made
+
+    def _run_due(self, schema: str | None) -> None:
+        """Run the schedules that are due, in any order: workers that do it at once hardly meet."""
+        progress = [True]
+        while any(progress):
+            found = [due for due in self._find(self._connection, schema) if due.due_at <= due.read_at]
+            random.shuffle(found)
+            progress = [self._run_one(schema, due) for due in found if not self._stopping]
+
+    def _run_one(self, schema: str | None, due: DueSchedule) -> bool:
+        """Run slots of a schedule that are due, or note why it cannot be run. False: it is left for now."""
+        channel = schema, due.queue, due.channel
+        if channel in self._held:
+            return False
+        try:
+            return self._run_slots(schema, due)
+        except NotGranted as error:
+            self._refused.add(due.id)
+            self._log.warning("leaves schedule %s of channel %s of queue %s to others: %s", *_words(due), logged(error))
+            return False
+        except DBAPIError as error:
+            state = sqlstate_of(error)
+            if state == _LOCKED:
+                # An open transaction makes the channel: the next poll waits for it again, once for all its schedules.
+                self._held.add(channel)
+            if state in {_LOCKED, _CANCELLED} or is_serialization_failure(error):
+                return False
+            if is_away(error):
+                raise
+            return self._note(schema, due, error)
+        except (FairQueueError, ArithmeticError, LookupError, TypeError, ValueError) as error:
+            return self._note(schema, due, error)
+
+    def _run_slots(self, schema: str | None, due: DueSchedule) -> bool:
+        """Run slots that are due, in one transaction. False: another worker was first, or somebody has the row locked.
+
+        What is left of many comes in the next round, after the other schedules, which would be late meanwhile.
+        """
+        timing = timing_of(due.cron, due.timezone, due.every, due.anchor_at)
+        most = max(1, min(self._timings.slots_at_once, _BYTES // max(due.content_size, 1)))
+        plan = planned(timing, due.catch_up, due.done_until, due.read_at, most)
+        run = partial(
+            run_slots,
+            schema=schema,
+            due=due,
+            slots=plan.slots,
+            until=plan.until,
+            next_slot=plan.next,
+            notify=self._queues[schema][due.queue].target.notify,
+        )
+        made = self._connection.run(run)
+        if made:
+            ids = list(made.values())
+            self._log.debug(": schedule %s of channel %s of queue %s enqueued messages %s", *_words(due), ids)
+        return made is not None
+
+    def _note(self, schema: str | None, due: DueSchedule, error: BaseException) -> bool:
+        """Note why a schedule cannot be run. False: it was changed meanwhile, or somebody has the row locked."""
+        delay = timedelta(seconds=self._timings.schedule_again)
+        note = partial(fail_schedule, schema=schema, due=due, problem=said(error), delay=delay)
+        noted = self._connection.run(note)
+        if noted:
+            self._log.warning(
+                "cannot run schedule %s of channel %s of queue %s, which is tried again in %.0f s: %s",
+                *(*_words(due), delay.total_seconds(), logged(error)),
+            )
+        return noted
+
+
+def _words(due: DueSchedule) -> tuple[str, str, str]:
+    return due.name, due.channel, due.queue
+
+
+class Housekeeping(Round):
+    """Housekeeping that any worker may do for all, in the schemas of its queues.
+
+    It makes partitions of the history ahead, and drops old ones. It deletes dead letters, results, finished groups and
+    keys whose time is over, old slots of schedules, old requests to stop, and channels that have been idle for long.
+    Several workers may do this at once: the SQL functions finish what another worker left. So it does not matter which
+    workers do it, how often, or whether one dies.
+
+    Args:
+        options: The worker's.
+    """
+
+    def __init__(self, options: WorkerOptions) -> None:
+        limit = options.timings.housekeeping_call
+        # A role's statement_timeout is meant for calls of users. A transaction pooler's connection keeps no settings.
+        own = DedicatedConnection(options, within=limit, time_limit=limit if options.listen else None)
+        super().__init__("housekeeping", "do its housekeeping", options, own)
+        self._schemas = list(dict.fromkeys(queue.schema for queue in options.queues))
+
+    def _work(self) -> None:
+        tasks = self._keep_history, self._prune_dead_letters, self._prune_expired, self._forget_channels
+        to_do = itertools.product(self._schemas, tasks)
+        run_all(partial(task, schema) for schema, task in to_do if not self._stopping)
+
+    def _call(self, schema: str | None, function: str, doing: str, **arguments: int) -> Sequence[Any]:
+        return self._connection.run(call(schema, function, doing, **arguments).rows)
+
+    def _keep_history(self, schema: str | None) -> None:
+        ahead = self._timings.history_days
+        made = self._call(schema, "fq_keep_history", "keep the partitions of the history", ahead=ahead)
+        for partition, action in made:
+            self._log.info(": partition %s %s", partition, action)
+
+    def _prune_dead_letters(self, schema: str | None) -> None:
+        more = True
+        while more and not self._stopping:
+            limit = self._timings.pruned_at_once
+            pruned = self._call(schema, "fq_prune_dead_letters", "prune dead letters", limit=limit)
+            more = any(one.more for one in pruned)
+            for queue, deleted, _ in pruned:
+                self._log.info(": %s dead letters of queue %s deleted after their retention", deleted, queue)
+
+    def _prune_expired(self, schema: str | None) -> None:
+        """Delete keys, results, groups, slots and what else is over, a bounded number of rows in a transaction."""
+        deleted = most = self._timings.pruned_at_once
+        while deleted == most and not self._stopping:
+            [(deleted, schedules)] = self._call(schema, "fq_prune_expired", "prune what has expired", limit=most)
+            for schedule in schedules:
+                self._log.info(": schedule %s is removed: no worker has it in its code any more", schedule)
+
+    def _forget_channels(self, schema: str | None) -> None:
+        """Delete the channels that were marked before, if the transactions of then have ended, and mark others."""
+        self._delete_channels(schema)
+        after: int | None = 0
+        while after is not None and not self._stopping:
+            limit = self._timings.forgotten_at_once
+            mark = call(schema, "fq_mark_idle_channels", "mark idle channels", after=after, limit=limit)
+            after = self._connection.run(mark.value)
+        self._delete_channels(schema)
+
+    def _delete_channels(self, schema: str | None) -> None:
+        forgotten, more, size = 0, True, self._timings.forgotten_at_once
+        while more and not self._stopping:
+            [row] = self._call(schema, "fq_forget_channels", "forget idle channels", limit=size)
+            forgotten, more = forgotten + row.forgotten, row.more
+        if forgotten:
+            self._log.info(": %s idle channels forgotten", forgotten)

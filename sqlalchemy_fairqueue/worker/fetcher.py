@@ -9,6 +9,7 @@ connected again, because another server may know of fewer settlements.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -31,10 +32,11 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.worker.wakeups import FetchTrigger, WaitRegistration
 
 
+@dataclass(kw_only=True, eq=False)
 class Fetcher:
     """Takes the messages of one worker.
 
-    Args:
+    Attributes:
         connection: Its own.
         options: The worker's.
         queues: The queues.
@@ -43,97 +45,86 @@ class Fetcher:
         settler: Gives back what cannot begin.
         waits: Registers waits.
         stats: It counts dequeues and what they gave.
-
-    Attributes:
         unanswered: The leases under which a dequeue was not answered: when to look up what they hold, by the worker's
             clock, and after how many seconds to do so again.
     """
 
-    def __init__(
-        self,
-        *,
-        connection: DedicatedConnection,
-        options: WorkerOptions,
-        queues: Sequence[ServedQueue],
-        executor: Executor,
-        trigger: FetchTrigger,
-        settler: Settler,
-        waits: WaitRegistration,
-        stats: WorkerStats,
-    ) -> None:
-        self.unanswered: dict[tuple[ServedQueue, int], tuple[float, float]] = {}
-        self._connection = connection
-        self._options = options
-        self._queues = list(queues)
-        self._executor = executor
-        self._trigger = trigger
-        self._settler = settler
-        self._waits = waits
-        self._stats = stats
-        self._clock = options.clock
-        self._timings = options.timings
-        self._backoff = options.backoff("fetch messages")
-        self._lookups = options.backoff("look up unanswered dequeues")
-        # How many connections were made when the leases were last looked after.
-        self._made = 0
-        self._stopping = False
+    connection: DedicatedConnection
+    options: WorkerOptions
+    queues: Sequence[ServedQueue]
+    executor: Executor
+    trigger: FetchTrigger
+    settler: Settler
+    waits: WaitRegistration
+    stats: WorkerStats
+    unanswered: dict[tuple[ServedQueue, int], tuple[float, float]] = field(default_factory=dict, init=False)
+    # How many connections were made when the leases were last looked after.
+    _made: int = field(default=0, init=False)
+    _stopping: bool = field(default=False, init=False)
+
+    def __post_init__(self) -> None:
+        """Begin with the first queue."""
+        self._clock = self.options.clock
+        self._timings = self.options.timings
+        self._in_turn = list(self.queues)
+        self._backoff = self.options.backoff("fetch messages")
+        self._lookups = self.options.backoff("look up unanswered dequeues")
 
     def stop(self) -> None:
         """Take no more."""
         self._stopping = True
-        self._trigger.set()
+        self.trigger.set()
 
     def run(self) -> None:
         """Take until it is stopped, or until its executor is closed."""
-        while not self._stopping and not self._executor.is_closed():
+        while not self._stopping and not self.executor.is_closed():
             try:
                 wait = self._round(self._clock())
                 self._backoff.succeeded()
             except BaseException as error:  # noqa: BLE001 - after any failure messages must be taken
-                self._stats.failed()
+                self.stats.failed()
                 wait = self._backoff.failed(error)
             if wait > 0:
-                self._trigger.wait(min(wait, self._timings.fetch_check))
-            self._trigger.refill_at = -1
+                self.trigger.wait(min(wait, self._timings.fetch_check))
+            self.trigger.refill_at = -1
         # A dequeue that was under way when it was stopped has added to the buffer.
         self.give_back()
-        self._waits.close(self._queues)
-        self._connection.close()
+        self.waits.close(self.queues)
+        self.connection.close()
 
     def give_back(self) -> None:
         """Give back all deliveries in the buffer, uncounted."""
-        while (held := self._executor.buffer.pop()) is not None:
+        while (held := self.executor.buffer.pop()) is not None:
             for one in held.batch:
-                self._settler.settle(one, RELEASE)
+                self.settler.settle(one, RELEASE)
 
     def _round(self, now: float) -> float:
         """Take what there is room for. Returns how long to wait for the next round, at most."""
         self._give_back_stale(now)
         self._look_up_unanswered(now)
-        executor, trigger = self._executor, self._trigger
+        executor, trigger = self.executor, self.trigger
         buffered = len(executor.buffer)
         busy = executor.busy(now)
         spare = self._spare()
         room = executor.prefetch.room(executor.free(), buffered, busy) if spare > 0 else 0
         # Set before it is known: each settlement from now on wakes the fetcher.
         trigger.is_backlogged = True
-        trigger.is_backlogged = self._settler.backlog > self._timings.unsettled
+        trigger.is_backlogged = self.settler.backlog > self._timings.unsettled
         if not room or trigger.is_backlogged:
             trigger.refill_at = (executor.prefetch.ahead(busy) if spare > 0 else buffered) // 2
             # A handler may have finished before that was set. A buffer that nobody works off is checked again.
             is_hungry = executor.free() and not executor.buffer and not trigger.is_backlogged
             return 0 if is_hungry else self._timings.stale_after / 2
-        due = [queue for queue in self._queues if queue.polls.next_at <= now]
+        due = [queue for queue in self._in_turn if queue.polls.next_at <= now]
         if due:
             self._take(due, room)
             return 0
-        next_at = [queue.polls.next_at for queue in self._queues] + [at for at, _ in self.unanswered.values()]
+        next_at = [queue.polls.next_at for queue in self.queues] + [at for at, _ in self.unanswered.values()]
         return max(0.0, min(next_at) - now)
 
     def _give_back_stale(self, now: float) -> None:
         """No handler came for the buffer: they take longer than they used to, and other workers may be free."""
-        taken_at = self._executor.buffer.next_taken_at()
-        if taken_at is not None and now - taken_at > self._timings.stale_after:
+        if now - self.executor.buffer.next_taken_at() > self._timings.stale_after:
             self.give_back()
 
     def note_unanswered(self, queue: ServedQueue, lease_id: int | None) -> None:
@@ -148,9 +139,9 @@ class Fetcher:
         After another connection was made, look after all leases: the server may have gone back to a time before some of
         their messages were settled, which nobody would handle while the worker extends the lease for others.
         """
-        if self._made != self._connection.made:
-            self._made = self._connection.made
-            for queue in self._queues:
+        if self._made != self.connection.made:
+            self._made = self.connection.made
+            for queue in self.queues:
                 for lease in queue.held():
                     self.note_unanswered(queue, lease.lease_id)
         for (queue, lease_id), (at, wait) in list(self.unanswered.items()):
@@ -158,13 +149,13 @@ class Fetcher:
                 continue
             again = 2 * wait
             try:
-                if self._connection.run(partial(self._give_back_unknown, queue=queue, lease_id=lease_id)):
+                if self.connection.run(partial(self._give_back_unknown, queue=queue, lease_id=lease_id)):
                     self.unanswered[queue, lease_id] = now + again, again
                 else:
                     del self.unanswered[queue, lease_id]
                 self._lookups.succeeded()
             except BaseException as error:  # noqa: BLE001 - it is tried again
-                self._stats.failed()
+                self.stats.failed()
                 # It may have failed before it reached the database.
                 self.unanswered[queue, lease_id] = self._clock() + max(again, self._lookups.failed(error)), again
                 break
@@ -181,7 +172,7 @@ class Fetcher:
         unknown = [token for token in tokens if token.message_id not in known]
         if not unknown:
             return True
-        self._options.log.warning(
+        self.options.log.warning(
             "gives back %d messages of queue %s that are under its lease, and that it does not know of",
             len(unknown),
             queue.queue.name,
@@ -203,20 +194,20 @@ class Fetcher:
                 room -= self._take_from(queue, limit, spare)
                 queue.backoff.succeeded()
             except BaseException as error:  # noqa: BLE001 - after any failure the worker and its other queues go on
-                self._stats.failed()
+                self.stats.failed()
                 queue.polls.failed(self._clock(), queue.backoff.failed(error))
         # The queue that was first is the last one in the next round.
         first = due[0]
-        self._queues.remove(first)
-        self._queues.append(first)
+        self._in_turn.remove(first)
+        self._in_turn.append(first)
 
     def _spare(self) -> int:
         """The number of bytes that may be taken now."""
-        return self._options.max_bytes - self._executor.buffer.size()
+        return self.options.max_bytes - self.executor.buffer.size()
 
     def _take_from(self, queue: ServedQueue, limit: int, max_bytes: int) -> int:
         consumer = queue.consumer
-        self._waits.before_poll(queue)
+        self.waits.before_poll(queue)
         began = self._clock()
         queue.polls.begin(began)
         with queue.dequeuing:
@@ -226,24 +217,24 @@ class Fetcher:
                 consumer.forget_leases()
                 lease_id = None
             try:
-                taken = self._connection.run(
-                    lambda connection: consumer.dequeue(connection, limit, self._options.ask, max_bytes)
+                taken = self.connection.run(
+                    lambda connection: consumer.dequeue(connection, limit, self.options.ask, max_bytes)
                 )
             except BaseException:
                 self.note_unanswered(queue, lease_id)
                 raise
             now = queue.heard_at = self._clock()
-            self._executor.prefetch.fetched(now - began)
+            self.executor.prefetch.fetched(now - began)
             batches, failure = self._batches(queue, taken, max_bytes)
-        self._stats.dequeues += 1
+        self.stats.dequeues += 1
         due_in = None if taken.due_in is None else taken.due_in.total_seconds()
         if taken:
             self._hand_on(queue, batches, now)
-            self._stats.taken += sum(map(len, batches))
+            self.stats.taken += sum(map(len, batches))
             queue.polls.found(now, due_in, count=len(taken), full=len(taken) == limit)
-            self._waits.after_work(queue)
+            self.waits.after_work(queue)
         else:
-            self._stats.empty += 1
+            self.stats.empty += 1
             queue.polls.nothing(now, due_in, locked=consumer.is_held_up)
         if failure is not None:
             raise failure
@@ -279,7 +270,7 @@ class Fetcher:
             first = batch[-1]
             take = partial(queue.consumer.take_more, first=first, limit=room, max_cost=size.max_cost, max_bytes=spare)
             try:
-                more = self._connection.run(take)
+                more = self.connection.run(take)
             except BaseException as error:  # noqa: BLE001 - raised when what was taken is in the buffer
                 self.note_unanswered(queue, first.lease.id)
                 return batches, error
@@ -288,5 +279,5 @@ class Fetcher:
         return batches, None
 
     def _hand_on(self, queue: ServedQueue, batches: list[list[Delivery]], now: float) -> None:
-        self._executor.buffer.extend([queue.hold(batch, now) for batch in batches])
-        self._executor.begin()
+        self.executor.buffer.extend([queue.hold(batch, now) for batch in batches])
+        self.executor.begin()

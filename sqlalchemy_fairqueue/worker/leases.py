@@ -1,4 +1,4 @@
-"""Queues as one worker serves them, their leases, and the deliveries that the worker holds under these. No I/O.
+"""Queues as one worker serves them, their leases, the deliveries that it holds under these, and the heartbeat.
 
 The database's clock decides when a lease ends; a worker that cannot ask it must be on the safe side. So each sign of
 life (a dequeue, an extension) counts from the moment **before** it was sent. However late it arrived, the lease was
@@ -16,6 +16,8 @@ from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, cast
 
 from sqlalchemy_fairqueue.codecs import decoded
+from sqlalchemy_fairqueue.database import deliveries
+from sqlalchemy_fairqueue.database.deliveries import Token
 from sqlalchemy_fairqueue.errors import HandlerTimeout, LeaseLost, MessageCancelled, WorkerError
 from sqlalchemy_fairqueue.queue.consumer import Consumer
 from sqlalchemy_fairqueue.queue.contexts import middleware_for, middleware_of
@@ -24,7 +26,7 @@ from sqlalchemy_fairqueue.values.messages import MOST_COST, Lease, Once
 from sqlalchemy_fairqueue.worker.timings import PollSchedule
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from datetime import timedelta
 
     from sqlalchemy_fairqueue.database.calls import Target
@@ -33,8 +35,10 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.queue.handlers import Handler
     from sqlalchemy_fairqueue.values.messages import Delivery
     from sqlalchemy_fairqueue.values.outcomes import Outcome, RetryPolicy
+    from sqlalchemy_fairqueue.worker.connection import DedicatedConnection
     from sqlalchemy_fairqueue.worker.decisions import Decision
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
+    from sqlalchemy_fairqueue.worker.telemetry import WorkerStats
     from sqlalchemy_fairqueue.worker.timings import Backoff, Clock
 
 # Handlers that run are charged for so many seconds ahead, so that a tenant whose report comes late does not look idle;
@@ -45,26 +49,26 @@ _CHARGED_AFTER = 0.5
 _charging = threading.Lock()
 
 
+@dataclass(slots=True, eq=False)
 class TrackedLease:
     """One lease of a worker: until when it is known to be alive, and what is held under it.
 
     Attributes:
         lease_id: The lease.
         deadline: It is known to be alive until then, by the worker's clock.
+        clock: The worker's.
         held: The deliveries that are not settled yet. The fetcher adds to it, the settler removes from it.
         given_up: Deliveries that the worker has settled without their handlers, which still run: message and number.
-        clock: The worker's.
+        told: Whether the handlers were told that it is lost.
     """
 
-    __slots__ = ("_lost", "clock", "deadline", "given_up", "held", "lease_id")
-
-    def __init__(self, lease_id: int, deadline: float, clock: Clock) -> None:
-        self.lease_id: int = lease_id
-        self.deadline: float = deadline
-        self.held: set[HeldDelivery] = set()
-        self.given_up: set[tuple[int, int]] = set()
-        self.clock: Clock = clock
-        self._lost = False
+    lease_id: int
+    deadline: float
+    clock: Clock
+    held: set[HeldDelivery] = field(default_factory=set)
+    given_up: set[tuple[int, int]] = field(default_factory=set)
+    told: bool = False
+    _lost: bool = False
 
     @property
     def lost(self) -> bool:
@@ -446,9 +450,148 @@ class Buffer:
         self._now = max(at, self._now + 1 / (len(self._waiting) + 1))
         return held
 
-    def next_taken_at(self) -> float | None:
-        """The time at which the next one was taken from its queue, by the worker's clock; None: there is none."""
+    def next_taken_at(self) -> float:
+        """The time at which the next one was taken from its queue, by the worker's clock; infinite: there is none."""
         try:
             return self._waiting[0][2].taken_at
         except IndexError:
-            return None
+            return math.inf
+
+
+def run_all(steps: Iterable[Callable[[], object]]) -> None:
+    """Take all of these steps: what one of them refuses costs no other its turn.
+
+    Raises:
+        Exception: The first failure, after the last step.
+    """
+    failures = []
+    for step in steps:
+        try:
+            step()
+        except Exception as error:  # noqa: BLE001 - raised below
+            failures.append(error)
+    if failures:
+        raise failures[0]
+
+
+def by_schema(queues: Iterable[ServedQueue]) -> dict[str | None, dict[str, ServedQueue]]:
+    """Return the queues of each installation, by name."""
+    found: dict[str | None, dict[str, ServedQueue]] = {}
+    for queue in queues:
+        found.setdefault(queue.target.schema, {})[queue.target.queue] = queue
+    return found
+
+
+@dataclass(kw_only=True, eq=False)
+class Heartbeat:
+    """What one thread of a worker does for the deliveries that are held, while handlers work on them.
+
+    Attributes:
+        connection: That of the thread.
+        options: The worker's.
+        queues: The queues.
+        interrupt: Called with deliveries whose handlers should stop: the lease is lost, or the message was cancelled.
+        stats: It counts heartbeats and cancelled messages.
+    """
+
+    connection: DedicatedConnection
+    options: WorkerOptions
+    queues: Sequence[ServedQueue]
+    interrupt: Callable[[list[HeldDelivery]], None]
+    stats: WorkerStats
+
+    def hear_all(self) -> None:
+        """Apply the signals of queues that the fetcher has not dequeued from for a while: all handlers are at work."""
+        run_all(partial(self._hear, queue) for queue in self.queues)
+
+    def _hear(self, queue: ServedQueue) -> None:
+        now = self.options.clock()
+        is_due = now - queue.heard_at > self.options.timings.hear_after and queue.polls.next_at <= now
+        if is_due and queue.dequeuing.acquire(blocking=False):
+            try:
+                self.connection.run(queue.consumer.hear, within=self.options.beat)
+                queue.heard_at = self.options.clock()
+            finally:
+                queue.dequeuing.release()
+
+    def charge_all(self) -> None:
+        """Charge channels of queues that are fair by seconds for handlers that run, so that none gets all workers."""
+        run_all(partial(self._charge, queue) for queue in self.queues)
+
+    def _charge(self, queue: ServedQueue) -> None:
+        held = [one for lease in queue.held() for one in lease.held.copy()]
+        charges = [(one, to) for one in held if (to := one.charge_on()) is not None]
+        if not charges:
+            return
+        charged = [one.delivery for one, _ in charges]
+        tokens = [Token(one.message_id, one.row_id, one.lease.id, one.deliveries) for one in charged]
+        send = partial(deliveries.charge_running, target=queue.target, tokens=tokens, charges=[to for _, to in charges])
+        try:
+            self.connection.run(send, within=self.options.beat)
+        except Exception:
+            for one, (_, before) in charges:
+                one.not_charged(before)
+            raise
+
+    def extend_all(self) -> None:
+        """Extend all leases once."""
+        self._tell_lost()
+        try:
+            run_all(partial(self._extend, queue) for queue in self.queues)
+        finally:
+            self._tell_lost()
+
+    def end(self) -> None:
+        """End the leases that nothing is held under: the worker has stopped. Those that stay expire."""
+        run_all(partial(self._end, queue) for queue in self.queues)
+
+    def _end(self, queue: ServedQueue) -> None:
+        known = {*queue.leases, *queue.consumer.lease_ids(), queue.waiting_lease}
+        if lease_ids := sorted(one for one in known if one is not None):
+            doing = f"end {len(lease_ids)} leases of {queue.target.named()}"
+            end = queue.target.call("fq_end_leases", doing, lease_ids=lease_ids)
+            self.connection.run(end.rows, within=self.options.timings.end_leases)
+
+    def _extend(self, queue: ServedQueue) -> None:
+        by_id = {lease.lease_id: lease for lease in queue.held() if not lease.lost}
+        if not by_id:
+            return
+        duration, sent_at = self.options.lease, self.options.clock()
+        # After a longer wait for the answer the lease is lost.
+        within = max(0.1, min(lease.deadline for lease in by_id.values()) - sent_at)
+        extend = partial(deliveries.heartbeat, target=queue.target, lease_ids=list(by_id), lease=duration)
+        self.stats.heartbeats += 1
+        for lease_id, expires_at, cancelled in self.connection.run(extend, within=within):
+            lease = by_id[lease_id]
+            if expires_at is None:
+                lease.lose()
+            else:
+                lease.extend(sent_at + duration.total_seconds())
+            if cancelled:
+                self._cancel(lease, set(cancelled))
+
+    def _cancel(self, lease: TrackedLease, message_ids: set[int]) -> None:
+        cancelled = []
+        for held in lease.held.copy():
+            if held.delivery.message_id in message_ids and not held.cancelled:
+                held.cancelled = True
+                held.first.cancelled_at = held.first.cancelled_at or self.options.clock()
+                cancelled.append(held)
+        if cancelled:
+            self.stats.cancelled += len(cancelled)
+            self.interrupt(cancelled)
+
+    def _tell_lost(self) -> None:
+        """Log each lost lease and interrupt its handlers, once a lease."""
+        for queue in self.queues:
+            for lease in queue.held():
+                if lease.told or not lease.lost:
+                    continue
+                lease.told = True
+                held = list(lease.held.copy())
+                self.options.log.error(
+                    "lost lease %d with %d deliveries of queue %s: it could not be extended in time",
+                    *(lease.lease_id, len(held), queue.queue.name),
+                    extra={"queue": queue.queue.name, "lease_id": lease.lease_id},
+                )
+                self.interrupt(held)

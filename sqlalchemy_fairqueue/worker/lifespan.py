@@ -67,13 +67,15 @@ class Lifespan:
             StartError: One failed. What had been started is stopped.
         """
         try:
-            for queue, one in self._to_start():
-                with self._failing(queue, one):
-                    made = await self._call(one, self._given(queue, one))
-                    if one.generator:
-                        self._open.append((queue, one, made))
-                        made = _yielded(await self._next(one, made))
-                self._note(queue, one, made)
+            for queue in self._queues:
+                starts, stops = lifespan_of(queue)
+                for one in starts:
+                    if one.function not in self._started:
+                        self._started[one.function] = await self._begin(queue, one)
+                    self._resources[id(queue)][one.name] = self._started[one.function]
+                # From now on they are due.
+                for one in stops:
+                    self._stops.setdefault(one.function, (queue, one))
         except BaseException:
             await self.stop()
             raise
@@ -83,9 +85,10 @@ class Lifespan:
 
         In the task that started it.
         """
-        for queue, one in self._to_stop():
+        while self._stops:
+            _, (queue, one) = self._stops.popitem()
             with self._logging(queue, one, "on_stop"):
-                await self._call(one, self._given(queue, one))
+                await self._call(queue, one)
         while self._open:
             queue, one, generator = self._open.pop()
             # A start that was interrupted may not have begun it.
@@ -101,44 +104,29 @@ class Lifespan:
                     else:
                         generator.close()
 
-    async def _call(self, one: LifespanFunction, given: dict[str, Any]) -> Any:
-        if one.generator:
-            return one.function(**given)
-        return await (one.function(**given) if one.asynchronous else self._run(partial(one.function, **given)))
-
-    async def _next(self, one: LifespanFunction, generator: Any) -> Any:
-        return await (anext(generator, _END) if one.asynchronous else self._run(partial(next, generator, _END)))
-
-    def _to_start(self) -> Iterator[tuple[Queue, LifespanFunction]]:
-        """The functions to call, each once. The on_stop functions of a queue are due from its last one on."""
-        for queue in self._queues:
-            starts, stops = lifespan_of(queue)
-            for one in starts:
-                if one.function in self._started:
-                    self._note(queue, one, self._started[one.function])
-                else:
-                    yield queue, one
-            for one in stops:
-                self._stops.setdefault(one.function, (queue, one))
-
-    def _to_stop(self) -> Iterator[tuple[Queue, LifespanFunction]]:
-        while self._stops:
-            yield self._stops.popitem()[1]
-
-    def _given(self, queue: Queue, one: LifespanFunction) -> dict[str, Any]:
-        resources = self._resources[id(queue)]
-        return {parameter: resources[name] for parameter, name in one.takes.items()}
-
-    def _note(self, queue: Queue, one: LifespanFunction, made: Any) -> None:
-        self._started[one.function] = self._resources[id(queue)][one.name] = made
-
-    @contextlib.contextmanager
-    def _failing(self, queue: Queue, one: LifespanFunction) -> Iterator[None]:
+    async def _begin(self, queue: Queue, one: LifespanFunction) -> Any:
+        """Return what an on_start function gives."""
         try:
-            yield
+            made = await self._call(queue, one)
+            if one.generator:
+                self._open.append((queue, one, made))
+                made = await self._next(one, made)
+                if made is _END:
+                    raise WorkerError("it did not yield; yield the resource once")  # noqa: TRY301 - as if it raised that
         except Exception as error:
             self._tell(f"on_start function {one.name!r} of queue {queue.name!r} failed", error)
             raise StartError(queue.name, one.name, f"{type(error).__name__}: {said(error)}") from error
+        return made
+
+    async def _call(self, queue: Queue, one: LifespanFunction) -> Any:
+        resources = self._resources[id(queue)]
+        call = partial(one.function, **{parameter: resources[name] for parameter, name in one.takes.items()})
+        if one.generator:
+            return call()
+        return await (call() if one.asynchronous else self._run(call))
+
+    async def _next(self, one: LifespanFunction, generator: Any) -> Any:
+        return await (anext(generator, _END) if one.asynchronous else self._run(partial(next, generator, _END)))
 
     @contextlib.contextmanager
     def _logging(self, queue: Queue, one: LifespanFunction, verb: str) -> Iterator[None]:
@@ -220,9 +208,3 @@ def at_once(coroutine: Coroutine[Any, Any, None]) -> None:
     with contextlib.suppress(StopIteration):
         coroutine.send(None)
         raise AssertionError("it waits")
-
-
-def _yielded(made: Any) -> Any:
-    if made is _END:
-        raise WorkerError("it did not yield; yield the resource once")
-    return made

@@ -17,19 +17,19 @@ from sqlalchemy_fairqueue.worker.connection import DedicatedConnection
 from sqlalchemy_fairqueue.worker.decisions import RELEASE
 from sqlalchemy_fairqueue.worker.duties import (
     Duty,
-    Heartbeat,
+    Groups,
+    Housekeeping,
     Looper,
+    Round,
+    Schedules,
     StopRequests,
-    charge_running,
     cut_stuck_calls,
-    hear_signals,
 )
 from sqlalchemy_fairqueue.worker.executor import Executor
 from sqlalchemy_fairqueue.worker.fetcher import Fetcher
-from sqlalchemy_fairqueue.worker.leases import ServedQueue
+from sqlalchemy_fairqueue.worker.leases import Heartbeat, ServedQueue
 from sqlalchemy_fairqueue.worker.lifespan import here
 from sqlalchemy_fairqueue.worker.operating_system import join
-from sqlalchemy_fairqueue.worker.rounds import Groups, Housekeeping, Round, Schedules
 from sqlalchemy_fairqueue.worker.settler import Settler
 from sqlalchemy_fairqueue.worker.telemetry import WorkerStats
 from sqlalchemy_fairqueue.worker.wakeups import FetchTrigger, WaitRegistration
@@ -319,15 +319,13 @@ class Runtime(Generic[E]):
             stats=self._stats,
         )
         cut = partial(cut_stuck_calls, watched, options.stuck_after)
-        hear = partial(hear_signals, connection, self.queues, options)
-        charge = partial(charge_running, connection, self.queues, options)
         obey = partial(self._stop_requests.poll, connection)
         check, charge_every, part = min(beat, timings.hear_after), timings.charge_every, (0.5, 1.0)
         duties = [
             Duty("cut stuck calls", cut, check),
             Duty("extend its leases", heartbeat.extend_all, beat, spread=(0.8, 1.0)),
-            Duty("hear signals", hear, check),
-            Duty("charge for handlers that run", charge, charge_every, first=charge_every),
+            Duty("hear signals", heartbeat.hear_all, check),
+            Duty("charge for handlers that run", heartbeat.charge_all, charge_every, first=charge_every),
             Duty("look for requests to stop", obey, timings.stop_requests_every, spread=part),
         ]
         if options.housekeeping:

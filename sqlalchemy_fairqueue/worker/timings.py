@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import exp, inf
 
 from sqlalchemy_fairqueue.database.deliveries import LONGEST_WAIT
@@ -147,13 +147,14 @@ class Timings:
     backoff_log: float = 60.0
 
 
+@dataclass(eq=False)
 class Backoff:
     """Failures in a row of one step, which is tried again after ever longer waits.
 
     It logs the first failure, then one a minute, and the recovery, as warnings: a night without a database must not
     fill a disk.
 
-    Args:
+    Attributes:
         step: What fails, for the log: ``"dequeue from 'documents'"``.
         worker: The worker's name, for the log.
         clock: The worker's.
@@ -161,45 +162,44 @@ class Backoff:
         cap: The longest wait in seconds.
     """
 
-    def __init__(self, step: str, worker: str, clock: Clock, timings: Timings, cap: float = 5.0) -> None:
-        self._step = step
-        self._log = WorkerLog(worker)
-        self._clock = clock
-        self._timings = timings
-        self._cap = cap
-        self._failures = 0
-        self._since = 0.0
-        self._logged_at = 0.0
+    step: str
+    worker: str
+    clock: Clock
+    timings: Timings
+    cap: float = 5.0
+    _failures: int = field(default=0, init=False)
+    _since: float = field(default=0.0, init=False)
+    _logged_at: float = field(default=0.0, init=False)
 
     def failed(self, error: BaseException) -> float:
         """Note a failure; how many seconds to wait before the next attempt."""
-        now = self._clock()
+        now = self.clock()
         if not self._failures:
             self._since = now
         self._failures += 1
-        if self._failures == 1 or now - self._logged_at >= self._timings.backoff_log:
+        if self._failures == 1 or now - self._logged_at >= self.timings.backoff_log:
             self._logged_at = now
-            self._log.warning(
+            WorkerLog(self.worker).warning(
                 "cannot %s, trying again (failure %d, %.0f s): %s: %s",
-                self._step,
+                self.step,
                 self._failures,
                 now - self._since,
                 type(error).__name__,
                 logged(error),
-                extra={"step": self._step, "failures": self._failures},
+                extra={"step": self.step, "failures": self._failures},
             )
-        doubled: float = self._timings.backoff_first * 2.0 ** min(self._failures - 1, 16)
-        return min(self._cap, doubled) * (0.5 + random.random() / 2)  # noqa: S311 - spreads the load
+        doubled: float = self.timings.backoff_first * 2.0 ** min(self._failures - 1, 16)
+        return min(self.cap, doubled) * (0.5 + random.random() / 2)  # noqa: S311 - spreads the load
 
     def succeeded(self) -> None:
         """The step worked."""
         if self._failures:
-            self._log.warning(
+            WorkerLog(self.worker).warning(
                 "can %s again, after %.1f s and %d failures",
-                self._step,
-                self._clock() - self._since,
+                self.step,
+                self.clock() - self._since,
                 self._failures,
-                extra={"step": self._step, "failures": self._failures},
+                extra={"step": self.step, "failures": self._failures},
             )
             self._failures = 0
 
@@ -215,31 +215,32 @@ _CALM = _BUSY / 2
 _MOST_AT_ONCE = 2
 
 
+@dataclass(slots=True, eq=False)
 class PollSchedule:
     """The polls of one queue.
 
     Attributes:
-        next_at: When to poll next, by the worker's clock.
         interval: The poll interval in seconds, now.
+        timings: The worker's.
+        next_at: When to poll next, by the worker's clock.
         waiting_until: Until when the worker's wait is registered; 0: it is not.
         empty_at: When the last poll began, if it found that nothing can be delivered for a while; else 0.
     """
 
-    def __init__(self, interval: float, timings: Timings) -> None:
-        self.interval: float = interval
-        self._timings = timings
-        self.next_at: float = 0.0
-        self.waiting_until: float = 0.0
-        self.empty_at: float = 0.0
-        self._began_at = 0.0
-        self._waiting_since = 0.0
-        self._full = 0
-        self._lately = 0.0
-        self._lately_at = 0.0
-        self._nothing = 0
-        self._asked_again = False
-        self._asked_at = inf
-        self._late_at = inf
+    interval: float
+    timings: Timings
+    next_at: float = 0.0
+    waiting_until: float = 0.0
+    empty_at: float = 0.0
+    _began_at: float = 0.0
+    _waiting_since: float = 0.0
+    _full: int = 0
+    _lately: float = 0.0
+    _lately_at: float = 0.0
+    _nothing: int = 0
+    _asked_again: bool = False
+    _asked_at: float = inf
+    _late_at: float = inf
 
     def needs_wait(self, now: float) -> bool:
         """Whether to register a wait before the next poll: the last one gave nothing, and little came lately."""
@@ -258,7 +259,7 @@ class PollSchedule:
     def wait_ended(self, now: float) -> None:
         """No wait is registered, or nothing can wake the worker: it polls soon."""
         self.waiting_until = 0.0
-        self.next_at = min(self.next_at, now + self._timings.poll_soon)
+        self.next_at = min(self.next_at, now + self.timings.poll_soon)
 
     def renew_wait(self) -> None:
         """The registered wait may be lost: another one is registered before the next poll. Any thread may call it."""
@@ -279,19 +280,19 @@ class PollSchedule:
         self._lately_at = now
         self._nothing = 0
         due = inf if due_in is None else due_in
-        self._next(now if full else now + min(due, self._until_woken(now, self._timings.poll_soon)))
+        self._next(now if full else now + min(due, self._until_woken(now, self.timings.poll_soon)))
 
     def nothing(self, now: float, due_in: float | None, *, locked: bool = False) -> None:
         """A poll gave nothing; *locked*: something is due, and locked by another transaction."""
         due = inf if due_in is None else due_in
-        if not locked and due > self._timings.poll_locked:
+        if not locked and due > self.timings.poll_locked:
             self.empty_at = self._began_at
         # In a stream of messages that is chance: the worker does not wait yet.
         before = 0 if self._lately_by(now) >= _CALM else self._nothing
         # A ready message that another call holds comes back soon; yet no poll follows the other without a pause.
         # What stays locked is due ever later.
-        soonest = min(self._timings.poll_locked, self._timings.poll_soon * 2 ** min(before, 10)) / 2
-        wait = self._until_woken(now, min(self.interval, self._timings.poll_soon * 2 ** min(before, 20)))
+        soonest = min(self.timings.poll_locked, self.timings.poll_soon * 2 ** min(before, 10)) / 2
+        wait = self._until_woken(now, min(self.interval, self.timings.poll_soon * 2 ** min(before, 20)))
         self._full = 0
         self._nothing = before + 1
         self._next(now + min(max(due, soonest), wait))
@@ -317,7 +318,7 @@ class PollSchedule:
     def poll_later(self, now: float) -> bool:
         """Another consumer was woken, which may be dead or busy: poll a moment later. Returns as :meth:`poll_now`."""
         # A poll that begins meanwhile resets it, and sees the messages that it is about.
-        at = self._late_at = min(self._late_at, now + self._timings.poll_later)
+        at = self._late_at = min(self._late_at, now + self.timings.poll_later)
         if self.next_at <= at:
             return False
         self.next_at = at
@@ -333,7 +334,7 @@ class PollSchedule:
         return min(
             self.interval,
             self.waiting_until - now,
-            self._timings.poll_drift * max(self._timings.poll_soon, now - self._waiting_since),
+            self.timings.poll_drift * max(self.timings.poll_soon, now - self._waiting_since),
         )
 
     def _next(self, at: float) -> None:

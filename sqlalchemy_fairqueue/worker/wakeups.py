@@ -20,6 +20,7 @@ import os
 import re
 import socket
 import threading
+from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING
@@ -105,57 +106,54 @@ class FetchTrigger(WakeEvent):
             self.set()
 
 
+@dataclass(eq=False)
 class WaitRegistration:
     """The waits of one worker, and the notifications that end them.
 
     The fetcher calls it, but for :meth:`notified`, which the listener's thread calls.
 
-    Args:
+    Attributes:
         connection: The fetcher's.
         options: The worker's.
         trigger: Wakes the fetcher.
         stats: It counts notifications.
+        topics: The queues that notifications are for, by topic.
     """
 
-    def __init__(
-        self, connection: DedicatedConnection, options: WorkerOptions, trigger: FetchTrigger, stats: WorkerStats
-    ) -> None:
-        self._connection = connection
-        self._options = options
-        self._trigger = trigger
-        self._stats = stats
-        self._clock = options.clock
-        self._margin = options.timings.wait_margin
-        self._interval = min(options.interval_with_notifications, (options.timings.longest_wait - self._margin) / 2)
-        self._listening: Listening | None = None
-        # The queues that notifications are for, by topic.
-        self._topics: dict[str, ServedQueue] = {}
+    connection: DedicatedConnection
+    options: WorkerOptions
+    trigger: FetchTrigger
+    stats: WorkerStats
+    topics: dict[str, ServedQueue] = field(default_factory=dict, init=False)
+    _listening: Listening | None = field(default=None, init=False)
 
     def before_poll(self, queue: ServedQueue) -> None:
         """A poll is about to begin; if polls gave nothing lately, register a wait first."""
-        if self._listening is None and self._options.listen:
-            self._listening = join_listening(self._options, self._connection, self.notified)
-        polls, now, alone = queue.polls, self._clock(), self._options.interval_without_notifications
+        if self._listening is None and self.options.listen:
+            self._listening = join_listening(self.options, self.connection, self.notified)
+        polls, now, alone = queue.polls, self.options.clock(), self.options.interval_without_notifications
         if self._listening is None or not self._listening.is_listening:
             polls.interval = alone
             polls.wait_ended(now)
             return
+        timings = self.options.timings
+        interval = min(self.options.interval_with_notifications, (timings.longest_wait - timings.wait_margin) / 2)
         # A producer that has such a queue wakes nobody.
-        polls.interval = self._interval if queue.queue.notify else min(self._interval, alone)
+        polls.interval = interval if queue.queue.notify else min(interval, alone)
         if not polls.needs_wait(now):
             return
         # Two intervals long: a registration is a write, and one that a dead worker leaves costs producers a
         # notification each, and keeps them from naming another worker.
-        seconds = 2 * self._interval + self._margin
+        seconds = 2 * interval + timings.wait_margin
         queue.waiting_lease, topic = self._wait(queue, f"wait for queue {queue.target.queue!r}", seconds)
         polls.wait_begun(now, now + seconds)
-        self._topics[topic] = queue
+        self.topics[topic] = queue
 
     def notified(self, topics: Topics | None) -> None:
         """Poll what may have work: soon if a notification named this worker, and later if it named another consumer."""
-        now = self._clock()
+        now = self.options.clock()
         if topics is None:
-            queues = list(self._topics.values())
+            queues = list(self.topics.values())
             # The server may be another one now, which does not know of the waits.
             for queue in queues:
                 queue.polls.renew_wait()
@@ -163,14 +161,14 @@ class WaitRegistration:
         else:
             heard = [
                 (queue.polls, str(queue.waiting_lease) in topics[topic])
-                for topic, queue in list(self._topics.items())
+                for topic, queue in list(self.topics.items())
                 if topic in topics
             ]
             earlier = [polls.poll_now(now) if is_named else polls.poll_later(now) for polls, is_named in heard]
         if earlier:
-            self._stats.woken += 1
+            self.stats.woken += 1
         if any(earlier):
-            self._trigger.set()
+            self.trigger.set()
 
     def after_work(self, queue: ServedQueue) -> None:
         """A poll gave messages; if several did, producers need not wake the worker."""
@@ -185,11 +183,11 @@ class WaitRegistration:
         # A registration that stays ends by itself.
         with contextlib.suppress(Exception):
             for queue in queues:
-                if queue.polls.waiting_until > self._clock():
+                if queue.polls.waiting_until > self.options.clock():
                     self._take_back(queue)
 
     def _take_back(self, queue: ServedQueue) -> None:
-        queue.polls.wait_ended(self._clock())
+        queue.polls.wait_ended(self.options.clock())
         self._wait(queue, f"stop waiting for queue {queue.target.queue!r}", 0.0)
 
     def _wait(self, queue: ServedQueue, doing: str, seconds: float) -> tuple[int, str]:
@@ -197,7 +195,7 @@ class WaitRegistration:
         wait = microseconds(timedelta(seconds=seconds))
         name, lease_id = queue.consumer.name, queue.waiting_lease
         register = queue.target.call("fq_wait", doing, consumer=name, lease_id=lease_id, wait=wait)
-        [row] = self._connection.run(register.rows)
+        [row] = self.connection.run(register.rows)
         return row[0], row[1]
 
 

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import InvalidArgument, Queue, Worker
 from sqlalchemy_fairqueue.models import QueueConfig
-from sqlalchemy_fairqueue.worker.rounds import Housekeeping
+from sqlalchemy_fairqueue.worker.duties import Housekeeping
 from tests.fixtures.clock import Clock
 from tests.fixtures.connections import Connect
 from tests.fixtures.database import Database

@@ -10,8 +10,8 @@ from sqlalchemy.exc import DBAPIError
 
 from sqlalchemy_fairqueue import Queue, Worker
 from sqlalchemy_fairqueue.worker.connection import DedicatedConnection
+from sqlalchemy_fairqueue.worker.duties import Schedules
 from sqlalchemy_fairqueue.worker.leases import ServedQueue
-from sqlalchemy_fairqueue.worker.rounds import Schedules
 
 QUEUE = "documents"
 

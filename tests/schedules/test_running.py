@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from sqlalchemy_fairqueue import AsyncWorker, ChannelPolicy, Context, Delivery, InvalidArgument, Queue, Worker
 from sqlalchemy_fairqueue.times import instant
-from sqlalchemy_fairqueue.worker.rounds import Housekeeping
+from sqlalchemy_fairqueue.worker.duties import Housekeeping
 from tests.fixtures.clock import Clock
 from tests.fixtures.database import Database
 from tests.worker.helpers import LONG_LEASE, auntil, retimed, until

@@ -12,8 +12,8 @@ from sqlalchemy import Engine
 from sqlalchemy_fairqueue import Queue, Worker
 from sqlalchemy_fairqueue.reports import WorkerStats
 from sqlalchemy_fairqueue.worker.connection import DedicatedConnection
-from sqlalchemy_fairqueue.worker.duties import Duty, Looper, hear_signals
-from sqlalchemy_fairqueue.worker.leases import ServedQueue
+from sqlalchemy_fairqueue.worker.duties import Duty, Looper
+from sqlalchemy_fairqueue.worker.leases import Heartbeat, ServedQueue
 
 
 class _Time:
@@ -96,8 +96,15 @@ def test_a_queue_that_cannot_be_heard_keeps_no_other_unheard(engine: Engine) -> 
     options = Worker(engine, Queue("broken", schema="nowhere"), Queue("sound"))._options
     broken, sound = (ServedQueue(queue, options, {}) for queue in options.queues)
     connection = DedicatedConnection(options)
+    heartbeat = Heartbeat(
+        connection=connection,
+        options=options,
+        queues=[broken, sound],
+        interrupt=lambda _: None,
+        stats=WorkerStats(),
+    )
     with pytest.raises(Exception, match="nowhere"):
-        hear_signals(connection, [broken, sound], options)
+        heartbeat.hear_all()
     connection.close()
     assert broken.heard_at == 0.0 < sound.heard_at
     assert not broken.dequeuing.locked()

@@ -10,7 +10,7 @@ from sqlalchemy import Engine, create_engine, text
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import InvalidArgument, Queue, Worker
-from sqlalchemy_fairqueue.worker.rounds import Housekeeping
+from sqlalchemy_fairqueue.worker.duties import Housekeeping
 from tests.fixtures.database import Database
 from tests.fixtures.options import PATIENCE
 from tests.fixtures.waits import Waits

@@ -4,7 +4,7 @@ import pytest
 from sqlalchemy import Engine, NullPool, create_engine
 
 from sqlalchemy_fairqueue import Queue, Worker
-from sqlalchemy_fairqueue.worker.rounds import Housekeeping
+from sqlalchemy_fairqueue.worker.duties import Housekeeping
 from tests.fixtures.database import Database
 from tests.worker.helpers import is_empty, send, until
 

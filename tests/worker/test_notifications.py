@@ -87,7 +87,7 @@ def test_who_is_named(queue: Queue, engine: Engine) -> None:
     for topic, one in ("ours", ours), ("theirs", theirs), ("silent", silent):
         one.polls.wait_begun(100.0, 111.0)
         one.polls.nothing(100.0, None)
-        waits._topics[topic] = one
+        waits.topics[topic] = one
     waits.notified({"ours": {"7", "5"}, "theirs": {"5"}, "nobody's": {"5"}})
     waits.notified({"nobody's": {"5"}})
     assert [one.polls.next_at for one in (ours, theirs, silent)] == [100.0, 100.02, 100.2]

@@ -1,5 +1,6 @@
 """Order in which a worker's messages begin, against turns counted by hand and by a plain reading of the rule."""
 
+import math
 from collections import defaultdict
 from dataclasses import dataclass
 from typing import cast
@@ -79,7 +80,7 @@ def test_channels_of_two_queues_are_two() -> None:
 def test_nothing_is_there() -> None:
     """An empty buffer gives nothing, and remembers nobody."""
     buffer = Buffer()
-    assert (len(buffer), buffer.pop(), buffer.next_taken_at()) == (0, None, None)
+    assert (len(buffer), buffer.pop(), buffer.next_taken_at()) == (0, None, math.inf)
     buffer.extend(_held("aaa"))
     _order(buffer)
     buffer.extend(_held("ab"))

@@ -150,11 +150,11 @@ def test_a_slow_settler_is_fed_no_more(
         return send_now(*arguments)
 
     def watched(fetcher: Fetcher, now: float) -> float:
-        owes = sending.is_set() and fetcher._settler.backlog > 20
-        before = fetcher._stats.taken
+        owes = sending.is_set() and fetcher.settler.backlog > 20
+        before = fetcher.stats.taken
         wait = one_round(fetcher, now)
         if owes:
-            taken.append(fetcher._stats.taken - before)
+            taken.append(fetcher.stats.taken - before)
         return wait
 
     monkeypatch.setattr(SettlementWriter, "write", slow)
