@@ -153,20 +153,20 @@ def cut_stuck_calls(connections: Sequence[DedicatedConnection], seconds: float) 
         connection.cut_if_stuck(seconds)
 
 
+@dataclass(eq=False)
 class StopRequests:
     """The requests to one worker to stop.
 
-    Args:
-        queues: The worker's.
+    Attributes:
+        queues: The worker's, by schema and name.
         options: The worker's.
         stop: Begins the stop, in another thread. It is called once.
     """
 
-    def __init__(self, queues: Sequence[ServedQueue], options: WorkerOptions, stop: Callable[[], None]) -> None:
-        self._queues = by_schema(queues)
-        self._options = options
-        self._stop = stop
-        self._before: set[tuple[str | None, StopRequest]] = set()
+    queues: dict[str | None, dict[str, ServedQueue]]
+    options: WorkerOptions
+    stop: Callable[[], None]
+    _before: set[tuple[str | None, StopRequest]] = field(default_factory=set, init=False)
 
     def begin(self, connection: DedicatedConnection) -> None:
         """Note the requests that stand before the worker starts."""
@@ -177,16 +177,16 @@ class StopRequests:
         new = [request for schema, request in self._read(connection) if (schema, request) not in self._before]
         if new:
             # No further one is read.
-            self._queues = {}
-            self._options.log.info(
+            self.queues = {}
+            self.options.log.info(
                 "stops: %r asked it to, at %s, on queue %s",
                 *(new[0].requested_by, f"{new[0].requested_at:%Y-%m-%d %H:%M:%S} UTC", new[0].queue),
             )
-            self._stop()
+            self.stop()
 
     def _read(self, connection: DedicatedConnection) -> Iterator[tuple[str | None, StopRequest]]:
-        for schema, queues in self._queues.items():
-            read = partial(read_stop_requests, schema=schema, queues=list(queues), consumer=self._options.name)
+        for schema, queues in self.queues.items():
+            read = partial(read_stop_requests, schema=schema, queues=list(queues), consumer=self.options.name)
             for request in connection.run(read):
                 yield schema, request
 

@@ -100,9 +100,11 @@ class Fetcher:
 
     def _round(self, now: float) -> float:
         """Take what there is room for. Returns how long to wait for the next round, at most."""
-        self._give_back_stale(now)
-        self._look_up_unanswered(now)
         executor, trigger = self.executor, self.trigger
+        # No handler came for the buffer: they take longer than they used to, and other workers may be free.
+        if now - executor.buffer.next_taken_at() > self._timings.stale_after:
+            self.give_back()
+        self._look_up_unanswered(now)
         buffered = len(executor.buffer)
         busy = executor.busy(now)
         spare = self._spare()
@@ -121,11 +123,6 @@ class Fetcher:
             return 0
         next_at = [queue.polls.next_at for queue in self.queues] + [at for at, _ in self.unanswered.values()]
         return max(0.0, min(next_at) - now)
-
-    def _give_back_stale(self, now: float) -> None:
-        """No handler came for the buffer: they take longer than they used to, and other workers may be free."""
-        if now - self.executor.buffer.next_taken_at() > self._timings.stale_after:
-            self.give_back()
 
     def note_unanswered(self, queue: ServedQueue, lease_id: int | None) -> None:
         """A dequeue that may have used this lease failed."""

@@ -54,25 +54,18 @@ async def in_thread(work: Callable[[], Any]) -> Any:
     future: asyncio.Future[Any] = loop.create_future()
     context = contextvars.copy_context()
 
-    def resolve(result: Any, error: BaseException | None) -> None:
-        if future.done():
-            return
-        if error is None:
-            future.set_result(result)
-        else:
-            future.set_exception(error)
-
     def run() -> None:
-        result, raised = None, None
+        resolve: Callable[[Any], None] = future.set_result
         try:
             result = context.run(work)
         except BaseException as error:  # noqa: BLE001 - it is raised where the work was asked for
-            # A future takes no StopIteration.
-            text = said(error) or type(error).__name__
-            raised = RuntimeError(f"the handler raised {text}") if isinstance(error, StopIteration) else error
+            resolve, result = future.set_exception, error
+            if isinstance(error, StopIteration):
+                # A future takes none.
+                result = RuntimeError(f"the handler raised {said(error) or type(error).__name__}")
         # A loop that was closed waits for nothing.
         with suppress(RuntimeError):
-            loop.call_soon_threadsafe(resolve, result, raised)
+            loop.call_soon_threadsafe(lambda: None if future.done() else resolve(result))
 
     threading.Thread(target=run, name="fairqueue-handler", daemon=True).start()
     return await future

@@ -27,7 +27,7 @@ from sqlalchemy_fairqueue.worker.duties import (
 )
 from sqlalchemy_fairqueue.worker.executor import Executor
 from sqlalchemy_fairqueue.worker.fetcher import Fetcher
-from sqlalchemy_fairqueue.worker.leases import Heartbeat, ServedQueue
+from sqlalchemy_fairqueue.worker.leases import Heartbeat, ServedQueue, by_schema
 from sqlalchemy_fairqueue.worker.lifespan import here
 from sqlalchemy_fairqueue.worker.operating_system import join
 from sqlalchemy_fairqueue.worker.settler import Settler
@@ -162,7 +162,7 @@ class Runtime(Generic[E]):
             waits=WaitRegistration(fetching, options, self.trigger, stats),
             stats=stats,
         )
-        self._stop_requests = StopRequests(self.queues, options, partial(stop, self))
+        self._stop_requests = StopRequests(by_schema(self.queues), options, partial(stop, self))
         self._schedules: Schedules | None = None
         self._groups: Groups | None = None
         self._rounds: list[Round] = []

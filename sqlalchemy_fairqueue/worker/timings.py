@@ -223,7 +223,8 @@ class PollSchedule:
         interval: The poll interval in seconds, now.
         timings: The worker's.
         next_at: When to poll next, by the worker's clock.
-        waiting_until: Until when the worker's wait is registered; 0: it is not.
+        waiting_until: Until when the worker's wait is registered; 0: it is not, or may be lost. Any thread may set 0:
+            then another one is registered before the next poll.
         empty_at: When the last poll began, if it found that nothing can be delivered for a while; else 0.
     """
 
@@ -261,10 +262,6 @@ class PollSchedule:
         self.waiting_until = 0.0
         self.next_at = min(self.next_at, now + self.timings.poll_soon)
 
-    def renew_wait(self) -> None:
-        """The registered wait may be lost: another one is registered before the next poll. Any thread may call it."""
-        self.waiting_until = 0.0
-
     def begin(self, now: float) -> None:
         """A poll begins."""
         self._began_at = now
@@ -299,7 +296,7 @@ class PollSchedule:
 
     def failed(self, now: float, wait: float) -> None:
         """A poll failed."""
-        self.renew_wait()
+        self.waiting_until = 0.0
         self.next_at = now + wait
 
     def poll_now(self, now: float) -> bool:

@@ -156,7 +156,7 @@ class WaitRegistration:
             queues = list(self.topics.values())
             # The server may be another one now, which does not know of the waits.
             for queue in queues:
-                queue.polls.renew_wait()
+                queue.polls.waiting_until = 0.0
             earlier = [queue.polls.poll_now(now) for queue in queues]
         else:
             heard = [
