@@ -4,10 +4,6 @@ One rule holds for all duties. A duty that raises is called again after its own 
 must not wait for long: leases wait with it. What takes long is a round, in a thread of its own: schedules, groups and
 housekeeping.
 
-No handler or event loop can delay the heartbeat for long. A lease that holds a delivery is extended several times
-before it would end. A lease also ends by the worker's own clock (see ``leases``); then the heartbeat logs the loss and
-interrupts the handlers.
-
 A request of an operator to stop is read by a statement of one row for each queue. So the worker sees it while it waits,
 while all handlers are busy, and while it has no lease. A worker that obeys a request leaves it in place, because other
 processes may have the same name. A worker ignores requests from before its own start.

@@ -3,6 +3,10 @@
 The database's clock decides when a lease ends; a worker that cannot ask it must be on the safe side. So each sign of
 life (a dequeue, an extension) counts from the moment **before** it was sent. However late it arrived, the lease was
 good for its duration from then on at least.
+
+No handler or event loop can delay the heartbeat for long. A lease that holds a delivery is extended several times
+before it would end. A lease also ends by the worker's own clock; then the heartbeat logs the loss and interrupts the
+handlers.
 """
 
 from __future__ import annotations
