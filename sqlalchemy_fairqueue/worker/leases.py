@@ -541,7 +541,8 @@ class Heartbeat:
         """Extend all leases once."""
         self._tell_lost()
         try:
-            run_all(partial(self._extend, queue) for queue in self.queues)
+            held = ((queue, [lease for lease in queue.held() if not lease.lost]) for queue in self.queues)
+            run_all(partial(self._extend, queue, leases) for queue, leases in held if leases)
         finally:
             self._tell_lost()
 
@@ -556,13 +557,11 @@ class Heartbeat:
             end = queue.target.call("fq_end_leases", doing, lease_ids=lease_ids)
             self.connection.run(end.rows, within=self.options.timings.end_leases)
 
-    def _extend(self, queue: ServedQueue) -> None:
-        by_id = {lease.lease_id: lease for lease in queue.held() if not lease.lost}
-        if not by_id:
-            return
+    def _extend(self, queue: ServedQueue, leases: list[TrackedLease]) -> None:
+        by_id = {lease.lease_id: lease for lease in leases}
         duration, sent_at = self.options.lease, self.options.clock()
         # After a longer wait for the answer the lease is lost.
-        within = max(0.1, min(lease.deadline for lease in by_id.values()) - sent_at)
+        within = max(0.1, min(lease.deadline for lease in leases) - sent_at)
         extend = partial(deliveries.heartbeat, target=queue.target, lease_ids=list(by_id), lease=duration)
         self.stats.heartbeats += 1
         for lease_id, expires_at, cancelled in self.connection.run(extend, within=within):
