@@ -153,19 +153,22 @@ def worker(
         raise usage_error("--sync-session-factory is for --async; with threads give --session-factory")
     if worker_engine and not in_loop:
         raise usage_error("--worker-engine is for --async; with threads leave it out")
-    arguments: dict[str, Any] = {"concurrency": concurrency, "listen": listen}
-    optional = {
+    arguments: dict[str, Any] = {
+        "concurrency": concurrency,
+        "listen": listen,
         "lease": lease,
         "poll_interval": poll_interval,
         "grace": grace,
         "session_factory": session_factory and load_callable(session_factory, options.app_dir),
-        "sync_session_factory": sync_session_factory and load_callable(sync_session_factory, options.app_dir),
-        "worker_engine": worker_engine and load_engine(worker_engine, options.app_dir),
         "prefetch": prefetch,
         "max_bytes": max_bytes,
         "name": name,
     }
-    arguments |= {name: value for name, value in optional.items() if value is not None}
+    if in_loop:
+        arguments |= {
+            "sync_session_factory": sync_session_factory and load_callable(sync_session_factory, options.app_dir),
+            "worker_engine": worker_engine and load_engine(worker_engine, options.app_dir),
+        }
     run = _run_tasks if in_loop else _run_threads
     around = partial(_around, http, _references(options, queues, found))
     try:
@@ -284,7 +287,7 @@ def _run_tasks(
     async def serve() -> Ran:
         engine = given if isinstance(given, AsyncEngine) else create_async_engine(given, **_pool(given, arguments))
         sync_engine = None
-        if isinstance(given, URL) and "sync_session_factory" not in arguments and _takes_sync_sessions(queues):
+        if isinstance(given, URL) and arguments["sync_session_factory"] is None and _takes_sync_sessions(queues):
             sync_engine = create_engine(given, **_pool(given, arguments))
             arguments["sync_session_factory"] = sessionmaker(sync_engine, class_=session_type_of(queues, Session))
         runner = AsyncWorker(engine, *queues, **arguments)

@@ -83,9 +83,8 @@ Failures, and what the worker does then:
 """
 
 from sqlalchemy_fairqueue.queue.contexts import Context
-from sqlalchemy_fairqueue.worker.async_worker import AsyncWorker
 from sqlalchemy_fairqueue.worker.runtime import Health
 from sqlalchemy_fairqueue.worker.telemetry import WorkerStats
-from sqlalchemy_fairqueue.worker.worker import Worker
+from sqlalchemy_fairqueue.worker.worker import AsyncWorker, Worker
 
 __all__ = ["AsyncWorker", "Context", "Health", "Worker", "WorkerStats"]

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from sqlalchemy import Engine, QueuePool
 
@@ -34,7 +34,7 @@ from sqlalchemy_fairqueue.worker.telemetry import WorkerLog
 from sqlalchemy_fairqueue.worker.timings import Backoff
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from sqlalchemy.orm import Session
 
@@ -42,14 +42,28 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.queue.handlers import Handler
     from sqlalchemy_fairqueue.worker.timings import Clock
 
-LEASE = timedelta(seconds=30)
-GRACE = timedelta(seconds=30)
 MOST_PREFETCH = 500
 """Most messages taken ahead of their handlers."""
 _INTERVAL_WITH_NOTIFICATIONS = timedelta(seconds=5)
 _INTERVAL_WITHOUT_NOTIFICATIONS = timedelta(seconds=1)
 _LEAST_LEASE = timedelta(milliseconds=100)
 _LEAST_INTERVAL = timedelta(milliseconds=1)
+
+
+class WorkerArguments(TypedDict, total=False):
+    """The arguments of both workers. :class:`sqlalchemy_fairqueue.Worker` tells what they mean."""
+
+    concurrency: int
+    lease: timedelta
+    poll_interval: timedelta | None
+    listen: bool
+    grace: timedelta
+    retry: RetryPolicy | None
+    prefetch: int
+    max_bytes: int
+    name: str | None
+    housekeeping: bool
+    middleware: Sequence[AnyMiddleware]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,17 +78,17 @@ class WorkerOptions(ConnectionOptions):
     """
 
     queues: tuple[Queue, ...]
-    concurrency: int
-    lease: timedelta
-    poll_interval: timedelta | None
-    listen: bool
-    grace: timedelta
-    retry: RetryPolicy
-    prefetch: int
+    concurrency: int = 8
+    lease: timedelta = timedelta(seconds=30)
+    poll_interval: timedelta | None = None
+    listen: bool = True
+    grace: timedelta = timedelta(seconds=30)
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
+    prefetch: int = MOST_PREFETCH
     max_bytes: int = MAX_BYTES
-    name: str
-    housekeeping: bool
-    middleware: tuple[AnyMiddleware, ...] = ()
+    name: str = field(default_factory=lambda: f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}")
+    housekeeping: bool = True
+    middleware: Sequence[AnyMiddleware] = ()
     session_factory: Callable[[], AsyncSession] | None = None
     sync_session_factory: Callable[[], Session] | None = None
     references: Mapping[tuple[str | None, str], str] = field(default_factory=dict)
@@ -82,17 +96,7 @@ class WorkerOptions(ConnectionOptions):
     def __post_init__(self) -> None:
         """Refuse what makes no sense."""
         driver_of(self.engine.sync_engine if isinstance(self.engine, AsyncEngine) else self.engine)
-        if not self.queues:
-            raise InvalidArgument("a worker got no queue; give it one or several")
-        for queue in self.queues:
-            if not isinstance(queue, Queue):
-                raise InvalidArgument(
-                    f"queues has {queue!r:.80} where a Queue is needed; give each queue as an argument: "
-                    "Worker(engine, documents, mails)"
-                )
-        targets = [(queue.schema, queue.name) for queue in self.queues]
-        if len(set(targets)) < len(targets):
-            raise InvalidArgument(f"queues names one queue twice: {targets!r:.200}; give each once")
+        _check_queues(self.queues)
         check_count("concurrency", self.concurrency, 1, 10_000)
         check_count("prefetch", self.prefetch, 0, MOST_PREFETCH)
         check_count("max_bytes", self.max_bytes, 1, MOST_BYTES)
@@ -106,6 +110,9 @@ class WorkerOptions(ConnectionOptions):
                 f"retry is {self.retry!r:.80}; give a RetryPolicy, such as RetryPolicy(max_attempts=5)"
             )
         check_name("name", self.name)
+        if callable(self.middleware) or not isinstance(self.middleware, Iterable):
+            raise InvalidArgument(f"middleware is {self.middleware!r:.80}; give a list of functions")
+        object.__setattr__(self, "middleware", tuple(self.middleware))
         for one in self.middleware:
             check_middleware(one)
         for given in self.session_factory, self.sync_session_factory:
@@ -174,20 +181,32 @@ class WorkerOptions(ConnectionOptions):
         return [one for one in handlers if one.session and one.asynchronous == asynchronous]
 
 
-def checked_middleware(given: object) -> tuple[AnyMiddleware, ...]:
-    """The middleware of a worker, which checks each of them.
+def _check_queues(queues: tuple[Queue, ...]) -> None:
+    if not queues:
+        raise InvalidArgument("a worker got no queue; give it one or several")
+    for queue in queues:
+        if not isinstance(queue, Queue):
+            raise InvalidArgument(
+                f"queues has {queue!r:.80} where a Queue is needed; give each queue as an argument: "
+                "Worker(engine, documents, mails)"
+            )
+    targets = [(queue.schema, queue.name) for queue in queues]
+    if len(set(targets)) < len(targets):
+        raise InvalidArgument(f"queues names one queue twice: {targets!r:.200}; give each once")
+
+
+def worker_options(arguments: WorkerArguments, **given: Any) -> WorkerOptions:
+    """Return the options of a worker. An argument that is None has its default.
 
     Raises:
-        InvalidArgument: It is no list.
+        TypeError: An argument is none of a worker.
+        InvalidArgument: A bad value.
     """
-    if callable(given) or not isinstance(given, Iterable):
-        raise InvalidArgument(f"middleware is {given!r:.80}; give a list of functions")
-    return tuple(given)
-
-
-def worker_name(given: str | None) -> str:
-    """A name for a worker: shown beside its leases and in the log."""
-    return given if given is not None else f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
+    known = WorkerArguments.__annotations__.keys()
+    if unknown := arguments.keys() - known:
+        raise TypeError(f"{min(unknown)!r:.80} is no argument of a worker; further ones are {', '.join(known)}")
+    given |= {name: value for name, value in arguments.items() if value is not None}
+    return WorkerOptions(**given)
 
 
 def check_handlers(options: WorkerOptions) -> None:

@@ -10,7 +10,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from sqlalchemy_fairqueue.database.installation import check_installed, check_writable, read_version
-from sqlalchemy_fairqueue.errors import WorkerError
 from sqlalchemy_fairqueue.queue.handlers import follow_dead
 from sqlalchemy_fairqueue.texts import logged
 from sqlalchemy_fairqueue.worker.connection import DedicatedConnection
@@ -28,10 +27,9 @@ from sqlalchemy_fairqueue.worker.duties import (
 from sqlalchemy_fairqueue.worker.executor import Executor
 from sqlalchemy_fairqueue.worker.fetcher import Fetcher
 from sqlalchemy_fairqueue.worker.leases import Heartbeat, ServedQueue, by_schema
-from sqlalchemy_fairqueue.worker.lifespan import here
+from sqlalchemy_fairqueue.worker.lifespan import Lifespan
 from sqlalchemy_fairqueue.worker.operating_system import join
 from sqlalchemy_fairqueue.worker.settler import Settler
-from sqlalchemy_fairqueue.worker.telemetry import WorkerStats
 from sqlalchemy_fairqueue.worker.wakeups import FetchTrigger, WaitRegistration
 
 if TYPE_CHECKING:
@@ -39,8 +37,9 @@ if TYPE_CHECKING:
 
     from sqlalchemy_fairqueue.worker.executor import SettleCallback
     from sqlalchemy_fairqueue.worker.leases import HeldDelivery
-    from sqlalchemy_fairqueue.worker.lifespan import Lifespan, Run
+    from sqlalchemy_fairqueue.worker.lifespan import Run
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
+    from sqlalchemy_fairqueue.worker.telemetry import WorkerStats
 
 
 # A probe gives up after a second or a few; a database that needs longer is not ready.
@@ -123,13 +122,14 @@ class Runtime(Generic[E]):
         options: The worker's.
         make_executor: Makes the executor, as its class does.
         stats: The worker's.
-        lifespan: Has the resources of the queues.
+        run: Does what waits for threads, or calls plain functions.
         stop: Begins the stop of the worker that runs this runtime, without waiting: an operator asked for it.
         drain: Whether it is to end once it is drained: it runs the slots of schedules that are due at its start alone.
 
     Attributes:
         queues: The queues.
         executor: Calls the handlers.
+        lifespan: Has the resources of the queues.
     """
 
     def __init__(
@@ -137,7 +137,7 @@ class Runtime(Generic[E]):
         options: WorkerOptions,
         make_executor: Callable[[WorkerOptions, WorkerStats, FetchTrigger, SettleCallback], E],
         stats: WorkerStats,
-        lifespan: Lifespan,
+        run: Run,
         stop: Callable[[Runtime[E]], None],
         *,
         drain: bool = False,
@@ -146,7 +146,9 @@ class Runtime(Generic[E]):
         self._clock = options.clock
         self._timings = options.timings
         self._stats = stats
-        self.queues = [ServedQueue(queue, options, lifespan.resources_of(queue)) for queue in options.queues]
+        self._run = run
+        self.lifespan = Lifespan(options, run)
+        self.queues = [ServedQueue(queue, options, self.lifespan.resources_of(queue)) for queue in options.queues]
         self.trigger = FetchTrigger(options.clock)
         settling = DedicatedConnection(options, lock_timeout=options.lock_timeout)
         self.settler = Settler(settling, options, stats, self.trigger.settled)
@@ -254,16 +256,12 @@ class Runtime(Generic[E]):
         self._idle = None
         return False
 
-    async def end(self, run: Run = here) -> None:
-        """Stop as the chapter of this package tells; an interrupt or a cancellation ends the grace, not the stop.
-
-        Args:
-            run: Does what waits for threads of the worker.
-        """
+    async def end(self) -> None:
+        """Stop as the chapter of this package tells; an interrupt or a cancellation ends the grace, not the stop."""
         executor, began = self.executor, self._clock()
         try:
             executor.begin_stop()
-            await run(partial(self.stop_fetching, executor.grace_left))
+            await self._run(partial(self.stop_fetching, executor.grace_left))
             await executor.wait()
         except asyncio.CancelledError:
             pass
@@ -271,7 +269,7 @@ class Runtime(Generic[E]):
             given_up, waited = executor.give_up(), self._clock() - began
             with contextlib.suppress(asyncio.CancelledError):
                 await executor.clean_up()
-            await run(partial(self.stop, given_up, waited))
+            await self._run(partial(self.stop, given_up, waited))
 
     def stop_fetching(self, left: Callable[[], float]) -> None:
         """Take no further messages, and release those that no handler has begun; these attempts do not count.
@@ -348,49 +346,3 @@ class Runtime(Generic[E]):
             self._options.log.error("gives back what it had and ends: its event loop was closed; call stop() first")
             self.stop(self.executor.give_up())
 
-
-class Front(Generic[E]):
-    """What both workers are to their program, of one runtime after the other.
-
-    Args:
-        options: The worker's.
-    """
-
-    def __init__(self, options: WorkerOptions) -> None:
-        self._options = options
-        self._runtime: Runtime[E] | None = None
-        # That of the last start, which may still stop.
-        self._executor: E | None = None
-        # Whether run() is to end once it is drained.
-        self._draining = False
-        self.stats: WorkerStats = WorkerStats.of(options.queues)
-
-    @property
-    def name(self) -> str:
-        """Its name, which stands beside its leases and in the log."""
-        return self._options.name
-
-    def health(self) -> Health:
-        """Whether the worker is alive and ready: for probes, from any thread but that of an event loop.
-
-        It asks the database, on a connection that it keeps, and may take two seconds. A worker that cannot reach its
-        database is alive and not ready.
-
-        See Also:
-            :class:`~sqlalchemy_fairqueue.reports.Health`
-        """
-        runtime = self._runtime
-        if runtime is not None:
-            return runtime.health()
-        problem = "it is not started" if self._executor is None else "it stops, or has stopped"
-        return Health(alive=True, ready=False, problems=(problem,))
-
-    def _started(self) -> None:
-        self._options.log.info("started on %s", [queue.name for queue in self._options.queues])
-
-    def _stopped(self) -> None:
-        self._options.log.info("stopped: %s", self.stats.as_dict())
-
-    def _check_idle(self, *, is_busy: bool) -> None:
-        if is_busy:
-            raise WorkerError(f"worker {self.name} runs already; stop it first, or make another")

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, assert_type
 
 import sqlalchemy_fairqueue
-from sqlalchemy_fairqueue import Delivery, Queue
+from sqlalchemy_fairqueue import Delivery, Queue, Worker
 from sqlalchemy_fairqueue.reports import CancelReceipt, ChannelStats, Deliveries, QueueStats
 from sqlalchemy_fairqueue.testing import assert_enqueued
 
@@ -36,6 +36,9 @@ def plain(engine: Engine, connection: Connection, session: Session, delivery: De
     queue.pause("a")  # WRONG: it is no session, connection or engine
     queue.dequeue(session)  # WRONG: it needs an engine
     queue.purge(engine)  # WRONG: an argument is missing
+    Worker(engine, queue, concurrency=3, name=None)
+    Worker(engine, queue, concurrency="3")  # WRONG: it is no int
+    Worker(engine, queue, worker_engine=engine)  # WRONG: it is an argument of an AsyncWorker
 
 
 async def awaited(engine: AsyncEngine, connection: AsyncConnection, session: AsyncSession, delivery: Delivery) -> None:

@@ -129,7 +129,7 @@ async def test_a_queue_without_handlers(queue: Queue, engine: Engine, async_engi
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"concurrency": 0}, {"lease": 30}, {"grace": None}, {"poll_interval": 0}, {"retry": 3}, {"prefetch": 9999}],
+    [{"concurrency": 0}, {"lease": 30}, {"grace": 3}, {"poll_interval": 0}, {"retry": 3}, {"prefetch": 9999}],
     ids=lambda wrong: next(iter(wrong)),
 )
 def test_bad_arguments(queue: Queue, engine: Engine, wrong: dict[str, Any]) -> None:
