@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 # Characters of a traceback: a message that fails in a deep recursion must not fill the table.
 _MOST = 16_000
-# Modules whose frames call handlers.
-_OURS = ("sqlalchemy_fairqueue.worker", "sqlalchemy_fairqueue.queue.jobs")
+# Modules whose frames call handlers. The last one has those of greenlets.
+_OURS = ("sqlalchemy_fairqueue.worker", "sqlalchemy_fairqueue.queue.jobs", "sqlalchemy.util")
 _CIRCUMSTANCES = (HandlerCrashed, HandlerTimeout, LeaseLost, WorkerError)
 # When a delivery is tried again that the database refuses to settle.
 _FALLBACK = RetryPolicy()

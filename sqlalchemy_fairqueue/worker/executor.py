@@ -16,19 +16,15 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy_fairqueue.errors import HandlerTimeout
 from sqlalchemy_fairqueue.queue.results import encoded_result, results_of_batch
+from sqlalchemy_fairqueue.texts import logged
 from sqlalchemy_fairqueue.unit_of_work.settlements import Verb
 from sqlalchemy_fairqueue.worker.child_processes import ChildProcesses
 from sqlalchemy_fairqueue.worker.decisions import COMPLETE, RELEASE, Decision, of_error, of_return
-from sqlalchemy_fairqueue.worker.handler_calls import (
-    TimeLimits,
-    begin_handling,
-    bound_call,
-    call_in_session,
-    decide_on_failure,
-)
+from sqlalchemy_fairqueue.worker.handler_calls import begin_handling, bound_call, call_in_session, decide_on_failure
 from sqlalchemy_fairqueue.worker.leases import Buffer
 from sqlalchemy_fairqueue.worker.operating_system import ForkGuard, join
 from sqlalchemy_fairqueue.worker.timings import Prefetch
+from sqlalchemy_fairqueue.worker.wakeups import WakeEvent
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -81,7 +77,6 @@ class Executor(ABC):
         self._trigger = trigger
         self._settle = settle
         self._stats = stats
-        self._sync_sessions = options.sync_session_factory
         self._fork_guard = ForkGuard()
         self._children = ChildProcesses(options)
         self._time_limits = TimeLimits(options, self._check_time)
@@ -173,11 +168,11 @@ class Executor(ABC):
         """Begin to handle a delivery and those of its batch that can be handled; the others are settled.
 
         Raises:
-            Exception: The first one cannot be handled, as of :func:`begin_handling`.
+            NotCalled: The first one cannot be handled.
         """
         followers, held.followers = held.followers, []
         try:
-            handler = begin_handling(held, self._retry)
+            handler = begin_handling(held, self._options)
         except BaseException:
             # It is about the first message alone; the others come again without it.
             for follower in followers:
@@ -187,7 +182,7 @@ class Executor(ABC):
             decision = self._without_call(follower)
             if decision is None:
                 try:
-                    begin_handling(follower, self._retry)
+                    begin_handling(follower, self._options)
                 except BaseException as error:  # noqa: BLE001 - it is about its message alone
                     decision = decide_on_failure(follower, error, self._options)
                 else:
@@ -213,10 +208,12 @@ class Executor(ABC):
         with self._fork_guard:
             return bound_call(handler, held)()
 
-    def _call_in_sync_session(self, held: HeldDelivery, handler: Handler) -> Decision:
-        """Call a plain function with a session in this thread, and commit."""
-        assert self._sync_sessions is not None  # noqa: S101 - the worker has checked it
-        return call_in_session(self._sync_sessions, held, handler, self._fork_guard, self._decision)
+    def _call_in_session(self, held: HeldDelivery, handler: Handler) -> Decision:
+        """Call a function with a session in this thread, and commit."""
+        options = self._options
+        sessions = options.session_factory if handler.asynchronous else options.sync_session_factory
+        assert sessions is not None  # noqa: S101 - the worker has checked it
+        return call_in_session(sessions, held, handler, self._fork_guard, self._decision)
 
     def _call_in_child(self, held: HeldDelivery, handler: Handler) -> Decision:
         """Call a handler in a child process, and wait for it in this thread."""
@@ -467,7 +464,7 @@ class ThreadExecutor(Executor):
                 return self._call_in_child(held, handler)
             self._limit_time(held, handler)
             if handler.session:
-                return self._call_in_sync_session(held, handler)
+                return self._call_in_session(held, handler)
             result = self._call_plain(held, handler)
             if handler.timeout is not None:
                 held.check_time()
@@ -476,3 +473,61 @@ class ThreadExecutor(Executor):
             return self._decision(held, handler, result)
         except BaseException as error:  # noqa: BLE001 - every exception of a handler is about its message
             return self._failed(held, error)
+
+
+# Seconds after a check that failed.
+_AGAIN = 1.0
+# Seconds that a thread can wait at once, on any system.
+_LONGEST = 3600.0
+
+
+class TimeLimits:
+    """The thread that looks for handlers whose time is over.
+
+    Nothing can interrupt a Python thread, and a blocked event loop runs no timer. So the handler cannot be asked, and
+    the heartbeat is too late, since it waits for the database.
+
+    It keeps no list of handlers: most return long before their time is over. It looks through those at work when the
+    first of them may be due, which is once in the time of a limit.
+
+    Args:
+        options: The worker's.
+        check: Deals with the handlers whose time is over. Returns when the next one may be, by the worker's clock.
+    """
+
+    def __init__(self, options: WorkerOptions, check: Callable[[], float]) -> None:
+        self._log = options.log
+        self._clock = options.clock
+        self._check = check
+        self._event = WakeEvent()
+        self._stopping = False
+        # It waits until then. Infinite while it checks: it may miss a time that is noted meanwhile.
+        self._next = math.inf
+        self._thread = threading.Thread(target=self._run, name=f"{options.name}-limits", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def stop(self, seconds: float) -> None:
+        """Stop the thread, and wait for it for so long."""
+        self._stopping = True
+        self._event.set()
+        until = self._clock() + seconds
+        join(self._thread, lambda: until - self._clock())
+
+    def note(self, over_at: float) -> None:
+        """The time of a handler is over then. Any thread may call it, after the check can find the handler."""
+        if over_at < self._next:
+            self._event.set()
+
+    def _run(self) -> None:
+        while not self._stopping:
+            self._next = math.inf
+            try:
+                over_at = self._check()
+            except BaseException as error:  # noqa: BLE001 - after any failure the next handler must be noticed
+                self._log.error("could not check the time of its handlers: %s: %s", type(error).__name__, logged(error))
+                over_at = self._clock() + _AGAIN
+            self._next = over_at
+            self._event.wait(min(over_at - self._clock(), _LONGEST))

@@ -1,20 +1,20 @@
 """Handler calls, as far as threads and event loops share them.
 
-That is the handler, its arguments, its transaction, its time limit and its failures.
+That is the handler, its arguments, its transaction and its failures.
 """
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import logging
-import math
-import threading
 import warnings
 from contextvars import copy_context
 from copy import deepcopy
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from sqlalchemy_fairqueue.database.asynchronous import AsyncSession
 from sqlalchemy_fairqueue.database.errors import is_serialization_failure
 from sqlalchemy_fairqueue.errors import (
     HandlerTransactionWarning,
@@ -23,7 +23,7 @@ from sqlalchemy_fairqueue.errors import (
     PayloadError,
     WorkerError,
 )
-from sqlalchemy_fairqueue.queue.contexts import Context, call_of, variables_of
+from sqlalchemy_fairqueue.queue.contexts import Context, call_of, finished, variables_of
 from sqlalchemy_fairqueue.queue.handlers import handlers_of
 from sqlalchemy_fairqueue.texts import logged, said
 from sqlalchemy_fairqueue.unit_of_work.sessions import guard, record, recorded
@@ -40,11 +40,9 @@ from sqlalchemy_fairqueue.worker.decisions import (
     of_undecodable,
     of_unknown,
 )
-from sqlalchemy_fairqueue.worker.operating_system import join
-from sqlalchemy_fairqueue.worker.wakeups import WakeEvent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from sqlalchemy.orm import Session
 
@@ -59,42 +57,56 @@ if TYPE_CHECKING:
 _TRIES = 4
 
 
-def begin_handling(held: HeldDelivery, default: RetryPolicy) -> Handler:
+class NotCalled(Exception):
+    """The handler of a delivery cannot be called.
+
+    Args:
+        decision: The decision on the delivery.
+    """
+
+    def __init__(self, decision: Decision) -> None:
+        super().__init__(decision)
+        self.decision = decision
+
+
+def begin_handling(held: HeldDelivery, options: WorkerOptions) -> Handler:
     """Begin to handle a delivery: its handler.
 
-    An exception is for :func:`decide_on_failure`: the payload cannot be decoded, there is no handler, or no attempt is
-    left.
+    Raises:
+        NotCalled: The payload cannot be decoded or fits no job, there is no handler, or no attempt is left.
     """
     delivery = held.delivery
     held.begin()
-    held.max_attempts = limit_of(delivery, _policy(held, default))
+    held.max_attempts = limit_of(delivery, _policy(held, options.retry))
     try:
         # Not when it is taken: all that came with it would wait. Here the lease is extended meanwhile.
-        _ = delivery.payload
-    except PayloadError as error:
-        raise _Undecodable(error) from None
-    try:
+        payload = delivery.payload
         handler = held.queue.handler(delivery.kind)
+        if delivery.attempt > held.max_attempts:
+            raise NotCalled(of_exhausted(delivery, held.max_attempts))
+        # Before a session, a child or a middleware has to do with a payload that does not fit a job.
+        if handler.schema is not None:
+            _check_known(handler.schema, payload)
+            handler.schema.decode(payload)
+    except PayloadError as error:
+        _log(logging.ERROR, options.log, held, error)
+        raise NotCalled(of_undecodable(error)) from None
     except WorkerError as error:
-        raise _UnknownKind(error) from None
-    if delivery.attempt > held.max_attempts:
-        raise _Exhausted
-    if handler.schema is not None:
-        _check_fit(handler.schema, held)
+        decision = of_unknown(error, delivery, options.retry)
+        if decision.verb is Verb.RELEASE:
+            options.log.message(logging.WARNING, delivery, f"is given back for later, uncounted: {logged(error)}")
+        else:
+            _log(logging.ERROR, options.log, held, error, decision)
+        raise NotCalled(decision) from None
     return handler
 
 
-def _check_fit(schema: PayloadSchema, held: HeldDelivery) -> None:
-    """Refuse a payload that does not fit a job, before a session, a child or a middleware has to do with it."""
-    payload = held.delivery.payload
+def _check_known(schema: PayloadSchema, payload: object) -> None:
+    """Refuse a payload of a newer version as an unknown kind: a newer worker may know it."""
     try:
         schema.check_known(payload)
     except PayloadError as error:
-        raise _UnknownKind(WorkerError(str(error))) from None
-    try:
-        schema.decode(payload)
-    except PayloadError as error:
-        raise _Undecodable(error) from None
+        raise WorkerError(str(error)) from None
 
 
 def bound_call(
@@ -107,28 +119,6 @@ def bound_call(
 def context_of(held: HeldDelivery, session: Any = None) -> Context:
     """Return the context of a call."""
     return Context(held, session, held.queue.resources)
-
-
-class SessionCalls:
-    """The calls of a handler that takes a session, in one attempt.
-
-    A transaction that the database could not serialize is tried again, a few times. Each call gets the delivery as it
-    was enqueued, whatever the last one has changed.
-    """
-
-    def __init__(self, held: HeldDelivery) -> None:
-        self._held = held
-        self._headers = [deepcopy(one.delivery.headers) for one in held.batch]
-        self._left = _TRIES
-
-    def begin_again(self, check: CommitCheck, error: Exception) -> bool:
-        """Return whether the handler is to be called again after an error."""
-        self._left -= 1
-        if not self._left or self._held.lost or not check.failed_by(error) or not is_serialization_failure(error):
-            return False
-        for one, headers in zip(self._held.batch, self._headers, strict=True):
-            one.begin_again(deepcopy(headers))
-        return True
 
 
 class CommitCheck:
@@ -182,13 +172,16 @@ class CommitCheck:
 
 
 def call_in_session(
-    sessions: Callable[[], Session],
+    sessions: Callable[[], Session | AsyncSession],
     held: HeldDelivery,
     handler: Handler,
     around: ForkGuard,
     decide: Callable[[HeldDelivery, Handler, object], Decision],
 ) -> Decision:
-    """Call a plain function with a session, and let its COMMIT settle the delivery.
+    """Call a function with a session, and let its COMMIT settle the delivery. For an AsyncSession in a greenlet.
+
+    A transaction that the database could not serialize is tried again, a few times. Each call gets the delivery as it
+    was enqueued, whatever the last one has changed.
 
     Args:
         sessions: Makes the session.
@@ -197,27 +190,45 @@ def call_in_session(
         around: A context around the call.
         decide: The decision that a returned value asks for.
     """
-    calls = SessionCalls(held)
+    headers = [deepcopy(one.delivery.headers) for one in held.batch]
+    left = _TRIES
     while True:
-        session = sessions()
+        made = sessions()
+        session = made.sync_session if isinstance(made, AsyncSession) else made
         check = CommitCheck(held, handler)
         try:
             guard(session, check)
-            context = context_of(held, session)
+            context = context_of(held, made)
             with around:
                 result = bound_call(handler, held, context)()
+                if handler.asynchronous:
+                    result = _wait(finished(result))
             check.returned = True
             decision = settle_in(session, held, decide(held, handler, result))
             # What is read in hooks of the COMMIT is as the handler had it, though its middleware has ended.
             (variables_of(context) or copy_context()).run(session.commit)
         except Exception as error:
-            if not calls.begin_again(check, error):
+            left -= 1
+            if not left or held.lost or not check.failed_by(error) or not is_serialization_failure(error):
                 raise
+            for one, before in zip(held.batch, headers, strict=True):
+                one.begin_again(deepcopy(before))
         else:
             return decision
         finally:
             guard(session, None)
-            session.close()
+            if isinstance(made, AsyncSession):
+                # A cancelled commit must not leave its connection behind.
+                _wait(asyncio.shield(made.close()))
+            else:
+                made.close()
+
+
+def _wait(awaitable: Awaitable[Any]) -> Any:
+    # Not importable without greenlet, but then there is no AsyncSession either.
+    from sqlalchemy.util import await_only  # noqa: PLC0415
+
+    return await_only(awaitable)
 
 
 def settle_in(session: Session, held: HeldDelivery, decision: Decision) -> Decision:
@@ -257,46 +268,19 @@ def decide_on_failure(held: HeldDelivery, error: BaseException, options: WorkerO
 
 
 def _decide(held: HeldDelivery, error: BaseException, options: WorkerOptions) -> Decision | None:
-    delivery = held.delivery
-    if isinstance(error, _Undecodable):
-        _log(logging.ERROR, options.log, held, error.cause)
-        return of_undecodable(error.cause)
-    if isinstance(error, _Exhausted):
-        return of_exhausted(delivery, held.max_attempts)
+    if isinstance(error, NotCalled):
+        return error.decision
     if held.cancelled or isinstance(error, MessageCancelled):
         # The message is to be gone, however its handler ended.
         return COMPLETE
     if held.given_up and isinstance(error, LeaseLost):
         # The stop has logged it.
         return None
-    if isinstance(error, _UnknownKind):
-        decision = of_unknown(error.cause, delivery, options.retry)
-        if decision.verb is Verb.RELEASE:
-            options.log.message(logging.WARNING, delivery, f"is given back for later, uncounted: {logged(error.cause)}")
-        else:
-            _log(logging.ERROR, options.log, held, error.cause, decision)
-        return decision
-    decision = of_error(error, delivery, _policy(held, options.retry))
+    decision = of_error(error, held.delivery, _policy(held, options.retry))
     if not isinstance(error, Outcome):
         level = logging.ERROR if isinstance(error, WorkerError) else logging.WARNING
         _log(level, options.log, held, error, decision)
     return decision
-
-
-class _Undecodable(Exception):
-    def __init__(self, cause: PayloadError) -> None:
-        super().__init__(cause)
-        self.cause = cause
-
-
-class _UnknownKind(Exception):
-    def __init__(self, cause: WorkerError) -> None:
-        super().__init__(cause)
-        self.cause = cause
-
-
-class _Exhausted(Exception):
-    pass
 
 
 def _policy(held: HeldDelivery, default: RetryPolicy) -> RetryPolicy:
@@ -314,61 +298,3 @@ def _log(
     attempt = f"attempt {held.delivery.attempt} of {held.max_attempts}"
     name = "" if isinstance(error, RemoteError) else f"{type(error).__name__}: "
     log.message(level, held.delivery, f"failed at {attempt}: {name}{logged(error)}{shown}")
-
-
-# Seconds after a check that failed.
-_AGAIN = 1.0
-# Seconds that a thread can wait at once, on any system.
-_LONGEST = 3600.0
-
-
-class TimeLimits:
-    """The thread that looks for handlers whose time is over.
-
-    Nothing can interrupt a Python thread, and a blocked event loop runs no timer. So the handler cannot be asked, and
-    the heartbeat is too late, since it waits for the database.
-
-    It keeps no list of handlers: most return long before their time is over. It looks through those at work when the
-    first of them may be due, which is once in the time of a limit.
-
-    Args:
-        options: The worker's.
-        check: Deals with the handlers whose time is over. Returns when the next one may be, by the worker's clock.
-    """
-
-    def __init__(self, options: WorkerOptions, check: Callable[[], float]) -> None:
-        self._log = options.log
-        self._clock = options.clock
-        self._check = check
-        self._event = WakeEvent()
-        self._stopping = False
-        # It waits until then. Infinite while it checks: it may miss a time that is noted meanwhile.
-        self._next = math.inf
-        self._thread = threading.Thread(target=self._run, name=f"{options.name}-limits", daemon=True)
-
-    def start(self) -> None:
-        """Start the thread."""
-        self._thread.start()
-
-    def stop(self, seconds: float) -> None:
-        """Stop the thread, and wait for it for so long."""
-        self._stopping = True
-        self._event.set()
-        until = self._clock() + seconds
-        join(self._thread, lambda: until - self._clock())
-
-    def note(self, over_at: float) -> None:
-        """The time of a handler is over then. Any thread may call it, after the check can find the handler."""
-        if over_at < self._next:
-            self._event.set()
-
-    def _run(self) -> None:
-        while not self._stopping:
-            self._next = math.inf
-            try:
-                over_at = self._check()
-            except BaseException as error:  # noqa: BLE001 - after any failure the next handler must be noticed
-                self._log.error("could not check the time of its handlers: %s: %s", type(error).__name__, logged(error))
-                over_at = self._clock() + _AGAIN
-            self._next = over_at
-            self._event.wait(min(over_at - self._clock(), _LONGEST))

@@ -10,20 +10,18 @@ import contextlib
 import inspect
 from contextvars import Context, ContextVar
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from sqlalchemy_fairqueue.errors import HandlerTimeout, LeaseLost
-from sqlalchemy_fairqueue.queue.contexts import finished, variables_of
-from sqlalchemy_fairqueue.unit_of_work.sessions import guard
+from sqlalchemy_fairqueue.queue.contexts import finished
 from sqlalchemy_fairqueue.worker.decisions import COMPLETE, RELEASE, Decision
 from sqlalchemy_fairqueue.worker.executor import Executor
-from sqlalchemy_fairqueue.worker.handler_calls import CommitCheck, SessionCalls, bound_call, context_of, settle_in
+from sqlalchemy_fairqueue.worker.handler_calls import bound_call
 from sqlalchemy_fairqueue.worker.operating_system import in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sqlalchemy_fairqueue.database.asynchronous import AsyncSession
     from sqlalchemy_fairqueue.queue.handlers import Handler
     from sqlalchemy_fairqueue.worker.executor import SettleCallback
     from sqlalchemy_fairqueue.worker.leases import HeldDelivery
@@ -228,9 +226,12 @@ class TaskExecutor(Executor):
 
     async def _call_handler(self, held: HeldDelivery, handler: Handler) -> Decision:
         if handler.session and handler.asynchronous:
-            return await self._call_in_session(held, handler)
+            # Not importable without greenlet, but then there is no AsyncSession either.
+            from sqlalchemy.util import greenlet_spawn  # noqa: PLC0415
+
+            return cast("Decision", await greenlet_spawn(self._call_in_session, held, handler))
         if handler.session:
-            return await self._in_thread(held, lambda: self._call_in_sync_session(held, handler))
+            return await self._in_thread(held, lambda: self._call_in_session(held, handler))
         if handler.asynchronous:
             with self._fork_guard:
                 result = await finished(bound_call(handler, held)())
@@ -264,35 +265,3 @@ class TaskExecutor(Executor):
         if held not in self._tasks:
             self._returned(held)
             self._begin()
-
-    async def _call_in_session(self, held: HeldDelivery, handler: Handler) -> Decision:
-        sessions = self._options.session_factory
-        assert sessions is not None  # noqa: S101 - the worker has made it
-        calls = SessionCalls(held)
-        while True:
-            session: AsyncSession = sessions()
-            check = CommitCheck(held, handler)
-            try:
-                guard(session.sync_session, check)
-                context = context_of(held, session)
-                with self._fork_guard:
-                    result = await finished(bound_call(handler, held, context)())
-                check.returned = True
-                decision = settle_in(session.sync_session, held, self._decision(held, handler, result))
-                await self._commit(session, variables_of(context) if held.queue.around(handler) else None)
-            except Exception as error:
-                if not calls.begin_again(check, error):
-                    raise
-            else:
-                return decision
-            finally:
-                guard(session.sync_session, None)
-                # A cancelled commit must not leave its connection behind.
-                await asyncio.shield(session.close())
-
-    async def _commit(self, session: AsyncSession, variables: Context | None) -> None:
-        """Commit, with the context variables as the handler had them where its middleware may have set others."""
-        if variables is None:
-            await session.commit()
-        else:
-            await self._loop.create_task(session.commit(), context=variables)

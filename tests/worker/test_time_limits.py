@@ -202,7 +202,7 @@ def test_a_stop_at_the_same_moment(
     queue: Queue, engine: Engine, database: Database, hanging: Hanging, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A handler whose time is over when the grace ends has failed, also where nobody has noticed that yet."""
-    monkeypatch.setattr("sqlalchemy_fairqueue.worker.handler_calls.TimeLimits._run", lambda _: None)
+    monkeypatch.setattr("sqlalchemy_fairqueue.worker.executor.TimeLimits._run", lambda _: None)
     contexts: list[Context] = []
 
     @queue.handler(timeout=_SHORT)
