@@ -71,10 +71,7 @@ class Answer:
             a class of the application's is here as one of the class that it is derived from.
         own: That outcome as it is, pickled, if it can be.
         value: What else it returned, if its queue keeps results.
-        summary: Another exception that it raised, in short.
-        text: That exception, or the cause of the outcome, with its traceback.
-        classes: The names of the class of that exception and of those that it is derived from.
-        circumstance: Whether that exception is not the handler's doing.
+        cause: Another exception that it raised, or the cause of the outcome.
         settled: The verbs by which it has settled its deliveries itself, of each.
         outcomes: What it asked for single deliveries of a batch, by message.
         cost: What the attempt cost, as it says.
@@ -84,10 +81,7 @@ class Answer:
     outcome: Any = None
     own: bytes | None = None
     value: Any = None
-    summary: str = ""
-    text: str | None = None
-    classes: tuple[str, ...] = ()
-    circumstance: bool = False
+    cause: RemoteError | None = None
     settled: list[list[str]] = field(default_factory=list)
     outcomes: dict[int, Outcome] = field(default_factory=dict)
     cost: int | None = None
@@ -144,7 +138,9 @@ def _handle(listener: _Listener, connection: Connection[Any, Any], request: byte
     except BaseException as error:  # noqa: BLE001 - the worker decides what becomes of the message
         if not has_begun:
             connection.send_bytes(b"begun")
-        return _raised(error, [one.settled for one in deliveries], None if held is None else held.cost)
+        cost = None if held is None else held.cost
+        answer = Answer(is_raised=True, settled=[one.settled for one in deliveries], cost=cost)
+        return _with_error(answer, error)
     finally:
         listener.held = None
 
@@ -174,24 +170,18 @@ def _plain(outcome: Outcome | MessageCancelled) -> dict[str, Any]:
     return {"outcome": outcome}
 
 
-def _raised(error: BaseException, settled: list[list[str]], cost: int | None) -> bytes:
-    summary = f"{type(error).__name__}: {said(error)}"
+def _with_error(answer: Answer, error: BaseException) -> bytes:
+    """The answer with what a handler raised."""
     if isinstance(error, (Retry, Release, Bury, MessageCancelled)):
         try:
-            answer = Answer(is_raised=True, summary=summary, text=cause_of(error), settled=settled, cost=cost)
-            return pickle.dumps(replace(answer, **_plain(error)))
+            text = cause_of(error)
+            cause = None if text is None else RemoteError(said(error), text)
+            return pickle.dumps(replace(answer, cause=cause, **_plain(error)))
         except Exception as problem:  # noqa: BLE001 - classes of the application's may raise anything
             error = problem
-    answer = Answer(
-        is_raised=True,
-        summary=summary,
-        text=text_of(error),
-        classes=classes_of(error),
-        circumstance=is_circumstance(error),
-        settled=settled,
-        cost=cost,
-    )
-    return pickle.dumps(answer)
+    summary, circumstance = f"{type(error).__name__}: {said(error)}", is_circumstance(error)
+    cause = RemoteError(summary, text_of(error), classes_of(error), circumstance=circumstance)
+    return pickle.dumps(replace(answer, cause=cause))
 
 
 class _Listener:
@@ -271,7 +261,7 @@ class ChildProcesses:
         self._lock = threading.Lock()
         self._idle: list[_Child] = []
         self._busy: dict[HeldDelivery, _Child] = {}
-        # Multiprocessing calls it before it waits for children, at the end of any process.
+        # Closes them at the end of a process whose worker was not stopped, before multiprocessing waits for them.
         self._at_exit: util.Finalize[Any] | None = None
         self._is_closed = False
 
@@ -351,14 +341,6 @@ class ChildProcesses:
         if self._at_exit is not None:
             self._at_exit.cancel()
 
-    def _kill_all(self) -> None:
-        """At the end of a process whose worker was not stopped."""
-        with self._lock:
-            self._is_closed = True
-            children = [*self._idle, *self._busy.values()]
-        for child in children:
-            child.kill()
-
     def _begun(self, held: HeldDelivery, request: bytes) -> _Child:
         """A child that has begun to handle a delivery."""
         while True:
@@ -400,7 +382,7 @@ class ChildProcesses:
                 child = self._busy[held] = self._idle.pop()
                 return child, False
             if self._at_exit is None:
-                self._at_exit = util.Finalize(None, self._kill_all, exitpriority=0)
+                self._at_exit = util.Finalize(None, self.close, exitpriority=0)
         child = _Child(f"{self._name}-child")
         with self._lock:
             self._busy[held] = child
@@ -524,9 +506,6 @@ def _outcome(answer: Answer) -> Any:
             outcome = pickle.loads(answer.own)  # noqa: S301 - our own child's
     if not answer.is_raised:
         return answer.value if outcome is None else outcome
-    cause = None
-    if answer.text is not None:
-        cause = RemoteError(answer.summary, answer.text, answer.classes, circumstance=answer.circumstance)
     if outcome is None:
-        raise cause or WorkerError("a child process told of an exception without a word")
-    raise outcome from cause
+        raise answer.cause or WorkerError("a child process told of an exception without a word")
+    raise outcome from answer.cause

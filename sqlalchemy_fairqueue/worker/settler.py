@@ -144,51 +144,34 @@ class SettlementWriter:
         left = [held.delivery for held in gone if not held.delivery.settled]
         lost = [delivery.message_id for delivery in left]
         if lost:
-            self._log.warning(
-                "could not %s %d of %d deliveries of queue %s: somebody else has them, or settled them: %s",
-                verb.value,
-                len(lost),
-                len(settlements),
-                queue.queue.name,
-                tuple(lost[:20]),
-                extra={"queue": queue.queue.name, "message_ids": tuple(lost)},
-            )
+            what = f"could not {verb.value} {len(lost)} of {len(settlements)} deliveries"
+            self._warn(queue, lost, what, "somebody else has them, or settled them")
             self.count_lost(left)
         return set(error.message_ids)
 
     def _in_ascii(self, queue: ServedQueue, settlements: Settlements) -> Settlements:
         """The same settlements in ASCII, if that changes any."""
         plain = [(held, decision.in_ascii()) for held, decision in settlements]
-        changed = [
-            held.delivery.message_id for (held, new), (_, old) in zip(plain, settlements, strict=True) if new != old
-        ]
+        changed = [held.delivery.message_id for held, decision in settlements if decision != decision.in_ascii()]
         if not changed:
             return []
-        self._log.warning(
-            "keeps what is said of %d message(s) of queue %s in ASCII, for the database's encoding, or the "
-            "connection's, has no bytes for it: %s",
-            len(changed),
-            queue.queue.name,
-            tuple(changed[:20]),
-            extra={"queue": queue.queue.name, "message_ids": tuple(changed)},
-        )
+        why = "the database's encoding, or the connection's, has no bytes for it otherwise"
+        self._warn(queue, changed, f"keeps in ASCII what is said of {len(changed)} message(s)", why)
         return plain
+
+    def _warn(self, queue: ServedQueue, message_ids: list[int], what: str, why: str) -> None:
+        name = queue.queue.name
+        extra = {"queue": name, "message_ids": tuple(message_ids)}
+        self._log.warning("%s of queue %s: %s: %s", what, name, why, tuple(message_ids[:20]), extra=extra)
 
     def _refused(
         self, queue: ServedQueue, held: HeldDelivery, decision: Decision, error: DBAPIError | UnicodeError | _Unsendable
     ) -> list[tuple[HeldDelivery, Decision]]:
         """Log it, and settle the delivery by the next best verb; else it would stay held as long as the lease lives."""
         instead = fallback(decision, held.delivery)
-        self._log.error(
-            "cannot %s message %d of queue %s, kind %s%s: %s",
-            decision.verb.value,
-            held.delivery.message_id,
-            queue.queue.name,
-            held.delivery.kind,
-            "" if instead is None else f", tries to {instead.verb.value} it",
-            logged(error),
-            extra={"queue": queue.queue.name, "message_ids": (held.delivery.message_id,)},
-        )
+        then = "" if instead is None else f", so the worker tries to {instead.verb.value} it"
+        what = f"cannot be settled by {decision.verb.value}{then}: {logged(error)}"
+        self._log.message(logging.ERROR, held.delivery, what)
         queue.consumer.forget_leases()
         return [] if instead is None else self.write(queue, instead.verb, [(held, instead)])
 
@@ -384,13 +367,8 @@ class Settler:
                 held.lease.held.discard(held)
         for held, decision in locked.items():
             self._locked.append((self._clock() + self._timings.locked_again, held, decision))
-            self._log.warning(
-                "cannot %s message %d of queue %s yet: somebody has it locked (pg_locks tells who)",
-                verb.value,
-                held.delivery.message_id,
-                queue.queue.name,
-                extra={"queue": queue.queue.name},
-            )
+            what = f"cannot be settled by {verb.value} yet: somebody has it locked (pg_locks tells who)"
+            self._log.message(logging.WARNING, held.delivery, what)
         self._poll_when_due(queue, [decision for _, decision in settlements])
         self._settled({queue} if any(self._makes_room(held, decision) for held, decision in settlements) else set())
 

@@ -58,7 +58,7 @@ def test_a_message_that_cannot_be_settled(
     )
     send(engine, queue, 1)
     worker = start(queue, lease=LONG_LEASE, timings={"settle_at_stop": 0.1})
-    until(lambda: "cannot release message" in caplog.text, "it cannot be settled")
+    until(lambda: "cannot be settled by release" in caplog.text, "it cannot be settled")
     worker.stop(timedelta())
     assert queue.stats(engine).consumers == 1
     assert database.value("select count(*) from fq_message where lease_id is not null") == 1

@@ -283,7 +283,7 @@ def test_an_end_that_the_database_refuses_is_an_attempt(
         until(lambda: database.value(put_off) == 5, "all are put off")
     rows = database.rows("select error, attempts, dequeue_at - fq_now() > 3.5e9 as late from fq_message order by id")
     assert list(map(tuple, rows)) == [("good", 1, True), *[(None, 1, True)] * 3, ("fine", 1, True)]
-    assert caplog.text.count("cannot retry message") == caplog.text.count(", tries to retry it: not this one") == 3
+    assert caplog.text.count("cannot be settled by retry") == caplog.text.count(" tries to retry it: not this one") == 3
 
 
 def test_an_end_that_cannot_be_sent_costs_its_own_message(
@@ -308,7 +308,8 @@ def test_an_end_that_cannot_be_sent_costs_its_own_message(
         until(lambda: worker.stats.completed == 20 and worker.stats.retried == 3, "all are settled")
     rows = database.rows("select error, attempts from fq_message order by id")
     assert list(map(tuple, rows)) == [("good", 1), ("fine", 1), (None, 1)]
-    assert f"cannot retry message {bad} of queue documents, kind odd, tries to retry it: AttributeError" in caplog.text
+    said = "kind odd cannot be settled by retry, so the worker tries to retry it: AttributeError"
+    assert f"message {bad} of queue documents, channel customer-1, {said}" in caplog.text
     assert worker.stats.failures == 0
 
 
@@ -391,7 +392,7 @@ def test_an_end_that_the_database_refuses_for_ever_comes_ever_later(
         until(lambda: worker.stats.completed == 1, "the worker goes on")
     # (By now it may have been due again.)
     assert database.value("select dequeue_at > enqueued_at from fq_message")
-    assert [", tries to retry it:" in caplog.text, ", tries to release it:" in caplog.text] == [True, True]
+    assert [" tries to retry it:" in caplog.text, " tries to release it:" in caplog.text] == [True, True]
 
 
 def test_an_end_that_nothing_can_replace(queue: Queue, engine: Engine, database: Database, start: StartWorker) -> None:
