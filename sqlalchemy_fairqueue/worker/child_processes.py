@@ -11,7 +11,6 @@ another Python thread run.
 
 from __future__ import annotations
 
-import contextlib
 import math
 import multiprocessing
 import os
@@ -104,14 +103,17 @@ def main(connection: Connection[Any, Any]) -> None:
         connection.send_bytes(copy_context().run(_handle, listener, connection, call))
 
 
-def _handle(listener: _Listener, connection: Connection[Any, Any], request: bytes) -> bytes:
-    """Handle a delivery. It tells the worker when the handler begins, or could not; returns how it ended."""
+def _handle(listener: _Listener, connection: Connection[Any, Any], call: bytes) -> bytes:
+    """Handle a delivery, and return how it ended. Before, tell the worker that its handler is imported, or not."""
     deliveries: list[Delivery] = []
     held: HeldDelivery | None = None
-    has_begun = False
     try:
-        # Imports the module of the handler.
-        function, deliveries, is_batch, takes_context, max_attempts, timeout = cast("Request", pickle.loads(request))  # noqa: S301 - the worker's
+        try:
+            # Imports the module of the handler.
+            request: Request = pickle.loads(call)  # noqa: S301 - the worker's
+        finally:
+            connection.send_bytes(b"begun")
+        function, deliveries, is_batch, takes_context, max_attempts, timeout = request
         # Its lease is for the worker to watch, who kills this process.
         lease = TrackedLease(deliveries[0].lease.id, math.inf, monotonic)
         held, *followers = (
@@ -122,8 +124,6 @@ def _handle(listener: _Listener, connection: Connection[Any, Any], request: byte
         held.max_attempts = max_attempts
         listener.held = held
         held.stopping = listener.is_stopping
-        connection.send_bytes(b"begun")
-        has_begun = True
         held.limit_time(timeout)
         context = Context(held)
         given = {"context": context} if takes_context else {}
@@ -136,8 +136,6 @@ def _handle(listener: _Listener, connection: Connection[Any, Any], request: byte
         keeps_result = any(one.keeps_result for one in deliveries)
         return _with_value(answer, result) if keeps_result else pickle.dumps(answer)
     except BaseException as error:  # noqa: BLE001 - the worker decides what becomes of the message
-        if not has_begun:
-            connection.send_bytes(b"begun")
         cost = None if held is None else held.cost
         answer = Answer(is_raised=True, settled=[one.settled for one in deliveries], cost=cost)
         return _with_error(answer, error)
@@ -331,7 +329,8 @@ class ChildProcesses:
         for child in busy:
             child.kill()
         for child in idle:
-            child.end()
+            with suppress(OSError):
+                child.send(END)
         until = self._clock() + self._timings.cleanup
         for child in busy:
             # The thread that waits for it reaps it.
@@ -349,7 +348,7 @@ class ChildProcesses:
                 until = self._clock() + self._timings.child_start
                 if is_fresh:
                     self._receive(child, held, until)
-                child.send_call(request)
+                child.send(CALL, request)
                 self._receive(child, held, until)
             except (EOFError, OSError):
                 # Of one that has waited for long, somebody else may have made an end.
@@ -451,24 +450,17 @@ class _Child:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
             theirs.close()
 
-    def send_call(self, request: bytes) -> None:
-        """Let it handle a delivery."""
+    def send(self, word: bytes, request: bytes = b"") -> None:
+        """Say something to it."""
         with self._lock:
-            self.connection.send_bytes(CALL + request)
+            self.connection.send_bytes(word + request)
 
     def tell_stopping(self) -> None:
-        """Tell it that the worker stops, once."""
-        with self._lock:
-            if not self._is_told:
-                self._is_told = True
-                # Its end is noticed by who waits for it.
-                with contextlib.suppress(OSError):
-                    self.connection.send_bytes(STOPPING)
-
-    def end(self) -> None:
-        """Ask it to end."""
-        with self._lock, contextlib.suppress(OSError):
-            self.connection.send_bytes(END)
+        """Tell it that the worker stops. Its end is noticed by who waits for it."""
+        if not self._is_told:
+            self._is_told = True
+            with suppress(OSError):
+                self.send(STOPPING)
 
     def kill(self) -> None:
         """Kill it, and what its handler has started."""
@@ -477,7 +469,7 @@ class _Child:
         # The number of one that was reaped may be another's by now.
         if pid is not None and not self._is_reaped:
             # It leads a group of its own, unless it is just starting.
-            with contextlib.suppress(ProcessLookupError, PermissionError):
+            with suppress(ProcessLookupError, PermissionError):
                 os.killpg(pid, signal.SIGKILL)
             self._process.kill()
 
@@ -502,7 +494,7 @@ def _outcome(answer: Answer) -> Any:
     outcome = answer.outcome
     if answer.own is not None:
         # Middleware may ask for the class. What cannot be made here means the same without it.
-        with contextlib.suppress(Exception):
+        with suppress(Exception):
             outcome = pickle.loads(answer.own)  # noqa: S301 - our own child's
     if not answer.is_raised:
         return answer.value if outcome is None else outcome

@@ -266,10 +266,8 @@ class Executor(ABC):
         started = self.running.pop(held, None)
         if still_runs:
             self._hang(held)
-        elif held.given_up or held.cancelled_at is not None:
-            self._returned(held)
         else:
-            self.occupied.pop(held, None)
+            self._returned(held)
         if started is None:
             return
         rest = [one.decided or self._without_call(one) or RELEASE for one in held.followers]
@@ -280,16 +278,11 @@ class Executor(ABC):
         costs = [one.measured_cost for one in held.batch]
         for one, cost, decision in zip(held.batch, costs, decisions, strict=True):
             one.cost = cost
-            self._measure(one)
+            if (took := one.took) is not None:
+                attempts, delivery = self._stats.attempts(one.delivery.queue), one.delivery
+                attempts.add(delivery.channel, delivery.attempt, delivery.enqueued_at.timestamp(), took)
             self._settle(one, decision)
         self.prefetch.observe(self._clock() - started)
-
-    def _measure(self, held: HeldDelivery) -> None:
-        """Add the attempt to the distributions of its queue."""
-        took, delivery = held.took, held.delivery
-        if took is not None:
-            attempts = self._stats.attempts(delivery.queue)
-            attempts.add(delivery.channel, delivery.attempt, delivery.enqueued_at.timestamp(), took)
 
     def _refill(self) -> None:
         if len(self.buffer) <= self._trigger.refill_at:
@@ -364,7 +357,7 @@ class Executor(ABC):
         )
 
     def _returned(self, held: HeldDelivery) -> None:
-        """A handler has returned that may be counted as hanging."""
+        """A handler has returned. It may be counted as hanging."""
         with self._lock:
             since = self.occupied.pop(held, None)
             held.returned()
@@ -466,10 +459,7 @@ class ThreadExecutor(Executor):
             if handler.session:
                 return self._call_in_session(held, handler)
             result = self._call_plain(held, handler)
-            if handler.timeout is not None:
-                held.check_time()
-            if result is None and handler.batch is None and not held.outcomes:
-                return COMPLETE
+            held.check_time()
             return self._decision(held, handler, result)
         except BaseException as error:  # noqa: BLE001 - every exception of a handler is about its message
             return self._failed(held, error)
