@@ -44,7 +44,7 @@ from sqlalchemy_fairqueue.values.messages import (
 )
 from sqlalchemy_fairqueue.values.outcomes import Bury, Outcome, Release, Retry, RetryPolicy
 from sqlalchemy_fairqueue.values.policies import UNSET, Unset
-from sqlalchemy_fairqueue.worker import Context, decisions
+from sqlalchemy_fairqueue.worker import Context, handling
 from sqlalchemy_fairqueue.worker.leases import HeldDelivery, TrackedLease
 
 if TYPE_CHECKING:
@@ -384,7 +384,7 @@ def _settle(session: Session, queue: Queue, handler: Handler, performed: Perform
     delivery = performed.delivery
     # The longest wait, not a random one: a test knows when the next attempt is due.
     policy = replace(handler.retry or _RETRY, jitter=0)
-    decision = decisions.of_return(performed.outcome, delivery, policy)
+    decision = handling.of_return(performed.outcome, delivery, policy)
     if decision.verb is Verb.COMPLETE and delivery.keeps_result:
         value = performed.result if handler.batch is None else results_of_batch(performed.result, 1)[0]
         decision = replace(decision, result=encoded_result(queue.codec, handler.schema, value))
@@ -445,11 +445,11 @@ def _called(  # noqa: PLR0917 - what a call is made of
             elif inspect.isawaitable(result) and not instead and not handler.session:
                 # Of a plain function around a coroutine. With a session it runs in a thread, where nobody awaits.
                 result = await_only(result)
-            return decisions.returned_outcome(result), result
+            return handling.returned_outcome(result), result
     except (Retry, Release, Bury) as outcome:
         return outcome, None
     except Exception as error:
         # What its policy names; else the test shall see it.
-        if (named := decisions.outcome_of(error, handler.retry or _RETRY)) is None:
+        if (named := handling.outcome_of(error, handler.retry or _RETRY)) is None:
             raise
         return named, None

@@ -74,7 +74,7 @@ Failures, and what the worker does then:
   thread is not free before it returns; a child process is killed.
 * A child process crashes, or cannot be started: it costs its message an attempt. The next message gets a new one.
 * A schedule cannot be run: a worker writes the reason into its row and tries again after a minute. Others go on.
-* A handler raises, times out, or its payload cannot be decoded: ``decisions``. It costs its message an attempt. No
+* A handler raises, times out, or its payload cannot be decoded: ``handling``. It costs its message an attempt. No
   exception, ``SystemExit`` included, ends a thread.
 * A handler blocks the event loop: deliveries in the buffer are given back, and no more are taken.
 * A handler forks: the child ends when it leaves the handler (``operating_system``).

@@ -32,7 +32,7 @@ from sqlalchemy_fairqueue.queue.contexts import Context, called
 from sqlalchemy_fairqueue.queue.results import UnkeptValue
 from sqlalchemy_fairqueue.texts import said
 from sqlalchemy_fairqueue.values.outcomes import Bury, Outcome, Release, Retry
-from sqlalchemy_fairqueue.worker.decisions import (
+from sqlalchemy_fairqueue.worker.handling import (
     RemoteError,
     cause_of,
     classes_of,

@@ -19,8 +19,18 @@ from sqlalchemy_fairqueue.queue.results import encoded_result, results_of_batch
 from sqlalchemy_fairqueue.texts import logged
 from sqlalchemy_fairqueue.unit_of_work.settlements import Verb
 from sqlalchemy_fairqueue.worker.child_processes import ChildProcesses
-from sqlalchemy_fairqueue.worker.decisions import COMPLETE, RELEASE, Decision, of_error, of_return
-from sqlalchemy_fairqueue.worker.handler_calls import begin_handling, bound_call, call_in_session, decide_on_failure
+from sqlalchemy_fairqueue.worker.handling import (
+    COMPLETE,
+    RELEASE,
+    Decision,
+    Decisions,
+    begin_handling,
+    bound_call,
+    call_in_session,
+    decide_on_failure,
+    of_error,
+    of_return,
+)
 from sqlalchemy_fairqueue.worker.leases import Buffer
 from sqlalchemy_fairqueue.worker.operating_system import ForkGuard, join
 from sqlalchemy_fairqueue.worker.timings import Prefetch
@@ -208,24 +218,22 @@ class Executor(ABC):
         with self._fork_guard:
             return bound_call(handler, held)()
 
-    def _call_in_session(self, held: HeldDelivery, handler: Handler) -> Decision:
+    def _call_in_session(self, held: HeldDelivery, handler: Handler) -> Decisions:
         """Call a function with a session in this thread, and commit."""
         options = self._options
         sessions = options.session_factory if handler.asynchronous else options.sync_session_factory
         assert sessions is not None  # noqa: S101 - the worker has checked it
-        return call_in_session(sessions, held, handler, self._fork_guard, self._decision)
+        return call_in_session(sessions, held, handler, self._fork_guard, self._decisions)
 
-    def _call_in_child(self, held: HeldDelivery, handler: Handler) -> Decision:
+    def _call_in_child(self, held: HeldDelivery, handler: Handler) -> Decisions:
         """Call a handler in a child process, and wait for it in this thread."""
         call = bound_call(handler, held, function=lambda *_, **__: self._children.call(held, handler))
-        return self._decision(held, handler, call())
+        return self._decisions(held, handler, call())
 
-    def _decision(self, held: HeldDelivery, handler: Handler, result: object) -> Decision:
-        """The decision that a returned value asks for, noted for each follower, too."""
-        own, *others = [result] if handler.batch is None else results_of_batch(result, len(held.batch))
-        for follower, value in zip(held.followers, others, strict=True):
-            follower.decided = self._decide(follower, handler, result, value)
-        return self._decide(held, handler, result, own)
+    def _decisions(self, held: HeldDelivery, handler: Handler, result: object) -> list[Decision]:
+        """The decisions that a returned value asks for."""
+        values = [result] if handler.batch is None else results_of_batch(result, len(held.batch))
+        return [self._decide(one, handler, result, value) for one, value in zip(held.batch, values, strict=True)]
 
     def _decide(self, held: HeldDelivery, handler: Handler, result: object, value: object) -> Decision:
         policy = held.queue.policy(handler, self._retry)
@@ -241,26 +249,21 @@ class Executor(ABC):
             self._log.message(logging.WARNING, held.delivery, what)
         return Decision(Verb.COMPLETE, result=kept)
 
-    def _failed(self, held: HeldDelivery, error: BaseException) -> Decision | None:
-        """The decision on a delivery whose handler raised."""
+    def _failed(self, held: HeldDelivery, error: BaseException) -> Decisions:
+        """The decisions on deliveries whose handler raised."""
         if isinstance(error, HandlerTimeout) and not self._is_first_to_tell(held):
-            return None
-        for follower in held.followers:
-            follower.decided = self._decide_on_failure(follower, error)
-        return self._decide_on_failure(held, error)
-
-    def _decide_on_failure(self, held: HeldDelivery, error: BaseException) -> Decision | None:
-        if held.first.followers and any(one.cancelled for one in held.first.batch):
+            return [None]
+        if held.followers and any(one.cancelled for one in held.batch):
             # It is no failure of the others in the batch.
-            return COMPLETE if held.cancelled else RELEASE
-        return decide_on_failure(held, error, self._options)
+            return [COMPLETE if one.cancelled else RELEASE for one in held.batch]
+        return [decide_on_failure(one, error, self._options) for one in held.batch]
 
-    def _finish(self, held: HeldDelivery, decision: Decision | None, *, still_runs: bool = False) -> None:
+    def _finish(self, held: HeldDelivery, decisions: Decisions, *, still_runs: bool = False) -> None:
         """A handler has finished; its delivery may have been given up meanwhile.
 
         Args:
             held: The delivery.
-            decision: How to settle it.
+            decisions: How to settle it and those of its batch. Those that are missing were not worked on.
             still_runs: It was cancelled, and goes on in its thread.
         """
         started = self.running.pop(held, None)
@@ -270,11 +273,11 @@ class Executor(ABC):
             self._returned(held)
         if started is None:
             return
-        rest = [one.decided or self._without_call(one) or RELEASE for one in held.followers]
-        self._settle_batch(held, [decision, *rest], started)
+        rest = [self._without_call(one) or RELEASE for one in held.batch[len(decisions) :]]
+        self._settle_batch(held, [*decisions, *rest], started)
         self._refill()
 
-    def _settle_batch(self, held: HeldDelivery, decisions: list[Decision | None], started: float) -> None:
+    def _settle_batch(self, held: HeldDelivery, decisions: Decisions, started: float) -> None:
         costs = [one.measured_cost for one in held.batch]
         for one, cost, decision in zip(held.batch, costs, decisions, strict=True):
             one.cost = cost
@@ -441,7 +444,7 @@ class ThreadExecutor(Executor):
             # Asked again: from now on a stop waits for it.
             without_call = RELEASE if self._stopping.is_set() else self._without_call(held)
             # In a context of its own: what a handler sets in a context variable is not left for the next message.
-            self._finish(held, without_call or copy_context().run(self._call, held))
+            self._finish(held, [without_call] if without_call else copy_context().run(self._call, held))
 
     def _wait_for_work(self) -> None:
         with self._changed:
@@ -450,7 +453,7 @@ class ThreadExecutor(Executor):
                 self._changed.wait()
             self._idle -= 1
 
-    def _call(self, held: HeldDelivery) -> Decision | None:
+    def _call(self, held: HeldDelivery) -> Decisions:
         try:
             handler = self._begin_handling(held)
             if handler.isolated:
@@ -460,7 +463,7 @@ class ThreadExecutor(Executor):
                 return self._call_in_session(held, handler)
             result = self._call_plain(held, handler)
             held.check_time()
-            return self._decision(held, handler, result)
+            return self._decisions(held, handler, result)
         except BaseException as error:  # noqa: BLE001 - every exception of a handler is about its message
             return self._failed(held, error)
 

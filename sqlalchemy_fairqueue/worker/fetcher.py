@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy_fairqueue.database.deliveries import held_tokens, settlement
 from sqlalchemy_fairqueue.queue.handlers import handlers_of
-from sqlalchemy_fairqueue.worker.decisions import RELEASE
+from sqlalchemy_fairqueue.worker.handling import RELEASE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.values.messages import Delivery
     from sqlalchemy_fairqueue.values.outcomes import Outcome, RetryPolicy
     from sqlalchemy_fairqueue.worker.connection import DedicatedConnection
-    from sqlalchemy_fairqueue.worker.decisions import Decision
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
     from sqlalchemy_fairqueue.worker.telemetry import WorkerStats
     from sqlalchemy_fairqueue.worker.timings import Backoff, Clock
@@ -140,7 +139,6 @@ class HeldDelivery:
         first: The delivery whose handler gets this one, too: itself, unless it is in a batch behind another one.
         followers: The deliveries of its batch behind it.
         outcomes: What the handler asked for single deliveries of its batch, by message.
-        decided: How a follower is settled, once that is known.
         charged: Up to how many milliseconds its channel was charged while its handler ran. None: it was not, or in
             full by the dequeue.
     """
@@ -158,7 +156,6 @@ class HeldDelivery:
     cost: int | None = None
     followers: list[HeldDelivery] = field(default_factory=list)
     outcomes: dict[int, Outcome] = field(default_factory=dict)
-    decided: Decision | None = None
     charged: int | None = None
     max_attempts: int = field(init=False)
     first: HeldDelivery = field(init=False)

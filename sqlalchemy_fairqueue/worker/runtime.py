@@ -13,7 +13,6 @@ from sqlalchemy_fairqueue.database.installation import check_installed, check_wr
 from sqlalchemy_fairqueue.queue.handlers import follow_dead
 from sqlalchemy_fairqueue.texts import logged
 from sqlalchemy_fairqueue.worker.connection import DedicatedConnection
-from sqlalchemy_fairqueue.worker.decisions import RELEASE
 from sqlalchemy_fairqueue.worker.duties import (
     Duty,
     Groups,
@@ -26,6 +25,7 @@ from sqlalchemy_fairqueue.worker.duties import (
 )
 from sqlalchemy_fairqueue.worker.executor import Executor
 from sqlalchemy_fairqueue.worker.fetcher import Fetcher
+from sqlalchemy_fairqueue.worker.handling import RELEASE
 from sqlalchemy_fairqueue.worker.leases import Heartbeat, ServedQueue, by_schema
 from sqlalchemy_fairqueue.worker.lifespan import Lifespan
 from sqlalchemy_fairqueue.worker.operating_system import join
@@ -345,4 +345,3 @@ class Runtime(Generic[E]):
         if self.executor.is_closed():
             self._options.log.error("gives back what it had and ends: its event loop was closed; call stop() first")
             self.stop(self.executor.give_up())
-

@@ -20,7 +20,7 @@ from sqlalchemy_fairqueue.errors import FairQueueError, LeaseLost
 from sqlalchemy_fairqueue.queue.instrumentation import settled, settling
 from sqlalchemy_fairqueue.texts import logged, said
 from sqlalchemy_fairqueue.unit_of_work.settlements import Verb, settle
-from sqlalchemy_fairqueue.worker.decisions import fallback, of_own_verb
+from sqlalchemy_fairqueue.worker.handling import fallback, of_own_verb
 from sqlalchemy_fairqueue.worker.wakeups import WakeEvent
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy_fairqueue.values.messages import Delivery
     from sqlalchemy_fairqueue.worker.connection import DedicatedConnection
-    from sqlalchemy_fairqueue.worker.decisions import Decision
+    from sqlalchemy_fairqueue.worker.handling import Decision
     from sqlalchemy_fairqueue.worker.leases import HeldDelivery, ServedQueue
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
     from sqlalchemy_fairqueue.worker.telemetry import WorkerLog, WorkerStats
@@ -346,9 +346,6 @@ class Settler:
     ) -> Iterator[list[tuple[HeldDelivery, Decision]]]:
         """The deliveries of one call: so many deliveries, and so many bytes of results, or one that has more."""
         most, most_bytes = self._timings.settle_batch, self._timings.settle_bytes
-        if len(settlements) <= most and not any(decision.result for _, decision in settlements):
-            yield settlements
-            return
         chunk: list[tuple[HeldDelivery, Decision]] = []
         size = 0
         for held, decision in settlements:

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from sqlalchemy_fairqueue.errors import HandlerTimeout, LeaseLost
 from sqlalchemy_fairqueue.queue.contexts import finished
-from sqlalchemy_fairqueue.worker.decisions import COMPLETE, RELEASE, Decision
 from sqlalchemy_fairqueue.worker.executor import Executor
-from sqlalchemy_fairqueue.worker.handler_calls import bound_call
+from sqlalchemy_fairqueue.worker.handling import COMPLETE, RELEASE, Decisions, bound_call
 from sqlalchemy_fairqueue.worker.operating_system import in_thread
 
 if TYPE_CHECKING:
@@ -54,13 +53,12 @@ class TaskExecutor(Executor):
         self._loop = asyncio.get_running_loop()
         # Deliveries whose handler runs in a thread.
         self._in_threads: set[HeldDelivery] = set()
-        self._tasks: dict[HeldDelivery, asyncio.Task[Decision | None]] = {}
+        self._tasks: dict[HeldDelivery, asyncio.Task[Decisions]] = {}
         # Deliveries whose tasks were cancelled: not again and again, so that they can clean up.
         self._interrupted: set[HeldDelivery] = set()
         self._waiting: asyncio.Timeout | None = None
         # A delivery is not at work any more. A stop waits for it.
         self._changed = asyncio.Event()
-        self._next_check: asyncio.TimerHandle | None = None
         # Since when the loop has not come for the buffer.
         self._called_at: float | None = None
 
@@ -115,8 +113,6 @@ class TaskExecutor(Executor):
             task.cancel("the worker stops")
         if self._tasks:
             await asyncio.wait(self._tasks.values(), timeout=self._timings.cleanup)
-        if self._next_check is not None:
-            self._next_check.cancel()
 
     def _call_in_loop(self, function: Callable[..., None], *given: Any) -> None:
         # A loop that was closed has no handlers any more.
@@ -134,7 +130,6 @@ class TaskExecutor(Executor):
             # A handler that hung in a thread may have called this, in its context.
             task = self._tasks[held] = self._loop.create_task(self._call(held), name=name, context=Context())
             task.add_done_callback(partial(self._done, held))
-            self._check_leases_by(held.lease.deadline)
 
     def _cancel(self, deliveries: list[HeldDelivery]) -> None:
         for held in {one.first for one in deliveries}:
@@ -144,26 +139,13 @@ class TaskExecutor(Executor):
                 self._interrupted.add(held)
                 task.cancel("its message was cancelled" if is_cancelled else "its lease was lost")
 
-    def _check_leases_by(self, deadline: float) -> None:
-        """Check the leases when the first may end: the loop's own timer does not depend on any thread."""
-        if self._next_check is None:
-            wait = min(self._timings.lease_check, max(0.01, deadline - self._clock()))
-            self._next_check = self._loop.call_later(wait, self._check_leases)
-
-    def _check_leases(self) -> None:
-        self._next_check = None
-        self._cancel([held for held in self._tasks if held.lost])
-        deadlines = [held.lease.deadline for held in self._tasks if not held.lost]
-        if deadlines:
-            self._check_leases_by(min(deadlines))
-
-    def _done(self, held: HeldDelivery, task: asyncio.Task[Decision | None]) -> None:
+    def _done(self, held: HeldDelivery, task: asyncio.Task[Decisions]) -> None:
         del self._tasks[held]
         self._interrupted.discard(held)
         # A task that was cancelled before it began has tried nothing.
         without_call = COMPLETE if held.cancelled else RELEASE
-        decision = without_call if task.cancelled() else task.result()
-        self._finish(held, decision, still_runs=held in self._in_threads)
+        decisions = [without_call] if task.cancelled() else task.result()
+        self._finish(held, decisions, still_runs=held in self._in_threads)
         self._changed.set()
         self._begin()
 
@@ -171,15 +153,14 @@ class TaskExecutor(Executor):
         super()._hang(held, *what)
         self._call_in_loop(self._changed.set)
 
-    async def _call(self, held: HeldDelivery) -> Decision | None:
+    async def _call(self, held: HeldDelivery) -> Decisions:
         if (without_call := self._without_call(held)) is not None:
-            return without_call
+            return [without_call]
         _current.set(self)
         try:
             handler = self._begin_handling(held)
             if handler.isolated:
-                decided: Decision = await in_thread(lambda: self._call_in_child(held, handler))
-                return decided
+                return cast("Decisions", await in_thread(lambda: self._call_in_child(held, handler)))
             self._limit_time(held, handler)
             allowed = None if handler.timeout is None else handler.timeout.total_seconds()
             scope = asyncio.timeout(allowed)
@@ -195,14 +176,14 @@ class TaskExecutor(Executor):
             if (isinstance(error, GeneratorExit) and self._loop.is_closed()) or (
                 isinstance(error, asyncio.CancelledError) and self._is_cancelled_by_others(held)
             ):
-                decision: Decision | None = RELEASE
+                decisions: Decisions = [RELEASE]
             else:
-                decision = self._failed(held, self._with_reason(held, error))
+                decisions = self._failed(held, self._with_reason(held, error))
             if isinstance(error, asyncio.CancelledError):
                 # A thread or a child process of it may go on.
                 held.give_up()
                 self._children.kill(held)
-            return decision
+            return decisions
 
     def _is_cancelled_by_others(self, held: HeldDelivery) -> bool:
         """Whether somebody else has cancelled the task of a handler: as a rule a loop that ends."""
@@ -224,12 +205,12 @@ class TaskExecutor(Executor):
             return LeaseLost((held.delivery.message_id,), lease.id, lease.expires_at)
         return error
 
-    async def _call_handler(self, held: HeldDelivery, handler: Handler) -> Decision:
+    async def _call_handler(self, held: HeldDelivery, handler: Handler) -> Decisions:
         if handler.session and handler.asynchronous:
             # Not importable without greenlet, but then there is no AsyncSession either.
             from sqlalchemy.util import greenlet_spawn  # noqa: PLC0415
 
-            return cast("Decision", await greenlet_spawn(self._call_in_session, held, handler))
+            return cast("Decisions", await greenlet_spawn(self._call_in_session, held, handler))
         if handler.session:
             return await self._in_thread(held, lambda: self._call_in_session(held, handler))
         if handler.asynchronous:
@@ -242,7 +223,7 @@ class TaskExecutor(Executor):
                 with self._fork_guard:
                     result = await result
         held.check_time()
-        return self._decision(held, handler, result)
+        return self._decisions(held, handler, result)
 
     async def _in_thread(self, held: HeldDelivery, work: Callable[[], T]) -> T:
         """Do *work* in a thread, and wait for it. If the task is cancelled, the thread goes on: the handler hangs."""

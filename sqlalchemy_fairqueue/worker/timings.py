@@ -86,7 +86,7 @@ class Timings:
         cleanup: A cancelled handler may clean up for so long, and a child process that is to end.
         ignored_cancel: A handler hangs if it goes on for so long after it was told that its message is cancelled.
         child_start: A child process may take so long to start, and to import a handler.
-        lease_check: Longest time between two checks of the leases in an event loop.
+        lease_check: Longest time between two checks whether the handler of a child process may go on.
         connect: A new connection may take so long. The drivers' own limits are minutes.
         silence: The listening connection is asked every so often whether it is alive and anybody is notified.
         answer: It has so long for the answer.

@@ -88,9 +88,9 @@ def _stop_inside_the_worker(stops: Stops, engine: Engine) -> None:
     """Stages that no handler sees."""
     stage = stops.pass_by
 
-    def leaving(_: object, decision: Any) -> None:
-        if decision is not None and decision.verb is Verb.COMPLETE:
-            stage("committed" if decision.sent else "returned")
+    def leaving(_: object, decisions: Any) -> None:
+        if decisions[0] is not None and decisions[0].verb is Verb.COMPLETE:
+            stage("committed" if decisions[0].sent else "returned")
 
     def sent(_: object, verb: Verb, *__: object) -> None:
         if verb is Verb.COMPLETE:

@@ -265,7 +265,7 @@ async def test_what_swallowed_a_cancellation(
 
 
 async def test_cancelled_once(queue: Queue, engine: Engine, async_engine: AsyncEngine, database: Database) -> None:
-    """What tidies up after a cancellation is not cancelled again, however often its lost lease is checked."""
+    """What tidies up after a cancellation is not cancelled again, however often its lost lease is told."""
     seen: list[bool] = []
     tidy: list[bool] = []
 
@@ -277,7 +277,7 @@ async def test_cancelled_once(queue: Queue, engine: Engine, async_engine: AsyncE
         finally:
             assert worker._executor is not None
             for _check in range(3):
-                worker._executor._check_leases()
+                worker._executor._cancel(list(worker._executor._tasks))
                 seen.append(context.lost)
                 await asyncio.sleep(0)
             tidy.append(True)

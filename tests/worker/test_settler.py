@@ -24,8 +24,8 @@ from sqlalchemy_fairqueue import (
     Worker,
 )
 from sqlalchemy_fairqueue.unit_of_work.settlements import Verb
-from sqlalchemy_fairqueue.worker.decisions import COMPLETE, Decision
 from sqlalchemy_fairqueue.worker.fetcher import Fetcher
+from sqlalchemy_fairqueue.worker.handling import COMPLETE, Decision
 from sqlalchemy_fairqueue.worker.leases import HeldDelivery
 from sqlalchemy_fairqueue.worker.settler import SettlementWriter, Settler
 from sqlalchemy_fairqueue.worker.telemetry import WorkerStats

@@ -9,7 +9,7 @@ from sqlalchemy import Engine
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from sqlalchemy_fairqueue import AsyncWorker, Delivery, Queue, RetryPolicy, Worker
-from sqlalchemy_fairqueue.worker import decisions
+from sqlalchemy_fairqueue.worker import handling
 from tests.fixtures.clock import Clock
 from tests.fixtures.database import Database
 from tests.worker.conftest import StartWorker
@@ -71,13 +71,13 @@ def test_a_kind_that_nobody_knows(
         worker = start(queue, retry=_AT_ONCE)
         until(lambda: is_empty(database), "it is a dead letter")
         worker.stop()
-    assert (worker.stats.released, worker.stats.retried, worker.stats.buried) == (decisions.UNKNOWN_KIND_RELEASES, 1, 1)
+    assert (worker.stats.released, worker.stats.retried, worker.stats.buried) == (handling.UNKNOWN_KIND_RELEASES, 1, 1)
     [letter] = database.rows("select attempts, reason, error from fq_dead_letter")
     assert (letter.attempts, letter.reason) == (2, "attempts exhausted")
     assert "no handler for kind 'unknown'" in letter.error
     levels = [record.levelno for record in caplog.records]
     # The last one says that it is dead.
     assert (
-        levels[: decisions.UNKNOWN_KIND_RELEASES + 2]
-        == [logging.WARNING] * decisions.UNKNOWN_KIND_RELEASES + [logging.ERROR] * 2
+        levels[: handling.UNKNOWN_KIND_RELEASES + 2]
+        == [logging.WARNING] * handling.UNKNOWN_KIND_RELEASES + [logging.ERROR] * 2
     )
