@@ -30,6 +30,7 @@ from sqlalchemy_fairqueue.worker.handling import (
     decide_on_failure,
     of_error,
     of_return,
+    without_call,
 )
 from sqlalchemy_fairqueue.worker.leases import Buffer
 from sqlalchemy_fairqueue.worker.operating_system import ForkGuard, join
@@ -81,7 +82,6 @@ class Executor(ABC):
         self._options = options
         self._log = options.log
         self._concurrency = options.concurrency
-        self._retry = options.retry
         self._clock = options.clock
         self._timings = options.timings
         self._trigger = trigger
@@ -186,25 +186,15 @@ class Executor(ABC):
         except BaseException:
             # It is about the first message alone; the others come again without it.
             for follower in followers:
-                self._settle(follower, self._without_call(follower) or RELEASE)
+                self._settle(follower, without_call(follower) or RELEASE)
             raise
         for follower in followers:
-            decision = self._without_call(follower)
-            if decision is None:
-                try:
-                    begin_handling(follower, self._options)
-                except BaseException as error:  # noqa: BLE001 - it is about its message alone
-                    decision = decide_on_failure(follower, error, self._options)
-                else:
-                    held.followers.append(follower)
-                    continue
-            self._settle(follower, decision)
+            try:
+                begin_handling(follower, self._options)
+                held.followers.append(follower)
+            except BaseException as error:  # noqa: BLE001 - it is about its message alone
+                self._settle(follower, decide_on_failure(follower, error, self._options))
         return handler
-
-    @staticmethod
-    def _without_call(held: HeldDelivery) -> Decision | None:
-        """The decision on a delivery whose handler should not be called; None: it should."""
-        return RELEASE if held.lost else COMPLETE if held.cancelled else None
 
     def _limit_time(self, held: HeldDelivery, handler: Handler) -> None:
         """The handler begins now."""
@@ -236,7 +226,7 @@ class Executor(ABC):
         return [self._decide(one, handler, result, value) for one, value in zip(held.batch, values, strict=True)]
 
     def _decide(self, held: HeldDelivery, handler: Handler, result: object, value: object) -> Decision:
-        policy = held.queue.policy(handler, self._retry)
+        policy = held.queue.policy(handler, self._options.retry)
         outcome = held.first.outcomes.get(held.delivery.message_id)
         if outcome is not None:
             return of_error(outcome, held.delivery, policy)
@@ -273,7 +263,7 @@ class Executor(ABC):
             self._returned(held)
         if started is None:
             return
-        rest = [self._without_call(one) or RELEASE for one in held.batch[len(decisions) :]]
+        rest = [without_call(one) or RELEASE for one in held.batch[len(decisions) :]]
         self._settle_batch(held, [*decisions, *rest], started)
         self._refill()
 
@@ -442,9 +432,9 @@ class ThreadExecutor(Executor):
                 continue
             self.occupied[held] = self.running[held] = self._clock()
             # Asked again: from now on a stop waits for it.
-            without_call = RELEASE if self._stopping.is_set() else self._without_call(held)
+            is_stopping = self._stopping.is_set()
             # In a context of its own: what a handler sets in a context variable is not left for the next message.
-            self._finish(held, [without_call] if without_call else copy_context().run(self._call, held))
+            self._finish(held, [RELEASE] if is_stopping else copy_context().run(self._call, held))
 
     def _wait_for_work(self) -> None:
         with self._changed:

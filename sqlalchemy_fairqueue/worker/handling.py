@@ -116,10 +116,6 @@ class Decision:
         """The number of bytes that are kept."""
         return 0 if self.result is None else len(self.result.content or b"")
 
-    def as_sent(self) -> Decision:
-        """The same, sent by the handler's transaction."""
-        return replace(self, sent=True)
-
 
 Decisions = Sequence[Decision | None]
 """The decisions on a delivery and on those of its batch, in order. None: it is not this worker's any more."""
@@ -361,12 +357,20 @@ class NotCalled(Exception):
         self.decision = decision
 
 
+def without_call(held: HeldDelivery) -> Decision | None:
+    """Return the decision on a delivery whose handler should not be called; None: it should."""
+    return RELEASE if held.lost else COMPLETE if held.cancelled else None
+
+
 def begin_handling(held: HeldDelivery, options: WorkerOptions) -> Handler:
     """Begin to handle a delivery: its handler.
 
     Raises:
-        NotCalled: The payload cannot be decoded or fits no job, there is no handler, or no attempt is left.
+        NotCalled: The message is lost or cancelled, its payload cannot be decoded or fits no job, there is no handler,
+            or no attempt is left.
     """
+    if (decision := without_call(held)) is not None:
+        raise NotCalled(decision)
     delivery = held.delivery
     held.begin()
     held.max_attempts = limit_of(delivery, _policy(held, options.retry))
@@ -535,7 +539,7 @@ def _settle_in(session: Session, held: HeldDelivery, decision: Decision) -> Deci
             return of_own_verb(operation.verb, delivery, operation.delay, operation.reason, operation.error)
     operation = decision.operation(held.queue.target, delivery, held.measured_cost, held.stop_charging())
     record(session, [operation])
-    return decision.as_sent()
+    return replace(decision, sent=True)
 
 
 def decide_on_failure(held: HeldDelivery, error: BaseException, options: WorkerOptions) -> Decision | None:

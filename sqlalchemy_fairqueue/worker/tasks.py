@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from sqlalchemy_fairqueue.errors import HandlerTimeout, LeaseLost
 from sqlalchemy_fairqueue.queue.contexts import finished
 from sqlalchemy_fairqueue.worker.executor import Executor
-from sqlalchemy_fairqueue.worker.handling import COMPLETE, RELEASE, Decisions, bound_call
+from sqlalchemy_fairqueue.worker.handling import RELEASE, Decisions, bound_call
 from sqlalchemy_fairqueue.worker.operating_system import in_thread
 
 if TYPE_CHECKING:
@@ -143,8 +143,7 @@ class TaskExecutor(Executor):
         del self._tasks[held]
         self._interrupted.discard(held)
         # A task that was cancelled before it began has tried nothing.
-        without_call = COMPLETE if held.cancelled else RELEASE
-        decisions = [without_call] if task.cancelled() else task.result()
+        decisions = [] if task.cancelled() else task.result()
         self._finish(held, decisions, still_runs=held in self._in_threads)
         self._changed.set()
         self._begin()
@@ -154,8 +153,6 @@ class TaskExecutor(Executor):
         self._call_in_loop(self._changed.set)
 
     async def _call(self, held: HeldDelivery) -> Decisions:
-        if (without_call := self._without_call(held)) is not None:
-            return [without_call]
         _current.set(self)
         try:
             handler = self._begin_handling(held)
