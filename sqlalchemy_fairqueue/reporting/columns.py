@@ -91,7 +91,6 @@ def numbers(table: pa.Table, name: str) -> Numbers:
 
 
 def recorded_costs(history: pa.Table) -> pa.Array:
-    """The costs of the attempts of a history."""
     if COST not in history.column_names:
         return pa.repeat(1, len(history)).cast(pa.int64())
     return pc.fill_null(history[COST].cast(pa.int64()), 1)
@@ -165,7 +164,6 @@ class QueueAttempts:
 
     @property
     def channels(self) -> int:
-        """The number of channels."""
         return len(self.ids)
 
 

@@ -47,7 +47,6 @@ def number(value: float | None, digits: int = 0) -> str:
 
 
 def ratio(value: float) -> str:
-    """A ratio with its significant digits."""
     return number(value) if value >= _LARGE else _digits(value)
 
 

@@ -65,7 +65,6 @@ class ArchiveFile(NamedTuple):
 
     @property
     def folder(self) -> str:
-        """The folder's name."""
         return f"day={day_of(self.day).isoformat()}"
 
     @property

@@ -49,7 +49,6 @@ class Definition(NamedTuple):
 
     @property
     def anchor(self) -> str:
-        """Its anchor on the page."""
         return "def-" + self.title.lower().replace(" ", "-").replace("'", "")
 
 
@@ -58,7 +57,6 @@ DEFINITIONS = [Definition(**figure) for figure in tomllib.loads(_TEXTS.read_text
 
 
 def page_of(report: Report) -> str:
-    """The page as HTML."""
     sections = [_section(queue, report) for queue in report.figures.queues]
     return rendered("report.html.jinja", report, sections=sections, definitions=DEFINITIONS)
 

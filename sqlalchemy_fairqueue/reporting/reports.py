@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 
 def frame_of(rows: Iterable[dict[str, Any]]) -> DataFrame:
-    """Rows as a pandas DataFrame."""
     import pandas as pd  # noqa: PLC0415 - a page needs none
 
     return pd.DataFrame(list(rows))

@@ -72,7 +72,6 @@ class Marker:
     columns: int = COLUMNS_VERSION
 
     def text(self) -> str:
-        """The text of the file."""
         own = {"format": _FORMAT, "columns": self.columns, "archive": self.archive, "pruned": self.pruned}
         return json.dumps({**own, **asdict(self.origin)})
 
@@ -176,7 +175,6 @@ class Storage:
         return found
 
     def read(self, archive_files: Iterable[ArchiveFile]) -> DataFrame:
-        """The rows of some files."""
         paths = [str(self._at(one.path)) for one in archive_files]
         return self._spark.read.schema(frame_schema(HISTORY, ())).parquet(*paths)
 

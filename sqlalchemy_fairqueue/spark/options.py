@@ -330,7 +330,6 @@ class ReadOptions(TargetOptions):
         return self
 
     def for_stream(self) -> ReadOptions:
-        """The options, if they are for a stream."""
         if self.table not in ("history", "changes"):
             raise BadOption(f"table {self.table!r} cannot be followed as a stream; use spark.read, or the history")
         for name, value in (("endingOffsets", self.ending_offsets), ("since", self.since), ("until", self.until)):

@@ -30,7 +30,6 @@ class FairQueueSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The name for ``format()``."""
         return "fairqueue"
 
     def schema(self) -> StructType:

@@ -264,7 +264,6 @@ class ChildProcesses:
         self._is_closed = False
 
     def __contains__(self, held: HeldDelivery) -> bool:
-        """Whether a child works on a delivery."""
         return held in self._busy
 
     def call(self, held: HeldDelivery, handler: Handler) -> Any:

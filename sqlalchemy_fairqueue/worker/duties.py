@@ -212,7 +212,6 @@ class Round(ABC):
 
     @property
     def is_under_way(self) -> bool:
-        """Whether a round is under way."""
         return self._thread is not None and self._thread.is_alive()
 
     def start(self) -> None:
@@ -230,7 +229,6 @@ class Round(ABC):
             self._thread.join(self._timings.stop_dequeue)
 
     def run(self) -> None:
-        """Do one round."""
         try:
             self._work()
             self._backoff.succeeded()

@@ -147,8 +147,7 @@ class Executor(ABC):
         """Let handlers that were given up clean up, for a moment."""
 
     @abstractmethod
-    def calls_this(self) -> bool:
-        """Whether the caller is one of its handlers."""
+    def calls_this(self) -> bool: ...
 
     @abstractmethod
     def begin(self) -> None:
@@ -387,23 +386,19 @@ class ThreadExecutor(Executor):
         ]
 
     def start(self) -> None:
-        """Start the threads."""
         super().start()
         for thread in self._threads:
             thread.start()
 
     def begin(self) -> None:
-        """As for Executor."""
         if self._idle:
             with self._changed:
                 self._changed.notify(len(self.buffer))
 
     def calls_this(self) -> bool:
-        """As for Executor."""
         return threading.current_thread() in self._threads
 
     def begin_stop(self) -> None:
-        """As for Executor."""
         super().begin_stop()
         with self._changed:
             self._changed.notify_all()
@@ -489,7 +484,6 @@ class TimeLimits:
         self._thread = threading.Thread(target=self._run, name=f"{options.name}-limits", daemon=True)
 
     def start(self) -> None:
-        """Start the thread."""
         self._thread.start()
 
     def stop(self, seconds: float) -> None:

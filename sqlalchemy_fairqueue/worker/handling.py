@@ -413,7 +413,6 @@ def bound_call(
 
 
 def context_of(held: HeldDelivery, session: Any = None) -> Context:
-    """Return the context of a call."""
     return Context(held, session, held.queue.resources)
 
 

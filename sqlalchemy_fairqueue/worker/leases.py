@@ -535,7 +535,6 @@ class Heartbeat:
             raise
 
     def extend_all(self) -> None:
-        """Extend all leases once."""
         self._tell_lost()
         try:
             held = ((queue, [lease for lease in queue.held() if not lease.lost]) for queue in self.queues)

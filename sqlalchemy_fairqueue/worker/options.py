@@ -124,7 +124,6 @@ class WorkerOptions(ConnectionOptions):
 
     @property
     def log(self) -> WorkerLog:
-        """The worker's log."""
         return WorkerLog(self.name)
 
     def backoff(self, step: str, cap: float = 5.0) -> Backoff:

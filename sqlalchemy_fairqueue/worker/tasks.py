@@ -85,11 +85,9 @@ class TaskExecutor(Executor):
         return self._loop.is_closed()
 
     def calls_this(self) -> bool:
-        """As for Executor."""
         return _current.get() is self
 
     def shorten_grace(self, until: float) -> None:
-        """As for Executor."""
         super().shorten_grace(until)
         if self._waiting is not None and not self._waiting.expired():
             self._waiting.reschedule(self._loop.time() + self.grace_left())

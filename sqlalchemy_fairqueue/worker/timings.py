@@ -192,7 +192,6 @@ class Backoff:
         return min(self.cap, doubled) * (0.5 + random.random() / 2)  # noqa: S311 - spreads the load
 
     def succeeded(self) -> None:
-        """The step worked."""
         if self._failures:
             WorkerLog(self.worker).warning(
                 "can %s again, after %.1f s and %d failures",
@@ -263,7 +262,6 @@ class PollSchedule:
         self.next_at = min(self.next_at, now + self.timings.poll_soon)
 
     def begin(self, now: float) -> None:
-        """A poll begins."""
         self._began_at = now
         self.empty_at = 0.0
         self._asked_again = False
@@ -295,7 +293,6 @@ class PollSchedule:
         self._next(now + min(max(due, soonest), wait))
 
     def failed(self, now: float, wait: float) -> None:
-        """A poll failed."""
         self.waiting_until = 0.0
         self.next_at = now + wait
 

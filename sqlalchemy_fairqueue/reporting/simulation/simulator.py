@@ -103,7 +103,6 @@ def _push(heap: Integers, members: Members, member: int, base: int = 0) -> None:
 
 @compilable
 def _remove(heap: Integers, members: Members, member: int, base: int = 0) -> None:
-    """Remove a member from anywhere in the heap."""
     other = heap[base + heap[base]]
     heap[base] -= 1
     at, members[member].heap_index = members[member].heap_index, 0
@@ -115,7 +114,6 @@ def _remove(heap: Integers, members: Members, member: int, base: int = 0) -> Non
 
 @compilable
 def _pop(heap: Integers, members: Members, base: int = 0) -> int:
-    """Remove the top of the heap."""
     member = heap[base + 1]
     _remove(heap, members, member, base)
     return member

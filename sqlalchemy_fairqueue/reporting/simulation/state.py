@@ -270,7 +270,6 @@ def objects(value: Any, kind: type[Any] | None = None) -> Any:
 
 
 def fill(records: Any, rows: Sequence[Any]) -> None:
-    """Fill a record array with the values of rows."""
     for name in records.dtype.names:
         records[name] = [getattr(row, name) for row in rows]
 

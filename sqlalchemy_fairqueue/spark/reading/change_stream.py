@@ -139,7 +139,6 @@ class ChangeReader(Follower):
         return self._query(lambda connection: self._end(connection, start, limit))
 
     def getDefaultReadLimit(self) -> Any:  # noqa: N802
-        """The option maxOffsetsPerTrigger."""
         return ReadMaxRows(self._options.max_offsets_per_trigger or _CHANGES)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
@@ -156,14 +155,12 @@ class ChangeReader(Follower):
         return {"lsn": state.insert, "unread_bytes": max(0, state.insert - reached), "kept_bytes": kept}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """The partition of a micro-batch."""
         first, last = change_offset_of(start), change_offset_of(end)
         self._reached = last.lsn
         self._query(lambda connection: self._check(connection, self._known, first))
         return [ChangePartition(ChangeOffset(last.origin, first.lsn), last.lsn)] if first.lsn < last.lsn else []
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of a micro-batch."""
         assert isinstance(partition, ChangePartition)  # noqa: S101 - Spark gives what partitions() gave
         freeze_modules()
         connection = connect(self._options, "stream read", autocommit=True)

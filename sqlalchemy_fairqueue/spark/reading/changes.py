@@ -186,7 +186,6 @@ class _Transaction:
         self._redriven: set[int] = set()
 
     def add(self, change: Change) -> None:
-        """Take note of a change."""
         if change.table == "fq_message":
             identity = change.number("id")
             self._was_there.setdefault(identity, not change.is_insert)

@@ -91,7 +91,6 @@ def history_lag(offset: str | Mapping[str, Any] | Offset, **options: str) -> His
 
 
 def measure_lag(connection: psycopg.Connection, schema: str, reached: Offset) -> HistoryLag:
-    """The lag of an offset of this history."""
     now = horizon(connection, schema)
     readable = rows_after(connection, schema, reached.position, now.xmin, _MAX_COUNTED)
     position = max(reached.position, last_position(connection, schema, now.xmin))

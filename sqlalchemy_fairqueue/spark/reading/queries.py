@@ -100,7 +100,6 @@ def horizon(connection: psycopg.Connection, schema: str) -> Horizon:
 
 
 def base_condition(table: Table, options: ReadOptions) -> Condition:
-    """The condition of the options."""
     condition = Condition()
     if options.queue is not None:
         condition = condition.also(f"{table.queue} = %(queue)s", queue=options.queue)
@@ -134,7 +133,6 @@ def position_range(condition: Condition, after: Position, upto: Position) -> Con
 def rows(
     connection: psycopg.Connection, schema: str, table: Table, columns: Sequence[Column], condition: Condition
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a condition, as Arrow batches."""
     names = ", ".join(expressions(columns))
     source = f"{table.source} {table.joins}".format(schema=schema)
     text = f"select {names} from {source} where {condition.text}"  # noqa: S608 - of the definitions of tables

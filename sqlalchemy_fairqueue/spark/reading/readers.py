@@ -160,7 +160,6 @@ class BatchReader(Shipped, DataSourceReader):
             return [TablePartition(part, start) for part in parts]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of one task."""
         return _rows_of(partition, self._options, self._columns, "read")
 
     def _offsets(self, now: Horizon, pruned: int) -> tuple[Offset, Offset | None]:
@@ -247,7 +246,6 @@ class StreamReader(Follower):
         return self._query(lambda connection: self._end(connection, start, limit))
 
     def getDefaultReadLimit(self) -> Any:  # noqa: N802
-        """The option maxOffsetsPerTrigger."""
         most = self._options.max_offsets_per_trigger
         return ReadMaxRows(most) if most is not None else ReadAllAvailable()
 
@@ -263,7 +261,6 @@ class StreamReader(Follower):
         return self._query(lambda connection: measure_lag(connection, self._schema, reached).as_dict())
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """The partitions of a micro-batch."""
         first, last = offset_of(start), offset_of(end)
         self._reached = last
         self._query(lambda connection: self._check(connection, first))
@@ -276,7 +273,6 @@ class StreamReader(Follower):
         return [TablePartition(part, after, is_batch=True) for part in parts]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of one task."""
         return _rows_of(partition, self._options, self._columns, "stream read")
 
     def commit(self, end: dict[str, Any]) -> None:

@@ -94,7 +94,6 @@ def _plain(alias: str, **types: DataType) -> list[Column]:
 
 
 def _policy(alias: str) -> list[Column]:
-    """The columns of the fields of a policy."""
     types: dict[str, DataType] = {}
     for name, definition in POLICY.items():
         match definition:
@@ -283,5 +282,4 @@ def _base(column: Column, columns: Sequence[Column]) -> Column | None:
 
 
 def arrow_schema(columns: Sequence[Column]) -> pa.Schema:
-    """The columns as Arrow knows them."""
     return pa.schema([pa.field(one.name, _ARROW.get(one.type, pa.string()), nullable=one.nullable) for one in columns])

@@ -68,13 +68,11 @@ class RejectedRows:
         self.delete_work()
 
     def delete_work(self) -> None:
-        """Delete the folder of the run."""
         files, root = file_system(self.path)
         with contextlib.suppress(FileNotFoundError):
             files.delete_dir(self._folder(root))
 
     def file(self, root: str, attempt: int) -> str:
-        """The file of one task."""
         return f"{self._folder(root)}/{attempt}.parquet"
 
     def _folder(self, root: str) -> str:
@@ -102,7 +100,6 @@ def file_system(path: str) -> tuple[fs.FileSystem, str]:
 
 
 def _escaped(name: str) -> str:
-    """A name escaped for a folder."""
     return _SPECIAL.sub(lambda found: quote(found[0], safe=""), name)
 
 
@@ -127,6 +124,5 @@ class RejectedRowsWriter:
         self._file.write_table(rows)
 
     def close(self) -> None:
-        """Finish the file."""
         if self._file is not None:
             self._file.close()

@@ -54,7 +54,6 @@ class Stage:
 
     @property
     def quoted(self) -> str:
-        """The quoted name of the table."""
         return f"{quoted(self.schema)}.{quoted(self.name)}"
 
 
