@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import URL, create_engine
 
 from sqlalchemy_fairqueue.embedded import embedded_server
-from sqlalchemy_fairqueue.sql.catalog import Catalog, changed_catalog, read_catalog
+from sqlalchemy_fairqueue.sql.catalog import Catalog, _frozen, changed_catalog, read_catalog
 from sqlalchemy_fairqueue.sql.files import FOLDERS, folder, versions
 from sqlalchemy_fairqueue.sql.statements import install_statements
 from tests.alembic.conftest import climbed
@@ -49,6 +49,8 @@ def freeze(url: str | URL) -> None:
         for version in versions():
             path = Path(str(folder(version))) / "catalog.json"
             path.write_text(frozen(installed_catalog(connection, version), version), encoding="utf-8")
+            # The next version holds what differs from this one as it is now.
+            _frozen.cache_clear()
     engine.dispose()
 
 

@@ -159,6 +159,24 @@ def test_a_full_channel_makes_the_follow_up_wait(
         queue.complete(engine, queue.dequeue(engine))
 
 
+def test_a_follow_up_that_its_channel_refuses(
+    engine: Engine, database: Database, queue: Queue, make: Make, clock: Clock
+) -> None:
+    """A payload that is too large for its channel keeps one follow-up back, with the reason; other groups go on."""
+    queue.configure_channel(engine, "reports", max_payload_bytes=7)
+    refused = make(on_failure=True)
+    database.execute("update fq_group_followup set content = '\"too large\"'")
+    fold(database)
+    assert "channel reports has 11 bytes" in str(queue.groups.status(engine, refused).problem)
+    make()
+    fold(database)
+    assert followups(database) == ["report"]
+    queue.configure_channel(engine, "reports", max_payload_bytes=None)
+    clock.advance(timedelta(minutes=1))
+    fold(database)
+    assert followups(database) == ["report", "report"]
+
+
 def test_follow_up_with_options(engine: Engine, database: Database, queue: Queue, clock: Clock) -> None:
     """Delay, priority, key and max_attempts are its own; a key that stands by then adds nothing."""
 

@@ -106,7 +106,7 @@ begin
           v_problem := sqlerrm;
           v_wait := 1000000;
         when data_exception or integrity_constraint_violation or program_limit_exceeded or internal_error
-          or sqlstate 'QF001'
+          or sqlstate 'QF001' or sqlstate 'QF011'
         then
           v_problem := sqlerrm;
           v_wait := 60000000;
