@@ -131,15 +131,16 @@ class EnqueueMethods(QueueBase):
 
         Raises:
             InvalidArgument: A bad value, before anything is recorded or sent.
-            PayloadError: The payload cannot be encoded.
+            PayloadError: The payload cannot be encoded; or it is larger than the channel's max_payload_bytes.
             DuplicateMessage: Another message holds the key, and on_duplicate is "raise".
             ChannelFull: The channel has reached its max_backlog, and its policy is to raise.
             LockOrderError: On a connection: out of order.
             AutocommitError: The session or connection commits each statement by itself.
             SchemaMismatch: The queue is not installed, or in a version that is too old.
 
-        On a session all but the first two come from the COMMIT, which then fails whole. On a connection or an engine
-        nothing was added, and the connection's transaction goes on.
+        A bad value and a payload that cannot be encoded are found at once. On a session all others come from the
+        COMMIT, which then fails whole. On a connection or an engine nothing was added, and the connection's transaction
+        goes on; only after a payload that is too large it must be rolled back.
 
         Example:
             >>> with Session(engine) as session, session.begin():
