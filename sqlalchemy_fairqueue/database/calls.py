@@ -1,8 +1,8 @@
 """Calls of SQL functions by name, and how they are sent.
 
-SQLAlchemy sends them, with all of its events. Where nobody watches, and the driver can, they go past it, in half of the
-time. Calls can travel with the COMMIT of their transaction, in one round trip. Python cannot look at the outcome of
-such a call before the COMMIT, so the statement itself fails, by ``fq_refuse``, for an outcome that must not be
+SQLAlchemy sends them, with all of its events. If no listener is registered and the driver can, they go past it, in half
+of the time. Calls can travel with the COMMIT of their transaction, in one round trip. Python cannot look at the outcome
+of such a call before the COMMIT, so the statement itself fails, by ``fq_refuse``, for an outcome that must not be
 committed. If an engine has listeners of statements, SQLAlchemy prepares each statement as usual, and its event
 ``do_execute`` lets a listener of ours keep it: with the last of them the driver sends all together.
 """
@@ -160,8 +160,8 @@ class Call(NamedTuple):
 def call(schema: str | None, function: str, doing: str, shape: Shape = ALL, /, **values: Any) -> Call:
     """Return the call of a function in a schema; all of its parameters are given by their names without ``p_``.
 
-    Each is passed in its position and with its exact type: no function that another role has added under the same name
-    fits as well.
+    Each is passed in its position and with its exact type, so that PostgreSQL never chooses an overload of another
+    role.
 
     Raises:
         TypeError: A parameter of the function is not given, or something that it does not have.
@@ -322,9 +322,9 @@ def _sent_past(
     commit: bool = False,
     as_bytes: bool = False,
 ) -> bool:
-    """Send calls past SQLAlchemy, which executes them itself, if nobody listens to that, and the driver can.
+    """Send calls directly to the driver. Return False if somebody listens, or the driver cannot.
 
-    SQLAlchemy raises what fails.
+    SQLAlchemy sends them then. Errors are raised as by SQLAlchemy.
     """
     # The flag that SQLAlchemy asks before each event, for the events themselves take longer than a statement. Without
     # the flag everybody counts as listening.

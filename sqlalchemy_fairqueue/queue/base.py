@@ -67,7 +67,7 @@ if TYPE_CHECKING:
 
 
 def verb(method: Callable[Concatenate[S, Where, P], R]) -> Verb[S, Where, AsyncWhere, P, R]:
-    """Type what talks with the database wherever it is called: it is awaited on async sessions too."""
+    """Type a method that always talks with the database: on an async session it returns a coroutine, too."""
     return method  # pyright: ignore[reportReturnType] - of pyright: a function has a __get__ too
 
 
@@ -130,7 +130,7 @@ class QueueBase:
         self.notify = notify
         self.check_kinds = check_kinds
         self._target = Target(schema, name, bind_arguments, notify)
-        # Kinds of messages that _check_kind needs no more to be asked of.
+        # Kinds of messages that _check_kind has checked.
         self._checked_kinds: set[str] = set()
         self._begin()
 
@@ -138,10 +138,10 @@ class QueueBase:
         """Make the state of a part here: ``__init__`` keeps the arguments that users see."""
 
     def _check_kind(self, kind: str) -> None:
-        """Warn of a message that no handler of this object is for. The part that has the handlers does it."""
+        """Warn of a message that no handler of this object is for. The part with the handlers overrides it."""
 
     def _check_groups(self, groups: Sequence[Any]) -> None:
-        """Warn of a message that is added beside groups of the queue whose blocks are open, as the part of groups."""
+        """Warn of a message that is enqueued in the block of a group but not in the group."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r}" + (f", schema={self.schema!r})" if self.schema else ")")
@@ -205,7 +205,7 @@ class QueueBase:
 
 
 class Facet(Generic[Q]):
-    """A part of what can be asked of a queue, with names of its own."""
+    """Base of the facets of a queue, such as ``queue.plans``."""
 
     def __init__(self, queue: Q) -> None:
         self._queue = queue

@@ -55,8 +55,8 @@ class AddedHeaders:
     """Headers that all messages of a call get besides their own, encoded once.
 
     Args:
-        carried: The headers of an instrumentation. A message that has one of them itself gets none, and neither does
-            one whose own are large: a trace never makes headers too long for the database.
+        carried: The headers of an instrumentation. A message gets none of them if it has a header of these names,
+            or if its own are large: a trace never makes headers too long for the database.
         membership: The group of the messages, which is a header too. None: they are in none.
     """
 
@@ -110,9 +110,8 @@ class EnqueueMethods(QueueBase):
 
         On a session the call records; what was recorded is sent in lock order right before the COMMIT, after the
         session's own flush, one statement a queue. Inside a savepoint it shares the savepoint's fate. It takes no lock
-        until the COMMIT. Then the first use of a channel, and a key, wait for a transaction that is making the same
-        one. Under REPEATABLE READ and SERIALIZABLE those two can fail to serialize (SQLSTATE 40001): try the
-        transaction again.
+        until the COMMIT. Then it waits if another transaction is making the same channel, or adding the same key. Under
+        REPEATABLE READ and SERIALIZABLE those two can fail to serialize (SQLSTATE 40001): try the transaction again.
 
         On an engine the message has a transaction of its own, which is committed when this returns: the quickest way
         if nothing else changes. On a connection it is added at once, in the transaction that is open. Such calls of

@@ -190,9 +190,9 @@ def enqueue_steps(
         members: Its groups.
         leased: The queue's messages that the transaction locks afterwards, besides those that it settles or cancels.
             If messages are replaced, all of them are locked in one order.
-        cancelled: Of these the ones that it cancels, each with how many of the enqueues were asked for before that.
-        refusing: Whether the step itself fails for what must be raised, to be sent together with COMMIT; then there are
-            no cancels.
+        cancelled: The messages that it cancels, each with how many enqueues were recorded before the cancel.
+        refusing: Whether the statement is sent together with the COMMIT, so that it must fail by itself for an outcome
+            that raises; then there are no cancels.
 
     The steps raise:
         DuplicateMessage: A key stood already, and the enqueue said to raise. That message was not added. Or a message

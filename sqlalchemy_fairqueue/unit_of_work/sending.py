@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 LockKey = tuple[str, str, str, str]
 """(schema, queue, channel, key). Python sorts texts by code points, which is the order of their UTF-8: COLLATE "C"."""
 
-# Nobody but the server has to look at their answers before the COMMIT.
+# Python need not see the answers of these phases before the COMMIT.
 _TRAVELLING = {GROUPS, ENQUEUES, SETTLEMENTS}
 _CONFIGURING = {SETTINGS, CHANGES, REMOVALS}
 _SETTLING = _CONFIGURING | {SETTLEMENTS, CANCELS}
@@ -123,7 +123,7 @@ class Work:
 
     Attributes:
         connect: Finds the connection to the database that holds a queue.
-        operations: All of it, in the order in which it was asked for, which messages of a channel keep.
+        operations: All of it, in the order of the calls; the messages of a channel are added in this order.
         ordered: The connections whose lock order it has advanced.
     """
 

@@ -63,7 +63,7 @@ class _Record:
         updates: For the receipts of the work that was sent, called after the COMMIT.
         connections: Where the outermost transaction has sent work.
         parent: Where work goes now that the savepoint was released.
-        sent: The recorded work has gone; what a later hook of the same commit adds is sent at once.
+        sent: Whether this commit has sent the recorded work. What a hook records after that is sent at once.
         failure: Why sending failed, as text: the exception itself would keep the session alive.
     """
 
@@ -378,7 +378,7 @@ def _collected(session: Session, ours: _Record) -> Work:
 
 
 def _committed_next(session: Session, root: SessionTransaction) -> Connection | None:
-    """Return the connection whose COMMIT is all that the session's commit sends after our listener, if so.
+    """Return the session's only connection, if nothing but its COMMIT follows our listener.
 
     None: there are several connections or none, somebody else's transaction was joined, two phases, or hooks that come
     after ours. The session has nothing left to flush.

@@ -1,7 +1,7 @@
 -- fq_enqueue: add messages to channels of a queue, in the caller's transaction. Arrays of one length in, a row each.
--- Guarantees: all or nothing with the caller's transaction; one signal a channel. outcome: 'created'; 'duplicate': its
--- key stands in the channel, message_id holds it (p_on_duplicates skip or raise, which the caller raises); 'replaced':
--- the undelivered message that held the key has this content, kind, headers and time now, its attempts anew
+-- Guarantees: all or nothing with the caller's transaction; one signal a channel. outcome: 'created'; 'duplicate': a
+-- message of the channel, message_id, holds the key (p_on_duplicates skip or raise, which the caller raises);
+-- 'replaced': the undelivered message that held the key has this content, kind, headers and time now, its attempts anew
 -- (p_on_duplicates replace; one that is leased gives its key up to the new message: 'created'); 'full', 'dropped': the
 -- channel has max_backlog messages that wait, by its policy the caller raises, or it is counted and forgotten
 -- (message_id null). The backlog is what is committed and what this transaction did. 'coalesced': another message of
@@ -14,9 +14,9 @@
 -- p_unique_fors: for how many microseconds the key stays taken, from this call on, or with p_from_ends from the end of
 -- the message; null: while the message lives. Until then a later message with a period is a 'duplicate' of it, however
 -- it ended; with p_on_duplicates replace, a message that nobody holds is 'replaced', and the period begins anew.
--- Messages without a period meet living ones alone. p_ordering_keys: of the messages of a channel that have the same
--- one is out at a time, in the order of their ids; what is replaced takes that of the message. p_headers, p_groups: an
--- array of one element holds for all messages. A bad value is refused whatever holds the key.
+-- Messages without a period meet living ones alone. p_ordering_keys: of the messages of a channel with the same
+-- ordering key one is out at a time, in the order of their ids; what is replaced takes that of the message. p_headers,
+-- p_groups: an array of one element holds for all messages. A bad value is refused whatever holds the key.
 -- Locks: in the order (channel, key), COLLATE "C": first use of a channel waits for a transaction that is making the
 -- same one, a key for one that is adding, taking, ending or withdrawing the message that holds it. Then messages to
 -- replace, with p_hold (what the transaction settles or cancels later), in the order of their ids; if one of them has

@@ -3,8 +3,8 @@
 -- where a channel that becomes ready stands at the earliest, so that it saves nothing up while it is idle. p_noting:
 -- how far they were heard may be written, so those of channels that somebody has locked are put back; p_by_cost: as
 -- fq_hear_one. heard: signals applied; seen: signals read; freed, freed_cost: slots of the queue that they give back,
--- and what their messages cost; costs: what messages cost more than was charged; first_due: when the first channel is
--- due of those heard of that are not ready; below, open: the next p_below and p_open, null: as before. has_more: the
+-- and what their messages cost; costs: what messages cost more than was charged; first_due: the least due_at of
+-- the channels heard of that are not ready; below, open: the next p_below and p_open, null: as before. has_more: the
 -- next messages of ordering keys that signals name were let go, of which the next call hears.
 -- Guarantees: a signal is deleted only together with its effect, or put back, while the channel's state row is locked.
 -- The next p_below is a transaction that sees no signal below it that is left, but for those of transactions in open;
