@@ -93,6 +93,10 @@ class Objective:
 
         Raises:
             ValueError: The text is none.
+
+        Example:
+            >>> Objective.of("p95 < 2 s") == Objective.parse("p95 < 2 s")
+            True
         """
         return cls.parse(value) if isinstance(value, str) else value
 

@@ -387,7 +387,7 @@ def test_pictures(chromium: Open, engine: Engine, tmp_path: Path) -> None:
 
 def _reduce(picture: Path) -> None:
     """Give a picture a palette of 256 colours, none of which the eye tells from the original."""
-    from PIL import Image, ImageChops  # noqa: PLC0415 - installed with the extra report
+    from PIL import Image, ImageChops  # noqa: PLC0415 - installed with the extra demo
 
     with Image.open(picture) as opened:
         original = opened.convert("RGB")
