@@ -22,7 +22,7 @@ def test_calls_at_the_same_time_keep_the_turns(
 
     A channel that another call holds is passed by. There are more channels than the four calls together can hold, so
     none has to serve one twice for want of another, and each round is over before the next starts: hence no slack in
-    the bound. It fails when the clock is read as the calls start instead of as each channel is locked.
+    the bound.
     """
     names = [f"channel {number}" for number in range(channels)]
     kernel.enqueue(*names * (CONSUMERS * limit * rounds // channels + 2))
@@ -166,10 +166,7 @@ def _fill(kernel: Kernel, fair: str, weight_of: Mapping[str, int]) -> dict[int, 
 
 
 def test_a_call_that_stalls_keeps_the_ready_order(kernel: Kernel, open_kernel: OpenKernel, waits: Waits) -> None:
-    """A call that started first but took the later channel puts it behind: the clock is read as channels are locked.
-
-    With the clock of the call's start, each overtaking would give the later channel one more turn, without a bound.
-    """
+    """A call that began first and takes last: the order is that of start tags, whenever the calls began."""
     kernel.enqueue(*["a", "b"] * 5)
     kernel.hear()
     quick = open_kernel()

@@ -1,12 +1,12 @@
--- fq_attend: what one call at a time does for a queue, where fq_look found something to do (p_sight), or its floor has
--- moved: expired leases come back, due priorities are promoted, changed plans are spread, signals are heard, channels
--- become due. p_limit: what the call would take.
--- Returns the sight after it. row_id: the row of the dispatcher's state, null: another call attends; state: what it
--- says, as fq_note is to write it; must_note: it has to be written. heard: signals applied; seen: signals read;
+-- fq_attend: what one call at a time does for a queue, if fq_look found something to do (p_sight), or if the first
+-- ready channel is another one than the state says: expired leases come back, due priorities are promoted, changed
+-- plans are spread, signals are heard, channels become due. p_limit: what the call would take.
+-- Returns the sight after it. row_id: the dispatch row, which this call has locked, null: another call has it; state:
+-- what it says, as fq_note is to write it; must_note: it has to be written. heard: signals applied; seen: signals read;
 -- has_more: there are more of them; moved: channels that became ready; spread_in: as fq_spread_plans.
 -- Guarantees: until the transaction ends nobody else places a channel in the ready order, so the floor of the order is
 -- its first channel, locked or not, and a channel that becomes ready starts behind it or, while none is ready, behind
--- the last one that was. While the first one stands still for a second, new ones start beside those that are served.
+-- the greatest tag. If the first one has stood still for a second, new ones start behind the second one.
 -- Locks: as fq_lock_dispatcher, and what its steps lock: it waits for none. Index: those of its steps. Errors: none.
 -- Source: start-time fair queueing (Goyal, Vin, Cheng 1996).
 create function fairqueue.fq_attend(p_queue text, p_limit integer, p_sight record, p_now bigint)

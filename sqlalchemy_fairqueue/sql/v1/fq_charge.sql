@@ -2,13 +2,13 @@
 -- have an element for each row that moves: its position among these (p_givers); how many messages were taken; what they
 -- cost together; the channel's first message that is left.
 -- Guarantees: the tag moves by the costs (p_by_cost), or by how many there were, divided by the weight. A channel that
--- has no message that is due, is at its limit, has less of max_cost_out left than its next message costs, or is
--- held back by its rate leaves the ready order, and comes back at the virtual time; so does one
--- whose messages others have locked, in 10 ms. A credit ends with the backlog. A call that does not attend to the queue
--- leaves a signal of each channel that waits for a time: the hearer keeps a floor of such times. p_dispatcher: the
--- state of the queue; p_hearer: whether the caller attends to it.
--- Locks: only rows that the caller holds. Index: those of fq_head_cost, for channels with a max_cost_out; rows by
--- ctid. Errors: none.
+-- has no message that is due, is at its limit, has less of max_cost_out left than its next message costs, or is held
+-- back by its rate leaves the ready order, and comes back at the virtual time. A channel whose due messages others have
+-- all locked is due again in 10 ms, at the virtual time. A credit ends with the backlog. A call that does not attend to
+-- the queue leaves a signal of each channel that waits for a time: the hearer keeps a floor of such times.
+-- p_dispatcher: the state of the queue; p_hearer: whether the caller attends to it.
+-- Locks: only rows that the caller holds. Index: those of fq_head_cost, for channels with a max_cost_out; rows by ctid.
+-- Errors: none.
 -- Source: start-time fair queueing (Goyal, Vin, Cheng 1996); generic cell rate algorithm (ITU-T I.371).
 create function fairqueue.fq_charge(
   p_queue text, p_states tid[], p_givers integer[], p_gots integer[], p_costs bigint[], p_heads_at bigint[],

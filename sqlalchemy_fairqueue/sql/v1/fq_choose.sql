@@ -1,13 +1,13 @@
--- fq_choose: channels to take messages from, and messages of them, in the order of start tags, where others have
--- channels locked none that starts beyond the turn: p_sight, of fq_look. Up to p_width channels and p_limit messages;
--- p_pass: how many passes found fewer messages than they were asked for; p_bytes, p_first, p_skip: as fq_cut_batch.
--- By channel, in ready order: its row, whether it has a limit, what a message costs that names nothing; givers: those
--- that fq_charge moves, by position, and what it takes of these. By message: its row, and the position of its channel.
--- bytes: of all messages together; passed: whether others have ready channels locked; skip: p_skip and the messages
--- that were found locked or held back; is_cut: as fq_cut_batch; is_full: as fq_fit_costs. followed: a channel was
--- brought to its plan just now, look again; null: nothing is ready.
--- Guarantees: no message of these channels that is left starts before the last one that is given, unless somebody has
--- it locked; none starts beyond the channels that were not looked at, or beyond the turn.
+-- fq_choose: channels to take messages from, and messages of them, in the order of start tags. If other calls have
+-- ready channels locked, none starts beyond the turn (p_sight, of fq_look). Up to p_width channels and p_limit
+-- messages; p_pass: the number of the pass of fq_dequeue, from 0; p_bytes, p_first, p_skip: as fq_cut_batch.
+-- By channel, in ready order: its row, whether it has a limit, what a message costs that names nothing; givers: the
+-- positions of the channels that fq_charge has to move; gots, charges, next_heads: its values of each. By message: its
+-- row, and the position of its channel. bytes: of all messages together; passed: whether others have ready channels
+-- locked; skip: p_skip and the messages that were found locked or held back; is_cut: as fq_cut_batch; is_full: as
+-- fq_fit_costs. followed: a channel was brought to its plan just now, look again; null: nothing is ready.
+-- Guarantees: each message starts no later than any that is left in these channels, unless somebody has that locked, no
+-- later than the channels that were not looked at, and no later than the turn.
 -- Locks: state rows, then messages, for no key update, skip locked. Index: fq_channel_state_ready_ix,
 -- fq_message_ready_ix; rows by ctid. Errors: none.
 create function fairqueue.fq_choose(

@@ -1,17 +1,17 @@
 -- fq_dequeue: lease up to p_limit ready messages of a queue, taking channels in turn.
--- Guarantees: never more than the limit, the queue's limit or rate, a channel's max_concurrency or rate, or those of
--- its plan that were committed when the call began; contents and headers (as text) of no more than p_max_bytes (null:
--- any), or one message that is larger; nothing of a paused queue or channel; within a channel by (dequeue_at, id). The
--- rows come in the order of start tags: a message moves its channel by its cost, or by 1 if the queue is fair by
--- messages, divided by the weight. A call that passes by channels that others hold takes nothing beyond the turn of
--- fq_look, so that consumers together serve the order that one would.
--- One row a message, then one about the call (message_id null): the lease; holds_slots: whether messages of this call
--- hold slots of a limit, which their end frees; is_timed: whether the queue is fair by seconds; keeps_results; due_in:
--- microseconds until something may be due, null: nothing is scheduled; is_held: what is due is locked.
--- p_lease_id is used again if it is good for p_lease more, see fq_lease_for. Who finds nothing due writes nothing.
+-- Guarantees: never more than the limit, the queue's limit or rate, a channel's max_concurrency or rate, or those that
+-- its plan had when the call began; contents and headers (as text) of no more than p_max_bytes (null: any), or one
+-- message that is larger; nothing of a paused queue or channel; within a channel by (dequeue_at, id). The rows come in
+-- the order of start tags: a message moves its channel by its cost, or by 1 if the queue is fair by messages, divided
+-- by the weight. A call that passes by channels that others hold takes nothing beyond the turn of fq_look, so that
+-- consumers together serve the order that one would. One row a message, then one about the call (message_id null): the
+-- lease; holds_slots: whether messages of this call hold slots of a limit, which their end frees; is_timed: whether the
+-- queue is fair by seconds; keeps_results; due_in: microseconds until something may be due, null: nothing is scheduled;
+-- is_held: what is due is locked. p_lease_id is used again if it is good for p_lease more, see fq_lease_for. Who finds
+-- nothing due writes nothing.
 -- Locks: as its steps, all skip locked: it waits for none, but for 5 ms at the first delivery of a queue or after a
--- crash. Without the gate or the state that it needs it takes nothing, due again in 10 ms. READ COMMITTED, in a
--- transaction of its own: while it is open, nobody else hears the signals.
+-- crash. If another transaction has the gate, or the state of a queue with a limit, it takes nothing and is due again
+-- in 10 ms. READ COMMITTED, in a transaction of its own: while it is open, nobody else hears the signals.
 -- Index: those of its steps. Errors: QF001 bad argument, QF003 wrong isolation level, QF007.
 -- Source: start-time fair queueing (Goyal, Vin, Cheng 1996); generic cell rate algorithm (ITU-T I.371).
 create function fairqueue.fq_dequeue(

@@ -1,14 +1,15 @@
 -- fq_hear_signals: apply signals of a queue that nobody has heard to the states of their channels, up to p_limit, and
 -- delete them: those of transactions from p_below on and of p_open, in the order of the transactions. p_virtual_time:
 -- where a channel that becomes ready stands at the earliest, so that it saves nothing up while it is idle. p_noting:
--- how far they were heard may be written, so those of channels that somebody has locked are put back; p_by_cost: as
--- fq_hear_one. heard: signals applied; seen: signals read; freed, freed_cost: slots of the queue that they give back,
--- and what their messages cost; costs: what messages cost more than was charged; first_due: the least due_at of
--- the channels heard of that are not ready; below, open: the next p_below and p_open, null: as before. has_more: the
--- next messages of ordering keys that signals name were let go, of which the next call hears.
--- Guarantees: a signal is deleted only together with its effect, or put back, while the channel's state row is locked.
--- The next p_below is a transaction that sees no signal below it that is left, but for those of transactions in open;
--- its own is among these, since it may leave signals later. If all of the channels are locked, nothing is written.
+-- the caller will write how far they were heard, so signals of channels that somebody has locked are put back;
+-- p_by_cost: as fq_hear_one. heard: signals applied; seen: signals read; freed, freed_cost: slots of the queue that
+-- they give back, and what their messages cost; costs: what messages cost more than was charged; first_due: the least
+-- due_at of the channels heard of that are not ready; below, open: the next p_below and p_open, null: as before.
+-- has_more: the next messages of ordering keys that signals name were let go, of which the next call hears.
+-- Guarantees: a signal is applied and deleted while the channel's state row is locked by this call, or put back if
+-- somebody else has it locked. All signals of transactions below the next p_below are heard, except those of
+-- transactions in open. The caller's own may be among these, since it may leave signals later. If all of the channels
+-- are locked, nothing is written.
 -- Locks: the caller has the state of the queue. State rows for no key update, skip locked; the signals.
 -- Index: fq_signal_pkey, fq_channel_state_newest_ix; rows by ctid. Errors: none.
 create function fairqueue.fq_hear_signals(

@@ -1,11 +1,12 @@
 -- fq_look: what a dequeue finds before it writes anything: what of the settings of the queue it reads; the newest state
 -- of its dispatcher; the epoch of the server; whether there are signals that nobody has heard, expired leases,
 -- promotions and channels that are due, changed plans that are not with all of their channels; has_work: whether there
--- is any of these; the first ready channel, and where it will stand after one message (turn; null: there is none, or it
--- has stood still for a second, since who has it may do so for long). must_attend: whether fq_attend has something to
--- do; may_note: whether its state was written more than 10 ms ago; the rest is filled in by it, and by fq_queue_room.
--- Guarantees: one statement, one snapshot. A state that came out of a dump may name transactions of another server: its
--- row is not younger than they are, and all signals count as unheard then.
+-- is any of these; the first ready channel, and where it will stand after one message (turn; null: no channel is ready,
+-- or the first one has stood still for a second, and its holder may keep it for long). must_attend: whether fq_attend
+-- has something to do; may_note: whether its state was written more than 10 ms ago; the rest is filled in by it, and by
+-- fq_queue_room.
+-- Guarantees: one statement, one snapshot. A state that came out of a dump may name transactions of another server.
+-- Then its row is older than heard_below, and all signals count as unheard.
 -- Locks: none. Index: fq_queue_pkey, fq_queue_state_newest_ix, fq_signal_pkey, fq_lease_expires_ix,
 -- fq_promotion_due_ix, fq_channel_state_due_ix; that of fq_first_ready. Errors: none.
 create function fairqueue.fq_look(p_queue text, p_limit integer, p_now bigint)
