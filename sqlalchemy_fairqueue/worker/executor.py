@@ -49,6 +49,9 @@ if TYPE_CHECKING:
     SettleCallback = Callable[[HeldDelivery, Decision | None], None]
 
 
+_DONE = (COMPLETE,)
+
+
 class Executor(ABC):
     """Calls the handlers of one worker.
 
@@ -258,8 +261,10 @@ class Executor(ABC):
         started = self.running.pop(held, None)
         if still_runs:
             self._hang(held)
-        else:
+        elif held.given_up or held.cancelled_at is not None:
             self._returned(held)
+        else:
+            self.occupied.pop(held, None)
         if started is None:
             return
         rest = [without_call(one) or RELEASE for one in held.batch[len(decisions) :]]
@@ -349,7 +354,7 @@ class Executor(ABC):
         )
 
     def _returned(self, held: HeldDelivery) -> None:
-        """A handler has returned. It may be counted as hanging."""
+        """A handler has returned that may be counted as hanging."""
         with self._lock:
             since = self.occupied.pop(held, None)
             held.returned()
@@ -447,7 +452,11 @@ class ThreadExecutor(Executor):
             if handler.session:
                 return self._call_in_session(held, handler)
             result = self._call_plain(held, handler)
-            held.check_time()
+            if handler.timeout is not None:
+                held.check_time()
+            # A tenth of a message's time in the worker.
+            if result is None and handler.batch is None and not held.outcomes:
+                return _DONE
             return self._decisions(held, handler, result)
         except BaseException as error:  # noqa: BLE001 - every exception of a handler is about its message
             return self._failed(held, error)
