@@ -259,6 +259,7 @@ def _others(found: Sequence[Enqueued]) -> str:
     lines = "".join(
         f"\n  channel {one.channel!r:.80}, kind {one.kind!r:.80}, payload {one.payload!r:.200}"
         + ("" if one.key is None else f", key {one.key!r:.80}")
+        + ("" if one.ordering_key is None else f", ordering_key {one.ordering_key!r:.80}")
         for one in found[:_SHOWN]
     )
     further = f"\n  and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
