@@ -39,7 +39,7 @@ V = TypeVar("V")
 
 
 def of_queue(values: Mapping[tuple[str, str], V], queue: str) -> dict[str, V]:
-    """Of values by queue and channel, those of a queue, by channel."""
+    """Return the values of one queue by channel, from values by queue and channel."""
     return {channel: value for (name, channel), value in values.items() if name == queue}
 
 

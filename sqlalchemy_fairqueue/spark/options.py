@@ -164,7 +164,7 @@ def option_name(name: str) -> str:
 
 
 def unknown(what: str, given: str, names: Collection[str], others: str = "") -> str:
-    """The words about a name that is none of *names*, with the one that may have been meant."""
+    """Return the words about a name that is not in *names*, with the name that may have been meant."""
     lower = {name.lower(): name for name in names}
     close = difflib.get_close_matches(given.lower(), lower, n=1)
     meant = f"did you mean {lower[close[0]]}?" if close else f"the {what}s are {', '.join(names)}{others}"

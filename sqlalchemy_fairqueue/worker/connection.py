@@ -79,10 +79,10 @@ class ConnectionOptions:
 
 
 class DedicatedConnection:
-    """One connection to the database of a worker, made when it is needed and again after it broke.
+    """A connection of a worker to its database, made when it is needed and again after it broke.
 
-    Only one thread may use it. Others see the socket under it: a server that is gone without a word, or a proxy that
-    answers for it, leaves a call waiting for ever; a socket that is shut down ends the call with an error.
+    Only one thread may use it. Other threads may shut its socket down, which ends its call with an error: if a server
+    is gone without a word, or a proxy answers for it, the call would wait for ever.
 
     Args:
         options: The worker's.

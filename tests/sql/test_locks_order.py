@@ -83,9 +83,7 @@ HOLDERS: dict[str, Callable[[Kernel], object]] = {
 
 @pytest.mark.parametrize("held", HOLDERS)
 def test_a_dequeue_never_waits(kernel: Kernel, open_kernel: OpenKernel, clock: Clock, waits: Waits, held: str) -> None:
-    """Whatever rows others have locked, dequeue and hear return at once, expired leases to reclaim included; after it
-    everything is there.
-    """
+    """Whatever rows but signals others have locked, dequeue and hear return at once, with expired leases to reclaim."""
     kernel.enqueue(*["a", "b"] * 3)
     kernel.dequeue(1, lease=SECOND)
     own = kernel.dequeue(1, lease=HOUR)

@@ -84,7 +84,7 @@ class Trace(NamedTuple):
 def trace_of(history: pa.Table) -> Trace:
     """The trace of a queue's history.
 
-    A clock that was set back counts as one that stopped.
+    If the clock was set back, it counts as a clock that stopped.
 
     Raises:
         InvalidArgument: A row is there twice, or a message is in two channels.
@@ -186,8 +186,8 @@ def capacity_of(trace: Trace, policies: Mapping[str, ChannelPolicy]) -> Capacity
     Little's law (J. D. C. Little, A proof for the queuing formula L = lambda W, 1961).
 
     - A message counts from the start of its attempt to the end. Attempts that expired or were released do not count:
-      nobody worked on them, such as those of a killed worker, and those that a worker prefetched and gave back when it
-      stopped. A replay lets them take no worker either.
+      a worker was killed, or gave back what it had prefetched when it stopped. A replay lets them take no worker
+      either.
     - A message that waited in a prefetch buffer and was then handled counts from its lease on. The history does not
       tell when its handler began. The buffer makes the mean and the durations greater by the same factor, so that the
       messages done a second are right nevertheless.
@@ -247,7 +247,7 @@ def _stretches(backlogged: NDArray[np.bool_], ended: Numbers, least: int) -> NDA
 def _without_limited(
     trace: Trace, policies: Mapping[str, ChannelPolicy], times: Numbers, waiting: Numbers, leased: Numbers
 ) -> Numbers:
-    """Changes of the number of waiting messages, without those of channels that their policy may hold back."""
+    """Return how the number of waiting messages changes, without channels that their policy may hold back."""
     limits = np.full(len(trace.channels), _NO_LIMIT, np.int64)
     for number, name in enumerate(trace.channels):
         policy = policies.get(name)

@@ -51,16 +51,16 @@ class Condition:
     values: dict[str, Any] = field(default_factory=dict)
 
     def also(self, clause: str, **values: object) -> Condition:
-        """With one more condition."""
+        """Return these conditions and one more."""
         return Condition((*self.clauses, clause), self.values | values)
 
     def both(self, other: Condition) -> Condition:
-        """With all of another one's conditions."""
+        """Return the conditions of both."""
         return Condition((*self.clauses, *other.clauses), self.values | other.values)
 
     @property
     def text(self) -> str:
-        """The text after ``where``."""
+        """The text that comes after ``where``."""
         return " and ".join(self.clauses) or "true"
 
 
@@ -109,7 +109,7 @@ def base_condition(table: Table, options: ReadOptions) -> Condition:
 
 
 def finished_condition(options: ReadOptions, unit: int = 1) -> Condition:
-    """The condition of the options since and until, in whole units of so many microseconds that hold the time."""
+    """Return the condition of the options since and until, widened to whole units of so many microseconds."""
     condition, (since, until) = Condition(), options.finished
     if options.since is not None:
         condition = condition.also("h.finished_at >= %(since)s", since=since // unit * unit)
@@ -268,7 +268,7 @@ def check_losses(connection: psycopg.Connection, schema: str, after: Offset, opt
 
 
 def note_loss(options: ReadOptions, lost: str, otherwise: str) -> None:
-    """Refuse to go on without what was lost, or warn of it, as the options say.
+    """Raise because rows were lost, or warn of the loss, as the options say.
 
     Raises:
         DataLoss: It is an error.

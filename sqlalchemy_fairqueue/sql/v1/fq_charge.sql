@@ -7,7 +7,7 @@
 -- all locked is due again in 10 ms, at the virtual time. A credit ends with the backlog. A call that does not attend to
 -- the queue leaves a signal of each channel that waits for a time: the hearer keeps a floor of such times.
 -- p_dispatcher: the state of the queue; p_hearer: whether the caller attends to it.
--- Locks: only rows that the caller holds. Index: those of fq_head_cost, for channels with a max_cost_out; rows by ctid.
+-- Locks: only rows that the caller holds. Index: as fq_head_cost, for channels with a max_cost_out; rows by ctid.
 -- Errors: none.
 -- Source: start-time fair queueing (Goyal, Vin, Cheng 1996); generic cell rate algorithm (ITU-T I.371).
 create function fairqueue.fq_charge(

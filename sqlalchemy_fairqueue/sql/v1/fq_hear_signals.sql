@@ -7,7 +7,7 @@
 -- due_at of the channels heard of that are not ready; below, open: the next p_below and p_open, null: as before.
 -- has_more: the next messages of ordering keys that signals name were let go, of which the next call hears.
 -- Guarantees: a signal is applied and deleted while the channel's state row is locked by this call, or put back if
--- somebody else has it locked. All signals of transactions below the next p_below are heard, except those of
+-- somebody else has it locked. All signals of transactions below the next p_below are heard, except signals of
 -- transactions in open. The caller's own may be among these, since it may leave signals later. If all of the channels
 -- are locked, nothing is written.
 -- Locks: the caller has the state of the queue. State rows for no key update, skip locked; the signals.
