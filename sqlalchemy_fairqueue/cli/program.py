@@ -58,7 +58,7 @@ _GROUPS = {
     "plans": "Plans: policies with a name, which channels follow.",
     "schedules": "Schedules: messages that recur.",
     "workers": "Workers: which hold or wait for messages; ask one to stop.",
-    "spark": "The data pipeline: bulk loads, archive, fairness report, replay.",
+    "spark": "The data pipeline: bulk loads and the archive; report takes --engine spark.",
 }
 # Each command with its function; that of a group, with the group before its name.
 _COMMANDS = {
@@ -110,8 +110,6 @@ _COMMANDS = {
     "spark enqueue": "spark:enqueue_file",
     "spark archive": "spark:archive_history",
     "spark compact": "spark:compact_files",
-    "spark report": "spark:report_history",
-    "spark replay": "spark:replay_history",
 }
 _PANELS = {
     "Commands that show": (

@@ -4,7 +4,6 @@
 import contextlib
 import csv
 import tomllib
-from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,13 +12,13 @@ from sqlalchemy_fairqueue.cli.errors import ExitStatus, not_found_error, refused
 from sqlalchemy_fairqueue.cli.installation import open_installation
 from sqlalchemy_fairqueue.cli.options import Options, Spec
 from sqlalchemy_fairqueue.cli.output import Result, steps
-from sqlalchemy_fairqueue.cli.tables import Column, Table, number_column
+from sqlalchemy_fairqueue.cli.tables import Column, Table, number_column, text_table
 from sqlalchemy_fairqueue.cli.target import names_database
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.formats import parse_duration
 from sqlalchemy_fairqueue.reporting.errors import HistoryEmpty, HistoryTooLong, HistoryUnreadable
 from sqlalchemy_fairqueue.reporting.reports import Advice, Objective, ReplayedQueue, Report, document_of
-from sqlalchemy_fairqueue.reporting.simulation.scenarios import Scenario, check_scenarios
+from sqlalchemy_fairqueue.reporting.simulation.scenarios import RECORDED, Scenario, check_scenarios
 from sqlalchemy_fairqueue.times import earlier
 from sqlalchemy_fairqueue.values.policies import ChannelPolicy
 
@@ -28,36 +27,27 @@ _SCENARIOS = {
     "fifo": Scenario(name="fifo", discipline="fifo"), "fair": Scenario(name="fair"),
     "by-cost": Scenario(name="by cost", fair_by="cost"), "by-seconds": Scenario(name="by seconds", fair_by="seconds"),
 }  # fmt: skip
-Archive = Annotated[str | None, Spec(metavar="PATH", help="An archive, instead of the history in the database.")]
-Window = Annotated[timedelta | None, Spec(help="Width of the windows over time.")]
+Conf = Annotated[
+    list[str] | None,
+    Spec(
+        metavar="NAME=VALUE",
+        help="A setting of Spark, like spark.master=spark://host:7077; can be repeated. Default: local[2].",
+    ),
+]
 
 _MAX_CHANNELS = 10
-_CHANNELS = (
+_CHANNELS = Table(
     Column("queue"), Column("channel"), number_column("attempts"), number_column("denied wait"),
     number_column("mean wait"), number_column("p95 wait", get=lambda one: one.wait.p95),
+    Column(
+        "because of",
+        get=lambda one: ", ".join(culprit.channel for culprit in one.denial.culprits) if one.denial else None,
+    ),
 )  # fmt: skip
-
-
-def channels_parts(channels: Sequence[object], last: Column) -> tuple[Any, ...]:
-    """The channels with the longest denied wait, with a last column."""
-    return "channels by denied wait", Table(*_CHANNELS, last).screen(channels[:_MAX_CHANNELS])
-
-
-def doubt(one: ReplayedQueue) -> str:
-    """The sentence about a queue whose replay is not like the record."""
-    return (
-        f"do not trust the forecasts of queue {one.queue!r}: a replay of what was differs from the record by "
-        f"{one.replay_error:.0%}; the page says why"
-    )
-
-
-def check_output(option: str, path: Path) -> None:
-    """Refuse a file that cannot be written, before anything is read."""
-    if not path.parent.is_dir() or path.is_dir():
-        raise usage_error(f"{option} {str(path)!r} cannot be written; name a file in a folder that is there")
-
-
-_Times = tuple[datetime | None, datetime | None]
+_REPLAYED = (
+    Column("queue"), Column("scenario"), number_column("at once"), number_column("error"), number_column("fairness"),
+    number_column("median wait"), number_column("p95 wait"), number_column("longest wait"),
+)  # fmt: skip
 
 
 def _instant(text: str) -> datetime:
@@ -81,12 +71,13 @@ def make_report(
     engine: Annotated[str | None, Spec(metavar="ENGINE")] = None,
     since: Annotated[datetime | None, Spec(metavar="TIME", parse=_instant)] = None,
     until: Annotated[datetime | None, Spec(metavar="TIME", parse=_instant)] = None,
-    archive: Archive = None,
+    archive: Annotated[str | None, Spec(metavar="PATH")] = None,
     labels: Path | None = None,
     label_column: str | None = None,
     tenant: Annotated[str | None, Spec(metavar="CHANNEL")] = None,
     title: Annotated[str, Spec(metavar="TEXT")] = "Fairness report",
-    window: Window = None,
+    window: timedelta | None = None,
+    conf: Conf = None,
 ) -> Result:
     """Make a fairness report: who waited, because of whom, and what to set, as an HTML page.
 
@@ -100,17 +91,19 @@ def make_report(
         engine: local or spark. Default: local up to 20 million attempts.
         since: Only attempts that ended since then: an instant, or a duration before now.
         until: Only attempts that ended before.
+        archive: An archive, instead of the history in the database.
         labels: A CSV file of channels and the names to show instead.
         label_column: A column of the archive with the names to show instead.
         tenant: A page about this channel alone, on one sheet, which names no other.
         title: Its title.
+        window: Width of the windows over time.
     """
     if engine not in {None, *_ENGINES}:
         raise usage_error(f"--engine {engine!r} is none of {', '.join(_ENGINES)}")
     if out is None and not options.json:
         out = Path("fairness.html")
-    if out is not None:
-        check_output("--out", out)
+    if out is not None and (not out.parent.is_dir() or out.is_dir()):
+        raise usage_error(f"--out {str(out)!r} cannot be written; name a file in a folder that is there")
     if label_column is not None and (archive is None or labels is not None):
         raise usage_error("--label-column names a column of an --archive, and goes without --labels")
     wanted = _scenarios(scenario or ())
@@ -119,7 +112,7 @@ def make_report(
         "labels": label_column or _labels(labels), "tenant": tenant,
     }  # fmt: skip
     try:
-        made = _made(engine, options, archive, (since, until), arguments)
+        made = _made(engine, options, (archive, since, until), arguments, conf)
     except HistoryEmpty as error:
         raise not_found_error(str(error)) from error
     except HistoryUnreadable as error:
@@ -155,23 +148,27 @@ def _labels(path: Path | None) -> dict[str, str]:
     return found
 
 
+_Read = tuple[str | None, datetime | None, datetime | None]
+"""What is read: an archive or the database, from when, up to when."""
+
+
 def _made(
-    engine: str | None, options: Options, archive: str | None, times: _Times, arguments: dict[str, Any]
+    engine: str | None, options: Options, read: _Read, arguments: dict[str, Any], conf: list[str] | None
 ) -> Report:
     """The report by the engine, or by the one that the size of the history asks for."""
     if engine != "spark":
         try:
-            return _in_process(options, archive, times, arguments)
+            return _in_process(options, read, arguments)
         except HistoryTooLong:
             if engine is not None:
                 raise
     from sqlalchemy_fairqueue.cli.spark_session import report_by_spark
 
-    return report_by_spark(options, archive, times, arguments)
+    return report_by_spark(options, read, arguments, conf)
 
 
-def _in_process(options: Options, archive: str | None, times: _Times, arguments: dict[str, Any]) -> Report:
-    since, until = times
+def _in_process(options: Options, read: _Read, arguments: dict[str, Any]) -> Report:
+    archive, since, until = read
     try:
         import jinja2  # noqa: F401 - a missing one is reported before anything is read
 
@@ -209,12 +206,6 @@ def _in_process(options: Options, archive: str | None, times: _Times, arguments:
         return report(history, **arguments, progress=step)
 
 
-_CULPRITS = Column(
-    "because of",
-    get=lambda one: ", ".join(culprit.channel for culprit in one.denial.culprits) if one.denial else None,
-)
-
-
 def _result(report: Report) -> Result:
     channels, late = report.figures.channels, report.late
     document = {
@@ -237,8 +228,29 @@ def _result(report: Report) -> Result:
             for one in report.replays
         ],
     }
-    parts = (*channels_parts(channels, _CULPRITS), *_words(report), f"the report is in {report.path}")
-    return Result(document, parts, ExitStatus.FOUND if late else ExitStatus.OK)
+    parts: list[Any] = ["channels by denied wait", _CHANNELS.screen(channels[:_MAX_CHANNELS])]
+    if report.replays:
+        parts += ["scenarios", text_table(_REPLAYED, _replayed(report))]
+    parts += [*_words(report), f"the report is in {report.path}"]
+    return Result(document, tuple(parts), ExitStatus.FOUND if late else ExitStatus.OK)
+
+
+def _replayed(report: Report) -> list[tuple[Any, ...]]:
+    """A row for each queue as it was recorded, and in each replay."""
+    named = [(RECORDED, report.figures.queues, ()), *((one.name, one.queues, one.replayed) for one in report.replays)]
+    assumed = {(name, one.queue): one for name, _, replayed in named for one in replayed}
+    return [
+        (queue.queue, name, *_assumed(assumed.get((name, queue.queue))),
+         None if queue.fairness is None else f"{queue.fairness:.3f}", queue.wait.p50, queue.wait.p95, queue.wait.max)
+        for index, _ in enumerate(report.figures.queues) for name, queues, _ in named
+        for queue in queues[index : index + 1]
+    ]  # fmt: skip
+
+
+def _assumed(one: ReplayedQueue | None) -> tuple[str | None, str | None]:
+    if one is None:
+        return None, None
+    return f"{one.workers:.1f}", None if one.replay_error is None else f"{one.replay_error:.0%}"
 
 
 def _subject(advice: Advice) -> str:
@@ -253,7 +265,13 @@ def _words(report: Report) -> list[str]:
             found.append(f"{len(late)} of {len(report.figures.channels)} channels miss {report.objective}")
         else:
             found.append(f"all channels keep {report.objective}")
-    found += [doubt(one) for replay in report.replays for one in replay.replayed if not one.trusted]
+    found += [
+        f"do not trust the forecasts of queue {one.queue!r}: a replay of what was differs from the record by "
+        f"{one.replay_error:.0%}; the page says why"
+        for replay in report.replays
+        for one in replay.replayed
+        if not one.trusted
+    ]
     found += [
         f"set max_concurrency={one.max_concurrency} for {_subject(one)} of queue {one.queue!r}: by a replay, "
         f"the others then wait {one.after.total_seconds():.2f} s on average instead of "

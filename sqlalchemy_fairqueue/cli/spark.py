@@ -6,36 +6,21 @@ only when one runs.
 
 # Annotations are read when the program starts, so that they must not be postponed.
 from dataclasses import asdict
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-from rich.text import Text
-
-from sqlalchemy_fairqueue.cli.errors import not_found_error, refused_error
+from sqlalchemy_fairqueue.cli.errors import refused_error
 from sqlalchemy_fairqueue.cli.installation import open_installation
 from sqlalchemy_fairqueue.cli.options import Options, Spec, choice
 from sqlalchemy_fairqueue.cli.output import Result
-from sqlalchemy_fairqueue.cli.report import Archive, Window, channels_parts, check_output, doubt, scenarios_in
-from sqlalchemy_fairqueue.cli.spark_session import history_of, progress, settings_of, source_options, spark_session
-from sqlalchemy_fairqueue.cli.tables import BLANK, Column, Table, key_values, number_column, text_table
+from sqlalchemy_fairqueue.cli.report import Conf
+from sqlalchemy_fairqueue.cli.spark_session import progress, source_options, spark_session
+from sqlalchemy_fairqueue.cli.tables import BLANK, Column, Table, key_values, number_column
 from sqlalchemy_fairqueue.formats import plural
-from sqlalchemy_fairqueue.reporting.errors import HistoryEmpty
-from sqlalchemy_fairqueue.reporting.reports import ReplayedQueue, Report, document_of
-from sqlalchemy_fairqueue.reporting.simulation.scenarios import RECORDED
 
 _TEXT_FORMATS = ("json", "csv")
 _FORMATS = ("parquet", "orc", *_TEXT_FORMATS)
 
-Conf = Annotated[
-    list[str] | None,
-    Spec(
-        metavar="NAME=VALUE",
-        help="A setting of Spark, like spark.master=spark://host:7077; can be repeated. Default: local[2].",
-    ),
-]
 Place = Annotated[str, Spec(metavar="PATH")]
-Output = Annotated[Path, Spec(help="The file of the page.")]
-Title = Annotated[str, Spec(metavar="TEXT", help="Its title.")]
 
 
 def enqueue_file(
@@ -165,120 +150,3 @@ def compact_files(
     nothing = f"no day has {plural(min_files, 'file')} or more"
     document = {"path": path, "days": _COMPACTED.documents(done)}
     return Result(document, _COMPACTED.listing(done, nothing, f"{path} is compact"))
-
-
-_STARVATION = number_column(
-    "longest starvation", get=lambda one: one.longest_starvation and one.longest_starvation.lasted
-)
-
-
-def report_history(
-    options: Options,
-    *,
-    archive: Archive = None,
-    output: Output = Path("fairness.html"),
-    title: Title = "Fairness report",
-    window: Window = None,
-    conf: Conf = None,
-) -> Result:
-    """Make a fairness report of a history: waits, fair shares, starvation, limits of every tenant, as an HTML page.
-
-    The history is that of the database, or an archive. Without --queue it is of all queues.
-    """
-    check_output("--output", output)
-    with (
-        spark_session("report", conf) as spark,
-        history_of(spark, options, archive) as (history, policies),
-        progress("going through the history"),
-    ):
-        # The session says what to install where Spark is missing.
-        from sqlalchemy_fairqueue.spark.reporting import report
-
-        try:
-            made = report(history, policies=policies, output=output, title=title, window=window)
-        except HistoryEmpty as error:
-            raise not_found_error(str(error)) from error
-    channels = made.figures.channels
-    document = {
-        "output": str(made.path),
-        "title": made.title,
-        "made_at": made.made_at,
-        "queues": [document_of(one, without=("windows",)) for one in made.figures.queues],
-        "channels": [document_of(one) for one in channels],
-    }
-    return Result(document, (*channels_parts(channels, _STARVATION), f"the report is in {made.path}"))
-
-
-_REPLAYED = (
-    Column("queue"), Column("scenario"), number_column("at once"), number_column("error"), number_column("fairness"),
-    number_column("median wait"), number_column("p95 wait"), number_column("longest wait"),
-)  # fmt: skip
-
-
-def replay_history(
-    options: Options,
-    scenarios: Annotated[Path, Spec(metavar="SCENARIOS")],
-    *,
-    archive: Archive = None,
-    output: Output = Path("replay.html"),
-    title: Title = "What if",
-    window: Window = None,
-    conf: Conf = None,
-) -> Result:
-    """Replay a history under other policies: the fairness report, with the scenarios beside what happened.
-
-    The history is that of the database, or an archive. Without --queue it is of all queues.
-
-    Options:
-        scenarios: A TOML file with a table [[scenario]] for each.
-    """
-    wanted = scenarios_in(scenarios)
-    check_output("--output", output)
-    with spark_session("replay", conf) as spark, history_of(spark, options, archive) as (history, policies):
-        from pyspark import StorageLevel
-
-        from sqlalchemy_fairqueue.spark.reporting import replays, report
-
-        # The report and the replays are of the same rows, also while the history grows.
-        kept = history.persist(StorageLevel.DISK_ONLY)
-        try:
-            with progress("replaying the history"):
-                settings = settings_of(options, archive)
-                replayed = replays(kept, wanted, policies=policies, settings=settings, window=window)
-            with progress("going through the history"):
-                made = report(kept, policies=policies, output=output, title=title, replays=replayed, window=window)
-        except HistoryEmpty as error:
-            raise not_found_error(str(error)) from error
-    return _replayed(made)
-
-
-def _replayed(report: Report) -> Result:
-    named = [(RECORDED, report.figures.queues, ()), *((one.name, one.queues, one.replayed) for one in report.replays)]
-    assumed = {(name, one.queue): one for name, _, replayed in named for one in replayed}
-    rows: list[tuple[Any, ...]] = [
-        (queue.queue, name, *_assumed(assumed.get((name, queue.queue))),
-         None if queue.fairness is None else f"{queue.fairness:.3f}", queue.wait.p50, queue.wait.p95, queue.wait.max)
-        for index, _ in enumerate(report.figures.queues) for name, queues, _ in named
-        for queue in queues[index : index + 1]
-    ]  # fmt: skip
-    doubted = [Text(doubt(one), style="red") for one in assumed.values() if not one.trusted]
-    document = {
-        "output": str(report.path),
-        "title": report.title,
-        "made_at": report.made_at,
-        "scenarios": [
-            {
-                "scenario": name,
-                "queues": [document_of(one, without=("windows",)) for one in queues],
-                "replayed": [document_of(one) | {"trusted": one.trusted} for one in replayed],
-            }
-            for name, queues, replayed in named
-        ],
-    }
-    return Result(document, (text_table(_REPLAYED, rows), *doubted, f"the report is in {report.path}"))
-
-
-def _assumed(one: ReplayedQueue | None) -> tuple[str | None, str | None]:
-    if one is None:
-        return None, None
-    return f"{one.workers:.1f}", None if one.replay_error is None else f"{one.replay_error:.0%}"

@@ -185,14 +185,17 @@ def _archived(spark: SparkSession, options: Options, archive: str) -> DataFrame:
 
 
 def report_by_spark(
-    options: Options, archive: str | None, times: tuple[datetime | None, datetime | None], arguments: dict[str, Any]
+    options: Options,
+    read: tuple[str | None, datetime | None, datetime | None],
+    arguments: dict[str, Any],
+    conf: Sequence[str] | None,
 ) -> Report:
     """Make the report by Spark, with the arguments of ``sqlalchemy_fairqueue.reporting.report``.
 
-    It is of the attempts that ended from the first of *times* up to the second.
+    It is of an archive or else of the database, and of the attempts that ended between two times: *read* has the three.
     """
-    since, until = times
-    with spark_session("report", None) as spark, history_of(spark, options, archive) as (history, policies):
+    archive, since, until = read
+    with spark_session("report", conf) as spark, history_of(spark, options, archive) as (history, policies):
         from pyspark.sql import functions as F  # noqa: N812
 
         from sqlalchemy_fairqueue.spark import report

@@ -49,6 +49,13 @@ def test_from_a_database_to_a_page(cli: Cli, tmp_path: Path) -> None:
     assert "fairqueue: drawing the page" in made.err
     page = (tmp_path / "page.html").read_text()
     assert "All &lt;of&gt; it" in page
+    told = cli("report", "--queue", "in line", "--scenario", "fifo").out
+    assert "do not trust the forecasts of queue 'in line'" in told
+    assert [line.split()[2:4] for line in told.splitlines() if line.startswith("in line  ")][-3:] == [
+        ["as", "recorded"],
+        ["as", "recorded,"],
+        ["fifo", "1.0"],
+    ]
 
 
 @pytest.mark.usefixtures("recorded")
