@@ -48,7 +48,7 @@ begin
     l := fairqueue.fq_attend(p_queue, p_limit, l, v_now);
     l := fairqueue.fq_queue_room(p_queue, l, v_now);
   end if;
-  if coalesce(l.room, 0) = 0 or l.is_limited and l.row_id is null then
+  if coalesce(l.room, 0) = 0 or l.is_limited and l.dispatch_row is null then
     return;
   end if;
   c := fairqueue.fq_lease_for(p_queue, p_lease_id, 1::bigint, ''::text, l, v_now);
@@ -77,7 +77,7 @@ begin
   end if;
   if l.plans then
     select f.followed + f.deferred > 0 into v_is_changed
-    from fairqueue.fq_follow_plans(p_queue, array[v_first.channel_id]::bigint[], (l.row_id is not null)::boolean) f;
+    from fairqueue.fq_follow_plans(p_queue, array[v_first.channel_id]::bigint[], (l.dispatch_row is not null)::boolean) f;
     if v_is_changed then
       return;
     end if;
@@ -130,7 +130,7 @@ begin
   perform fairqueue.fq_charge(
     p_queue, array[v_state.row]::tid[], c.givers::integer[], c.gots::integer[], c.charges::bigint[],
     c.next_heads_at::bigint[], c.next_head_ids::bigint[], l.by_cost::boolean, v_now,
-    l.state::fairqueue.fq_queue_state, (l.row_id is not null)::boolean
+    l.state::fairqueue.fq_queue_state, (l.dispatch_row is not null)::boolean
   );
   if l.is_limited then
     l.spent := c.charges[1];
