@@ -21,7 +21,8 @@
 -- Then, in the order of their ids, messages to replace and those of p_hold (which the transaction settles or cancels
 -- later); if a message to replace has ended by then, the call undoes everything and begins again, since no transaction
 -- may wait for a key while it has a message locked. Then, for share, skip locked, the messages that others coalesce
--- with. Nothing else waits, and no row is touched that others update. p_notify: wake consumers (not with two phases).
+-- with. Nothing else waits, and no row is touched that others update. p_notify: wake consumers (not in a two-phase
+-- transaction).
 -- Index: fq_channel_queue_name_key, fq_message_key, fq_channel_state_newest_ix, fq_signal_bounded_ix,
 -- fq_key_period_pkey, fq_group_pkey. Errors: QF001 bad argument, or p_counts_members and a group that is another
 -- queue's or another transaction's; QF011 a content that is too long; 40001 as fq_make_channels, for a key whose holder
