@@ -56,7 +56,7 @@ _KERNEL = [
     Mutation(
         "who passes by channels that another call has gets ahead of it",
         "fq_choose",
-        "case when passed then p_sight.turn end",
+        "case when passed then p_sight.bound_tag end",
         "null",
     ),
     Mutation("an old hand-out completes", "fq_complete_many", "and m.deliveries = u.deliveries", "", slow=True),

@@ -21,7 +21,7 @@ START = 1_700_000_000 * SECOND
 # The limit asked for, the function, and how a short way in it is closed.
 _ONLY = (
     "fq_dequeue",
-    "  v_alone := (v_left = 1 or l.row_id is not null and l.first_tag is null and l.heard + l.moved = 1)\n",
+    "  v_alone := (v_left = 1 or l.dispatch_row is not null and l.first_tag is null and l.heard + l.moved = 1)\n",
     "  v_alone := (false)\n",
 )
 WAYS = {

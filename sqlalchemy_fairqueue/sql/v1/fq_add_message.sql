@@ -1,12 +1,12 @@
--- fq_add_message: add one message to a channel that is there, or find out why not. p_state: the channel's. p_at: its
--- position; p_id: the id that it gets. p_room: how many messages the channel still takes (null: any). With p_replaces
--- it may take the place of the message that has its key; p_is_rewritten: another message of the call will at once.
--- Guarantees: the id and the outcome as in fq_enqueue; without p_replaces also 'later': it is to replace a message that
--- waits. The caller tells the channel. A period of the key is looked at first, and written once the transaction has the
--- key, so that nobody else writes it: where another message has it by then, the message is deleted again. That is no
--- savepoint: who waits for the key would not go on when a savepoint of the caller is rolled back.
+-- fq_add_message: add one message to a channel that is there, or find out why not. p_state: the channel's row; p_id,
+-- p_at: the message's id and position; p_room: how many messages the channel still takes (null: any). p_replaces: it
+-- may replace the message that has its key; p_is_rewritten: another message of the call replaces it again.
+-- Guarantees: the id and the outcome as in fq_enqueue; without p_replaces also 'later': it is to replace an undelivered
+-- message. The caller leaves the signal. The period of a key is read first, and written once the transaction has the
+-- key, so that nobody else writes it; if another message has got the period meanwhile, this one is deleted again. A
+-- savepoint would not do: who waits for the key would go on waiting after a savepoint of the caller is rolled back.
 -- Locks: with p_replaces the message that has the key, which waits for who has it locked; the key, which waits for who
--- adds or ends its message; the row of its period, where only housekeeping comes in between, which waits for none.
+-- adds or ends its message; the row of its period, which waits for housekeeping at most.
 -- Index: fq_message_key, fq_message_pkey, fq_key_period_pkey, fq_key_period_message_ix. Errors: 40001; QF011 a larger
 -- payload than the policy allows.
 create function fairqueue.fq_add_message(
@@ -20,7 +20,7 @@ as $$
 declare
   v_is_replacing boolean := p_key is not null and p_on_duplicate is not distinct from 'replace';
   v_now bigint;
-  -- the messages that have the key: for a period, and while it lives
+  -- the message of the key's period; the living message that has the key
   v_owner bigint;
   v_holder bigint;
   v_lease_id bigint;
@@ -71,7 +71,7 @@ begin
       from fairqueue.fq_message m
       where m.channel_id = p_state.channel_id
         and m.key = p_key;
-      -- lock it before it is replaced
+      -- again: lock it before it is replaced
       continue when found and v_is_replacing and p_replaces;
     end if;
 
@@ -85,7 +85,7 @@ begin
       outcome := case when v_is_replacing then 'later' else 'duplicate' end;
     elsif v_holder is not null and v_lease_id is null then
       outcome := 'replaced';
-      -- A version of the row for each of many that replace it would be one more for each to pass by.
+      -- Otherwise the last of many replacements would have to pass by a version of the row for each.
       if not p_is_rewritten or p_unique_for is not null then
         update fairqueue.fq_message m
         set kind = p_kind,
@@ -117,7 +117,7 @@ begin
       message_id := null;
       outcome := case p_state.on_full when 'drop' then 'dropped' else 'full' end;
     else
-      -- One that is leased gives up its key; without one, the message that had it has just ended, or was added: again.
+      -- A leased message gives up its key. If none has it, the message that had it has just ended. Try again.
       update fairqueue.fq_message m
       set key = null
       where m.id = v_holder;

@@ -1,13 +1,14 @@
--- fq_attend: what one call at a time does for a queue, if fq_look found something to do (p_sight), or if the first
--- ready channel is another one than the state says: expired leases come back, due priorities are promoted, changed
--- plans are spread, signals are heard, channels become due. p_limit: what the call would take.
--- Returns the sight after it. row_id: the dispatch row, which this call has locked, null: another call has it; state:
--- what it says, as fq_note is to write it; must_note: it has to be written. heard: signals applied; seen: signals read;
--- has_more: there are more of them; moved: channels that became ready; spread_in: as fq_spread_plans.
--- Guarantees: until the transaction ends nobody else places a channel in the ready order, so the floor of the order is
--- its first channel, locked or not, and a channel that becomes ready starts behind it or, while none is ready, behind
--- the greatest tag. If the first one has stood still for a second, new ones start behind the second one.
--- Locks: as fq_lock_dispatcher, and what its steps lock: it waits for none. Index: those of its steps. Errors: none.
+-- fq_attend: do for a queue what one call at a time does: take expired leases back, promote due priorities, spread
+-- changed plans, hear signals, make channels ready whose time has come. p_sight: of fq_look; p_limit: what the call
+-- would take.
+-- Returns the sight with dispatch_row: the row that this call has locked (null: another call has it, and nothing was
+-- done); state: its new contents, which fq_note is to write; must_note: fq_note must. heard: signals applied; seen:
+-- signals read; has_more: more of them are left; moved: channels made ready by their time; spread_in: due_in of
+-- fq_spread_plans.
+-- Guarantees: until the transaction ends no other call makes a channel ready, so ready_floor is the first ready
+-- channel, locked or not. A channel that becomes ready starts behind the first one or, while none is ready, behind the
+-- greatest tag. If the first one has stood still for a second, new ones start behind the second one.
+-- Locks: as fq_lock_dispatcher, and those of its steps: it waits for none. Index: those of its steps. Errors: none.
 -- Source: start-time fair queueing (Goyal, Vin, Cheng 1996).
 create function fairqueue.fq_attend(p_queue text, p_limit integer, p_sight record, p_now bigint)
 returns record
@@ -26,7 +27,7 @@ declare
   h record;
 begin
   v_locked := fairqueue.fq_lock_dispatcher(p_queue);
-  if v_locked.row_id is null then
+  if v_locked.dispatch_row is null then
     return p_sight;
   end if;
   v_state := v_locked.state;
@@ -38,7 +39,7 @@ begin
 
   -- A new statement: it sees what the last holder of the lock has written.
   for v_pass in 1..2 loop
-    select f.tag, f.channel_id, f.turn into v_first
+    select f.tag, f.channel_id, f.next_tag into v_first
     from fairqueue.fq_first_ready(
       p_queue, v_state.ready_floor, v_state.ready_channel, p_sight.by_cost::boolean, p_sight.is_timed::boolean
     ) f;
@@ -54,7 +55,7 @@ begin
   end if;
   v_state.still_since := least(v_state.still_since, p_now);
   if v_state.due_floor > p_now then
-    -- A call that began later has attended before: what is placed from now on may be due earlier.
+    -- A call whose p_now is later has attended before: what this one places may be due before its floor.
     v_state.due_floor := p_now;
     p_sight.must_note := true;
   end if;
@@ -67,7 +68,7 @@ begin
     limit 1;
     v_virtual_time := coalesce(v_virtual_time, greatest(v_first.tag, fairqueue.fq_greatest_tag(p_queue)));
   end if;
-  -- Who becomes ready stands behind the floor, whatever its id.
+  -- A channel that becomes ready stands behind ready_floor, whatever its id.
   v_virtual_time := v_virtual_time + 1;
 
   if p_sight.has_expired then
@@ -81,7 +82,7 @@ begin
     from fairqueue.fq_spread_plans(p_queue, c_chunk) p;
   end if;
   if p_sight.is_signalled or p_sight.has_expired or p_sight.has_promotions or v_followed > 0 then
-    -- Once more for the messages that the first hearing let go.
+    -- Hear once more: the first hearing may have let messages of ordering keys go, by signals.
     for v_round in 1..2 loop
       h := fairqueue.fq_hear_signals(
         p_queue, v_state.heard_below::xid8, v_state.heard_open::xid8[], c_chunk, p_sight.by_cost::boolean,
@@ -122,17 +123,18 @@ begin
     );
   end if;
   if p_sight.heard > 0 and v_first.tag is not null then
-    -- What messages cost more than was charged has moved the first channel on.
-    select f.tag, f.channel_id, f.turn into v_first
+    -- Costs that were corrected may have moved the first channel on.
+    select f.tag, f.channel_id, f.next_tag into v_first
     from fairqueue.fq_first_ready(
       p_queue, v_state.ready_floor, v_state.ready_channel, p_sight.by_cost::boolean, p_sight.is_timed::boolean
     ) f;
   end if;
-  p_sight.row_id := v_locked.row_id;
+  p_sight.dispatch_row := v_locked.dispatch_row;
   p_sight.state := v_state;
   p_sight.first_tag := v_first.tag;
-  p_sight.turn := case
-    when (v_first.tag = v_state.ready_floor and v_state.still_since <= p_now - c_still) is not true then v_first.turn
+  p_sight.bound_tag := case
+    when (v_first.tag = v_state.ready_floor and v_state.still_since <= p_now - c_still) is not true then
+      v_first.next_tag
   end;
   return p_sight;
 end

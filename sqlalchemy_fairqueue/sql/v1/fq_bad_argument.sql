@@ -1,5 +1,6 @@
--- fq_bad_argument: the name of the first argument of a message that is out of its bounds; null: it can be enqueued.
--- Guarantees: one expression, which the planner inlines; the one place of the bounds. Its callers pin the search_path.
+-- fq_bad_argument: the name of the first argument of a message that is out of its bounds; null: none is.
+-- Guarantees: one expression, which the planner inlines; nothing else knows the bounds. Its callers pin the
+-- search_path.
 -- Locks: none. Index: none. Errors: none.
 create function fairqueue.fq_bad_argument(
   p_channel text, p_kind text, p_content bytea, p_headers jsonb, p_delay bigint, p_at bigint, p_priority integer,

@@ -1,7 +1,7 @@
--- fq_begin_limits: give channels the max_concurrency and max_cost_out of their plan where they have had none, and count
--- their leased messages, which hold a slot from now on. Returns how many channels must wait, because another
--- transaction has one of their leased messages locked, which could not be counted; they are due again after as long as
--- the change is old, 10 ms at least and a second at most.
+-- fq_begin_limits: give channels that have no limit the max_concurrency and max_cost_out of their plan, and count their
+-- leased messages, which hold a slot from now on. If another transaction has a leased message of a channel locked, it
+-- cannot be counted, and the channel must wait: it is due again after as long as the plan has been changed, 10 ms at
+-- least and a second at most. Returns how many must wait.
 -- Guarantees: exact as fq_configure_channel: its caller has locked the state rows, so nobody takes further messages.
 -- Locks: leased messages that hold no slot, for no key update and skip locked: it waits for none.
 -- Index: fq_channel_state_newest_ix, fq_channel_plan_pkey, fq_plan_pkey, fq_lease_expires_ix, fq_message_lease_ix; rows
@@ -32,7 +32,7 @@ begin
     join fairqueue.fq_message m on m.ctid = u.row and num_nonnulls(m.lease_id) = 1
     for no key update of m skip locked
   ) l;
-  -- A channel of which one could not be locked stays as it is for now.
+  -- A channel with a message that could not be locked stays as it is for now.
   select array_agg(case when t.whole then t.messages else -1 end order by t.ord) into v_marks
   from (
     select i.ord, count(u.row)::integer as messages,

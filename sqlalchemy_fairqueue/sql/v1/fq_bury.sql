@@ -1,6 +1,6 @@
--- fq_bury: move deliveries to the dead letters, in the caller's transaction.
--- Guarantees: as fq_complete for the token; the dead letter holds the whole message, the reason and the last error.
--- Returns the lost ones. One that was cancelled while it was out is gone without a letter.
+-- fq_bury: move deliveries to the dead letters, in the caller's transaction. Returns the lost ones.
+-- Guarantees: as fq_complete for the token; a dead letter has the whole message, the reason and the last error. A
+-- message that was cancelled while it was leased is deleted without a dead letter.
 -- Locks: the messages, in the order of their ids. Index: as fq_lock_deliveries. Errors: 40001; QF007.
 create function fairqueue.fq_bury(
   p_queue text, p_ids bigint[], p_rows tid[], p_lease_ids bigint[], p_deliveries integer[], p_reasons text[],

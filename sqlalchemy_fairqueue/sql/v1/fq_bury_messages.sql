@@ -1,10 +1,11 @@
--- fq_bury_messages: move leased messages that the caller has locked to the dead letters, whole. Used by bury, retry and
--- reclaim. A message of kind K that the queue follows (on_dead_kinds) is followed in its channel by one of kind
--- 'on_dead:K', whose payload tells of the dead letter as JSON, whatever the bound of the backlog.
--- Guarantees: the letter and the deletion are one; the slots they held are freed by a signal. A message that was
--- cancelled while it was out is deleted without a letter, so that no redrive delivers it again. Returns the ids of
--- those that have a letter now. An attempt that was handed out while the queue recorded its history is appended to it
--- as 'buried' (error: the error, else the reason), or as 'cancelled'.
+-- fq_bury_messages: move messages that the caller has locked, whole, to the dead letters: for fq_bury, fq_retry and
+-- fq_reclaim. Returns the ids of those that have a dead letter now. If the queue follows the kind K of one
+-- (on_dead_kinds), a message of kind 'on_dead:K' is added to its channel, whatever max_backlog says, whose payload
+-- describes the dead letter as JSON.
+-- Guarantees: a dead letter is written in the statement that deletes its message; a signal frees the slots. A message
+-- that was cancelled while it was leased is deleted without a dead letter, so that no redrive delivers it again. If the
+-- queue recorded its history at the delivery, the attempt is appended as 'buried' (error: the error, else the reason)
+-- or 'cancelled'.
 -- Locks: only rows that the caller holds. Index: none, rows by ctid. Errors: none.
 create function fairqueue.fq_bury_messages(
   p_queue text, p_ids bigint[], p_rows tid[], p_reasons text[], p_errors text[]

@@ -1,6 +1,7 @@
--- fq_caller: the role that called a function of the installation, where current_user is already the owner.
--- Guarantees: the role of SET ROLE, else the role of the session. The planner inlines it, since a call would cost more
--- than what it does. Locks: none. Index: none. Errors: none.
+-- fq_caller: the role that called a function of the installation: that of SET ROLE, else that of the session. In a
+-- security definer function current_user is the owner.
+-- Guarantees: the planner inlines it, since a call would cost more than what it does. Locks: none. Index: none. Errors:
+-- none.
 create function fairqueue.fq_caller()
 returns name
 language sql

@@ -1,14 +1,13 @@
--- fq_cancel: withdraw messages of a queue, in the caller's transaction.
--- Guarantees: a withdrawn message is never delivered, unless the transaction rolls back. Returns the messages that it
--- did not delete. 'leased': a consumer holds it, and may still complete it; if it does not, the message is not
--- delivered again and leaves no dead letter; fq_heartbeat tells its worker, and its key is free at once. 'missing': it
--- was completed, is dead, was withdrawn before, or is of another queue. One that fq_move_message puts into another
--- channel meanwhile is withdrawn there. Where the queue keeps results, each of these messages has the result
--- 'cancelled' from the commit on, however its handler ends. p_notify: notify those who wait for results (false in a
--- two-phase transaction).
+-- fq_cancel: withdraw messages of a queue, in the caller's transaction. Returns those that it did not delete: 'leased':
+-- a consumer has the message and may still complete it; 'missing': it has ended, or is of another queue.
+-- Guarantees: a withdrawn message is never delivered, unless the transaction rolls back. If a consumer does not
+-- complete a leased one, it is not delivered again and leaves no dead letter; fq_heartbeat tells its worker, and its
+-- key is free at once. A message that fq_move_message puts into another channel meanwhile is withdrawn there. If the
+-- queue keeps results, each of these messages has the result 'cancelled' from the commit on, however its handler ends.
+-- p_notify: notify those who wait for results (not in a two-phase transaction).
 -- Locks: the messages, in the order of their ids, those that were just moved last; waits for a transaction that has one
--- locked: a consumer that settles it, a dequeue that takes it. Dequeue passes by a message that a cancel has locked. A
--- transaction that settles messages as well locks all of them first, by fq_lock_messages. The results come last.
+-- locked: a consumer that settles it, a dequeue that takes it. A dequeue passes by a message that a cancel has locked.
+-- A transaction that settles messages as well locks all of them first, by fq_lock_messages. The results come last.
 -- Index: fq_message_pkey, fq_channel_pkey, fq_result_pkey, fq_result_wait_pkey.
 -- Errors: 40001 under REPEATABLE READ and SERIALIZABLE when a message changed since the snapshot; QF007.
 create function fairqueue.fq_cancel(p_queue text, p_ids bigint[], p_notify boolean default false)
@@ -29,8 +28,8 @@ begin
   from fairqueue.fq_queue q
   where q.name = p_queue;
 
-  -- A move deletes the message and inserts it again: who has waited for the move finds no row. So what is missing is
-  -- looked for in a new statement, until that does not see it either.
+  -- A move deletes the message and inserts it again: who has waited for the move finds no row. So look for missing
+  -- messages in a new statement, until that does not see them either.
   loop
     if not v_owner then
       perform fairqueue.fq_check_grant(array['producer', 'operator']::text[], p_queue, w.channels::text[])
@@ -73,11 +72,12 @@ begin
       except
       select unnest(v_found)
     );
-    -- Else the channels of what is locked now are checked, too.
+    -- Others than the owner go on: the grant must cover the channels of what is locked now, too.
     exit when v_owner and v_rest = '{}';
   end loop;
 
-  -- A new statement sees what the transactions committed that this one waited for. The holders do not change any more.
+  -- A new statement sees what the transactions committed that this one waited for. Who has leased the messages does not
+  -- change any more.
   with gone as (
     delete from fairqueue.fq_message m
     using unnest(v_ids) u(id)

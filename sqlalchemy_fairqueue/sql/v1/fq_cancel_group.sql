@@ -1,10 +1,10 @@
 -- fq_cancel_group: withdraw all members of a group that have not ended, in the caller's transaction. Returns how many
--- are gone, and how many a consumer holds, which are gone unless it completes them; no row: there is no such group.
--- Guarantees: as fq_cancel for each member. A member that was cancelled adds no further ones, so that none is left
--- out. The group is finished when those that consumers hold have ended, and its follow-up is enqueued then, as ever.
+-- were deleted, and how many are leased, which go unless their consumers complete them; no row: there is no such group.
+-- Guarantees: as fq_cancel for each member. A cancelled member adds no further members, so none is left out. The group
+-- is finished when its leased members have ended, and its follow-up is enqueued then, as ever.
 -- Locks: the members, in the order of their ids; waits for transactions that have one locked. A group of a million
--- members takes tens of seconds. Index: fq_group_pkey, fq_message_group_ix. Errors: QF003 above READ
--- COMMITTED, where a member that another one has just added would be left out; 40001; QF007.
+-- members takes tens of seconds. Index: fq_group_pkey, fq_message_group_ix. Errors: QF003 above READ COMMITTED, where a
+-- member that another one has just added would be left out; 40001; QF007.
 create function fairqueue.fq_cancel_group(p_queue text, p_group_id uuid)
 returns table (cancelled bigint, leased bigint)
 language plpgsql
@@ -38,7 +38,7 @@ begin
   end if;
   cancelled := 0;
   leased := 0;
-  -- Again for those that a member added before it was cancelled.
+  -- Again, for members that a member added before it was cancelled.
   loop
     select array_agg(m.id order by m.id) into v_ids
     from fairqueue.fq_message m

@@ -1,6 +1,6 @@
--- fq_changed_policy: a channel policy as JSON after some of its fields are changed. p_policy: the policy before the
--- change, whose other members are ignored; null: a policy without limits. p_changes: the fields to change; a field that
--- it does not name stays as it is, and null lifts a limit; null: no change.
+-- fq_changed_policy: a channel policy as JSON, with some fields changed. p_policy: the policy before (null: one without
+-- limits); members that are no fields are ignored. p_changes: the fields to change (null: none); null as a value lifts
+-- a limit.
 -- Guarantees: refuses a policy that cannot be kept: each field is as fq_policy_fields says, and a whole burst takes at
 -- most 365 days, so that no sum of times leaves the range of bigint.
 -- Locks: none. Index: none. Errors: QF001.

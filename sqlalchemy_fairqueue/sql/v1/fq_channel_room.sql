@@ -1,5 +1,5 @@
--- fq_channel_room: the channel of a queue with a name, made if it is not there, as by fq_make_channels with p_policy,
--- and how many messages it still takes (null: any number). state: the channel's, with its policy.
+-- fq_channel_room: the state row of a channel, by name, and how many messages the channel still takes (null: any
+-- number). If it is missing, it is made as by fq_make_channels, with p_policy.
 -- Guarantees: the backlog is what is committed and what this transaction did. The channel is not about to be forgotten.
 -- Locks: none, or for a new channel as fq_make_channels. Index: fq_channel_queue_name_key, fq_channel_state_newest_ix,
 -- fq_signal_bounded_ix.
@@ -14,9 +14,9 @@ declare
   r record;
 begin
   loop
-    -- One snapshot for both: a signal that is heard meanwhile is counted once, in the one or in the other.
-    -- Those below the last one heard, which a slow transaction left, count when they are heard: to read there
-    -- would be to walk over all that an old snapshot keeps.
+    -- One snapshot for the state row and the signals: a signal that is heard meanwhile counts once. Signals up to
+    -- heard_id that a slow transaction left count when they are heard: to read there would be to walk over all dead
+    -- versions that an old snapshot keeps.
     select n.state,
       case
         when (n.state).max_backlog is not null then

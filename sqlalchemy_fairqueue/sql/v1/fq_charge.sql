@@ -1,12 +1,12 @@
--- fq_charge: move the state of channels after a dequeue took messages from them. p_states: state rows; the other arrays
--- have an element for each row that moves: its position among these (p_givers); how many messages were taken; what they
--- cost together; the channel's first message that is left.
--- Guarantees: the tag moves by the costs (p_by_cost), or by how many there were, divided by the weight. A channel that
--- has no message that is due, is at its limit, has less of max_cost_out left than its next message costs, or is held
--- back by its rate leaves the ready order, and comes back at the virtual time. A channel whose due messages others have
--- all locked is due again in 10 ms, at the virtual time. A credit ends with the backlog. A call that does not attend to
--- the queue leaves a signal of each channel that waits for a time: the hearer keeps a floor of such times.
--- p_dispatcher: the state of the queue; p_hearer: whether the caller attends to it.
+-- fq_charge: update the states of channels after a dequeue took messages from them. p_states: state rows. The other
+-- arrays have an element for each channel to update: p_givers: its position in p_states; p_gots: messages taken;
+-- p_costs: what they cost together; p_heads_at, p_head_ids: its first message that is left. p_dispatcher: the queue's
+-- state; p_hearer: whether the caller attends to the queue.
+-- Guarantees: the tag moves by the costs (p_by_cost), or by the number of messages, divided by the weight. A channel
+-- leaves the ready order if no message of it is due, it is at its limit, max_cost_out has less left than its next
+-- message costs, or its rate holds it back. It comes back at the virtual time. If others have all its due messages
+-- locked, it is due again in 10 ms, at the virtual time. A credit ends with the backlog. A caller that does not attend
+-- to the queue leaves a signal of each channel that waits for a time, by which the next hearer lowers due_floor.
 -- Locks: only rows that the caller holds. Index: as fq_head_cost, for channels with a max_cost_out; rows by ctid.
 -- Errors: none.
 -- Source: start-time fair queueing (Goyal, Vin, Cheng 1996); generic cell rate algorithm (ITU-T I.371).

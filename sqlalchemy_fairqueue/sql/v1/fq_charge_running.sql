@@ -1,8 +1,8 @@
--- fq_charge_running: charge the channels of a queue that is fair by seconds for deliveries that are being worked on,
--- beyond what was charged for them. p_costs: up to what, 0 to 1,000,000,000 ms; p_charged: up to what the last call for
--- the delivery did, 0: there was none. The settlement has to know it, see fq_correct_costs.
+-- fq_charge_running: charge the channels of a queue that is fair by seconds for deliveries at work, beyond what was
+-- charged for them before. p_costs: their cost so far, 0 to 1,000,000,000 ms; p_charged: p_costs of the last call for
+-- each (0: there was none). Whoever settles them tells fq_correct_costs what was charged.
 -- Guarantees: each channel gets one signal of the sum, which the next dequeue hears. A delivery with another token than
--- the newest one charges nothing; nor does any in another queue. No message is changed, so no transaction that works on
+-- the newest one charges nothing, nor does one of another queue. No message is changed, so no transaction that works on
 -- one fails by it.
 -- Locks: none. Index: fq_message_pkey. Errors: QF001 bad cost; QF007.
 create function fairqueue.fq_charge_running(

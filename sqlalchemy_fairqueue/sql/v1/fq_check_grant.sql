@@ -1,8 +1,8 @@
 -- fq_check_grant: refuse a call that is outside of the bounds of its caller's grants. p_kinds: the kinds of grants that
--- allow the call; p_queue: its queue; p_channels: its channels, null where it has none.
--- Guarantees: the owner is refused nothing. A verb that is called for each message asks first whether the caller is the
--- owner, which takes less than this call. A caller without a grant of these kinds is refused nothing: its privileges
--- alone decide. A caller may have several grants, also by membership in other roles: then each channel needs one that
+-- allow the call; p_queue: its queue; p_channels: its channels (null: all of the queue).
+-- Guarantees: neither the owner nor a caller without grants of these kinds is refused: of the latter, privileges on the
+-- function decide. Verbs that are called for each message ask themselves whether the caller is the owner, which costs
+-- less than this call. If a caller has several grants, also by membership in other roles, each channel needs one that
 -- covers it. No grant with bounds covers a p_queue of null.
 -- Locks: none. Index: fq_grant_pkey. Errors: QF007.
 create function fairqueue.fq_check_grant(p_kinds text[], p_queue text, p_channels text[] default null)

@@ -1,5 +1,5 @@
--- fq_check_messages: refuse messages that fq_enqueue cannot take: arrays that differ in length, or a value out of its
--- bounds; the first such message is named, with the argument and its value.
+-- fq_check_messages: refuse messages that fq_enqueue cannot take, since arrays differ in length or a value is out of
+-- its bounds. The error names the first such message, the argument and its value.
 -- Guarantees: nothing is written. Locks: none. Index: none. Errors: QF001; QF011 for a content that is too long.
 create function fairqueue.fq_check_messages(
   p_channels text[], p_kinds text[], p_contents bytea[], p_headers jsonb[], p_delays bigint[], p_ats bigint[],

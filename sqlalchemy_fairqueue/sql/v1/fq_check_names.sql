@@ -1,6 +1,6 @@
--- fq_check_names: refuse names of queues, channels and the like that an index could not keep. p_arguments: what each
--- name is, for the error; the last element holds for all names behind it.
--- Guarantees: every name has 1 to 512 bytes. Locks: none. Index: none. Errors: QF001.
+-- fq_check_names: refuse names of queues, channels and the like that do not have 1 to 512 bytes, which an index could
+-- not keep. p_arguments: what each name is, for the error; the last element holds for all names from there on.
+-- Locks: none. Index: none. Errors: QF001.
 create function fairqueue.fq_check_names(p_arguments text[], p_names text[])
 returns void
 language plpgsql

@@ -1,13 +1,13 @@
--- fq_choose: channels to take messages from, and messages of them, in the order of start tags. If other calls have
--- ready channels locked, none starts beyond the turn (p_sight, of fq_look). Up to p_width channels and p_limit
--- messages; p_pass: the number of the pass of fq_dequeue, from 0; p_bytes, p_first, p_skip: as fq_cut_batch.
--- By channel, in ready order: its row, whether it has a limit, what a message costs that names nothing; givers: the
--- positions of the channels that fq_charge has to move; gots, charges, next_heads: its values of each. By message: its
--- row, and the position of its channel. bytes: of all messages together; passed: whether others have ready channels
--- locked; skip: p_skip and the messages that were found locked or held back; is_cut: as fq_cut_batch; is_full: as
--- fq_fit_costs. followed: a channel was brought to its plan just now, look again; null: nothing is ready.
--- Guarantees: each message starts no later than any that is left in these channels, unless somebody has that locked, no
--- later than the channels that were not looked at, and no later than the turn.
+-- fq_choose: lock up to p_width ready channels and choose up to p_limit of their messages, in the order of start tags.
+-- p_pass: the number of the pass of fq_dequeue, from 0; p_bytes, p_first, p_skip: as for fq_cut_batch.
+-- Returns by channel, in ready order: states: its row; limited: its messages hold a slot of it; estimates: what a
+-- message costs that names no cost. givers: positions of the channels that fq_charge has to move; gots, charges,
+-- next_heads: what it gets for each. By message: its row, and in ords the position of its channel. bytes: of all
+-- messages together; passed: others have ready channels locked; skip: p_skip and, if others have some messages locked
+-- or some wait for their ordering keys, those chosen here; is_cut: as fq_cut_batch; is_full: as fq_fit_costs. followed:
+-- a channel got the changed values of its plan just now: choose again; null: nothing is ready.
+-- Guarantees: no message starts later than one that is left in these channels and that nobody has locked, than a
+-- channel that was not looked at, or, if passed, than bound_tag.
 -- Locks: state rows, then messages, for no key update, skip locked. Index: fq_channel_state_ready_ix,
 -- fq_message_ready_ix; rows by ctid. Errors: none.
 create function fairqueue.fq_choose(
@@ -40,7 +40,7 @@ declare
   v_stopped integer[];
   v_behind integer[];
 begin
-  -- As fq_choose_one.
+  -- Why the joins are so: see fq_choose_one.
   select array_agg(o.row), array_agg(o.channel_id), array_agg(o.limited), array_agg(o.room),
     array_agg(o.head_dequeue_at), array_agg(o.head_message_id), array_agg(o.ready_tag), array_agg(o.tag_rest),
     array_agg(o.weight), array_agg(o.estimate), count(*), bool_or(o.is_metered)
@@ -57,7 +57,7 @@ begin
       )::integer as room
     from fairqueue.fq_ready_channels(p_queue, v_state.ready_floor, v_state.ready_channel, p_now) ready
     join fairqueue.fq_channel_state s
-      on s.ctid = ready.state
+      on s.ctid = ready.state_row
       and s.row_version is not distinct from ready.row_version
       and s.channel_id is not distinct from ready.channel_id
     order by ready.tag, ready.channel_id
@@ -67,11 +67,11 @@ begin
   if v_found = 0 then
     return;
   end if;
-  -- What follows a plan that has changed gets the new values before anything is taken from it.
+  -- A channel whose plan has changed gets the new values before anything is taken from it.
   followed := false;
   if p_sight.plans then
     select f.followed + f.deferred > 0 into followed
-    from fairqueue.fq_follow_plans(p_queue, v_channels, (p_sight.row_id is not null)::boolean) f;
+    from fairqueue.fq_follow_plans(p_queue, v_channels, (p_sight.dispatch_row is not null)::boolean) f;
     if followed then
       return;
     end if;
@@ -85,11 +85,11 @@ begin
       limit p_width
     ) x
   );
-  if v_found = p_width or (passed and p_sight.turn is not null) then
-    v_upto := least(v_tags[v_found], case when passed then p_sight.turn end);
+  if v_found = p_width or (passed and p_sight.bound_tag is not null) then
+    v_upto := least(v_tags[v_found], case when passed then p_sight.bound_tag end);
   end if;
-  -- While others may be ready beyond these channels, one message of each is read, otherwise twice as many as its part
-  -- would be; and in each further pass twice as many.
+  -- Of each channel one message is read while others may be ready beyond these channels, otherwise twice its part of
+  -- the batch. Each further pass reads twice as many.
   v_depth := case when v_upto is null then 2 * p_limit / v_found + 2 else 1 end;
   v_depth := least(v_depth::bigint << least(p_pass, 16), 100000);
   select c.rows, c.ids, c.ords, c.costs, c.sizes, c.givers, c.gots, c.charges, c.next_heads_at, c.next_head_ids,
@@ -117,7 +117,7 @@ begin
     for no key update of x skip locked
   ) l;
   if coalesce(cardinality(v_locked), 0) < cardinality(v_ids) then
-    -- The next pass goes on behind what others have locked and what comes after others of its ordering key.
+    -- The next pass goes on behind messages that others have locked or that wait for others of their ordering key.
     perform fairqueue.fq_hold_back(
       p_queue, v_channels, v_heads_at, v_head_ids, v_behind, (2 * v_depth + cardinality(p_skip))::integer, p_now
     )

@@ -1,9 +1,11 @@
--- fq_choose_one: the first ready channel of a queue that nobody has locked, up to the turn of p_sight, see fq_look
--- (null: any tag): its row, and its state. is_limited: its messages hold a slot of it; is_metered: a quota in cost may
--- hold it back; followed: the channel was brought to its plan just now, look again; null: nothing is ready.
--- Guarantees: until the transaction ends nobody else serves the channel. A row that changed since the snapshot fails
--- the join on row_version when PostgreSQL checks it again, since its place changed too. ("is not distinct from" is no
--- index condition, so the planner reaches rows by ctid and never by an index.)
+-- fq_choose_one: lock the first ready channel of a queue that nobody has locked and that stands at bound_tag of p_sight
+-- or before (null: anywhere). Returns its row and its state. is_limited: its messages hold a slot of it; is_metered: a
+-- quota in cost may hold it back; followed: it got the changed values of its plan just now: choose again; null: none is
+-- ready.
+-- Guarantees: until the transaction ends nobody else serves the channel. If its row changed after the snapshot, its
+-- place in the ready order may have changed, too: PostgreSQL checks the join on row_version again once it has the lock,
+-- and the row drops out. ("is not distinct from" is no index condition, so the planner reaches rows by ctid, never by
+-- an index.)
 -- Locks: the state row, for no key update, skip locked. Index: fq_channel_state_ready_ix; rows by ctid. Errors: none.
 create function fairqueue.fq_choose_one(p_queue text, p_sight record, p_now bigint)
 returns record
@@ -18,17 +20,17 @@ begin
   into v_chosen
   from fairqueue.fq_ready_channels(p_queue, v_state.ready_floor, v_state.ready_channel, p_now) ready
   join fairqueue.fq_channel_state s
-    on s.ctid = ready.state
+    on s.ctid = ready.state_row
     and s.row_version is not distinct from ready.row_version
     and s.channel_id is not distinct from ready.channel_id
-  where ready.tag <= coalesce(p_sight.turn, -1)
+  where ready.tag <= coalesce(p_sight.bound_tag, -1)
   order by ready.tag, ready.channel_id
   limit 1
   for no key update of s skip locked;
   if p_sight.plans and v_chosen.channel_id is not null then
     select f.followed + f.deferred > 0 into v_chosen.followed
     from fairqueue.fq_follow_plans(
-      p_queue, array[v_chosen.channel_id]::bigint[], (p_sight.row_id is not null)::boolean
+      p_queue, array[v_chosen.channel_id]::bigint[], (p_sight.dispatch_row is not null)::boolean
     ) f;
   end if;
   return v_chosen;

@@ -1,16 +1,16 @@
--- fq_complete: delete messages whose work is done, in the caller's transaction, and signal the slots they free.
--- Guarantees: only the holder of the newest hand-out completes a message: its token is (id, lease id, deliveries), and
--- the message is of this queue. A token with a null is lost. Returns the lost ones, for which nothing changed. A
--- completion after the lease expired counts as long as nobody else took the message. An attempt that was handed out
--- while the queue recorded its history is appended to it as 'completed'. Members of groups are noted, all of a call at
--- once.
--- p_kept: of which deliveries a result is kept, null: of none; p_results: what their handlers returned, encoded, null:
--- None; p_problems: why that is not kept, null: it is. A result stands there if and only if its message is gone by this
--- call, or was cancelled before: of a message that was cancelled while a consumer held it, that stays what became of
--- it. It is kept for as long as the queue says by then; if the queue keeps none any more, nothing is. p_notify: notify
--- those who wait for a result (never in a two-phase transaction).
--- Locks: the messages themselves, in the order of their ids; waits for a transaction that has one locked. No channel is
--- touched. The key of a result waits for nobody but a transaction that holds the message.
+-- fq_complete: delete messages whose work is done, in the caller's transaction, and signal the slots that they free.
+-- Returns the lost ones, for which nothing changed.
+-- Guarantees: only the holder of a message's newest delivery completes it: the token is (id, lease id, deliveries), and
+-- the message is of this queue. A token with a null is lost. A completion after the lease has expired counts as long as
+-- nobody else took the message. If the queue recorded its history at the delivery, the attempt is appended as
+-- 'completed'. Ends of members of groups are noted, all of a call at once.
+-- p_kept: for which deliveries a result is kept (null: none); p_results: what their handlers returned, encoded (null:
+-- None); p_problems: why that is not kept (null: it is). A result is written only if this call ends the message. If the
+-- message was cancelled while it was leased, fq_result says so already, and that stays. A result is kept as long as the
+-- queue says at this moment; if the queue keeps none any more, none is. p_notify: notify those who wait for a result
+-- (not in a two-phase transaction).
+-- Locks: the messages, in the order of their ids, which waits for a transaction that has one locked; no channel. The
+-- key of a result waits for nobody but a transaction that has the message locked.
 -- Index: fq_channel_pkey; none of the messages while a row is where the delivery found it (no false conflicts under
 -- SERIALIZABLE), else fq_message_pkey. With results also fq_queue_pkey, fq_result_pkey, fq_result_wait_pkey.
 -- Errors: 40001; 23514 a result of more than 1,048,576 bytes; QF007.
@@ -39,8 +39,8 @@ begin
   if p_notify then
     perform fairqueue.fq_wake_results(p_queue, p_ids);
   end if;
-  -- One alone, where the delivery found it, is deleted by a statement without arrays: to start the one below costs more
-  -- than its run.
+  -- A single message where the delivery found it is deleted by a statement without arrays: to start the one of
+  -- fq_complete_many costs more than its run.
   if cardinality(p_ids) = 1 and p_lease_ids[1] is not null and p_kept is null then
     delete from fairqueue.fq_message m
     where m.ctid = p_rows[1]

@@ -1,8 +1,9 @@
--- fq_complete_many: what fq_complete does with several messages, with those whose result is kept, and with one that is
--- not where the delivery found it. Returns the ids of those that are completed.
--- Guarantees: as fq_complete. Messages that hold a slot of the queue alone leave one signal together, in the name of
--- one of their channels: with a signal for each channel, the dispatcher would write the state of each for nothing.
--- Locks: as fq_complete. Index: as fq_complete. Errors: as fq_complete.
+-- fq_complete_many: complete, for fq_complete, several messages, those whose result is kept, or one that is not where
+-- its delivery found it. Returns the ids of the completed ones.
+-- Guarantees: as fq_complete. Messages that hold a slot of the queue, but none of their channel, leave one signal
+-- together in the name of one of their channels: with a signal for each, the dispatcher would write all these states
+-- for nothing.
+-- Locks, index, errors: as fq_complete.
 create function fairqueue.fq_complete_many(
   p_queue text, p_ids bigint[], p_rows tid[], p_lease_ids bigint[], p_deliveries integer[], p_kept boolean[],
   p_results bytea[], p_problems text[]

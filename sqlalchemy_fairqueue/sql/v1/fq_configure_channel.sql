@@ -1,19 +1,18 @@
 -- fq_configure_channel: change the policy of one channel, in the caller's transaction. p_changes: the fields to change,
--- as fq_changed_policy takes them; the others stay. Two members more: plan, the name of the plan that it follows (null:
--- none, and the values stay), and reset, an array of fields that come from the plan again, or without one from what new
--- channels start with. A field that is named stays as it is when the plan changes, unless it is in reset too. A new
--- channel is made as by fq_make_channels, with p_policy.
--- Guarantees: takes effect on the next dequeue after the commit. The locked state row is changed, so concurrent changes
--- of different fields both last. No limit is broken: leased messages are counted when max_concurrency or max_cost_out
--- is set, and each frees what its own row says it holds, so that the count is right however the limit is set, lowered
--- and lifted. A channel that may be served at once stays where it is in the ready order; for another one a signal is
--- left, see fq_write_policies. When max_backlog is set, the backlog is counted anew. A channel that gets no plan and
--- has all fields reset counts as never configured: the channel is forgotten when it is idle. p_notify: wake waiting
--- consumers.
--- Locks: the plan that is named, for key share; the channel's state row; if one of these is set, its leased messages
--- that hold no slot, in the order of their ids; waits for a transaction that has one, and for one that changes or
--- removes the plan. Until the commit the channel is not served (dequeue passes by), and nobody waits for it but who
--- changes or removes the plan.
+-- as fq_changed_policy takes them; two more members: plan: the name of the plan to follow (null: none, and the values
+-- stay); reset: an array of fields that get the value of the plan again, or without a plan that of new channels. A
+-- field that is changed here does not follow the plan any more, unless reset names it, too. A missing channel is made
+-- as by fq_make_channels, with p_policy. p_notify: wake waiting consumers.
+-- Guarantees: takes effect on the next dequeue after the commit. The locked row is changed, so concurrent changes of
+-- different fields both last. No limit is broken: leased messages are counted when max_concurrency or max_cost_out is
+-- set, and each frees what its own row says that it holds, so the count is right however the limit is set, lowered and
+-- lifted. A channel that may be served at once keeps its place in the ready order; for another one a signal is left,
+-- see fq_write_policies. When max_backlog is set, the backlog is counted anew. A channel without a plan and with all
+-- fields reset counts as never configured: it is forgotten when it is idle.
+-- Locks: the plan that is named, for key share; the channel's state row; if max_concurrency or max_cost_out is set, its
+-- leased messages that hold no slot, in the order of their ids; waits for a transaction that has one of these, and for
+-- one that changes or removes the plan. Until the commit dequeues pass the channel by, and only who changes or removes
+-- the plan waits for it.
 -- Index: fq_channel_state_newest_ix, fq_channel_plan_pkey, fq_plan_pkey, fq_lease_expires_ix, fq_message_lease_ix;
 -- counting reads the channel's stretch of fq_message_ready_ix and the queue's signals.
 -- Errors: QF001 bad policy or name, no such plan; 40001; QF007.
@@ -58,7 +57,7 @@ begin
   end if;
 
   if v_state.max_backlog is not null and (v_counts_anew or p_changes ? 'max_backlog') then
-    -- Nobody applies the signals of a channel whose state is locked.
+    -- Nobody applies the signals of a channel whose state row is locked.
     select count(*) - (
       select coalesce(sum(g.added), 0)
       from fairqueue.fq_signal g

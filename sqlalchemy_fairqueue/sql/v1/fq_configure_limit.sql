@@ -1,7 +1,7 @@
--- fq_configure_limit: make a shared limit, or change it, in the caller's transaction. p_changes: as in fq_limit_queue.
--- What it does not name stays as it is; in a new limit, that is unlimited.
--- Guarantees: takes effect with the commit and is exact: all that its queues have out counts. While more are out than a
--- new limit allows, none is delivered. Until the commit the queues of the limit are not served.
+-- fq_configure_limit: make a shared limit, or change it, in the caller's transaction. p_changes: as in fq_limit_queue;
+-- fields that it does not name stay, and are unlimited in a new limit.
+-- Guarantees: takes effect with the commit and is exact: all leased messages of its queues count. While more are out
+-- than a new limit allows, none is delivered. Until the commit the queues of the limit are not served.
 -- Locks: the limit's row, then its state; waits for another change of the limit and for dequeues under way.
 -- Index: fq_limit_pkey, fq_limit_share_newest_ix. Errors: QF001 bad argument; 40001; QF007: for operators of all
 -- queues.

@@ -1,12 +1,11 @@
 -- fq_configure_plan: make a plan of a queue, or change it, in the caller's transaction. p_changes: the fields to
--- change, as fq_changed_policy takes them; the others stay, and a new plan has no limits. p_notify: wake waiting
--- consumers.
+-- change, as fq_changed_policy takes them; a new plan has no limits. p_notify: wake waiting consumers.
 -- Guarantees: one row is written, however many channels follow the plan. A dequeue that begins after the commit takes
--- no message of a channel under older values of max_concurrency, rate and weight. Consumers bring the change to the
--- channels that nobody takes from, and wake those that it frees. Until then such a channel has the old values of all
--- other fields.
+-- no message of a channel under older values of max_concurrency, rate and weight. Channels that nobody takes from get
+-- the change from fq_spread_plans, which wakes those that it frees; until then they have the old values of all other
+-- fields.
 -- Locks: the queue's row if this is its first plan, and the plan's for update; waits for another change of the plan,
--- and for a transaction that puts a channel on it: the pass over the channels would not find that one.
+-- and for a transaction that puts a channel on it, since fq_spread_plans would not find that channel.
 -- Index: fq_plan_pkey, fq_queue_pkey. Errors: QF001 bad name or policy; 40001; QF007.
 create function fairqueue.fq_configure_plan(p_queue text, p_name text, p_changes jsonb, p_notify boolean default true)
 returns void

@@ -1,14 +1,14 @@
--- fq_cut_batch: the messages that channels give to a batch, in the order of start tags. By channel, in ready order: its
--- id, its head, the most that it may give, its tag and rest, its weight, what a message costs that names nothing.
--- p_by_cost: whether they are charged what they name, and not 1. p_upto: where none starts beyond (null: anywhere);
--- p_depth: messages of each channel to read; p_limit and p_bytes: the most that the batch may have (null: any bytes);
--- p_first: whether nothing was taken before, when one message passes whatever its size; p_skip: messages to pass over,
--- since somebody has them locked;
--- Returns by message: its row, its id, the position of its channel in p_channels, its cost, its size; by channel that
--- gives some, or has none that is due: its position, how many it gives, what they cost, and the first message read that
--- it keeps. is_cut: the next message would have been too many bytes.
--- Guarantees: no message that is left, of any of these channels, starts before the last one that is given, unless it is
--- skipped. They are p_limit together or, where a channel has more than p_depth, fewer.
+-- fq_cut_batch: choose the messages that locked channels give to a batch, in the order of start tags. By channel, in
+-- ready order: id, head, the most messages that it may give (p_rooms), tag and rest, weight, what a message costs that
+-- names no cost. p_by_cost: messages are charged their cost, and not 1; p_upto: no message starts beyond this tag
+-- (null: anywhere); p_depth: messages of each channel to read; p_limit, p_bytes: the most that the batch may have
+-- (null: any bytes); p_first: the call has taken nothing yet, so that one message goes whatever its size; p_skip:
+-- messages to pass over.
+-- Returns by message: its row, its id, in ords the position of its channel in p_channels, its cost, its size. By
+-- channel that gives messages or has none that is due: givers: its position; gots: how many it gives; charges: what
+-- they cost; next_heads: the first message read that it keeps. is_cut: p_bytes had no room for the next message.
+-- Guarantees: no message that these channels keep starts before the last one given, unless p_skip has it. To keep to
+-- that, the batch may have fewer than p_limit messages if a channel has more than p_depth.
 -- Locks: none. Index: fq_message_ready_ix. Errors: none.
 -- Source: start-time fair queueing (Goyal, Vin, Cheng 1996).
 create function fairqueue.fq_cut_batch(
@@ -21,17 +21,16 @@ create function fairqueue.fq_cut_batch(
 language plpgsql
 as $$
 begin
-  -- The snapshot of this statement is younger than the locks of the channels: a message whose signal was heard before
-  -- is seen. Of each channel one message more is read than it may give, its new head. The first window has the order in
-  -- which they are read.
+  -- The snapshot of this statement is younger than the locks of the channels, so it has each message whose signal was
+  -- heard. One message more is read of a channel than it may give: its new head.
   with read as materialized (
     select k.ord::integer as ord, k.room, f.row, f.id, f.dequeue_at, f.cost, f.size,
-      row_number() over turn as rank,
-      lead(f.dequeue_at) over turn as next_at,
-      lead(f.id) over turn as next_id,
+      row_number() over channel as rank,
+      lead(f.dequeue_at) over channel as next_at,
+      lead(f.id) over channel as next_id,
       fairqueue.fq_tag_after(
         k.tag::bigint, k.rest::bigint,
-        (case when p_by_cost then sum(f.cost) over turn - f.cost else row_number() over turn - 1 end)::bigint,
+        (case when p_by_cost then sum(f.cost) over channel - f.cost else row_number() over channel - 1 end)::bigint,
         k.weight::integer
       ) as start
     from unnest(p_channels, p_heads_at, p_head_ids, p_rooms, p_tags, p_rests, p_weights, p_estimates)
@@ -48,10 +47,10 @@ begin
       order by m.channel_id, m.dequeue_at, m.id
       limit least(k.room, p_depth) + 1
     ) f on true
-    window turn as (partition by k.ord rows unbounded preceding)
+    window channel as (partition by k.ord rows unbounded preceding)
   ),
   placed as materialized (
-    select r.*, row_number() over line as place, sum(r.size) over line as bytes
+    select r.*, row_number() over in_batch as place, sum(r.size) over in_batch as bytes
     from read r
     where r.rank <= least(r.room, p_depth)
       and r.dequeue_at <= p_now
@@ -63,7 +62,7 @@ begin
           from read x
         )
       ) is not false
-    window line as (order by r.start, r.rank, r.ord)
+    window in_batch as (order by r.start, r.rank, r.ord)
   ),
   given as materialized (
     select p.*

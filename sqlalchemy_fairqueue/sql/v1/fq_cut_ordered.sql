@@ -1,9 +1,9 @@
--- fq_cut_ordered: the messages that follow in an ordering key, for the batch of the one that is out: up to p_limit of a
--- kind, whose costs are at most p_max_cost together (null: any), and their contents and headers at most p_max_bytes
--- (null: any). p_head_at, p_head_id: of the channel; p_estimate: as fq_cut_batch.
--- Returns: their rows; and as fq_cut_batch by channel what fq_charge takes, of one channel.
--- Guarantees: they are the next ones of the key, held back or due, and between them is none that was tried before, that
--- has another kind, that waits for its time, or that somebody has locked.
+-- fq_cut_ordered: lock the messages that come next in an ordering key, for the batch of the message of the key that is
+-- out: up to p_limit of a kind, which cost at most p_max_cost together (null: any), with at most p_max_bytes of
+-- contents and headers (null: any). p_head_at, p_head_id: the channel's head; p_estimate: as fq_cut_batch.
+-- Returns their rows; the other values as fq_cut_batch returns them by channel, for one channel.
+-- Guarantees: they are the next ones of the key, held back or due. The batch ends before one that was tried before, has
+-- another kind, waits for its time, or is locked by somebody.
 -- Locks: messages, for no key update, skip locked. Index: fq_message_ordering_ix; that of fq_find_heads; rows by ctid.
 -- Errors: none.
 create function fairqueue.fq_cut_ordered(

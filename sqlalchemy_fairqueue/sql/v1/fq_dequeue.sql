@@ -1,17 +1,17 @@
--- fq_dequeue: lease up to p_limit ready messages of a queue, taking channels in turn.
--- Guarantees: never more than the limit, the queue's limit or rate, a channel's max_concurrency or rate, or those that
--- its plan had when the call began; contents and headers (as text) of no more than p_max_bytes (null: any), or one
--- message that is larger; nothing of a paused queue or channel; within a channel by (dequeue_at, id). The rows come in
--- the order of start tags: a message moves its channel by its cost, or by 1 if the queue is fair by messages, divided
--- by the weight. A call that passes by channels that others hold takes nothing beyond the turn of fq_look, so that
--- consumers together serve the order that one would. One row a message, then one about the call (message_id null): the
--- lease; holds_slots: whether messages of this call hold slots of a limit, which their end frees; is_timed: whether the
--- queue is fair by seconds; keeps_results; due_in: microseconds until something may be due, null: nothing is scheduled;
--- is_held: what is due is locked. p_lease_id is used again if it is good for p_lease more, see fq_lease_for. Who finds
--- nothing due writes nothing.
--- Locks: as its steps, all skip locked: it waits for none, but for 5 ms at the first delivery of a queue or after a
--- crash. If another transaction has the gate, or the state of a queue with a limit, it takes nothing and is due again
--- in 10 ms. READ COMMITTED, in a transaction of its own: while it is open, nobody else hears the signals.
+-- fq_dequeue: lease up to p_limit ready messages of a queue, taking channels in turn; under p_lease_id again, if that
+-- lease is good for p_lease more (fq_lease_for). Returns a row a message, in the order of start tags, then one about
+-- the call (message_id null): lease_id; holds_slots: its messages may hold slots of a limit, which their end frees;
+-- is_timed: the queue is fair by seconds; keeps_results; due_in: microseconds until something may be due (null: nothing
+-- is scheduled); is_held: something is due, but others have it locked.
+-- Guarantees: the call keeps to p_limit, to the limits and rates of the queue and of each channel, and to plans as they
+-- were when it began. The messages have at most p_max_bytes (null: any) of content and headers (as text) together, or
+-- one larger message goes alone. Nothing of a paused queue or channel goes. A channel gives messages by (dequeue_at,
+-- id). Each moves its channel's start tag by its cost, or by 1 if the queue is fair by messages, divided by the weight.
+-- A call that passes by channels that others have locked takes nothing that starts beyond bound_tag of fq_look, so that
+-- all consumers together serve the order that one would. A call that finds nothing due writes nothing.
+-- Locks: those of its steps, all skip locked. Only the first delivery of a queue or after a crash waits, for 5 ms. If
+-- another transaction has the gate, or the dispatch row of a queue with a limit, it takes nothing and is due again in
+-- 10 ms. READ COMMITTED, in a transaction of its own: while one that attends is open, no other hears signals.
 -- Index: those of its steps. Errors: QF001 bad argument, QF003 wrong isolation level, QF007.
 -- Source: start-time fair queueing (Goyal, Vin, Cheng 1996); generic cell rate algorithm (ITU-T I.371).
 create function fairqueue.fq_dequeue(
@@ -63,7 +63,7 @@ begin
     else 0
   end;
   v_width := v_left;
-  v_alone := (v_left = 1 or l.row_id is not null and l.first_tag is null and l.heard + l.moved = 1)
+  v_alone := (v_left = 1 or l.dispatch_row is not null and l.first_tag is null and l.heard + l.moved = 1)
     and num_nonnulls(l.rate_left, l.cost_left) = 0;
   for v_pass in 0..31 loop
     exit when v_left = 0 or v_stop is not null;
@@ -119,7 +119,7 @@ begin
       perform fairqueue.fq_charge(
         p_queue, c.states::tid[], c.givers::integer[], c.gots::integer[], c.charges::bigint[],
         c.next_heads_at::bigint[], c.next_head_ids::bigint[], l.by_cost::boolean, v_now,
-        l.state::fairqueue.fq_queue_state, (l.row_id is not null)::boolean
+        l.state::fairqueue.fq_queue_state, (l.dispatch_row is not null)::boolean
       );
       -- Channels that turned out to be empty must not hide the ready ones behind them: the next pass is wider.
       v_got := v_got + coalesce(cardinality(c.rows), 0);

@@ -1,7 +1,7 @@
--- fq_draw: write down what a queue has drawn from its shared limits, after fq_draw_room in the same transaction:
--- p_drawn messages, and p_cost, what they cost, with what was found out of the costs of others. p_contends: it has more
--- messages, which the limits held back. Returns when their rates allow the next message, null where none holds it back.
--- Guarantees: for a short time other queues of the limits leave a queue that contends its part.
+-- fq_draw: write down what a queue has drawn from its shared limits, after fq_draw_room in the same transaction.
+-- p_drawn: how many messages; p_cost: what they cost, with corrections of earlier costs; p_contends: the limits held
+-- back further messages. Returns when their rates allow the next message (null: now).
+-- Guarantees: for a second the other queues of the limits leave a queue that contends its part.
 -- Locks: none that fq_draw_room has not taken, but for the shares of the queue. Index: as fq_limit_members.
 -- Errors: none.
 create function fairqueue.fq_draw(p_queue text, p_limits text[], p_drawn integer, p_cost bigint, p_contends boolean)
@@ -15,7 +15,7 @@ declare
   r record;
 begin
   for r in
-    select n.row as state, m.row_id as share, m.tag, m.contends_until, f.rate_interval, f.rate_burst,
+    select n.row as limit_row, m.share_row, m.tag, m.contends_until, f.rate_interval, f.rate_burst,
       fairqueue.fq_rate_after(
         (case when p_drawn > 0 then greatest(n.rate_at, v_now) else n.rate_at end)::bigint,
         (case when f.rate_of = 'cost' then p_cost else p_drawn end)::bigint, f.rate_interval
@@ -46,7 +46,7 @@ begin
       set row_version = s.row_version + 1,
         rate_at = r.rate_at,
         tag = greatest(s.tag, r.tag)
-      where s.ctid = r.state;
+      where s.ctid = r.limit_row;
     end if;
     if p_drawn > 0 or p_cost <> 0
       or p_contends <> (r.contends_until > v_now)
@@ -56,7 +56,7 @@ begin
       set row_version = s.row_version + 1,
         tag = greatest(0, r.tag + r.units),
         contends_until = case when p_contends then v_now + c_patience else 0 end
-      where s.ctid = r.share;
+      where s.ctid = r.share_row;
     end if;
   end loop;
   return case when v_allowed_at > v_now then v_allowed_at end;

@@ -1,10 +1,9 @@
--- fq_draw_room: how many of p_wanted messages the shared limits of a queue let its dequeue take now (room; null:
--- another transaction has one of the limits), and of what cost, as fq_queue_room says. p_state: of the queue.
--- Guarantees: what it returns may be taken in this transaction, and is written down by fq_draw: until it ends nobody
--- else draws from these limits. If a limit held a queue back, no other queue gets ahead of it by more than its own part
--- of that limit, in messages or, if its rate is in cost or it has a max_cost_out, in cost: two queues that always have
--- messages get equal parts. What a queue does not use is for the others. Slots of queues that nobody consumes any more
--- are taken back; bad rows of theirs are set aside.
+-- fq_draw_room: find out how many of p_wanted messages the shared limits of a queue let its dequeue take now (room;
+-- null: another transaction has one of the limits), and of what cost, as fq_queue_room says. p_state: the dispatch row.
+-- Guarantees: until the transaction ends nobody else draws from these limits. Of queues that a limit holds back, none
+-- gets ahead of another by more than its own part, in messages or, if the limit's rate is in cost or it has a
+-- max_cost_out, in cost: two queues that always have messages get equal parts. Others may use what a queue leaves.
+-- Slots of queues that nobody consumes any more are taken back; bad rows of these queues are set aside.
 -- Locks: the states of the limits for no key update, and those of fq_reclaim, fq_lock_dispatcher, fq_set_leases_aside
 -- and fq_repair_queue, all skip locked: it waits for none.
 -- Index: fq_limit_pkey, fq_lease_expires_ix; those of fq_limit_members. Errors: none.
@@ -80,7 +79,7 @@ begin
         from fairqueue.fq_limit_members(f.name::text) x
       ) m
     loop
-      -- What costs is cut to size later; the lead only says whose turn it is.
+      -- fq_fit_costs cuts by cost later. A lead in cost says only whether this queue goes now.
       room := greatest(
         0,
         least(
@@ -94,8 +93,8 @@ begin
       v_full := case when r.free <= 0 or r.cost_out > 0 and r.cost_free is not null then v_full || r.name else v_full end;
     end loop;
     exit when v_pass = 2 or cardinality(v_full) = 0;
-    -- If nobody consumes a queue any more, its messages that are out, and its slots that signals free without being
-    -- heard, would count for ever.
+    -- The messages of a queue that nobody consumes any more, and its slots that unheard signals free, would count for
+    -- ever.
     for v_abandoned in
       select m.queue
       from unnest(v_full) f(name)
@@ -111,8 +110,8 @@ begin
     loop
       begin
         perform fairqueue.fq_reclaim(v_abandoned, 1000::integer);
-        v_row := (fairqueue.fq_lock_dispatcher(v_abandoned)).row_id;
-        -- Each is freed once: a later hearing finds it freed.
+        v_row := (fairqueue.fq_lock_dispatcher(v_abandoned)).dispatch_row;
+        -- A slot is freed once: the signal stays, but frees none when it is heard.
         with freeing as materialized (
           select g.ctid as row, g.queue_freed, g.queue_freed_cost
           from fairqueue.fq_signal g
@@ -139,7 +138,7 @@ begin
           and t.slots > 0;
       exception
         when data_exception or integrity_constraint_violation or program_limit_exceeded or internal_error then
-          -- A bad row stops its own queue at most, whose consumers would set it aside.
+          -- A bad row must not stop this queue: do what a consumer of its own queue would.
           perform
           from fairqueue.fq_set_leases_aside(v_abandoned, v_now);
           perform fairqueue.fq_repair_queue(v_abandoned);

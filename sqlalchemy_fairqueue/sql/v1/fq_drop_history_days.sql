@@ -1,7 +1,7 @@
--- fq_drop_history_days: drop the partitions of the history whose day ended before that of p_before, in microseconds
--- since 1970. Rows: the partition and 'dropped'; 'emptied' where the history was in use for longer than a tenth of a
--- second; 'busy' where the partition was, so that it stays as it is.
--- Guarantees: the last attempt that is taken away is noted in fq_pruned_history.
+-- fq_drop_history_days: drop the partitions of the history whose day ended before the day of p_before (microseconds
+-- since 1970). Returns each partition with 'dropped'; 'emptied': the history was in use for longer than a tenth of a
+-- second; or 'busy': the partition itself was, so it stays as it is.
+-- Guarantees: fq_pruned_history notes the last attempt that is taken away.
 -- Locks: as said by fq_keep_history, its only caller. Index: fq_history's on (recorded_xid, id). Errors: 42501 as
 -- there.
 create function fairqueue.fq_drop_history_days(p_history regclass, p_before bigint)
@@ -32,7 +32,7 @@ begin
       ' select %s, %s, h.recorded_xid, h.id, %s from %I.%I h order by h.recorded_xid desc, h.id desc limit 1',
       v_schema, v_day * c_day, (v_day + 1) * c_day, fairqueue.fq_now(), v_schema, partition
     );
-    -- Where a transaction uses the history for long, the space can be freed by locking only the old partition.
+    -- While a transaction uses the history for long, locking only the old partition can still free its space.
     foreach action in array array['dropped', 'emptied', 'busy'] loop
       exit when action = 'busy';
       begin

@@ -1,9 +1,9 @@
--- fq_due_groups: groups whose members have all ended, up to p_groups of them, each with the message that follows it:
--- the one for its failure, if there is one and a member failed or was cancelled, else the other one; without a channel:
--- none follows. is_new: the channel of that message does not exist.
--- They come in the order in which fq_fold_groups may lock: first messages that wait for nobody, then those with a key
--- or of a new channel; of both, those that have waited in vain come last; all by (queue, channel, key).
--- Guarantees: one query, which the planner inlines. Locks: none.
+-- fq_due_groups: up to p_groups groups whose members have all ended, each with the message that follows it: the
+-- follow-up for a failure, if there is one and a member failed or was cancelled, else the other one; channel null: none
+-- follows. is_new: the channel of that message does not exist.
+-- Guarantees: they come in the order in which fq_fold_groups may lock: first messages that wait for nobody, then those
+-- with a key or of a new channel; of both, those that have waited in vain come last; all by (queue, channel, key). One
+-- query, which the planner inlines. Locks: none.
 -- Index: fq_group_due_ix, fq_group_followup_pkey, fq_channel_queue_name_key. Errors: none.
 create function fairqueue.fq_due_groups(p_now bigint, p_groups integer)
 returns table (

@@ -1,7 +1,7 @@
 -- fq_due_schedules: the schedules of queues that are due now or within p_ahead microseconds, with what a worker needs
--- to find their slots; the earliest ones of each queue, up to p_limit of them. read_at: the clock's time; content_size:
--- in bytes. Those from code are for workers that have them in their code: p_code_queues, p_code_channels and
--- p_code_names name these. Nothing is claimed: the first call of fq_run_slots runs a slot.
+-- to find their slots: of each queue up to p_limit, the earliest first. read_at: the clock's time; content_size: in
+-- bytes. Schedules from code are returned only to workers that have them: p_code_queues, p_code_channels and
+-- p_code_names name those. Nothing is claimed: the first call of fq_run_slots runs a slot.
 -- Locks: none. Index: fq_schedule_due_ix. Errors: QF001 bad argument; QF007.
 create function fairqueue.fq_due_schedules(
   p_queues text[], p_code_queues text[], p_code_channels text[], p_code_names text[], p_ahead bigint, p_limit integer

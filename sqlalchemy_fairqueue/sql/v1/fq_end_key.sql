@@ -1,5 +1,5 @@
--- fq_end_key: begin the period of a key that is counted from the end of its message. The trigger of fq_message calls it
--- for each such message that is deleted, in whatever way.
+-- fq_end_key: begin the period of a key that counts from the end of its message. A trigger of fq_message calls it for
+-- each such message that is deleted, however that happens.
 -- Guarantees: the period begins with the transaction that ends the message, and not if that rolls back.
 -- Locks: the row of the key, which nobody else writes before the message has ended. Index: fq_key_period_message_ix.
 -- Errors: none.

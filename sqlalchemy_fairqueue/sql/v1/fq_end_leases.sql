@@ -1,8 +1,8 @@
--- fq_end_leases: end leases of a queue under which nothing is held, when their consumer stops. Returns how many.
--- Guarantees: a lease that holds a message stays, and expires as if this was never called; so does one that a dequeue
--- uses just now. Producers no longer notify for the sake of a lease that has ended.
--- Locks: the leases for update skip locked (dequeue holds its own for key share), in the order of their ids. Never
--- waits.
+-- fq_end_leases: end leases of a queue that hold no message, when their consumer stops. Returns how many.
+-- Guarantees: a lease that holds a message stays and expires as ever; so does one that a dequeue uses just now.
+-- Producers do not notify for a lease that has ended.
+-- Locks: the leases for update skip locked (a dequeue has its own locked for key share), in the order of their ids.
+-- Never waits.
 -- Index: fq_lease_pkey, fq_message_lease_ix. Errors: QF007.
 create function fairqueue.fq_end_leases(p_queue text, p_lease_ids bigint[])
 returns integer
@@ -24,7 +24,7 @@ begin
     for update skip locked
   ) l;
 
-  -- A new statement: a dequeue that used one of them has committed, and its messages are seen.
+  -- A new statement: the dequeues that used these leases have committed, so their messages are seen.
   delete from fairqueue.fq_lease e
   where e.id = any (v_leases)
     and not exists (

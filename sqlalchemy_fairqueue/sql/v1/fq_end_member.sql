@@ -1,7 +1,7 @@
--- fq_end_member: note the end of a member of a group that no consumer held, or that was cancelled while a consumer held
--- it, even if the consumer completed it then. The trigger of fq_message calls it for each such row that is deleted, in
--- whatever way. Those that a consumer held are noted by fq_end_members, a call at once.
--- Guarantees: one note a member, with the transaction that ends it. fq_fail_member makes 'failed' of it.
+-- fq_end_member: note the end of a group's member that was not leased or was cancelled while it was leased, even if its
+-- consumer completed it then. A trigger of fq_message calls it for each such row that is deleted, however that happens.
+-- The ends of other members are noted by fq_end_members, all of a call at once.
+-- Guarantees: one note a member, in the transaction that ends it. fq_fail_member makes 'failed' of it.
 -- Locks: none. Index: fq_group_note_pkey. Errors: none.
 create function fairqueue.fq_end_member()
 returns trigger

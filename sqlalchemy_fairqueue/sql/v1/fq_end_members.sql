@@ -1,7 +1,6 @@
--- fq_end_members: note the ends of members of groups that a consumer held and that were not cancelled, in arrays of one
--- length: each as failed, or as done. complete and bury call it in the transaction that ends them.
--- Guarantees: one note a group and call, however many members, so that a batch costs an insert and not one for each.
--- Those that nobody held, or that were cancelled, are noted by the trigger of fq_message.
+-- fq_end_members: note that members of groups, which were leased and not cancelled, have failed (p_failed) or are done,
+-- in the transaction that ends them. Arrays of one length. fq_end_member notes other ends.
+-- Guarantees: one note a group and call, however many members, so that a batch does not cost an insert for each.
 -- Locks: none. Index: fq_group_note_pkey. Errors: none.
 create function fairqueue.fq_end_members(p_ids bigint[], p_group_ids uuid[], p_failed boolean)
 returns void

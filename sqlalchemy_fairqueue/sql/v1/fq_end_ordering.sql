@@ -1,9 +1,10 @@
--- fq_end_ordering: tell the dispatcher that a message with an ordering key is gone, or has another key now, or a dead
--- letter that held the key is gone, if one of the key is held back. Triggers of fq_message and fq_dead_letter call it.
--- Guarantees: a message that is held back at the same time, which this transaction cannot see, has a signal of its own;
--- who hears that looks again while this transaction is open, see fq_let_go. A transaction with one snapshot for all of
--- its statements does not see what was held back since it began: it leaves a signal in any case. Locks: none.
--- Index: fq_message_held_ix, fq_channel_pkey. Errors: none.
+-- fq_end_ordering: leave a signal of an ordering key if a message of it is held back, because a message with the key is
+-- gone or has another key now, or a dead letter that held the key is gone. Triggers of fq_message and fq_dead_letter
+-- call it.
+-- Guarantees: if a message is held back at the same time, this transaction cannot see it, but it has a signal of its
+-- own. Who hears that signal looks again while this transaction is open, see fq_let_go. Above READ COMMITTED the
+-- snapshot lacks what was held back since the transaction began: a signal is left in any case.
+-- Locks: none. Index: fq_message_held_ix, fq_channel_pkey. Errors: none.
 create function fairqueue.fq_end_ordering()
 returns trigger
 language plpgsql

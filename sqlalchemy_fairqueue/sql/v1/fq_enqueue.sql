@@ -1,28 +1,28 @@
--- fq_enqueue: add messages to channels of a queue, in the caller's transaction. Arrays of one length in, a row each.
+-- fq_enqueue: add messages to a queue's channels, in the caller's transaction. Arrays of one length in, a row each out.
 -- Guarantees: all or nothing with the caller's transaction; one signal a channel. outcome: 'created'; 'duplicate': a
--- message of the channel, message_id, holds the key (p_on_duplicates skip or raise, which the caller raises);
--- 'replaced': the undelivered message that held the key has this content, kind, headers and time now, its attempts anew
--- (p_on_duplicates replace; one that is leased gives its key up to the new message: 'created'); 'full', 'dropped': the
--- channel has max_backlog messages that wait, by its policy the caller raises, or it is counted and forgotten
--- (message_id null). The backlog is what is committed and what this transaction did. 'coalesced': another message of
--- the ordering key, message_id, waits, and is not delivered before this transaction ends (p_on_duplicates coalesce).
--- p_policy: of channels that are new, if the queue has no defaults. p_delays are microseconds from now, p_ats
--- microseconds since the epoch (the past means now); at most one of the two a message. p_priorities >= 1: the position
--- of a message once it is due, see fq_promote. p_costs: what its delivery costs its channel, up to 10^9; null: 1.
--- p_groups: the groups that created messages belong to; a message that is replaced stays in its own. p_counts_members:
--- this transaction has made these groups, and the call counts what it created, as fq_join_group does; one note a group.
--- p_unique_fors: for how many microseconds the key stays taken, from this call on, or with p_from_ends from the end of
--- the message; null: while the message lives. Until then a later message with a period is a 'duplicate' of it, however
--- it ended; with p_on_duplicates replace, a message that nobody holds is 'replaced', and the period begins anew.
--- Messages without a period meet living ones alone. p_ordering_keys: of the messages of a channel with the same
--- ordering key one is out at a time, in the order of their ids; what is replaced takes that of the message. p_headers,
--- p_groups: an array of one element holds for all messages. A bad value is refused whatever holds the key.
--- Locks: in the order (channel, key), COLLATE "C": first use of a channel waits for a transaction that is making the
--- same one, a key for one that is adding, taking, ending or withdrawing the message that holds it. Then messages to
--- replace, with p_hold (what the transaction settles or cancels later), in the order of their ids; if one of them has
--- ended by then, the call undoes everything and begins again, since no transaction may wait for a key while it has
--- locked a message. Then, for share, skip locked, what messages coalesce with. Nothing else waits, and no row is
--- touched that another transaction updates. p_notify: wake waiting consumers (never in a two-phase transaction).
+-- message of the channel, message_id, has the key (p_on_duplicates skip or raise; for raise the caller raises);
+-- 'replaced' (p_on_duplicates replace): the undelivered message that had the key got this content, kind, headers and
+-- time, and no attempts; a leased one gives its key up to the new message, which is 'created'. 'full', 'dropped':
+-- max_backlog messages wait in the channel, counted as committed and with those of this transaction: by the channel's
+-- policy the caller raises, or the message is counted and forgotten (message_id null). 'coalesced' (p_on_duplicates
+-- coalesce): another message of the ordering key, message_id, waits, and is not delivered before this transaction ends.
+-- p_policy: of new channels, if the queue has no defaults. p_delays: microseconds from now; p_ats: microseconds since
+-- the epoch (the past means now); a message has at most one of the two. p_priorities: from 1, see fq_promote. p_costs:
+-- what its delivery costs its channel, up to 10^9; null: 1. p_groups: the groups that created messages belong to; a
+-- replaced message stays in its own. p_counts_members: this transaction has made these groups, and the call counts the
+-- created members as fq_join_group does, one note a group. p_unique_fors: for how many microseconds the key stays
+-- taken, from this call on, or with p_from_ends from the end of the message; null: while the message lives. Until then
+-- a message with a period is a 'duplicate' of it, however it ended; with replace, a message that nobody has leased is
+-- 'replaced', and the period begins anew. Messages without a period meet living ones alone. p_ordering_keys: of a
+-- channel's messages with the same one, one is out at a time, in the order of their ids; a replaced message takes the
+-- new one. p_headers, p_groups: an array of one element holds for all messages. A bad value is always refused.
+-- Locks: channels and keys, in the order (channel, key), COLLATE "C": the first use of a channel waits for a
+-- transaction that is making the same one, a key for one that adds, takes, ends or withdraws the message that has it.
+-- Then, in the order of their ids, messages to replace and those of p_hold (which the transaction settles or cancels
+-- later); if a message to replace has ended by then, the call undoes everything and begins again, since no transaction
+-- may wait for a key while it has a message locked. Then, for share, skip locked, the messages that others coalesce
+-- with. Nothing else waits, and no row is touched that others update. p_notify: wake consumers (not in a two-phase
+-- transaction).
 -- Index: fq_channel_queue_name_key, fq_message_key, fq_channel_state_newest_ix, fq_signal_bounded_ix,
 -- fq_key_period_pkey, fq_group_pkey. Errors: QF001 bad argument, or p_counts_members and a group that is another
 -- queue's or another transaction's; QF011 a content that is too long; 40001 as fq_make_channels, for a key whose holder
@@ -52,7 +52,7 @@ begin
     )
     where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
   end if;
-  -- One good message. Bounds are checked, so that an element that another subscript hides is never passed over.
+  -- One message without a bad value. The arrays must begin at 1: elements before that would be passed over.
   if concat(
       array_dims(p_channels), array_dims(p_kinds), array_dims(p_contents), array_dims(p_headers), array_dims(p_delays),
       array_dims(p_ats), array_dims(p_priorities), array_dims(p_keys), array_dims(p_max_attempts)
@@ -72,7 +72,7 @@ begin
       p_ordering_keys[1]::text
     ) is null
   then
-    -- Most are added by one statement, for the start of others would cost more than their run.
+    -- Most are added by one statement: to start more of them would cost more than their run.
     if p_unique_fors[1] is null and num_nonnulls(p_delays[1], p_ats[1], p_priorities[1]) <= 1 then
       return query
       with added as (
@@ -105,7 +105,7 @@ begin
       returning 1, s.message_id, true, 'created';
       outcome := case when found then 'created' end;
     end if;
-    -- What the transaction settles later is locked with a message that is replaced.
+    -- A message to replace is locked together with p_hold, which fq_enqueue_many does.
     if outcome is null and (p_hold is null or p_on_duplicates[1] is distinct from 'replace') then
       v_channel := fairqueue.fq_channel_room(p_queue, p_channels[1]::text, p_policy);
       v_state := v_channel.state;

@@ -1,14 +1,14 @@
--- fq_enqueue_in_order: add messages one by one, in the order (channel, key): those that have a key, and those of
--- channels that are new, have a bound or raise priorities with time. p_common_headers, p_common_group_id: for messages
--- without an element of their own. Returns arrays in that order, ats: the positions; bounded_ids: channels with a bound.
--- Guarantees and outcomes: as fq_enqueue; the caller tells the channels. Messages that replace those that have their
--- keys, and those of the same key that come after them, are put off: first all are added whose keys are free, then all
--- that are to be replaced are locked, and p_hold with them: all at once by id, so that transactions that settle or
--- cancel messages and those that replace them never wait for each other. One that has ended before it was locked leaves
--- its key free, which must not be waited for while the others are held: QF099. With p_is_last it is passed over. Last
--- come those that coalesce, since they hold what is delivered next, and nothing is waited for then.
--- Locks: as fq_enqueue and fq_lock_messages. Index: as fq_channel_room, fq_add_message and fq_find_waiting. Errors: as
--- these; QF099.
+-- fq_enqueue_in_order: add messages one by one, in the order (channel, key), for fq_enqueue_many. p_common_headers,
+-- p_common_group_id: for messages without an element of their own. Returns arrays in that order: ordinals: the place of
+-- each in the call; ats: its position; bounded_ids: channels with a bound. The caller leaves the signals.
+-- Guarantees and outcomes: as fq_enqueue. First all messages are added whose keys are free. Messages that are to
+-- replace others are put off, and so are later ones of the same key. Then all messages that are to be replaced are
+-- locked, and p_hold with them, all at once by id, so that transactions that settle or cancel messages and those that
+-- replace them never wait for each other. If one of them ended before it was locked, its key is free, which must not be
+-- waited for while the others are locked: QF099. With p_is_last such a message is passed over. Messages that coalesce
+-- come last: they lock what is delivered next, and nothing is waited for after that.
+-- Locks: as fq_enqueue and fq_lock_messages. Index: as fq_channel_room, fq_add_message and fq_find_waiting.
+-- Errors: as these; QF099.
 create function fairqueue.fq_enqueue_in_order(
   p_queue text, p_channels text[], p_kinds text[], p_contents bytea[], p_headers jsonb[], p_delays bigint[],
   p_ats bigint[], p_priorities integer[], p_keys text[], p_max_attempts integer[], p_policy jsonb,
@@ -23,17 +23,17 @@ as $$
 declare
   v_channel text;
   v_state fairqueue.fq_channel_state;
-  -- its state, and the room that it has left
+  -- the state of v_channel, and the room that it has left
   v_room record;
   v_added record;
   v_is_late boolean;
   v_waiting bigint;
-  -- in the order of the call, as ordering keys promise
+  -- ids in the order of the call, as ordering keys promise
   v_ids bigint[] := fairqueue.fq_next_ids(cardinality(p_channels)::integer);
   i integer;
-  -- of each message in that order: its key, if it is put off; empty: it is to coalesce
+  -- by message, in the order (channel, key): its key, if it is put off; empty: it is to coalesce
   v_later text[];
-  -- who has the keys of these, before and after they are locked
+  -- the messages that have these keys, before and after they are locked
   v_holders bigint[];
   v_held bigint[];
   r record;
@@ -110,10 +110,10 @@ begin
         v_later[i] := case when v_added.outcome = 'later' then r.key end;
       end if;
       if v_later[i] is not null then
-        -- Each of these, so that all arrays begin at 1.
+        -- Set, if only to null, so that all arrays begin at 1.
         ids[i] := null;
         created[i] := false;
-        -- what is known of it: with a period it may be a duplicate
+        -- what is sure before its second round: with a period it may be a duplicate
         outcomes[i] := case when r.on_duplicate = 'replace' and r.unique_for is null then 'replaced' end;
       else
         ids[i] := v_added.message_id;

@@ -1,8 +1,8 @@
--- fq_enqueue_many: what fq_enqueue does with several messages. Those without keys, for channels that are there and have
--- no bound, are added by one statement; others one by one, by fq_enqueue_in_order.
--- Guarantees and results: as fq_enqueue. Where a message that is to be replaced has ended, all is undone, and begun
--- again with its key free; the twentieth try goes on and may wait, as one message alone does, for it has locked nothing
--- when it waits.
+-- fq_enqueue_many: add the messages that fq_enqueue cannot add as one. Channels that are missing are made. If no
+-- message has a key or coalesces, and each channel takes any (fq_takes_any), one statement adds them, else
+-- fq_enqueue_in_order.
+-- Guarantees and results: as fq_enqueue. If a message to replace has ended, all is undone and begun again with its key
+-- free. The twentieth try may wait, as one message alone does, since it has locked nothing when it waits.
 -- Locks: as fq_enqueue. Index: fq_channel_queue_name_key, and as fq_enqueue_in_order. Errors: QF001 bad argument, or a
 -- channel is gone; as fq_enqueue_in_order.
 create function fairqueue.fq_enqueue_many(
@@ -17,10 +17,10 @@ as $$
 declare
   c_tries constant integer := 20;
   v_count integer := cardinality(p_channels);
-  -- whether some have keys, bounds or priorities that age, or coalesce
+  -- some have keys or coalesce, or fq_make_missing_channels says so
   v_one_by_one boolean := num_nonnulls(variadic p_keys) > 0
     or ('coalesce' = any (p_on_duplicates)) is true;
-  -- of calls that have one for all messages, as members of a group: it is read and checked once
+  -- of a call that has one element for all messages: it is read and checked once
   v_headers jsonb := case when cardinality(p_headers) = 1 then (select h from unnest(p_headers) h) end;
   v_group_id uuid := case when cardinality(p_groups) = 1 then (select g from unnest(p_groups) g) end;
   -- as fq_enqueue_in_order returns them

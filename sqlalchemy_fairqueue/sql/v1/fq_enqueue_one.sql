@@ -1,11 +1,11 @@
--- fq_enqueue_one: add one message, in the caller's transaction: for triggers and other code in SQL. It is fq_enqueue
--- with names and defaults. Returns its id, with p_on_duplicate replace also that of the message that was rewritten;
--- null: nothing was added, since its key stands (p_on_duplicate skip), or its channel is full and drops what comes.
--- p_payload: the payload as JsonCodec, the codec of a queue by default, reads it; p_kind: as the handler is declared.
--- p_max_attempts null: 20. p_notify: wake waiting consumers (never in a two-phase transaction). p_unique_for: how long
--- the key stays taken, from the 'enqueue' or the 'completion' of the message on (p_unique_from); null: while it lives.
+-- fq_enqueue_one: add one message, in the caller's transaction: fq_enqueue with names and defaults, for triggers and
+-- other code in SQL. Returns the message's id, or with p_on_duplicate replace that of the message that was rewritten.
+-- Null: none was added, since its key is taken (p_on_duplicate skip), or its channel is full and drops messages.
+-- p_payload: as JsonCodec reads it, the default codec of a queue; p_kind: as the handler is declared. p_max_attempts
+-- null: 20. p_notify: wake waiting consumers (not in a two-phase transaction). p_unique_for: how long the key stays
+-- taken, from the 'enqueue' or the 'completion' of the message on (p_unique_from); null: while it lives.
 -- Guarantees, locks, index: as fq_enqueue.
--- Errors: QF001 bad argument, with its name and value; QF005 the channel is full; 23505 the key stands, and
+-- Errors: QF001 bad argument, with its name and value; QF005 the channel is full; 23505 the key is taken, and
 -- p_on_duplicate is raise; as fq_enqueue.
 create function fairqueue.fq_enqueue_one(
   p_queue text, p_channel text, p_payload jsonb, p_kind text default 'default', p_key text default null,
@@ -20,7 +20,7 @@ security definer
 set search_path = pg_catalog, pg_temp
 as $$
 declare
-  -- what fq_enqueue would call by another name, or not refuse
+  -- arguments that fq_enqueue would name otherwise, or not refuse
   v_argument text := case
     when p_payload is null then 'payload'
     when extract(epoch from p_delay) not between 0 and 3153600000 then 'delay'

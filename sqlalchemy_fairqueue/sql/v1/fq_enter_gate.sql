@@ -1,10 +1,10 @@
--- fq_enter_gate: enter the gate of a queue without a limit, for a delivery. False: it is closed, nothing may be taken.
--- A transaction that sets the first limit of a queue counts the messages that are out, and none may be added to them
--- meanwhile: it holds the gate, see fq_lock_gate.
+-- fq_enter_gate: enter the gate of a queue without a limit, for a delivery. False: it is closed, and nothing may be
+-- taken: a transaction that sets the first limit of the queue counts the messages that are out, and has locked the gate
+-- so that none is added (fq_lock_gate).
 -- Guarantees: until the caller's transaction ends, nobody sets the first limit of the queue. A limit that was set since
 -- the caller began is read from the row that is locked here. The first delivery of a queue makes the gate.
--- Locks: one of the 64 parts of the gate for no key update, skip locked; where all of them are locked, one for key
--- share; fq_open_queue waits 5 ms at most.
+-- Locks: one of the 64 parts of the gate for no key update, skip locked; if all are locked, one for key share;
+-- fq_open_queue waits 5 ms at most.
 -- Index: fq_gate_pkey. Errors: none.
 create function fairqueue.fq_enter_gate(p_queue text)
 returns boolean

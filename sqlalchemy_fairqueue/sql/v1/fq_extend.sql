@@ -1,6 +1,7 @@
--- fq_extend: let a lease that is still alive run for p_lease microseconds from now; never shortens it.
--- Guarantees: null, and nothing changes, when the lease has expired or is gone, or when one of the given hand-outs is
--- not held under it any more, or when p_queue is given and the lease is of another queue.
+-- fq_extend: let a lease that is still alive run for p_lease microseconds from now; never shortens it. Returns when it
+-- expires.
+-- Guarantees: null, and nothing changes, if the lease has expired or is gone, if it does not hold one of the given
+-- deliveries any more, or if p_queue is given and the lease is of another queue.
 -- Locks: the lease row, no key update: waits for a reclaim of the same lease, and for nothing else.
 -- Index: fq_lease_pkey, fq_message_pkey. Errors: QF001 bad duration; QF007.
 create function fairqueue.fq_extend(

@@ -1,6 +1,6 @@
--- fq_fail_member: note that a member of a group has failed. The trigger of fq_dead_letter calls it for each
--- message that becomes a dead letter, right after it was deleted.
--- Guarantees: the note that fq_end_member made of it in this transaction says 'failed'; without one nothing changes.
+-- fq_fail_member: note that a member of a group has failed. A trigger of fq_dead_letter calls it for each message that
+-- becomes a dead letter, right after the message was deleted.
+-- Guarantees: the note that fq_end_member wrote in this transaction says 'failed' now; without one nothing changes.
 -- Locks: only rows of the transaction itself. Index: fq_group_note_pkey. Errors: none.
 create function fairqueue.fq_fail_member()
 returns trigger

@@ -1,7 +1,8 @@
 -- fq_fail_schedule: note why a worker could not plan or run a schedule, in the caller's transaction, and let workers
--- try it again after p_delay microseconds. p_revision and p_done_until: as fq_due_schedules returned them.
--- Guarantees: nothing is noted where the schedule went on or was changed meanwhile. Its slots are not passed over: what
--- is late by then goes by its catch_up. Returns whether it was noted.
+-- try it again after p_delay microseconds. p_revision and p_done_until: as fq_due_schedules returned them. Returns
+-- whether it was noted.
+-- Guarantees: nothing is noted if a worker has gone on with the schedule or it was changed meanwhile. No slot is passed
+-- over: slots that are late by then go by its catch_up.
 -- Locks: the schedule's row, skip locked. Index: fq_schedule_pkey. Errors: QF001 bad delay; QF007.
 create function fairqueue.fq_fail_schedule(
   p_id bigint, p_revision bigint, p_done_until bigint, p_problem text, p_delay bigint

@@ -1,8 +1,7 @@
--- fq_find_heads: the heads of channels: the first message of each that is not out, by (dequeue_at, id), one that
--- somebody else has locked included. p_heads_at, p_head_ids: where to begin; no message of the channel comes before.
--- p_taken: messages that the caller is about to take.
--- Guarantees: in the order of p_channels; null: the channel has none.
--- Locks: none. Index: fq_message_ready_ix. Errors: none.
+-- fq_find_heads: the heads of channels: the first message of each that is not leased, by (dequeue_at, id), even if
+-- somebody has it locked; null: the channel has none. p_heads_at, p_head_ids: where to begin; no message of the channel
+-- comes before. p_taken: messages that the caller is about to take.
+-- Guarantees: in the order of p_channels. Locks: none. Index: fq_message_ready_ix. Errors: none.
 create function fairqueue.fq_find_heads(
   p_channels bigint[], p_heads_at bigint[], p_head_ids bigint[], p_taken bigint[],
   out heads_at bigint[], out head_ids bigint[]

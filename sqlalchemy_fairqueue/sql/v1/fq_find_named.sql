@@ -1,7 +1,8 @@
--- fq_find_named: the messages that names stand for: by name its channel, and the key or the ordering key of the
--- messages, or both. Returns each with the position of its name, in the order in which they come, see fq_goes_first.
--- Guarantees: one snapshot; what has ended or is dead has no name.
--- Locks: none. Index: fq_channel_queue_name_key, fq_message_key, fq_message_ordering_ix. Errors: QF007.
+-- fq_find_named: the messages of a queue with certain names. By name: its channel, and the key or the ordering key of
+-- the messages, or both. Returns each message with the position of its name, in the order in which they go
+-- (fq_goes_first).
+-- Guarantees: one snapshot; messages that have ended are not found. Locks: none.
+-- Index: fq_channel_queue_name_key, fq_message_key, fq_message_ordering_ix. Errors: QF007.
 create function fairqueue.fq_find_named(p_queue text, p_channels text[], p_keys text[], p_ordering_keys text[])
 returns table (message_id bigint, ordinal integer)
 language plpgsql

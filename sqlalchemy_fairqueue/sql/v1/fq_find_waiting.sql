@@ -1,9 +1,9 @@
--- fq_find_waiting: the first message of a channel with a kind and an ordering key that nobody holds, and that is not
--- among p_hold, which the transaction settles or cancels later. Null: there is none, or others have them locked.
--- Guarantees: until the transaction ends nobody takes the message, so that who handles it sees what the transaction
--- did. Several transactions may have it so at once.
+-- fq_find_waiting: the first message of a channel with a kind and an ordering key that is not leased and not in p_hold,
+-- which the transaction settles or cancels later. Null: there is none, or others have all of them locked.
+-- Guarantees: until the transaction ends nobody takes the message, so its handler sees what the transaction did.
+-- Several transactions may have it locked at once.
 -- Locks: the message, for share, skip locked. Index: fq_message_ordering_ix. Errors: 40001 under REPEATABLE READ and
--- SERIALIZABLE, where the message was changed since the snapshot.
+-- SERIALIZABLE, if the message was changed since the snapshot.
 create function fairqueue.fq_find_waiting(p_channel_id bigint, p_kind text, p_ordering_key text, p_hold bigint[])
 returns bigint
 language plpgsql

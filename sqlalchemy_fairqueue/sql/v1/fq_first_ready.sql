@@ -1,12 +1,12 @@
--- fq_first_ready: the first ready channel of a queue, from a place in the ready order on, whether somebody has it
--- locked or not: its start tag, its id; turn: where it will stand after one message. p_by_cost: whether messages cost
--- what they name, and not 1; p_is_timed: as fq_estimate. No row: none is ready.
+-- fq_first_ready: the first ready channel of a queue from a place in the ready order on, whether somebody has it locked
+-- or not: its start tag and id; next_tag: where it will stand after one message. No row: none is ready. p_by_cost:
+-- messages move the tag by their cost, and not by 1; p_is_timed: as fq_estimate.
 -- Guarantees: one query, which the planner inlines. Locks: none. Index: fq_channel_state_ready_ix, fq_message_pkey.
 -- Errors: none.
 create function fairqueue.fq_first_ready(
   p_queue text, p_floor bigint, p_channel bigint, p_by_cost boolean, p_is_timed boolean
 )
-returns table (tag bigint, channel_id bigint, turn bigint)
+returns table (tag bigint, channel_id bigint, next_tag bigint)
 language sql
 stable
 as $$

@@ -1,21 +1,20 @@
 -- fq_fold_groups: count what has become of the members of groups, and finish groups whose members have all ended, in
--- the caller's transaction, which should end at once. Up to p_limit notes are folded; groups are finished once none is
--- left, up to p_groups of them. p_notify: as fq_enqueue. Returns one row: how many notes were folded and groups
--- finished, and whether there may be more to do; none: another transaction folds.
--- Guarantees: exactly one of a group's follow-ups is enqueued, with the transaction that writes down that it is
--- finished: the one for its failure, if there is one and a member failed or was cancelled, else the other one. A group
--- is finished when each member that was ever added has ended: all notes that this statement's snapshot has are folded,
--- and only members add members. A follow-up that cannot be enqueued stays, with the problem, and other groups go on. It
--- is tried again after a second if its channel is full; after 1, 2, 4, 8, then every 16 seconds if another transaction
--- makes its channel or has its key; after a minute if the problem is not passing. Follow-ups were allowed when they
--- were recorded: they are enqueued into any channel, whatever the caller was granted.
--- Locks: as fq_fold_notes, which comes first; then what fq_enqueue locks: first
--- for follow-ups that wait for nobody (an existing channel, no key), then for others by (queue, channel, key). One of
--- these waits for 20 ms at most. The first that waits in vain ends the call, as 100 ms of follow-ups do: what the call
--- has locked is free when the caller commits, and the next call does the rest. Those with the same key, or of the same
--- new channel, are put off without a wait. So nobody waits long for a fold, and groups hardly wait for each other.
--- Index: as fq_fold_notes, fq_group_due_ix, fq_message_group_ix.
--- Errors: QF001 bad argument.
+-- the caller's transaction, which should end at once. Up to p_limit notes are folded; once none is left, up to p_groups
+-- groups are finished. p_notify: as fq_enqueue. Returns one row: how many notes were folded and groups finished, and
+-- whether there may be more to do; no row: another transaction folds.
+-- Guarantees: exactly one follow-up of a group is enqueued, in the transaction that writes down that the group is
+-- finished (which one: fq_due_groups). That each member that was ever added has ended is certain, since all notes in
+-- this statement's snapshot are folded, and only members add members. A follow-up that cannot be enqueued stays, with
+-- the problem, and other groups go on. It is tried again after a second if its channel is full; after 1, 2, 4, 8, then
+-- every 16 seconds if another transaction makes its channel or has its key; after a minute if the problem does not
+-- pass. Follow-ups were allowed when they were recorded: they are enqueued into any channel, whatever the caller was
+-- granted.
+-- Locks: as fq_fold_notes, which comes first; then what fq_enqueue locks: first for follow-ups that wait for nobody (an
+-- existing channel, no key), then for others by (queue, channel, key). One of these waits for 20 ms at most. The first
+-- that waits in vain ends the call, as 100 ms of follow-ups do: the caller's commit frees what the call has locked, and
+-- the next call does the rest. Further ones with the same key, or of the same new channel, are put off without a wait.
+-- So nobody waits long for a fold, and groups hardly wait for each other.
+-- Index: as fq_fold_notes, fq_group_due_ix, fq_message_group_ix. Errors: QF001 bad argument.
 create function fairqueue.fq_fold_groups(p_limit integer, p_groups integer, p_notify boolean)
 returns table (folded bigint, finished bigint, more boolean)
 language plpgsql
@@ -73,7 +72,7 @@ begin
       v_message_id := null;
       v_wait := null;
       v_problem := case
-        -- A message that was enqueued with the group without being counted: its end is noted, too.
+        -- A message was enqueued with the group without being counted: its end is noted, too.
         when exists (select from fairqueue.fq_message m where m.group_id = r.group_id)
         then 'it has messages that were not counted as its members, and is finished when they end'
       end;

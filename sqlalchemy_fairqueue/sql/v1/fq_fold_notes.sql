@@ -1,8 +1,8 @@
--- fq_fold_notes: count what up to p_limit notes of groups say, in the caller's transaction, and make groups due now
--- whose members have all ended. Returns how many notes were folded, p_limit: there may be more; null: another
+-- fq_fold_notes: add up to p_limit notes to the counts of their groups, in the caller's transaction, and make groups
+-- due whose members have all ended. Returns how many notes were folded (p_limit: there may be more); null: another
 -- transaction folds.
--- Guarantees: a note is counted once. With less than p_limit the floor becomes where the notes of transactions begin
--- that the snapshot of this one does not have (fq_note_floor).
+-- Guarantees: a note is counted once. If fewer than p_limit are folded, the next fold begins at the transactions whose
+-- notes this snapshot does not have (fq_note_floor).
 -- Locks: the row of fq_round, skip locked; then rows that nobody else updates.
 -- Index: fq_group_note_pkey from floor_xid on and by open_xids, fq_group_pkey. Errors: none.
 create function fairqueue.fq_fold_notes(p_limit integer, p_now bigint)
@@ -22,7 +22,7 @@ begin
   where f.duty = 'fold'
   for update skip locked;
   if not found then
-    -- It is made once.
+    -- No row, or locked? It is made once.
     perform
     from fairqueue.fq_round f
     where f.duty = 'fold';
@@ -88,7 +88,7 @@ begin
   if v_folded between 1 and p_limit - 1 then
     update fairqueue.fq_round f
     set snapshot = pg_snapshot_xmax(v_snapshot)::text,
-      -- the own one, too: this transaction may leave further notes
+      -- this transaction, too: it may leave further notes
       waiting = array(
         select x.xid::text
         from (

@@ -1,6 +1,6 @@
--- fq_follow_dead: let messages of some kinds be followed when they become dead letters, see fq_bury_messages. Kinds
--- that are followed already stay so; fq_set_queue takes them away.
--- Guarantees: holds for what dies after the commit. Who finds nothing new writes nothing.
+-- fq_follow_dead: let a message follow each dead letter of some kinds, see fq_bury_messages. Kinds that are followed
+-- already stay so; fq_set_queue takes them away.
+-- Guarantees: holds for messages that die after the commit. A call that adds no kind writes nothing.
 -- Locks: the queue's row; waits for a configuration of the same queue. Index: fq_queue_pkey. Errors: QF001 bad name;
 -- 40001; QF007.
 create function fairqueue.fq_follow_dead(p_queue text, p_kinds text[])

@@ -1,8 +1,8 @@
--- fq_follow_plans: give channels of a queue the policy of the plan that they follow, where that has changed since they
--- got it; fields that are configured for a channel alone stay. followed: how many got it. deferred: how many must wait,
--- because their plan brings a first max_concurrency or max_cost_out, see fq_begin_limits.
--- Guarantees: exact as fq_configure_channel: leased messages are counted when a channel gets one of these. A
--- channel that waits for a time leaves a signal, unless the caller attends to the queue and found it ready (p_hearer).
+-- fq_follow_plans: give channels of a queue the policy of the plan that they follow, if it has changed since they got
+-- it; fields that are configured for a channel alone stay. followed: how many got it. deferred: how many must wait,
+-- because the plan brings their first max_concurrency or max_cost_out, see fq_begin_limits.
+-- Guarantees: exact as fq_configure_channel: leased messages are counted when a channel gets its first limit. A channel
+-- that waits for a time leaves a signal, unless p_hearer: the caller attends to the queue and found the channel ready.
 -- Locks: state rows, then what fq_begin_limits locks, all for no key update and skip locked: it waits for none.
 -- Index: fq_channel_plan_pkey, fq_plan_pkey, fq_channel_state_newest_ix; rows by ctid. Errors: none.
 create function fairqueue.fq_follow_plans(
@@ -18,9 +18,8 @@ begin
   followed := 0;
   deferred := 0;
   for v_pass in 1..2 loop
-    -- One statement reads and locks: to read a channel again after its lock takes a fifth more time. A state
-    -- row that changed since the snapshot fails the join on row_version when PostgreSQL checks it again; the row in
-    -- fq_channel_plan changes under the same lock.
+    -- One statement reads and locks, which saves a fifth of the time. The join on row_version: see fq_choose_one; the
+    -- row in fq_channel_plan changes under the same lock.
     with asked as materialized (
       select u.id, k.row, k.plan, k.overridden, k.revision
       from unnest(v_ids) u(id)

@@ -1,18 +1,17 @@
--- fq_forget_channels: delete marked channels that are still idle, up to p_limit, once no transaction runs any more that
--- may not have seen the marks. The first call, in a later transaction than fq_mark_idle_channels, begins a round, and
--- anybody's later calls go on with it; a call that finds all transactions ended deletes. forgotten: channels deleted.
--- more: there may be others. waiting: the transactions that the round waits for.
+-- fq_forget_channels: delete up to p_limit marked channels that are still idle, once no transaction runs any more that
+-- may not have seen the marks. The first call, in a later transaction than fq_mark_idle_channels, begins a round, which
+-- later calls of anybody go on with; the call that finds all transactions ended deletes. forgotten: channels deleted;
+-- more: there may be others; waiting: the transactions that the round waits for.
 -- Guarantees: no message is lost. A transaction that began after the marks were committed, and adds a message to a
 -- marked channel, takes the mark back under the lock of the state row (fq_make_channels); those that began before have
--- ended, and what they added is seen. So a channel that has no message, leased message, signal or dead letter in
--- one snapshot, while its state row is locked, gets none. A marked channel that has one, or was
--- paused or configured, keeps its rows and loses the mark. Marks that were committed after the round began are left to
--- the next one. The round stands in fq_round, and no caller can shorten it. What such a channel had dropped is
--- forgotten with it.
--- Locks: the row of the round, then state rows, all for update, skip locked: it waits for none, but for who makes the
--- row at the same moment. Index: fq_round_pkey, fq_channel_state_forget_ix, those of fq_busy_channels, fq_dead_letter_channel_ix,
--- fq_channel_pkey. Errors: QF001 bad limit; QF003 not READ COMMITTED, in which the rows that are locked would be older
--- than the lock.
+-- ended, and what they added is seen. So a channel that has no message, leased message, signal or dead letter in one
+-- snapshot, while its state row is locked, gets none. A marked channel that has one, or was paused or configured, keeps
+-- its rows and loses the mark. Marks that were committed after the round began are left to the next one. fq_round has
+-- the round, and no caller can shorten it. What a deleted channel had dropped is forgotten with it.
+-- Locks: the row of the round, then state rows, all for update, skip locked: it waits for none but who makes the row at
+-- the same moment. Index: fq_round_pkey, fq_channel_state_forget_ix, those of fq_busy_channels,
+-- fq_dead_letter_channel_ix, fq_channel_pkey. Errors: QF001 bad limit; QF003 not READ COMMITTED, since the rows would
+-- be older than their locks.
 create function fairqueue.fq_forget_channels(
   p_limit integer, out forgotten bigint, out more boolean, out waiting text[]
 )
@@ -65,7 +64,7 @@ begin
   if found then
     v_running := fairqueue.fq_running_transactions();
     waiting := array(select unnest(v_waiting) intersect select unnest(v_running));
-    -- One that ran without a name of a prepared one may have been prepared meanwhile.
+    -- A transaction that was not prepared when the round began may have been meanwhile, under another name.
     if waiting = '{}' and exists (select from unnest(v_waiting) w(name) where w.name not like 'prepared %') then
       waiting := array(select r.name from unnest(v_running) r(name) where r.name like 'prepared %');
     end if;

@@ -1,6 +1,6 @@
--- fq_gate_holders: the transactions that last locked the gates of queues. alone: with the door, as a change of the
--- limit does; attends: with the state of the queue, as the dequeue that hears its signals. p_queue null: of all queues.
--- A transaction that has ended may be among them.
+-- fq_gate_holders: the transactions that last locked the gates of queues; some may have ended. alone: it locked the
+-- door, as a change of the limit does; attends: it locked the dispatch row, as the dequeue that hears signals does.
+-- p_queue null: of all queues.
 -- Guarantees: as the statement that calls it sees them. Locks: none. Index: none; reads the tables, which have 66 rows
 -- a queue. Errors: none.
 create function fairqueue.fq_gate_holders(p_queue text default null)

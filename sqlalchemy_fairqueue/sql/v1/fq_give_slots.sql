@@ -1,7 +1,7 @@
--- fq_give_slots: give the slot p_slot (1: their channel's, 2: the queue's) to the messages of a queue, or of one of its
--- channels, that are out and do not hold it, since a limit begins. Returns how many, and what they cost.
--- Guarantees: nobody ends them before the transaction ends, so that each slot is counted once and freed once, when the
--- caller has seen to it that no further message is leased.
+-- fq_give_slots: give the slot p_slot (1: their channel's, 2: the queue's) to leased messages of a queue, or of one of
+-- its channels, that do not hold it, since a limit begins. Returns how many they are, and what they cost.
+-- Guarantees: nobody ends them before the transaction ends. So each slot is counted once and freed once, if the caller
+-- keeps further messages from being leased.
 -- Locks: the messages, for no key update, in the order of their ids; waits for a transaction that has one locked.
 -- Index: fq_lease_expires_ix, fq_message_lease_ix. Errors: 40001 under REPEATABLE READ and SERIALIZABLE.
 create function fairqueue.fq_give_slots(

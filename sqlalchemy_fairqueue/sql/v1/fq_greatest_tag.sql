@@ -1,7 +1,7 @@
--- fq_greatest_tag: the greatest tag of the channels of a queue that are not ready, where its virtual time stands while
--- none is.
--- Guarantees: as of the statement that calls it; below 0. A channel that becomes ready saves nothing up while it is
--- idle, and a newcomer does not starve who was served alone.
+-- fq_greatest_tag: the greatest tag of the channels of a queue that are not ready: the virtual time while none is
+-- ready.
+-- Guarantees: as of the statement that calls it; below 0. A channel that becomes ready there has saved nothing up while
+-- it was idle, and a new channel does not starve one that was served alone.
 -- Locks: none. Index: the last entry of fq_channel_state_tag_ix. Errors: none.
 create function fairqueue.fq_greatest_tag(p_queue text)
 returns bigint

@@ -1,5 +1,5 @@
--- fq_group_headers: headers of the message that follows a group: those that were asked for, and the group with its
--- counts as "after_group".
+-- fq_group_headers: the headers of a group's follow-up: those that were asked for, and "after_group": the group's id
+-- and counts.
 -- Guarantees: one expression. Locks: none. Errors: none.
 create function fairqueue.fq_group_headers(
   p_headers jsonb, p_group_id uuid, p_added bigint, p_done bigint, p_failed bigint, p_cancelled bigint

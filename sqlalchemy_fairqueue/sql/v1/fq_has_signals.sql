@@ -1,4 +1,4 @@
--- fq_has_signals: whether a queue has a signal that nobody has heard: p_below and p_open as in fq_queue_state.
+-- fq_has_signals: whether a queue has unheard signals. p_below, p_open: heard_below and heard_open of fq_queue_state.
 -- Guarantees: as the statement that calls it sees them. Locks: none. Index: fq_signal_pkey. Errors: none.
 create function fairqueue.fq_has_signals(p_queue text, p_below xid8, p_open xid8[])
 returns boolean

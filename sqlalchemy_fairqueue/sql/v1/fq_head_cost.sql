@@ -1,4 +1,4 @@
--- fq_head_cost: what the first message of a channel costs, by the columns of its state; null: it has none.
+-- fq_head_cost: what the first message of a channel would be charged; null: it has none. p_mean_cost: of its state row.
 -- Guarantees: as fq_dequeue would charge it. Locks: none. Index: fq_message_pkey, fq_queue_pkey. Errors: none.
 create function fairqueue.fq_head_cost(p_queue text, p_head_message_id bigint, p_mean_cost bigint)
 returns bigint

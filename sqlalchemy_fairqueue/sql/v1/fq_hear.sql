@@ -1,6 +1,6 @@
--- fq_hear: apply signals of a queue to the state of their channels, 1,000 at most, and move channels that are due into
--- the ready order. A dequeue does so by itself. heard: signals applied; has_more: there are others.
--- Guarantees, locks, index: as fq_attend. Nothing, where another call attends to the queue or there is nothing to do.
+-- fq_hear: apply up to 1,000 signals of a queue to the states of their channels, and make channels ready whose time has
+-- come. A dequeue does so by itself. heard: signals applied; has_more: more of them are left.
+-- Guarantees, locks, index: as fq_attend. It does nothing if another call attends to the queue.
 -- Errors: QF001 bad argument; QF003 wrong isolation level; QF007.
 create function fairqueue.fq_hear(p_queue text, out heard integer, out has_more boolean)
 language plpgsql
@@ -35,7 +35,7 @@ begin
   end if;
   v_sight := fairqueue.fq_attend(p_queue, 1000::integer, v_sight, v_now);
   if v_sight.heard + v_sight.moved > 0 or v_sight.must_note then
-    perform fairqueue.fq_note(v_sight.row_id::tid, v_sight.state::fairqueue.fq_queue_state, v_now);
+    perform fairqueue.fq_note(v_sight.dispatch_row::tid, v_sight.state::fairqueue.fq_queue_state, v_now);
   end if;
   heard := v_sight.heard;
   has_more := v_sight.has_more;

@@ -1,12 +1,12 @@
--- fq_hear_many: apply signals to the states of their channels: lower the head, schedule idle channels, free slots and
--- count. By signal, in the order of p_channels: its row, id and channel. p_noting, p_must: whether those of channels
--- that somebody has locked may, and must be put back; p_by_cost: as fq_hear_one. seen: p_rows without the signals that
--- were put back; the others as fq_hear_signals.
--- Guarantees: as fq_hear_signals. The head of a paused channel is lowered, but it does not become ready. A channel
--- keeps the greatest id that it was told by, heard_id: a sum of what signals will still add to its backlog begins
--- there. What messages cost more than was charged moves the tag, see fq_tag_heard; what they took moves the mean.
--- Signals of a channel that is gone are deleted.
--- Locks: as fq_lock_heard; the signals, which nobody else locks while he lacks these rows.
+-- fq_hear_many: apply signals to the states of their channels: lower the head, make idle channels ready, free slots,
+-- count messages, move tags by corrected costs (fq_tag_heard). By signal, in the order of p_channels: its row, id and
+-- channel. p_must, p_noting: signals of locked channels must be put back, or are if others were heard; p_by_cost: as
+-- fq_hear_one.
+-- Returns seen: p_rows without the signals that were put back; the rest as fq_hear_signals.
+-- Guarantees: as fq_hear_signals. The head of a paused channel is lowered, but the channel does not become ready. A
+-- channel keeps the greatest id of its signals (heard_id): who sums up what signals will still add to its backlog
+-- begins behind it. Signals of a channel that is gone are deleted.
+-- Locks: as fq_lock_heard; the signals, which nobody else locks without these rows.
 -- Index: as fq_hear_signals. Errors: none.
 create function fairqueue.fq_hear_many(
   p_queue text, p_rows tid[], p_ids bigint[], p_channels bigint[], p_by_cost boolean, p_virtual_time bigint,

@@ -1,7 +1,6 @@
--- fq_hear_one: apply one signal, as a queue without a backlog has: half the cost of fq_hear_many. Arguments and results
--- as there.
--- p_by_cost: whether what messages cost moves the tag. Guarantees: as fq_hear_signals. Nobody can apply the signal of a
--- channel that is not there: it is deleted.
+-- fq_hear_one: apply one signal, as a queue without a backlog has, at half the cost of fq_hear_many. p_by_cost: the tag
+-- moves by what messages cost. Results as fq_hear_signals.
+-- Guarantees: as fq_hear_signals. A signal of a channel that is gone is deleted.
 -- Locks: the channel's state row for no key update, skip locked; the signal, as fq_hear_many.
 -- Index: fq_channel_state_newest_ix; rows by ctid. Errors: none.
 create function fairqueue.fq_hear_one(
@@ -35,7 +34,7 @@ begin
   for no key update of o skip locked;
   v_state := s.row;
   if not found then
-    -- An exists would drop the order, and read all dead versions.
+    -- An exists would drop the order, and read all dead versions of the row.
     select o.ctid into v_state
     from fairqueue.fq_channel_state o
     where o.channel_id = p_channel_id

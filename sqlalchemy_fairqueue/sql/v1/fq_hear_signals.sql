@@ -1,16 +1,15 @@
--- fq_hear_signals: apply signals of a queue that nobody has heard to the states of their channels, up to p_limit, and
--- delete them: those of transactions from p_below on and of p_open, in the order of the transactions. p_virtual_time:
--- where a channel that becomes ready stands at the earliest, so that it saves nothing up while it is idle. p_noting:
--- the caller will write how far they were heard, so signals of channels that somebody has locked are put back;
--- p_by_cost: as fq_hear_one. heard: signals applied; seen: signals read; freed, freed_cost: slots of the queue that
--- they give back, and what their messages cost; costs: what messages cost more than was charged; first_due: the least
--- due_at of the channels heard of that are not ready; below, open: the next p_below and p_open, null: as before.
--- has_more: the next messages of ordering keys that signals name were let go, of which the next call hears.
--- Guarantees: a signal is applied and deleted while the channel's state row is locked by this call, or put back if
--- somebody else has it locked. All signals of transactions below the next p_below are heard, except signals of
--- transactions in open. The caller's own may be among these, since it may leave signals later. If all of the channels
--- are locked, nothing is written.
--- Locks: the caller has the state of the queue. State rows for no key update, skip locked; the signals.
+-- fq_hear_signals: apply up to p_limit unheard signals of a queue to the states of their channels, and delete them:
+-- signals of transactions from p_below on, and of p_open, in the order of the transactions. p_virtual_time: where a
+-- channel that becomes ready stands at the earliest, so that it saves nothing up while it is idle. p_noting: the caller
+-- will note below and open, so signals of locked channels are put back; p_by_cost: as fq_hear_one.
+-- Returns heard: signals applied; seen: signals read; freed, freed_cost: slots of the queue that they free, and the
+-- cost of their messages; costs: what messages cost more than was charged; first_due: the least due_at of the channels
+-- heard of that are not ready; below, open: the next p_below and p_open (null: as before); has_more: the next messages
+-- of ordering keys were let go, by signals that the next call hears.
+-- Guarantees: a signal is applied and deleted while this call has the channel's state row locked, or put back if
+-- somebody else has. All signals of transactions below the next p_below are heard, but for those in open. The caller's
+-- own transaction may be in open, since it may leave signals later. If all channels are locked, nothing is written.
+-- Locks: state rows for no key update, skip locked; the signals. The caller has the dispatch row locked.
 -- Index: fq_signal_pkey, fq_channel_state_newest_ix; rows by ctid. Errors: none.
 create function fairqueue.fq_hear_signals(
   p_queue text, p_below xid8, p_open xid8[], p_limit integer, p_by_cost boolean, p_virtual_time bigint, p_now bigint,

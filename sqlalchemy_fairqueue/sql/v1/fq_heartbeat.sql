@@ -1,8 +1,8 @@
 -- fq_heartbeat: let leases that are alive run for p_lease microseconds from now, and tell what was cancelled under
--- them. One row a lease that is given.
--- Guarantees: never shortens a lease. expires_at null: the lease has expired or is gone, whatever it held may be
--- somebody else's; or p_queue is given, and the lease is of another queue. cancelled: its messages that were withdrawn
--- while it held them, in the order of their ids; each time anew, until they are settled.
+-- them: one row for each given lease.
+-- Guarantees: never shortens a lease. expires_at null: the lease has expired or is gone, so that others may have its
+-- messages; or it is not of p_queue, if that is given. cancelled: messages that were withdrawn while the lease has
+-- them, in the order of their ids, by each call until they are settled.
 -- Locks: the lease rows, no key update, in the order of their ids; waits for an extension of the same lease.
 -- Index: fq_lease_pkey, fq_message_lease_ix. Errors: QF001 bad duration; QF007.
 create function fairqueue.fq_heartbeat(p_lease_ids bigint[], p_lease bigint, p_queue text default null)
@@ -38,7 +38,7 @@ begin
     expires_at := v_expires_at;
     cancelled := '{}';
     if v_expires_at is not null then
-      -- A new statement: a cancel that has committed meanwhile is told now.
+      -- A new statement: it sees a cancel that has committed meanwhile.
       select coalesce(array_agg(m.id order by m.id), '{}') into cancelled
       from fairqueue.fq_message m
       where m.lease_id = v_lease_id

@@ -1,4 +1,4 @@
--- fq_held: the tokens of the messages that are held under a lease, in the order of their ids.
+-- fq_held: the tokens of the messages under a lease, in the order of their ids; row_id: the place of the message's row.
 -- Guarantees: as the statement that calls it sees them. Locks: none. Index: fq_message_lease_ix. Errors: QF007.
 create function fairqueue.fq_held(p_lease_id bigint)
 returns table (message_id bigint, row_id tid, deliveries integer)

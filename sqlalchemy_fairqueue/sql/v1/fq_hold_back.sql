@@ -1,8 +1,8 @@
--- fq_hold_back: put messages that come after others of their ordering keys at the end of their channels, until
--- fq_let_go puts them back: of the channels at some positions (p_ords), those among the first p_depth that are due,
--- from the heads on. Returns how many.
--- Guarantees: a signal of each key tells the dispatcher to look, for what was found may have changed by the commit. The
--- caller has the states of the channels locked.
+-- fq_hold_back: move messages that must wait for others of their ordering keys to the end of their channels, until
+-- fq_let_go moves them back. p_ords: positions in p_channels of the channels to look at, from their heads on; p_depth:
+-- how many due messages of each. Returns how many were moved.
+-- Guarantees: a signal of each key tells the dispatcher to look again, since what was found may have changed by the
+-- commit. The caller has the state rows of the channels locked.
 -- Locks: the messages, for no key update, skip locked. Index: fq_message_ready_ix, fq_message_ordering_ix; rows by
 -- ctid.
 -- Errors: none.

@@ -1,4 +1,4 @@
--- fq_holder: the consumer that holds a message now; null: none does.
+-- fq_holder: the consumer that has leased a message; null: none has.
 -- Guarantees: as the statement that calls it sees it. Locks: none. Index: fq_message_pkey, fq_lease_pkey.
 -- Errors: QF007.
 create function fairqueue.fq_holder(p_message_id bigint)

@@ -1,10 +1,10 @@
--- fq_join_group: count messages that the caller's transaction has enqueued as members of a group, p_added of them.
--- p_message_id null: the transaction made the group, also if it adds no member. Else a member adds them, while a
--- consumer works on it: its delivery's token, and the caller has locked it by fq_lock_messages.
--- Guarantees: returns 'joined'; 'lost': the delivery is not its holder's any more; 'cancelled': it was cancelled, and
--- adds no further members; 'stranger': the group was not made by this transaction, or the message is none of its
--- members. Unless it joined, the caller rolls back. A member that is locked has not ended when this commits, so that a
--- group is never finished before what its members add.
+-- fq_join_group: count p_added messages that the caller's transaction has enqueued as members of a group. p_message_id
+-- null: the transaction made the group, even if it adds no member. Else a member adds them while it is leased: the
+-- token of its delivery, and the caller has locked it by fq_lock_messages.
+-- Guarantees: returns 'joined'; 'lost': the delivery is not its holder's any more; 'cancelled': the member was
+-- cancelled, and adds no further members; 'stranger': the group was not made by this transaction, or the message is no
+-- member of it. Unless 'joined' is returned, the caller rolls back. The locked member ends after this commit at the
+-- earliest, so a group is never finished before what its members add.
 -- Locks: none of other transactions' rows. Index: fq_group_pkey, fq_message_pkey, fq_group_note_pkey.
 -- Errors: QF001 bad argument; QF007.
 create function fairqueue.fq_join_group(

@@ -1,8 +1,8 @@
--- fq_lease_for: the lease that a dequeue takes messages under: the consumer's own, p_lease_id, if it is good for p_lease
--- microseconds more and of this epoch, see fq_epoch; else a new one, good for a little longer than that.
--- p_sight: of fq_look. A queue without a limit has a gate, which is entered before; id null: it is closed.
--- Guarantees: until the transaction ends nobody takes the lease back. One that somebody has locked counts as gone: it
--- may be taken back at this moment.
+-- fq_lease_for: the lease under which a dequeue takes messages: p_lease_id, if it is good for p_lease microseconds more
+-- and of this epoch (fq_epoch), else a new one, good for a little longer than that. A queue without a limit has a gate,
+-- which is entered first; id null: it is closed. p_sight: of fq_look.
+-- Guarantees: until the transaction ends nobody takes the lease back. A lease that somebody has locked counts as gone,
+-- since it may be taken back at this moment.
 -- Locks: as fq_enter_gate; the lease, for key share, skip locked. Index: fq_lease_pkey. Errors: none.
 create function fairqueue.fq_lease_for(
   p_queue text, p_lease_id bigint, p_lease bigint, p_consumer text, p_sight record, p_now bigint,

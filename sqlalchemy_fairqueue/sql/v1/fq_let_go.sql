@@ -1,8 +1,9 @@
--- fq_let_go: put the next message of ordering keys back into the order of its channel, where it waits at the end and
--- comes first now, see fq_goes_first. By key: its channel. The caller attends to the queue.
--- Guarantees: a signal tells of the message as of one that is enqueued now, behind what waits in its channel. A key is
--- looked at again where somebody has this message locked, or what comes before it, whose end may not see those that
--- wait behind it. Returns whether messages were let go.
+-- fq_let_go: move the first message of each of some ordering keys back into the order of its channel, if it was held
+-- back at the end and goes first now (fq_goes_first). By key: its channel. The caller attends to the queue. Returns
+-- whether messages were moved.
+-- Guarantees: a signal tells of the message as if it was enqueued now, behind what waits in its channel. If somebody
+-- has locked this message, or the one before it, which may end without seeing this one, a signal lets the key be looked
+-- at again.
 -- Locks: messages, for no key update, skip locked. Index: fq_message_ordering_ix, fq_dead_letter_holds_ix; rows by
 -- ctid. Errors: none.
 create function fairqueue.fq_let_go(p_queue text, p_channel_ids bigint[], p_ordering_keys text[], p_now bigint)

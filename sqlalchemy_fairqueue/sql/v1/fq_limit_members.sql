@@ -1,10 +1,11 @@
--- fq_limit_members: the queues of a shared limit, what each has drawn in virtual time, until when it counts as held
--- back, how many of its messages are out, and what they cost.
--- Guarantees: as now. A queue that was not held back starts where the limit is: idle times save nothing up.
+-- fq_limit_members: the queues of a shared limit. By queue: share_row: its row of fq_limit_share; tag: what it has
+-- drawn, in virtual time; contends_until: until when it counts as held back by the limit; how many of its messages are
+-- out; what they cost.
+-- Guarantees: a queue that is not held back now has at least the tag of the limit: idle times save nothing up.
 -- Locks: none. Index: fq_limit_share_newest_ix, backwards, so that the live version of each queue is met first;
 -- fq_queue_state_newest_ix. Errors: none.
 create function fairqueue.fq_limit_members(p_limit text)
-returns table (queue text, row_id tid, tag bigint, contends_until bigint, messages_out bigint, cost_out bigint)
+returns table (queue text, share_row tid, tag bigint, contends_until bigint, messages_out bigint, cost_out bigint)
 language plpgsql
 as $$
 declare
@@ -18,7 +19,7 @@ begin
     and s.queue = ''
   order by s.limit_name desc, s.queue desc, s.row_version desc
   limit 1;
-  select s.ctid, s.queue, s.tag, s.contends_until into row_id, queue, tag, contends_until
+  select s.ctid, s.queue, s.tag, s.contends_until into share_row, queue, tag, contends_until
   from fairqueue.fq_limit_share s
   where s.limit_name = p_limit
     and s.queue > ''
@@ -37,7 +38,7 @@ begin
     messages_out := coalesce(messages_out, 0);
     cost_out := coalesce(cost_out, 0);
     return next;
-    select s.ctid, s.queue, s.tag, s.contends_until into row_id, queue, tag, contends_until
+    select s.ctid, s.queue, s.tag, s.contends_until into share_row, queue, tag, contends_until
     from fairqueue.fq_limit_share s
     where s.limit_name = p_limit
       and s.queue > ''

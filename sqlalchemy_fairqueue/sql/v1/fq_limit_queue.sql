@@ -1,16 +1,15 @@
 -- fq_limit_queue: change the limits of a queue, of all its channels together, in the caller's transaction. p_changes:
--- the limits to change, as a JSON object; the others stay as they are. max_concurrency: how many messages may be out at
--- once (null: any number); max_cost_out: what they may cost together. rate_interval (microseconds; 0: no rate) and
--- rate_burst: at most a burst at once, and on average a message each interval, or a cost of 1 (rate_of: 'messages' or
--- 'cost'). limits: the names of the shared limits that it draws from (null: none).
+-- the limits to change, as a JSON object. max_concurrency: how many messages may be out at once (null: any number);
+-- max_cost_out: what they may cost together. rate_interval (microseconds; 0: no rate) and rate_burst: at most a burst
+-- at once, and on average a message each interval, or a cost of 1 (rate_of: 'messages' or 'cost'). limits: the names of
+-- the shared limits that it draws from (null: none). p_notify: wake waiting consumers (not in a two-phase transaction).
 -- Guarantees: takes effect with the commit and is exact: messages that are out are counted when a limit is set, and
--- each frees what its own row says it holds, however the limit is set, lowered and lifted. While more are out than a
--- new limit allows, none is delivered. A new rate counts from the last message that the old one counted. p_notify: wake
--- waiting consumers (a transaction that notifies cannot be prepared for two-phase commit).
--- Locks: the queue's row, its gate (fq_lock_gate), the messages that are out in the order of their ids, its state row.
--- Waits for another configuration of the queue, for transactions that end messages, for dequeues under way. From the
--- gate to the commit the queue's dequeues return nothing, and a transaction that settles a message that was out waits.
--- READ COMMITTED only: an older snapshot would miss messages that are out.
+-- each frees what its own row says that it holds, however the limit is set, lowered and lifted. While more are out than
+-- a new limit allows, none is delivered. A new rate counts from the last message that the old one counted.
+-- Locks: the queue's row, its gate (fq_lock_gate), the messages that are out in the order of their ids, its dispatch
+-- row. Waits for another configuration of the queue, for transactions that end messages, for dequeues under way. From
+-- the gate to the commit the queue's dequeues return nothing, and a transaction that settles a message that was out
+-- waits. READ COMMITTED only: an older snapshot would miss messages that are out.
 -- Index: fq_queue_pkey, fq_lease_expires_ix, fq_message_lease_ix, fq_queue_state_newest_ix. Errors: QF001 bad argument,
 -- QF003 wrong isolation level; QF007.
 create function fairqueue.fq_limit_queue(p_queue text, p_changes jsonb, p_notify boolean default true)
@@ -70,7 +69,7 @@ begin
   where q.name = p_queue;
   v_limited := num_nonnulls(v_new.max_concurrency, v_new.max_cost_out, v_new.limits) > 0 or v_new.rate_interval > 0;
   if p_changes ? 'limits' then
-    -- A call that removes one of them waits.
+    -- A call that removes one of these limits waits.
     perform
     from fairqueue.fq_limit f
     where f.name = any (v_limits)
@@ -87,7 +86,7 @@ begin
 
   if v_limited then
     -- Wait for transactions that end messages before the gate is closed, so that dequeues need not stand still as long.
-    -- It is undone again: messages that come to be out meanwhile would have to be locked out of order.
+    -- Undo it: messages that are taken meanwhile could not be locked in the order of ids.
     begin
       perform fairqueue.fq_give_slots(p_queue, 2::integer, null::bigint);
       raise exception using errcode = 'QF099', message = 'waited';
@@ -129,7 +128,7 @@ begin
     );
   end if;
   if p_changes ? 'limits' then
-    -- No dequeue of the queue is under way: nobody writes its shares.
+    -- No dequeue of the queue is under way, so nobody writes its shares.
     delete from fairqueue.fq_limit_share s
     where s.queue = p_queue
       and (s.limit_name = any (v_limits)) is not true;

@@ -1,10 +1,10 @@
 -- fq_lock_channels: lock the state rows of channels of a queue before verbs of one transaction that lock several of
--- them, or lock messages as well: those that exist in the order of their names, then those that are new. p_policies: of
--- each name, null (a channel that does not exist is passed over), or the policy with which it is made then, if the
--- queue has no defaults.
+-- them, or lock messages as well: existing ones in the order of their names, then new ones. p_policies: for each name
+-- the policy with which a missing channel is made, if the queue has no defaults; null: a missing channel is passed
+-- over.
 -- Guarantees: until the transaction ends nobody else configures, pauses, resumes, purges or serves these channels.
--- Locks: the state rows, for no key update; waits for a dequeue that serves a channel (short) and for its
--- configuration, and, where it makes a channel, for a transaction that is making the same one.
+-- Locks: the state rows, for no key update; waits for a dequeue that serves a channel (short), for a configuration of
+-- it, and, to make a channel, for a transaction that is making the same one.
 -- Index: fq_channel_queue_name_key, fq_channel_state_newest_ix. Errors: QF001 as fq_make_channels; 40001; QF007.
 create function fairqueue.fq_lock_channels(p_queue text, p_names text[], p_policies jsonb[])
 returns void
@@ -16,7 +16,7 @@ declare
   r record;
 begin
   perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, null::text[]);
-  -- What is new comes last, as it does where an enqueue makes a channel after the states were locked.
+  -- New channels come last, as they do if an enqueue makes a channel after the state rows were locked.
   for v_new in 0..1 loop
     for r in
       select u.name, u.policy

@@ -1,6 +1,8 @@
--- fq_lock_deliveries: lock the messages of the given deliveries that are still their holder's. Used by release, retry
--- and bury. ordinal: where the delivery stands in the arrays; exhausted: it was the last attempt. Guarantees: a
--- returned message is of p_queue, carries the delivery's token (id, lease id, deliveries) without a null, and stays so
+-- fq_lock_deliveries: lock the messages of deliveries that are still their holder's, for fq_release, fq_retry and
+-- fq_bury.
+-- Returns by message: row_id: the place of its row; ordinal: the position of the delivery in the arrays; exhausted: it
+-- was the last attempt.
+-- Guarantees: each is of p_queue, has the delivery's token (id, lease id, deliveries) without a null, and keeps it
 -- until the transaction ends.
 -- Locks: the messages, for update, in the order of their ids; waits for a transaction that has one locked.
 -- Index: none while a row is where the delivery found it; else fq_message_pkey. Errors: 40001; QF007.

@@ -1,11 +1,11 @@
--- fq_lock_dispatcher: lock the state of a queue's dispatcher, for a call that attends to the queue. row_id: its row, null:
--- another call attends, or there is none; state: what it says; is_trusted: whether it names transactions of this server,
--- as a state that came out of a dump does not.
--- Guarantees: until the transaction ends nobody else attends to the queue. Locks: the newest row of the state for no key
--- update, skip locked: it waits for none.
--- Index: fq_queue_state_newest_ix. Errors: none.
+-- fq_lock_dispatcher: lock the dispatch row of a queue, for a call that attends to it. dispatch_row: where it stands
+-- (null: another call attends, or there is none); state: its contents; is_trusted: its transactions are of this server,
+-- which those of a row that came out of a dump are not.
+-- Guarantees: until the transaction ends nobody else attends to the queue.
+-- Locks: the newest version of the row for no key update, skip locked: it waits for none. Index:
+-- fq_queue_state_newest_ix. Errors: none.
 create function fairqueue.fq_lock_dispatcher(
-  p_queue text, out row_id tid, out state fairqueue.fq_queue_state, out is_trusted boolean
+  p_queue text, out dispatch_row tid, out state fairqueue.fq_queue_state, out is_trusted boolean
 )
 language plpgsql
 as $$
@@ -25,7 +25,7 @@ begin
   join fairqueue.fq_queue_state s on s.ctid = newest.row and s.row_version is not distinct from newest.row_version
   for no key update of s skip locked;
   if found then
-    row_id := v_locked.row;
+    dispatch_row := v_locked.row;
     state := v_locked.state;
     is_trusted := v_locked.is_trusted;
   end if;

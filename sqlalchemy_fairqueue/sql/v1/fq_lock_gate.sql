@@ -1,7 +1,7 @@
 -- fq_lock_gate: close the gate of a queue until the transaction ends, and write down whether the queue has a limit from
--- then on. p_limited null: close it only.
--- Guarantees: from the return on no dequeue takes a message of a queue that had no limit: one that has its part of the
--- gate has ended, and another cannot get it. A dequeue that gets it afterwards reads the record.
+-- then on (p_limited; null: close it only).
+-- Guarantees: from the return on no dequeue takes a message of a queue that had no limit: calls that had a part of the
+-- gate have ended, and no other one gets a part. A dequeue that gets one afterwards reads what was written down.
 -- Locks: the parts of the gate, for update, in their order; waits for dequeues under way, and for another change.
 -- Index: fq_gate_pkey. Errors: 40001; QF007.
 create function fairqueue.fq_lock_gate(p_queue text, p_limited boolean default null)

@@ -1,16 +1,15 @@
--- fq_lock_heard: lock the states of channels that signals name, for fq_hear_many. p_channels: the channel of each signal,
--- in order. By channel: its row, null where the channel is gone, which of the signals is its first, and how many it has;
--- those that somebody has locked are left out.
--- Locks: the newest version of each state row for no key update, skip locked. Index: fq_channel_state_newest_ix; rows by
--- ctid. Errors: none.
+-- fq_lock_heard: lock the states of channels that signals name, for fq_hear_many. p_channels: the channel of each
+-- signal, in order. By channel: states: its row (null: the channel is gone); firsts: which of the signals is its first;
+-- counts: how many it has. Channels that somebody has locked are left out.
+-- Locks: the newest version of each state row for no key update, skip locked. Index: fq_channel_state_newest_ix; rows
+-- by ctid. Errors: none.
 create function fairqueue.fq_lock_heard(
   p_channels bigint[], out states tid[], out firsts bigint[], out counts bigint[]
 )
 language plpgsql
 as $$
 begin
-  -- A row that changed since the snapshot fails the join on row_version when PostgreSQL checks it again. ("is not
-  -- distinct from" is no index condition: the planner reaches rows by ctid and never by an index.)
+  -- Why the join is so: see fq_choose_one.
   with known as materialized (
     select c.id, c.first, c.signals, newest.row, newest.row_version
     from (

@@ -1,8 +1,8 @@
--- fq_lock_messages: lock messages in the order of their ids, whatever their lease, before verbs that touch messages of
--- others as well as one's own.
--- Guarantees: until the transaction ends nobody else settles, cancels, replaces or takes them. What is not there is
--- passed over; what fq_move_message puts into another channel meanwhile is locked there. A transaction that cancels or
--- replaces, and settles, locks all of them by one call: by several, two such transactions could wait for each other.
+-- fq_lock_messages: lock messages in the order of their ids, leased or not, before verbs of one transaction that touch
+-- messages of others as well as its own.
+-- Guarantees: until the transaction ends nobody else settles, cancels, replaces or takes them. Missing messages are
+-- passed over; one that fq_move_message puts into another channel meanwhile is locked there. A transaction that cancels
+-- or replaces, and settles, locks all of them by one call: with several calls, two such transactions could deadlock.
 -- Locks: the messages, for update; waits for a transaction that has one locked. Index: fq_message_pkey. Errors: 40001
 -- under REPEATABLE READ and SERIALIZABLE; QF007.
 create function fairqueue.fq_lock_messages(p_ids bigint[])
@@ -21,7 +21,7 @@ begin
     where m.id = any (p_ids)
       and exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
   end if;
-  -- As fq_cancel.
+  -- Again, for messages that were moved meanwhile, as in fq_cancel.
   loop
     select array_agg(h.id) into v_found
     from (

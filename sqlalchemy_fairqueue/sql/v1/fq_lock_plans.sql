@@ -1,6 +1,6 @@
--- fq_lock_plans: lock plans of a queue before verbs of one transaction that lock channels or messages as well, in the
--- order of their names: those in p_removed for their removal or change, those in p_used for channels that are put on
--- them. A plan that does not exist is passed over.
+-- fq_lock_plans: lock plans of a queue, in the order of their names, before verbs of one transaction that lock channels
+-- or messages as well: p_removed: plans to remove or change; p_used: plans that channels are put on. A missing plan is
+-- passed over.
 -- Guarantees: until the transaction ends nobody else removes or changes them, or puts a channel on those in p_removed.
 -- Locks: the plans' rows, for update or for key share; waits for a transaction that has one. Index: fq_plan_pkey.
 -- Errors: 40001; QF007.

@@ -1,6 +1,6 @@
--- fq_lock_queue: lock the row of a queue in fq_queue, made if it is not there, before verbs of one transaction that
--- change the queue's settings after others.
--- Guarantees: until the transaction ends nobody else changes settings of the queue, the first ones included.
+-- fq_lock_queue: lock the row of a queue in fq_queue before verbs of one transaction that lock other rows and then
+-- change the queue's settings; a missing row is made.
+-- Guarantees: until the transaction ends nobody else changes settings of the queue, even if it had none.
 -- Locks: the queue's row, for no key update; waits for another configuration of the same queue. Index: fq_queue_pkey.
 -- Errors: QF001 bad name; 40001; QF007.
 create function fairqueue.fq_lock_queue(p_queue text)

@@ -1,5 +1,4 @@
--- fq_lock_state: lock the state of a channel, for verbs that change it by themselves. Returns its row; null: the
--- channel has none.
+-- fq_lock_state: lock the state row of a channel. Returns its place; null: the channel has none.
 -- Guarantees: until the transaction ends nobody else changes the row, and dequeues pass the channel by.
 -- Locks: the newest version of the state row, for no key update; waits for who has it.
 -- Index: fq_channel_state_newest_ix. Errors: 40001.

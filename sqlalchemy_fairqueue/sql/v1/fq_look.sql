@@ -1,12 +1,13 @@
--- fq_look: what a dequeue finds before it writes anything: what of the settings of the queue it reads; the newest state
--- of its dispatcher; the epoch of the server; whether there are signals that nobody has heard, expired leases,
--- promotions and channels that are due, changed plans that are not with all of their channels; has_work: whether there
--- is any of these; the first ready channel, and where it will stand after one message (turn; null: no channel is ready,
--- or the first one has stood still for a second, and its holder may keep it for long). must_attend: whether fq_attend
--- has something to do; may_note: whether its state was written more than 10 ms ago; the rest is filled in by it, and by
--- fq_queue_room.
--- Guarantees: one statement, one snapshot. A state that came out of a dump may name transactions of another server.
--- Then its row is older than heard_below, and all signals count as unheard.
+-- fq_look: read what there is to do for a queue, before a dequeue writes anything. The record is called the sight;
+-- fq_attend and fq_queue_room fill in the fields that are empty here. state: the dispatch row; epoch: of the server.
+-- is_signalled, has_expired, has_promotions, is_due, has_plans: there are unheard signals, expired leases, due
+-- promotions, channels whose time has come, changed plans that some of their channels lack; has_work: any of these.
+-- first_tag, first_channel: of the first ready channel; bound_tag: where it will stand after one message. A call that
+-- passes by locked channels takes nothing beyond bound_tag; null: no channel is ready, or the first one has stood still
+-- for a second, so that its holder may keep it for long. must_attend: fq_attend has something to do; may_note: the
+-- dispatch row is older than 10 ms.
+-- Guarantees: one statement, one snapshot. A dispatch row that came out of a dump may name transactions of another
+-- server. Then its heard_below is younger than the row itself or in the future, and all signals count as unheard.
 -- Locks: none. Index: fq_queue_pkey, fq_queue_state_newest_ix, fq_signal_pkey, fq_lease_expires_ix,
 -- fq_promotion_due_ix, fq_channel_state_due_ix; that of fq_first_ready. Errors: none.
 create function fairqueue.fq_look(p_queue text, p_limit integer, p_now bigint)
@@ -61,10 +62,10 @@ begin
     q.paused_at is not null as is_paused, q.limits, q.result_retention is not null as keeps_results,
     (num_nonnulls(q.max_concurrency, q.max_cost_out, q.limits) > 0 or q.rate_interval > 0) is true as is_limited,
     f.tag as first_tag, f.channel_id as first_channel,
-    case when (f.tag = d.ready_floor and d.still_since <= p_now - 1000000) is not true then f.turn end as turn,
+    case when (f.tag = d.ready_floor and d.still_since <= p_now - 1000000) is not true then f.next_tag end as bound_tag,
     (f.tag, f.channel_id) <> (d.ready_floor, d.ready_channel) as has_moved,
-    p_now not between d.noted_at and d.noted_at + 10000 as may_note, null::tid as row_id, false as must_note, 0 as heard,
-    0 as seen, false as has_more, 0 as moved, null::bigint as spread_in, p_limit as room, false as is_drawn,
+    p_now not between d.noted_at and d.noted_at + 10000 as may_note, null::tid as dispatch_row, false as must_note,
+    0 as heard, 0 as seen, false as has_more, 0 as moved, null::bigint as spread_in, p_limit as room, false as is_drawn,
     0::bigint as spent, null::bigint as rate_left, null::bigint as cost_left, null::bigint as first_left
   into v_sight
   from (values (p_queue)) asked (name)

@@ -1,7 +1,7 @@
--- fq_make_channels: make the named channels of a queue where they are new.
--- Guarantees: none of them is marked to be forgotten any more, and one that has lost its state row has one again. One
--- identity row and one state row a channel, with the queue's default plan, which it follows, else with the queue's
--- defaults, else with p_policy (its fields as fq_changed_policy takes them; null: without limits).
+-- fq_make_channels: make those of the named channels of a queue that are missing.
+-- Guarantees: none of them is marked to be forgotten any more, and one that has lost its state row has one again. A new
+-- channel has one identity row and one state row, with the first of: the queue's default plan, which it follows; the
+-- queue's defaults; p_policy (fields as fq_changed_policy takes them; null: without limits).
 -- Locks: first use of a channel waits for another transaction that is making the same one, or its state row; names are
 -- taken in COLLATE "C" order.
 -- Index: fq_channel_queue_name_key, fq_plan_pkey. Errors: QF001 for a bad policy, or a name that is empty or longer
@@ -29,7 +29,7 @@ begin
   where q.name = p_queue;
   v_policy := fairqueue.fq_changed_policy(v_defaults, (case when v_defaults is null then p_policy end)::jsonb);
 
-  -- Waits for who deletes the channel, and then makes it anew below.
+  -- Wait for a transaction that deletes the channel; it is made anew below.
   for v_channel_id, v_is_lost in
     select c.id, s.channel_id is null
     from (
@@ -55,7 +55,7 @@ begin
     order by w.name
   loop
     if v_is_lost then
-      -- Waits for who makes the row too. A new statement sees it.
+      -- Wait for a transaction that makes the row, too: a new statement sees it.
       update fairqueue.fq_channel c
       set name = c.name
       where c.id = v_channel_id;
@@ -106,7 +106,7 @@ begin
   )
   select array_agg(a.row), array_agg(a.state) into v_rows, v_states
   from added a
-  -- other rows have the initial values
+  -- other rows have the initial values already
   where v_policy <> fairqueue.fq_changed_policy(null::jsonb, null::jsonb);
   perform fairqueue.fq_write_policies(p_queue, v_rows, v_states, true::boolean)
   where num_nonnulls(v_rows) = 1;

@@ -1,7 +1,8 @@
--- fq_make_due: make a message that is due later due now, in the caller's transaction.
--- Guarantees: the same message with the same attempts, which stands in its channel as if it had been enqueued without a
--- delay; it is ready since now. Returns 'due'; 'unchanged': it is due already; 'leased': a consumer holds it;
--- 'missing'. Only 'due' changes anything. p_notify: wake waiting consumers (false in a two-phase transaction).
+-- fq_make_due: make a message that is due later due now, in the caller's transaction. Returns 'due'; 'unchanged': it is
+-- due already; 'leased'; 'missing'. Only 'due' changes anything. p_notify: wake waiting consumers (not in a two-phase
+-- transaction).
+-- Guarantees: the same message with the same attempts, at the place in its channel that it had if it had been enqueued
+-- without a delay; it is ready since now.
 -- Locks: the message; waits for who settles, replaces, cancels or delivers it. Index: fq_message_pkey, fq_channel_pkey,
 -- fq_channel_state_newest_ix. Errors: 40001; QF007.
 create function fairqueue.fq_make_due(p_queue text, p_message_id bigint, p_notify boolean)
@@ -28,7 +29,7 @@ begin
       )
     for no key update;
     exit when found;
-    -- A move deletes the message and inserts it again: who has waited for the move finds no row.
+    -- A move deletes the message and inserts it again: who has waited for the move finds no row, and looks again.
     perform
     from fairqueue.fq_message m
     join fairqueue.fq_channel c on c.id = m.channel_id and c.queue = p_queue

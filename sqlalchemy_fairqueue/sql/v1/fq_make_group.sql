@@ -1,8 +1,8 @@
--- fq_make_group: make a group of messages of a queue, in the caller's transaction, with the messages that may follow
--- it, in arrays of one length: the one for its failure (p_on_failures true) and the other one, as fq_enqueue takes
--- them. p_policy: the policy of their channels, if those are new by then and the queue has no defaults.
--- Guarantees: the group is open to this transaction, and from its commit to its members alone. Its members are what
--- fq_enqueue adds with it as p_groups; fq_join_group counts them.
+-- fq_make_group: make a group of messages of a queue, in the caller's transaction, with up to two follow-ups, in arrays
+-- of one length: the one for its failure (p_on_failures true) and the other one, as fq_enqueue takes messages.
+-- p_policy: the policy of their channels, if those are new by then and the queue has no defaults.
+-- Guarantees: the group is open to this transaction, and from its commit on to its members alone. Members are messages
+-- that fq_enqueue adds with the group in p_groups; fq_join_group counts them.
 -- Locks: none. Index: fq_group_pkey. Errors: QF001 bad argument, or the id is taken; QF007.
 create function fairqueue.fq_make_group(
   p_queue text, p_group_id uuid, p_on_failures boolean[], p_channels text[], p_kinds text[], p_contents bytea[],
@@ -21,8 +21,8 @@ declare
 begin
   perform fairqueue.fq_check_grant(array['producer']::text[], p_queue, coalesce(p_channels, '{}'::text[])::text[]);
   perform fairqueue.fq_check_names('{queue}'::text[], array[p_queue]::text[]);
-  -- Element by element: there are two at most, and the start of a statement over arrays would cost more than its run.
-  -- Bounds are checked, so that an element that another subscript hides is never passed over.
+  -- Element by element: there are two at most, and to start a statement over arrays would cost more than its run. The
+  -- arrays must begin at 1: elements before that would be passed over.
   v_good := p_group_id is not null
     and v_dims in ('', '[1:1]', '[1:2]')
     and concat(
@@ -44,7 +44,7 @@ begin
       ) is null;
   end loop;
   if not v_good then
-    -- It names what no message may have; the rest is refused below.
+    -- This error names a value that no message may have; the rest is refused below.
     perform fairqueue.fq_check_messages(
       p_channels, p_kinds, p_contents, p_headers, p_delays, p_ats, p_priorities, p_keys, p_max_attempts, null::text[],
       null::integer[], null::uuid[], null::bigint[], null::boolean[], p_ordering_keys

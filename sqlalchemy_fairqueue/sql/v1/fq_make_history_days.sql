@@ -1,7 +1,7 @@
--- fq_make_history_days: make the partitions p_names of the history for the days p_days, in days since 1970 (UTC), and
--- move what the default partition took of these days into them.
--- Guarantees: all of them are made, or none and false comes back: a table was in use for longer than a tenth of a
--- second. Each belongs to the owner of the history.
+-- fq_make_history_days: make the partitions p_names of the history for the days p_days (days since 1970, UTC), and move
+-- the rows of these days from the default partition into them.
+-- Guarantees: all are made, or none, and false is returned: a table was in use for longer than a tenth of a second.
+-- Each belongs to the owner of the history.
 -- Locks: as said by fq_keep_history, its only caller. Index: none. Errors: 42501 as there.
 create function fairqueue.fq_make_history_days(p_history regclass, p_days bigint[], p_names text[])
 returns boolean
@@ -27,9 +27,9 @@ begin
     and a.attgenerated = ''
     and not a.attisdropped;
   begin
-    -- Rows in the default partition are moved before it is locked, and those that came meanwhile after.
+    -- Rows are moved before the default partition is locked; those that came meanwhile are moved after.
     for i in 1..cardinality(p_days) loop
-      -- With its indexes and its bounds, so that it is neither indexed nor read under the locks.
+      -- Made with indexes and bounds, so that it is neither indexed nor read under the locks.
       execute format(
         'create table %I.%I (like %s including constraints including generated including storage including indexes,'
         ' constraint %I check (finished_at >= %s and finished_at < %s))',
@@ -40,15 +40,15 @@ begin
         begin
           execute format('alter table %I.%I owner to %I', v_schema, p_names[i], v_owner);
         exception when insufficient_privilege then
-          -- A role that has the owner's rights and cannot become the owner: it keeps the day.
+          -- This role has the owner's rights and cannot become the owner: it keeps the day.
           null;
         end;
       end if;
     end loop;
     for v_pass in 1..2 loop
       if v_pass = 2 then
-        -- A verb that has chosen the default partition for a row of today would fail when today has got its own: it
-        -- must choose after.
+        -- A verb that has chosen the default partition for a row of today would fail once today has its own: let verbs
+        -- choose afterwards.
         if p_days[1] <= fairqueue.fq_now() / c_day then
           execute format('lock table only %s in share row exclusive mode', p_history);
         end if;

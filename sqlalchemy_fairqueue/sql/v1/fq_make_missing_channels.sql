@@ -1,9 +1,8 @@
--- fq_make_missing_channels: make those of some channels that do not exist, before messages without keys are added to
--- them. Returns whether messages must be added one by one, since one of the channels has a bound, or is about to be
--- forgotten, or raises the priorities of messages with time; null: it is known of no channel.
+-- fq_make_missing_channels: make channels that do not exist, before messages without keys are added to them. Returns
+-- whether the messages must be added one by one, because fq_takes_any is false of a channel; null: of none of them is
+-- it known. Its callers set how its statements are planned: to set it again would take longer than the call.
 -- Locks: as fq_make_channels. Index: fq_channel_queue_name_key, fq_channel_state_newest_ix. Errors: as
 -- fq_make_channels.
--- Its callers set how its statements are planned: to set it again would take longer than the call.
 create function fairqueue.fq_make_missing_channels(
   p_queue text, p_channels text[], p_policy jsonb, p_priorities integer[]
 )

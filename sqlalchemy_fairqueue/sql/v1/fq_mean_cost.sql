@@ -1,5 +1,5 @@
--- fq_mean_cost: the moving average of what the messages of a channel took: an eighth of the way from p_mean (null:
--- unknown) to p_took, what those took, on average, that were heard of together (null: none).
+-- fq_mean_cost: the moving average of what the messages of a channel took, after p_took was heard, the average of the
+-- messages that one hearing tells of (null: none): p_mean (null: unknown) moves an eighth of the way to p_took.
 -- Guarantees: one expression, which the planner inlines. Locks: none. Errors: none.
 create function fairqueue.fq_mean_cost(p_mean bigint, p_took bigint)
 returns bigint

@@ -1,9 +1,9 @@
--- fq_move_due: move up to p_limit channels of a queue, whose time has come, into the ready order.
--- They waited for their first message or for their rate, or were configured. p_from: times before it are
--- passed over; p_virtual_time: where they start at the earliest.
--- Guarantees: returns how many became ready.
--- Locks: state rows for no key update, skip locked: it waits for none.
--- Index: fq_channel_state_due_ix; rows by ctid. Errors: none.
+-- fq_move_due: make up to p_limit channels of a queue ready whose time has come: for their first message, by their
+-- rate, or since they were configured. p_from: earlier times are passed over; p_virtual_time: where they start at the
+-- earliest. Returns how many became ready.
+-- Guarantees: a channel that may still not be served waits for another time, or for a signal.
+-- Locks: state rows for no key update, skip locked: it waits for none. Index: fq_channel_state_due_ix; rows by ctid.
+-- Errors: none.
 create function fairqueue.fq_move_due(
   p_queue text, p_now bigint, p_from bigint, p_limit integer, p_virtual_time bigint
 )
@@ -13,7 +13,7 @@ as $$
 declare
   v_moved integer;
 begin
-  -- A row that changed since the snapshot fails the join on row_version when PostgreSQL checks it again.
+  -- Why the join is so: see fq_choose_one.
   with due as materialized (
     select s.ctid as row,
       fairqueue.fq_opens_at(

@@ -1,14 +1,13 @@
--- fq_move_message: put a message that waits into another channel of its queue, in the caller's transaction.
--- Guarantees: the same message with the same id, key, attempts and due time; where it is due and has a priority, it
--- stands by its priority as if it were due now. A period of its key stays where it was enqueued. Returns 'moved';
--- 'unchanged': it is in that channel; 'leased': a consumer holds it; 'duplicate': another message of that channel holds
--- its key; 'missing'. Only 'moved' changes anything, besides that the channel is made. A bound of the backlog is not
--- asked. p_policy: of a channel that is new, if the queue has no defaults. p_notify: wake waiting consumers (false in a
--- two-phase transaction).
--- Locks: in the order of fq_enqueue: the first use of a channel and the key in it, which a message that is deleted
--- again holds meanwhile, wait for a transaction that adds the same one; then the message, waits for who settles,
--- replaces, cancels or delivers it. Index: fq_message_pkey, fq_message_key, fq_channel_queue_name_key.
--- Errors: QF001 a bad name; 40001; QF007.
+-- fq_move_message: put an undelivered message into another channel of its queue, in the caller's transaction. Returns
+-- 'moved'; 'unchanged': it is in that channel; 'leased'; 'duplicate': another message of that channel has its key;
+-- 'missing'. Only 'moved' changes anything, besides that a missing channel is made. p_policy: of a new channel, if the
+-- queue has no defaults. p_notify: wake waiting consumers (not in a two-phase transaction).
+-- Guarantees: the same message with the same id, key, attempts and due time; if it is due and has a priority, it stands
+-- by its priority as if it became due now. A period of its key stays in the old channel. max_backlog does not count.
+-- Locks: in the order of fq_enqueue: the first use of a channel and the key in it, which wait for a transaction that
+-- adds the same one (until the message is locked, a placeholder has the key); then the message, which waits for who
+-- settles, replaces, cancels or delivers it.
+-- Index: fq_message_pkey, fq_message_key, fq_channel_queue_name_key. Errors: QF001 a bad name; 40001; QF007.
 create function fairqueue.fq_move_message(
   p_queue text, p_message_id bigint, p_channel text, p_policy jsonb, p_notify boolean
 )
@@ -46,7 +45,7 @@ begin
         from fairqueue.fq_message m
         where m.channel_id = v_channel_id
           and m.key = v_key;
-        -- The message that held the key has just ended: try again.
+        -- The message that had the key has just ended: try again.
         continue when not found;
         return case when v_holder = p_message_id then 'unchanged' else 'duplicate' end;
       end if;
@@ -60,7 +59,7 @@ begin
       where m.id = v_holder;
       v_holder := null;
     end if;
-    -- It has ended, or another move has put it elsewhere.
+    -- The message has ended, or another move has put it elsewhere: try again.
     continue when v_held.id is null;
     if v_held.lease_id is not null then
       return 'leased';
@@ -68,7 +67,7 @@ begin
     if v_held.channel_id = v_channel_id then
       return 'unchanged';
     end if;
-    -- Another call has given it a key, or taken it, or moved it: the locks are those of another message then.
+    -- Otherwise another call has given it a key or taken it, or moved it, and the wrong key is locked.
     exit when v_held.key is not distinct from v_key;
   end loop;
 
@@ -83,7 +82,7 @@ begin
   insert into fairqueue.fq_signal (queue, channel_id, added, bounded)
   values (p_queue, v_held.channel_id, -1, true);
   if v_held.dequeue_at = 9223372036854775807 then
-    -- It waited for others of its ordering key, which stay behind.
+    -- It waited for others of its ordering key, which stay in the old channel.
     v_held.dequeue_at := v_now;
   end if;
   if v_held.priority is not null and v_held.dequeue_at <= v_now then

@@ -1,4 +1,4 @@
--- fq_next_ids: take ids of messages that are to be added. Returns that many, in their order.
+-- fq_next_ids: take p_count ids for messages that are to be added. Returns them in their order.
 -- Locks: none. Errors: none.
 create function fairqueue.fq_next_ids(p_count integer)
 returns bigint[]

@@ -1,6 +1,6 @@
--- fq_note: write the state of a queue's dispatcher, which the caller has locked: row and state as fq_attend gave them.
--- Guarantees: the floor of what is due rises to the first channel that waits, and never beyond p_now: who places a
--- channel at a time without being the hearer leaves a signal, by which the floor falls again.
+-- fq_note: write the dispatch row of a queue, which the caller has locked: place and contents as fq_attend gave them.
+-- Guarantees: due_floor rises to the first channel that waits for a time, and at most to p_now: a call that lets a
+-- channel wait without attending leaves a signal, by which the floor falls again.
 -- Locks: only the row that the caller holds. Index: fq_channel_state_due_ix, fq_lease_expires_ix; the row by ctid.
 -- Errors: none.
 create function fairqueue.fq_note(p_row tid, p_state fairqueue.fq_queue_state, p_now bigint)

@@ -1,7 +1,8 @@
--- fq_note_floor: where the notes of groups begin that are not folded: floor_xid, and open_xids below it (null: none).
--- Guarantees: 0 if the row of fq_round comes from a dump of another server, which may have been further. A fold
--- writes the ids that its own transaction sees, so that the floor is no greater than the xmin of the row that it
--- writes; the xmin of a restored row is an id of this server.
+-- fq_note_floor: where the notes of groups begin that are not folded: at the transaction floor_xid, and in open_xids
+-- before it (null: none).
+-- Guarantees: 0 if the row of fq_round comes from a dump of another server, whose ids may be greater. A fold writes an
+-- id that its own transaction sees, so in a row of this server it is no greater than the row's xmin, unlike in a
+-- restored row.
 -- Locks: none. Index: fq_round_pkey. Errors: none.
 create function fairqueue.fq_note_floor(out floor_xid xid8, out open_xids xid8[])
 language plpgsql

@@ -1,8 +1,8 @@
--- fq_open_queue: make the gate and the state of a queue that has none, and the epoch of a server that has none, for a
--- delivery. False: another transaction that makes them has not ended within a few milliseconds; nothing was made.
--- Guarantees: they are there, and the caller sees them. Nobody waits for longer than 5 ms.
--- Locks: a part of the gate; the first delivery of a queue, or after a crash, waits that long for another transaction
--- that makes them. Index: fq_gate_pkey, fq_queue_state_newest_ix, fq_epoch_pkey. Errors: none.
+-- fq_open_queue: make, for a delivery, the gate and the dispatch row of a queue, and the epoch of the server, if they
+-- are missing. False: another transaction makes them and has not ended within a few milliseconds; nothing was made.
+-- Guarantees: if true, they are there, and the caller sees them.
+-- Locks: a part of the gate; the first delivery of a queue, or after a crash, waits for another transaction that makes
+-- them, 5 ms for each lock. Index: fq_gate_pkey, fq_queue_state_newest_ix, fq_epoch_pkey. Errors: none.
 create function fairqueue.fq_open_queue(p_queue text)
 returns boolean
 language plpgsql
@@ -15,7 +15,7 @@ begin
   insert into fairqueue.fq_epoch (value)
   values (hashtextextended(gen_random_uuid()::text, 0))
   on conflict do nothing;
-  -- The new version has the xmin of the one that it reads, in a subtransaction too.
+  -- The new version of the row has the same xmin as the one that is read here, in a subtransaction too.
   update fairqueue.fq_epoch e
   set written_by = e.xmin
   where num_nulls(e.written_by) = 1;
@@ -28,7 +28,7 @@ begin
   where g.queue = p_queue
     and g.part = 0
   for no key update;
-  -- A new statement: it sees the row of who had the part.
+  -- A new statement: it sees the row of a transaction that had the part locked before.
   insert into fairqueue.fq_queue_state (queue)
   select p_queue
   where (

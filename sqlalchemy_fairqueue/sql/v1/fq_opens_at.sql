@@ -1,7 +1,6 @@
--- fq_opens_at: from when on a channel may be served: when its head, at p_head_at, is due and its rate allows a message.
--- Null: no time opens it, since it is empty, paused or at its limit, or its messages wait for others of their ordering
--- keys. p_has_room: whether its limit lets a further message
--- out (null: it has no limit).
+-- fq_opens_at: the time from which on a channel may be served: its head, at p_head_at, is due, and its rate allows a
+-- message. Null: no time opens it, since it is empty, paused or at its limit, or its messages wait for others of their
+-- ordering keys. p_has_room: its limit lets another message out (null: it has no limit).
 -- Guarantees: one expression, which the planner inlines. Locks: none. Errors: none.
 create function fairqueue.fq_opens_at(
   p_head_at bigint, p_paused_at bigint, p_has_room boolean, p_rate_at bigint, p_rate_interval bigint,

@@ -1,10 +1,10 @@
 -- fq_pause: stop the deliveries of a queue, or of one channel, in the caller's transaction. False: it is paused
--- already. p_new: a channel that does not exist is made, paused; without it such a name is refused.
+-- already. p_new: a missing channel is made, paused; otherwise its name is refused.
 -- Guarantees: no dequeue that begins after the commit takes a message of it. Leased messages stay leased and may be
--- completed; new ones are added; signals are heard. A paused channel keeps its limits and its start
--- tag. A pause of a queue and the pauses of its channels do not change each other.
--- Locks: queue: its row, as configuration does, and a dequeue under way goes on. Channel: its state row, waits for a
--- dequeue that serves it (short) or for its configuration; until the commit dequeue passes by the channel.
+-- completed; new ones are added; signals are heard. A paused channel keeps its limits and its start tag. A pause of a
+-- queue and the pauses of its channels do not change each other.
+-- Locks: queue: its row, as configuration does; a dequeue under way goes on. Channel: its state row, which waits for a
+-- dequeue that serves it (short) or for its configuration; until the commit dequeues pass the channel by.
 -- Index: fq_queue_pkey, fq_channel_state_newest_ix. Errors: QF001 bad name; QF008 no such channel; 40001; QF007.
 create function fairqueue.fq_pause(p_queue text, p_channel text default null, p_new boolean default false)
 returns boolean

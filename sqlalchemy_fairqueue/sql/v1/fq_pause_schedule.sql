@@ -1,9 +1,9 @@
--- fq_pause_schedule: stop the slots of a schedule, or with p_paused false go on with them, in the caller's transaction.
+-- fq_pause_schedule: stop the slots of a schedule, or go on with them (p_paused false), in the caller's transaction.
 -- False: it is so already.
--- Guarantees: the slots of the time in which it is paused are passed over, whatever its catch_up: the first one after
--- it is resumed is later than that moment. Slots that were due before a pause and not run yet are passed over too.
--- Messages that it enqueued are delivered.
--- Locks: the schedule's row, waits for a transaction that has it. Index: fq_schedule_name_key.
+-- Guarantees: slots of the time in which it is paused are passed over, whatever its catch_up: the first slot that is
+-- run is later than the resumption. Slots that were due before the pause and not run yet are passed over, too. Messages
+-- that it enqueued are delivered.
+-- Locks: the schedule's row, which waits for a transaction that has it. Index: fq_schedule_name_key.
 -- Errors: QF009 no such schedule; 40001; QF007.
 create function fairqueue.fq_pause_schedule(p_queue text, p_channel text, p_name text, p_paused boolean)
 returns boolean

@@ -1,8 +1,8 @@
--- fq_policy_after: what the policy of a channel is after a change, for fq_configure_channel, whose arguments these are.
--- p_row: the channel's state, which the caller has locked. state: that with the policy, and with configured, whether
--- the channel is kept when it is idle; plan, revision: the plan that it follows then, and in which state; overridden:
--- the fields that stay when the plan changes.
--- Guarantees: nobody else changes what is read here while the state row is locked, and the plan that is named.
+-- fq_policy_after: the policy of a channel after a change, for fq_configure_channel, whose arguments these are. p_row:
+-- the channel's state row, which the caller has locked. state: that row with the new policy, and with configured: the
+-- channel is kept when it is idle; plan, revision: the plan that it follows then, and that plan's revision; overridden:
+-- the fields that do not follow it.
+-- Guarantees: while the state row and the named plan are locked, nobody else changes what is read here.
 -- Locks: none. Index: fq_channel_plan_pkey, fq_plan_pkey, fq_queue_pkey; the state by ctid. Errors: QF001 bad policy.
 create function fairqueue.fq_policy_after(
   p_queue text, p_channel_id bigint, p_row tid, p_changes jsonb,

@@ -1,6 +1,6 @@
--- fq_policy_fields: the fields of a channel's policy, each a column of fq_channel_state: the values of a policy without
--- limits, and the bounds. minimum, maximum: of numbers. words: of texts. A field whose initial value is null may be
--- null. rate_interval and priority_aging are in microseconds.
+-- fq_policy_fields: the fields of a channel's policy, each a column of fq_channel_state. initial: the value in a policy
+-- without limits; a field whose initial value is null may be null. minimum, maximum: of numbers; words: the texts that
+-- are allowed. rate_interval and priority_aging are in microseconds.
 -- Guarantees: the one list of fields in SQL. Locks: none. Index: none. Errors: none.
 create function fairqueue.fq_policy_fields()
 returns table (name text, initial jsonb, minimum bigint, maximum bigint, words text[])

@@ -1,8 +1,8 @@
--- fq_promote: give up to p_limit messages of a queue that have a priority and came due until p_until the
--- position of their priority.
--- Guarantees: a message whose due time changed meanwhile stays where it is. returned_at tells since when the message is
--- ready: since it came due. One signal a channel carries the least of them. A message that somebody else has locked is
--- left for the next call.
+-- fq_promote: give messages of a queue that have a priority and came due by p_until the position of their priority; up
+-- to p_limit of them.
+-- Guarantees: a message whose due time changed meanwhile stays where it is. returned_at becomes the time when the
+-- message came due: since then it is ready. One signal a channel names the first of its messages. A message that
+-- somebody else has locked is left for the next call.
 -- Locks: promotions for update and messages for no key update, all skip locked: it waits for none.
 -- Index: fq_promotion_due_ix, fq_message_pkey, fq_channel_state_newest_ix. Errors: none.
 create function fairqueue.fq_promote(p_queue text, p_limit integer, p_until bigint)

@@ -1,9 +1,9 @@
 -- fq_prune_dead_letters: delete the dead letters that are older than their queue keeps them, up to p_limit of each
 -- queue, the oldest first. Returns a row a queue that lost some: how many, and whether there may be more.
--- Guarantees: a letter goes only after its retention: that of its kind, else that of its queue; without either it is
--- kept for ever. Two calls at once never delete the same letter twice, and neither waits for the other.
--- Locks: dead letters, skip locked: it waits for none. Index: fq_queue_pkey, fq_dead_letter_died_ix; letters of a kind
--- with a longer retention than the queue's least one are read again by each call. Errors: QF001 bad limit; 40001.
+-- Guarantees: a dead letter is deleted only after the retention of its kind, or else of its queue; without either it is
+-- kept for ever. Two calls at once never delete the same one, and neither waits for the other.
+-- Locks: dead letters, skip locked: it waits for none. Index: fq_queue_pkey, fq_dead_letter_died_ix; dead letters of a
+-- kind with a longer retention than the queue's least one are read again by each call. Errors: QF001 bad limit; 40001.
 create function fairqueue.fq_prune_dead_letters(p_limit integer default 10000)
 returns table (queue text, deleted bigint, more boolean)
 language plpgsql

@@ -1,14 +1,13 @@
--- fq_purge_channel: delete the undelivered messages of a channel, in the caller's transaction, or those of them that
--- fq_undelivered finds by what is not null. Returns how many.
--- Guarantees: messages committed before the call that nobody else has locked are gone; what consumers hold is left to
--- them; what is added later stays. The backlog and the head are right with the commit, and a signal tells of the head.
--- Nothing is kept: no dead letters, no history. A channel that does not exist has none.
+-- fq_purge_channel: delete the undelivered messages of a channel, in the caller's transaction, or only those that
+-- fq_undelivered finds by the arguments that are not null. Returns how many. Of a missing channel that is 0.
+-- Guarantees: messages committed before the call that nobody else has locked are gone; leased messages and those added
+-- later stay. The backlog and the head are right with the commit, and a signal tells of the head. Neither dead letters
+-- nor history are kept.
 -- Locks: the channel's state row: waits for a dequeue, a hearing or a configuration of the channel. Until the commit
 -- the channel is not served, and no consumer waits for it. Messages for update skip locked: one that is just being
 -- cancelled or replaced is passed by.
 -- Index: fq_channel_queue_name_key, fq_channel_state_newest_ix, fq_message_ready_ix; those of fq_undelivered; rows by
--- ctid.
--- Errors: 40001; QF001 bad state; QF007.
+-- ctid. Errors: 40001; QF001 bad state; QF007.
 create function fairqueue.fq_purge_channel(
   p_queue text, p_channel text, p_key text default null, p_ordering_key text default null, p_kind text default null,
   p_state text default null, p_since bigint default null, p_until bigint default null
@@ -33,7 +32,7 @@ begin
   end if;
   v_row := fairqueue.fq_lock_state(v_channel_id);
 
-  -- A new statement: what a dequeue that was waited for has taken is seen as taken.
+  -- A new statement: messages are seen as leased that a dequeue took which this call has waited for.
   if num_nonnulls(p_key, p_ordering_key, p_kind, p_state, p_since, p_until) > 0 then
     select array_agg(l.row) into v_rows
     from (
@@ -61,15 +60,15 @@ begin
     and num_nulls(m.lease_id) = 1;
   get diagnostics v_deleted = row_count;
 
-  -- The new head is the least message that is left: one that somebody has locked. Whatever is committed later has a
-  -- signal of its own. The channel may stand before where dequeues begin to search: they learn of it by a signal.
+  -- The new head is the least message that is left, as somebody has it locked. Messages that are committed later have
+  -- signals of their own. A signal tells dequeues of the channel, which may stand before ready_floor.
   with purged as (
     update fairqueue.fq_channel_state s
     set row_version = s.row_version + 1,
       backlog = s.backlog - v_deleted,
       head_dequeue_at = n.dequeue_at,
       head_message_id = n.id,
-      -- the hearing of the signal gives it a place anew
+      -- the hearing of the signal places the channel anew
       ready_tag = null,
       due_at = null
     from (select) one

@@ -1,11 +1,9 @@
--- fq_purge_dead: delete dead letters of a queue for good, in the caller's transaction: the named ones, or all (of a
--- channel, of a kind, with a key or an ordering key, dead before p_before, microseconds since the epoch). Returns how
--- many.
--- Guarantees: all or nothing with the caller's transaction. What is given restricts: no restriction at all means every
--- dead letter of the queue.
--- Locks: dead letters, named ones in the order of their ids, waiting for a redrive or purge of the same; others skip
--- locked.
--- Index: fq_dead_letter_pkey or fq_dead_letter_died_ix. Errors: 40001; QF007.
+-- fq_purge_dead: delete dead letters of a queue for good, in the caller's transaction: those of p_ids, or all (null),
+-- as far as they fit the other arguments: of a channel, of a kind, with a key or an ordering key, dead before p_before
+-- (microseconds since the epoch). Null restricts nothing. Returns how many.
+-- Guarantees: all or nothing with the caller's transaction.
+-- Locks: dead letters: those of p_ids in the order of their ids, which waits for a redrive or purge of the same; others
+-- skip locked. Index: fq_dead_letter_pkey or fq_dead_letter_died_ix. Errors: 40001; QF007.
 create function fairqueue.fq_purge_dead(
   p_queue text, p_ids bigint[] default null, p_channel text default null, p_kind text default null,
   p_before bigint default null, p_key text default null, p_ordering_key text default null

@@ -1,6 +1,7 @@
--- fq_put_back: make one new signal a channel and ordering key of those of some signals that are still there, since
--- somebody has their channels: it is heard later, and nobody walks over what was heard before. Returns how many signals
--- that were, and the slots of the queue that they give back: a channel that is locked for long must not keep these.
+-- fq_put_back: replace signals of channels that somebody has locked by one new signal for each channel and ordering key
+-- with their sums, which is heard later, so that no hearing reads the old ones again. Signals that are gone count for
+-- nothing. Returns how many signals were replaced, and the slots of the queue that they free, with their cost: the
+-- caller frees these now, since a channel that is locked for long must not keep them.
 -- Guarantees: nothing of what they tell is lost. The caller has the state of the queue locked.
 -- Locks: signals for update, skip locked. Index: none, rows by ctid. Errors: none.
 create function fairqueue.fq_put_back(

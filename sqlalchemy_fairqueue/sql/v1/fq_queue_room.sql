@@ -1,10 +1,11 @@
--- fq_queue_room: what the limits of a queue let a dequeue take now: its concurrency, its costs that are out, its rate,
--- its shared limits. p_sight: of fq_attend; who does not have the state of the queue locked takes nothing, and room
--- says whether it could. The caller counts what it takes in the state, and by fq_draw if is_drawn.
--- Returns the sight with room, how many of its room messages; rate_left: the cost below which another message goes;
--- cost_left: what all of them may cost together; first_left: what the first of them may cost, null: anything.
--- Guarantees: nobody else takes from these limits until the caller's transaction ends. room is null while another
--- transaction has the state or a shared limit, or if the queue draws from other limits than the caller read before.
+-- fq_queue_room: find out what the limits of a queue let a dequeue take now: its limit, quotas in cost, rate and shared
+-- limits. p_sight: of fq_attend. The caller counts what it takes in the dispatch row, and by fq_draw if is_drawn.
+-- Returns the sight with room: how many messages may go; rate_left: the cost below which another one goes; cost_left:
+-- what all may cost together; first_left: what the first may cost (null: anything); is_drawn: it has shared limits
+-- locked.
+-- Guarantees: nobody else takes from these limits until the caller's transaction ends. room is null if another
+-- transaction has the dispatch row or a shared limit while there is something to do, or if the queue's shared limits
+-- have changed.
 -- Locks: the states of its shared limits for no key update, skip locked: it waits for none.
 -- Index: fq_queue_pkey; those of fq_draw_room. Errors: none.
 -- Source: generic cell rate algorithm (ITU-T I.371).
@@ -19,7 +20,7 @@ declare
   );
   r record;
 begin
-  if p_sight.row_id is null then
+  if p_sight.dispatch_row is null then
     p_sight.room := case
       when not p_sight.has_work and p_sight.first_tag is null then
         greatest(0, least(p_sight.room, v_state.max_concurrency - v_state.current_concurrency))
@@ -31,7 +32,7 @@ begin
     from fairqueue.fq_queue q
     where q.name = p_queue
   ) then
-    -- A change that has not been committed yet has the row of the state, or waits for it.
+    -- A change of the limits that is not committed yet has the dispatch row locked, or waits for it.
     p_sight.room := null;
     return p_sight;
   end if;

@@ -1,4 +1,5 @@
--- fq_rate_after: where a rate stands after p_units messages, or so much cost (below 0: so much less than was counted).
+-- fq_rate_after: where a rate stands (rate_at) after p_units messages, or units of cost (below 0: fewer were used than
+-- were counted).
 -- Guarantees: one expression, which the planner inlines. It moves by 365 days at most. Locks: none. Errors: none.
 -- Source: generic cell rate algorithm (ITU-T I.371).
 create function fairqueue.fq_rate_after(p_rate_at bigint, p_units bigint, p_rate_interval bigint)

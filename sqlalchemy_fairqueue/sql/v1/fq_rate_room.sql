@@ -1,4 +1,4 @@
--- fq_rate_room: how many messages a rate allows now; null: there is none.
+-- fq_rate_room: how many messages, or how much cost, a rate allows now; null: there is no rate.
 -- Guarantees: one expression, which the planner inlines. Locks: none. Errors: none.
 -- Source: generic cell rate algorithm (ITU-T I.371).
 create function fairqueue.fq_rate_room(

@@ -1,8 +1,8 @@
--- fq_ready_channels: the channels of a queue that may be served at p_now, from a place in the ready order on, in that
--- order, whether somebody has them locked or not: the row of the state and its version, its start tag, its id.
+-- fq_ready_channels: the channels of a queue that may be served at p_now, in the ready order, from a place in it on,
+-- whether somebody has them locked or not: the place of the state row and its version, the start tag, the channel's id.
 -- Guarantees: one query, which the planner inlines. Locks: none. Index: fq_channel_state_ready_ix. Errors: none.
 create function fairqueue.fq_ready_channels(p_queue text, p_floor bigint, p_channel bigint, p_now bigint)
-returns table (state tid, row_version bigint, tag bigint, channel_id bigint)
+returns table (state_row tid, row_version bigint, tag bigint, channel_id bigint)
 language sql
 stable
 as $$

@@ -1,6 +1,6 @@
--- fq_rebase_tags: begin the virtual time of a queue anew before it leaves its range: all tags are moved back alike.
--- Guarantees: the order of the channels and their distances stay. Returns whether it did: false while anybody else has
--- a state row of the queue locked.
+-- fq_rebase_tags: begin the virtual time of a queue anew before it leaves its range: move all tags back alike. Returns
+-- whether it did; false: somebody else has a state row of the queue locked.
+-- Guarantees: the order of the channels and their distances stay.
 -- Cost: all channels of the queue are updated, once in 8 * 10^18 / 2520 units of cost.
 -- Locks: all state rows of the queue for no key update, skip locked: it waits for none.
 -- Index: none, it reads all states once. Errors: none.

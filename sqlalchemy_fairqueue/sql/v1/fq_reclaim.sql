@@ -1,10 +1,10 @@
--- fq_reclaim: take back up to p_limit messages whose lease has expired, and drop expired leases that hold nothing more.
--- Guarantees: a message goes back into its own channel, where it stood, its attempt counted; after max_attempts it is a
--- dead letter; one that was cancelled is gone; its slot is freed by a signal. A message that a completing transaction
--- has locked is passed by. One that is out of attempts and cannot become a letter goes back too, for a
--- consumer to end it.
--- Locks: leases for update skip locked (dequeue holds its own for key share), messages for update skip locked. Never
--- waits.
+-- fq_reclaim: take up to p_limit messages back whose lease has expired, and delete expired leases that hold nothing
+-- more. Returns how many messages.
+-- Guarantees: a message keeps its place in its channel, and its attempt counts. After max_attempts it becomes a dead
+-- letter; if it cannot become one, it goes back, and a consumer ends it. A message that was cancelled is deleted. Slots
+-- are freed by signals. A message that a completing transaction has locked is passed by.
+-- Locks: leases for update skip locked (a dequeue has its own lease locked for key share), messages for update skip
+-- locked. Never waits.
 -- Index: fq_lease_expires_ix, fq_message_lease_ix. Errors: none.
 create function fairqueue.fq_reclaim(p_queue text, p_limit integer)
 returns integer
@@ -23,8 +23,8 @@ declare
   v_dead_rows tid[];
   v_dead_reasons text[];
 begin
-  -- Leases whose messages are all in completing transactions must not hide the others behind them: go on until one gave
-  -- something.
+  -- Leases whose messages are all locked by completing transactions must not hide the leases behind them: go on until a
+  -- message is taken.
   for v_pass in 1..100 loop
     select array_agg(l.id), array_agg(l.consumer), max(l.expires_at),
       (array_agg(l.id order by l.expires_at desc, l.id desc))[1]
@@ -43,7 +43,7 @@ begin
       return 0;
     end if;
 
-    -- A new statement: a dequeue that held one of these leases has committed, and its messages are seen.
+    -- A new statement: the dequeues that had these leases locked have committed, so their messages are seen.
     select
       count(*),
       array_agg(x.id) filter (where not x.exhausted),
@@ -70,8 +70,8 @@ begin
       begin
         perform fairqueue.fq_bury_messages(p_queue, v_dead_ids, v_dead_rows, v_dead_reasons, null::text[]);
       exception
-        -- A letter has the id of one of them, since a sequence was set back, or no letter can hold one. Every dequeue of
-        -- the queue would fail with this one.
+        -- A dead letter has the id of a message already, since a sequence was set back, or no letter can hold the
+        -- message. Every dequeue of the queue would fail: bury the messages one by one.
         when data_exception or integrity_constraint_violation or program_limit_exceeded or internal_error then
           for v_i in 1..cardinality(v_dead_ids) loop
             begin

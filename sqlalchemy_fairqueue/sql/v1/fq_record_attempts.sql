@@ -1,12 +1,10 @@
--- fq_record_attempts: append attempts that have ended to the history. Used by complete, retry, release, bury, cancel
--- and reclaim.
--- Guarantees: one row an attempt, with the caller's transaction. p_attempts holds a row of numbers for each:
--- channel_id, message_id, attempt, enqueued_at, ready_at, started_at, its lease, which names the consumer if it is
--- still there, what it was charged, and the halves of its group, 0 for none. Its cost is what fq_correct_costs said in
--- this transaction, else what it was charged. They ended as p_outcome, or where p_cancelled says so as 'cancelled', at
--- p_finished_at (null: now).
--- (Not rows of fq_history: to make one would fail where the user has added a column.) A message that was reclaimed and
--- handed out in one call was ready when that began, not after.
+-- fq_record_attempts: append attempts that have ended to the history, for fq_complete, fq_retry, fq_release, fq_bury
+-- and fq_reclaim. p_attempts: by attempt an array of fq_attempt: channel_id, message_id, attempt, enqueued_at,
+-- ready_at, started_at, its lease, by which the consumer is found if it is still there, what it was charged, and the
+-- halves of its group's id, 0 for none. (Rows of fq_history could not be made once the user has added a column.)
+-- Guarantees: one row an attempt, with the caller's transaction. Its cost is what fq_correct_costs said in this
+-- transaction, or else what it was charged. It ended at p_finished_at (null: now), as p_outcome, or as 'cancelled' if
+-- p_cancelled says so. A message that one call reclaims and takes again counts as ready when that call began.
 -- Locks: none. Index: fq_channel_pkey, fq_lease_pkey. Errors: none.
 create function fairqueue.fq_record_attempts(
   p_queue text, p_attempts bigint[], p_kinds text[], p_errors text[], p_outcome text,

@@ -1,7 +1,7 @@
--- fq_record_audit: record that somebody did p_what to a queue, or to its channel p_channel, or to the messages
--- p_message_ids, in the caller's transaction: a row for each message. p_by: who; null: the caller's role. p_details: an
+-- fq_record_audit: record that somebody did p_what to a queue, to its channel p_channel, or to the messages
+-- p_message_ids, a row for each, in the caller's transaction. p_by: who (null: the caller's role); p_details: a JSON
 -- object.
--- Guarantees: the rows are there if what was done is.
+-- Guarantees: the rows are there if and only if the caller's transaction commits.
 -- Locks: none. Index: none. Errors: QF001 bad name, no object; QF007.
 create function fairqueue.fq_record_audit(
   p_queue text, p_what text, p_by text, p_channel text, p_message_ids bigint[], p_details jsonb

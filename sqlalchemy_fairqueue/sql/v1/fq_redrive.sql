@@ -1,13 +1,13 @@
--- fq_redrive: put dead letters back into their channels, in the caller's transaction: the named ones, or else the
--- oldest p_limit (of a channel, of a kind, with a key or an ordering key).
--- Guarantees: the same message with the same id, due now, the oldest death first, those whose key another message holds
--- last; it has its priority again; its attempts count anew, its hand-outs go on counting, so that no token comes twice.
--- Returns each: 'redriven'; 'duplicate': another message holds its key, so that it stays dead; 'missing': a named one
--- that is not a dead letter of the queue. A bound of the backlog is not asked. p_notify: wake waiting consumers (false
--- in a two-phase transaction).
--- Locks: dead letters, named ones in the order of their ids, waiting for another redrive or purge; others skip locked.
--- Then keys in the order (channel, key), as in fq_enqueue. Index: fq_dead_letter_pkey or fq_dead_letter_died_ix,
--- fq_message_key, fq_channel_pkey. Errors: QF001 bad limit; 40001; QF007.
+-- fq_redrive: put dead letters back into their channels, in the caller's transaction: those of p_ids, or the oldest
+-- p_limit (null), as far as they are of a channel, of a kind, with a key or an ordering key. Returns each: 'redriven';
+-- 'duplicate': another message has its key, so it stays dead; 'missing': one of p_ids is no dead letter of the queue,
+-- or does not fit. p_notify: wake waiting consumers (not in a two-phase transaction).
+-- Guarantees: the same message with the same id and priority, due now, the oldest death first, those whose key another
+-- message has last. Attempts count anew; deliveries go on counting, so that no token comes twice. max_backlog does not
+-- count.
+-- Locks: dead letters: those of p_ids in the order of their ids, which waits for another redrive or purge; others skip
+-- locked. Then keys in the order (channel, key), as in fq_enqueue. Index: fq_dead_letter_pkey or
+-- fq_dead_letter_died_ix, fq_message_key, fq_channel_pkey. Errors: QF001 bad limit; 40001; QF007.
 create function fairqueue.fq_redrive(
   p_queue text, p_ids bigint[] default null, p_channel text default null, p_kind text default null,
   p_limit integer default 1000, p_notify boolean default true, p_key text default null,
@@ -53,7 +53,7 @@ begin
       for update of d
     ) h;
   else
-    -- Those whose key stands come after all others, so that they never stand in their way.
+    -- Dead letters whose key is taken come after all others, so that they never stand in their way.
     foreach v_stands in array array[false, true] loop
       select v_ids || array_agg(h.message_id) into v_ids
       from (

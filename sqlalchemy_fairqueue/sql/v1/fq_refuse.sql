@@ -1,8 +1,8 @@
--- fq_refuse: fail the transaction of an enqueue or a settlement, because of an outcome that it must not commit with.
--- For callers that send the statement and COMMIT together, and so cannot look at the outcome in between.
+-- fq_refuse: fail the transaction of an enqueue or a settlement, because of an outcome that it must not commit with:
+-- for callers that send the statement and COMMIT together, and so cannot look at the outcome in between.
 -- Guarantees: it never returns. The error's detail is a JSON object: outcome; ordinal, of the message in its enqueue;
--- message_ids, ascending; for 'full' max_backlog, the bound; for 'lost' holder, the consumer that holds the first
--- message now, or null.
+-- message_ids, ascending; for 'full' max_backlog; for 'lost' holder: the consumer that has leased the first message
+-- now, or null.
 -- Locks: none. Index: as fq_max_backlog and fq_holder, fq_message_pkey, fq_channel_pkey.
 -- Errors: QF010 for the outcomes 'duplicate', 'full' and 'lost'; QF001 for another; QF007.
 create function fairqueue.fq_refuse(

@@ -1,7 +1,7 @@
--- fq_release: give deliveries back, their attempt not counted, in the caller's transaction.
--- Guarantees: as fq_complete for the token; the message is ready again where it stood, or p_delays microseconds from
--- now. Returns the lost ones. One that was cancelled while it was leased is gone instead. p_notify: wake waiting
--- consumers (never in a two-phase transaction).
+-- fq_release: give deliveries back, their attempt not counted, in the caller's transaction. Returns the lost ones.
+-- p_delays: microseconds from now (null or 0: the message keeps its place in the channel). p_notify: wake waiting
+-- consumers (not in a two-phase transaction).
+-- Guarantees: as fq_complete for the token. A message that was cancelled while it was leased is deleted instead.
 -- Locks: the messages, in the order of their ids. Index: as fq_lock_deliveries. Errors: QF001 bad delay; 40001; QF007.
 create function fairqueue.fq_release(
   p_queue text, p_ids bigint[], p_rows tid[], p_lease_ids bigint[], p_deliveries integer[], p_delays bigint[],

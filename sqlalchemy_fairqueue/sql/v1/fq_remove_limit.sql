@@ -1,8 +1,9 @@
 -- fq_remove_limit: remove a shared limit that no queue draws from, in the caller's transaction. Returns whether there
 -- was one.
--- Guarantees: a limit that queues draw from stays. Locks: the limit's row for update: waits for another change of it,
--- and for a change of a queue that begins to draw from it. Index: fq_limit_pkey, fq_limit_share_newest_ix.
--- Errors: QF001 queues draw from it; QF007: for operators of all queues.
+-- Guarantees: a limit that queues draw from stays.
+-- Locks: the limit's row for update: waits for another change of it, and for a queue that begins to draw from it.
+-- Index: fq_limit_pkey, fq_limit_share_newest_ix. Errors: QF001 queues draw from it; QF007: for operators of all
+-- queues.
 create function fairqueue.fq_remove_limit(p_name text)
 returns boolean
 language plpgsql

@@ -1,7 +1,7 @@
 -- fq_remove_plan: remove a plan that no channel follows and that is not the default of its queue, in the caller's
 -- transaction. Returns whether there was one.
--- Guarantees: a plan that is followed stays. A channel that another transaction makes at this moment keeps the values
--- that it was made with, and follows no plan.
+-- Guarantees: a plan that is followed stays. A channel that another transaction makes from the plan at this moment
+-- keeps its values, and follows no plan.
 -- Locks: the plan's row for update; waits for another change of it, and for a configuration that puts a channel on it.
 -- Index: fq_plan_pkey, fq_channel_plan_followers_ix. Errors: QF001 it is in use; 40001; QF007.
 create function fairqueue.fq_remove_plan(p_queue text, p_name text)

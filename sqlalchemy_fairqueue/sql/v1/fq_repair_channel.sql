@@ -1,9 +1,9 @@
--- fq_repair_channel: make the state of a channel anew from its messages. Its policy stays, but for a field that is out
--- of its bounds: too little becomes the least, too much the initial value. Returns whether it did: false while somebody
+-- fq_repair_channel: make the state row of a channel anew from its messages. Its policy stays, but for a field that is
+-- out of its bounds: too little becomes the least, too much the initial value. Returns whether it did; false: somebody
 -- else has the state row locked.
--- Guarantees: the head, the backlog and the slots are counted from the messages. That covers what the signals of the
--- channel say, so these are deleted; the slots of the queue that they free stay in a signal. A channel has one state
--- row afterwards, if it has a name.
+-- Guarantees: the head, the backlog and the slots are counted from the messages, which includes what signals of the
+-- channel say. So these are deleted; the slots of the queue that they free stay in a signal. A channel with a name has
+-- one state row afterwards.
 -- Cost: all messages of the channel are read.
 -- Locks: the state row for no key update and its signals for update, both skip locked: it waits for none.
 -- Index: fq_channel_state_newest_ix, fq_message_ready_ix, fq_message_lease_ix, fq_signal_pkey. Errors: none.

@@ -1,8 +1,9 @@
 -- fq_repair_queue: count the slots of a queue that has a limit anew from its messages, take the limits from its
--- configuration, and delete all but the newest of its state rows. Returns whether it did: false, and nothing is
--- changed, while somebody else has one of them locked.
--- Guarantees: no slot of the queue is freed twice: the signals that exist already free none any more.
--- Locks: the queue's state row for no key update, without which no dequeue takes a message of a queue with a limit, and
+-- configuration, and delete all but the newest of its dispatch rows. Returns whether it did; false: somebody else has
+-- one of them locked, and nothing is changed.
+-- Guarantees: no slot of the queue is freed twice: existing signals free none any more, and slots of signals that
+-- somebody has locked are counted until they are heard.
+-- Locks: the dispatch row for no key update, without which no dequeue takes a message of a queue with a limit, and
 -- signals for update, all skip locked: it waits for none.
 -- Index: fq_queue_state_newest_ix, fq_lease_expires_ix, fq_message_lease_ix, fq_signal_pkey. Errors: none.
 create function fairqueue.fq_repair_queue(p_queue text)

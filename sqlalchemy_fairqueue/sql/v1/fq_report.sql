@@ -1,8 +1,8 @@
--- fq_report: the end of a dequeue: what it took from the limits of its queue is written down, and what it found where
--- it attended to the queue. p_limit, p_got: messages that it was asked for, and that it took; p_sight: of
--- fq_queue_room, with what they cost. p_stop: why it ended: 'locked': it could not begin; 'cut': by bytes; 'again': it
--- may go on; 'passed': others have ready channels; 'full': a quota in cost of the queue holds back a message.
--- Returns as fq_due_in. Guarantees: the state is written every 10 ms at most where it need not be.
+-- fq_report: end a dequeue: write down what it took from the limits of its queue, and what it found if it attended to
+-- the queue. p_limit, p_got: messages wanted and taken; p_sight: of fq_queue_room, with spent, their cost. p_stop: why
+-- it ended: 'locked': it could not begin; 'cut': p_max_bytes; 'again': too many passes; 'passed': others have ready
+-- channels locked; 'full': a quota in cost of the queue holds back a message. Returns as fq_due_in.
+-- Guarantees: the dispatch row is written at most every 10 ms if it need not be written.
 -- Locks: as fq_draw. Index: as fq_due_in and fq_note. Errors: none.
 create function fairqueue.fq_report(
   p_queue text, p_limit integer, p_sight record, p_got integer, p_stop text, p_now bigint,
@@ -57,7 +57,7 @@ begin
         v_opens_at, fairqueue.fq_rate_allows_at(v_state.rate_at, v_state.rate_interval, v_state.rate_burst)
       );
     end if;
-    v_unheard := case when p_sight.row_id is null then p_sight.has_work else p_sight.heard < p_sight.seen end;
+    v_unheard := case when p_sight.dispatch_row is null then p_sight.has_work else p_sight.heard < p_sight.seen end;
     d := fairqueue.fq_due_in(
       p_queue, v_state, (v_unheard or p_sight.has_more or coalesce(p_stop = 'passed', false))::boolean,
       (v_full is not true)::boolean,
@@ -71,7 +71,7 @@ begin
     end if;
   end if;
   due_in := least(due_in, p_sight.spread_in);
-  if p_sight.row_id is null then
+  if p_sight.dispatch_row is null then
     return;
   end if;
   if v_progress or not is_held then
@@ -86,7 +86,7 @@ begin
       and p_sight.may_note
     )
   then
-    perform fairqueue.fq_note(p_sight.row_id::tid, v_state, p_now);
+    perform fairqueue.fq_note(p_sight.dispatch_row::tid, v_state, p_now);
   end if;
 end
 $$;

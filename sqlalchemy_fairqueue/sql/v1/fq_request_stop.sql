@@ -1,7 +1,7 @@
--- fq_request_stop: ask the workers of a queue that have the name p_consumer to stop, in the caller's transaction.
--- p_by: who asks; null: the caller's role. Returns whether a consumer of that name has a lease that has not expired.
--- Guarantees: every worker with that name that had started when this commits finds the request at its next poll, also
--- one without a lease, and also if somebody asked before; none that starts later obeys it.
+-- fq_request_stop: ask the workers of a queue that have the name p_consumer to stop, in the caller's transaction. p_by:
+-- who asks (null: the caller's role). Returns whether a consumer of that name has a lease that has not expired.
+-- Guarantees: every worker with that name that had started when this commits finds the request at its next poll, even
+-- if it has no lease, and even if somebody asked before; none that starts later obeys it.
 -- Locks: the row of this consumer alone, until the transaction ends; waits for another request to it, and for
 -- housekeeping that deletes an old one. Two transactions that ask the same consumers in different orders can deadlock.
 -- Index: fq_stop_request_pkey, fq_lease_expires_ix. Errors: QF001 bad name; QF007.

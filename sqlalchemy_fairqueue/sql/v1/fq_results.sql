@@ -1,7 +1,7 @@
--- fq_results: what became of messages of a queue, one row each. state: 'completed', with the content that its handler
--- returned (null: None); 'unkept': completed, reason says why there is no content; 'cancelled'; 'expired': it had a
--- result, whose time is over; 'pending': it has not ended; 'failed': it is a dead letter, with reason
--- and error; 'gone': it has ended, and nothing is kept of it; 'unknown': the queue never had such a message.
+-- fq_results: what became of messages of a queue, one row each. state: 'completed': content is what the handler
+-- returned (null: None); 'unkept': completed, and reason says why there is no content; 'cancelled'; 'expired': the time
+-- of its result is over; 'pending': it has not ended; 'failed': it is a dead letter, with reason and error; 'gone':
+-- nothing is kept of a message with this id, of whatever queue; 'unknown': no message of this queue ever had the id.
 -- Guarantees: one snapshot. Times are microseconds since the epoch.
 -- Locks: none. Index: fq_result_pkey, fq_message_pkey, fq_dead_letter_pkey. Errors: QF007.
 create function fairqueue.fq_results(p_queue text, p_ids bigint[])

@@ -1,9 +1,8 @@
 -- fq_resume: let a paused queue, or a paused channel, be delivered again, in the caller's transaction. False: it was
--- not paused.
+-- not paused. p_notify: wake waiting consumers (not in a two-phase transaction).
 -- Guarantees: takes effect on the next dequeue after the commit: a signal lets the next hearing find the channel,
--- however long it was paused. The position of the channel is that of a channel that was idle: it follows from
--- its first message and its rate, whichever is the later. p_notify: wake waiting consumers (a
--- transaction that notifies cannot be prepared for two-phase commit).
+-- however long it was paused. The channel is placed like one that was idle: ready when its first message is due and its
+-- rate allows it.
 -- Locks: as fq_pause. Index: fq_queue_pkey, fq_channel_state_newest_ix. Errors: QF008 no such channel; 40001; QF007.
 create function fairqueue.fq_resume(p_queue text, p_channel text default null, p_notify boolean default true)
 returns boolean

@@ -1,8 +1,9 @@
--- fq_retry: try deliveries again later, their attempt counted, in the caller's transaction; a message out of attempts
--- becomes a dead letter.
--- Guarantees: as fq_complete for the token; p_delays in microseconds from now (null or 0: where it stood). Returns the
--- lost and the buried ones. Of an error the first 262,144 characters are kept. One that was cancelled while it was
--- leased is gone instead, and is neither. p_notify: wake waiting consumers (never in a two-phase transaction).
+-- fq_retry: give deliveries back to be tried again later, their attempts counted, in the caller's transaction; a
+-- message out of attempts becomes a dead letter. Returns the lost and the buried ones. p_delays: microseconds from now
+-- (null or 0: the message keeps its place in the channel). p_notify: wake waiting consumers (not in a two-phase
+-- transaction).
+-- Guarantees: as fq_complete for the token. The first 262,144 characters of an error are kept. A message that was
+-- cancelled while it was leased is deleted instead, and is neither lost nor buried.
 -- Locks: the messages, in the order of their ids. Index: as fq_lock_deliveries. Errors: QF001 bad delay; 40001; QF007.
 create function fairqueue.fq_retry(
   p_queue text, p_ids bigint[], p_rows tid[], p_lease_ids bigint[], p_deliveries integer[], p_delays bigint[],

@@ -1,8 +1,9 @@
--- fq_return_messages: make leased messages that the caller has locked ready again. Used by release, retry and reclaim.
--- Guarantees: a message without a delay stands where it stood in its channel; with one (microseconds) it is due that
--- much later, and has its priority then. One that was cancelled while it was out is deleted instead. One signal a
--- channel carries the least of them, how many they are, and the slots they free. An attempt that was handed out while
--- the queue recorded its history is appended to it as p_outcome, or as 'cancelled'.
+-- fq_return_messages: give leased messages back that the caller has locked, for fq_release, fq_retry and fq_reclaim.
+-- p_attempts_back: attempts that do not count.
+-- Guarantees: a message without a delay keeps its place in the channel; with one (microseconds) it is due that much
+-- later, and promoted then if it has a priority. A message that was cancelled while it was leased is deleted instead.
+-- One signal a channel has the first of its messages, how many there are, and the slots that they free. If the queue
+-- recorded its history at the delivery, the attempt is appended as p_outcome, or as 'cancelled'.
 -- Locks: only rows that the caller holds. Index: none, rows by ctid. Errors: none.
 create function fairqueue.fq_return_messages(
   p_queue text, p_ids bigint[], p_rows tid[], p_delays bigint[], p_errors text[], p_attempts_back integer,

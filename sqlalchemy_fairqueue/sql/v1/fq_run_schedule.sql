@@ -1,6 +1,6 @@
--- fq_run_schedule: enqueue the message of a schedule now, in the caller's transaction, beside its slots, which stay as
--- they are. Returns its id; null: the channel is full, and its policy is to drop. p_notify: as fq_enqueue.
--- Guarantees: one message, also while the schedule is paused. Its header "scheduled_for" has the time of the call.
+-- fq_run_schedule: enqueue the message of a schedule now, in the caller's transaction; its slots stay as they are.
+-- Returns the message's id; null: the channel is full, and its policy is to drop. p_notify: as fq_enqueue.
+-- Guarantees: one message, even if the schedule is paused. Its header "scheduled_for" has the time of the call.
 -- Locks: as fq_enqueue of a message without a key. Index: fq_schedule_name_key. Errors: QF009 no such schedule; QF005
 -- the channel is full; as fq_enqueue.
 create function fairqueue.fq_run_schedule(p_queue text, p_channel text, p_name text, p_notify boolean)

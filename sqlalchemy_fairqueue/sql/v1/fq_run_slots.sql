@@ -1,13 +1,13 @@
 -- fq_run_slots: run slots of a schedule, in the caller's transaction, which should end at once: a row in
--- fq_schedule_slot and a message for each, and the plan of the schedule. p_revision and p_done_until: as
--- fq_due_schedules returned them. p_slots: those to run, in order; may be empty. p_until: all slots up to then are
--- done, those that are not in p_slots passed over. p_next: the slot after it; null: there is none. p_notify: as
--- fq_enqueue. Returns a row for each slot that was run; message_id null: its channel is full, and the policy is to
--- drop. One row of nulls: no slot was to be run, and the plan was written. None: nothing was done.
--- Guarantees: a slot is run once, whoever calls this, and however often: nothing is done where another call has the row
--- or was first, where the schedule was changed, paused or removed meanwhile, and where p_until is later than the clock,
--- which was set back then. No slot before p_done_until or after p_until is run. A message is delivered at its slot plus
--- a share of the jitter, which the slot decides.
+-- fq_schedule_slot and a message for each. p_revision and p_done_until: as fq_due_schedules returned them. p_slots: the
+-- slots to run, in order; may be empty. p_until: all slots up to then are done, run or passed over. p_next: the slot
+-- after it (null: none). p_notify: as fq_enqueue. Returns a row for each slot that was run; message_id null: its
+-- channel is full, and the policy is to drop. One row of nulls: no slot was to be run, and p_until and p_next were
+-- written. No row: nothing was done.
+-- Guarantees: a slot is run once, whoever calls this, and however often. Nothing is done if another call has the row or
+-- was first, if the schedule was changed, paused or removed meanwhile, or if p_until is later than the clock, which was
+-- set back then. No slot before p_done_until or after p_until is run. A message is delivered at its slot plus a share
+-- of the jitter, which the slot decides.
 -- Locks: first what fq_make_channels locks, which waits for another transaction that makes the same channel, 100 ms at
 -- most; then the schedule's row, skip locked, and nothing that waits after it.
 -- Index: fq_schedule_pkey, fq_schedule_slot_pkey.
@@ -110,7 +110,7 @@ begin
   update fairqueue.fq_schedule s
   set done_until = p_until,
     next_at = p_next,
-    -- At least daily: another version of the time zones may move the slot.
+    -- A worker looks at it at least daily: another version of the time zones may move the slot.
     due_at = least(p_next, v_now + c_day),
     last_slot_at = coalesce(v_slots[v_count], s.last_slot_at),
     last_run_at = case when v_count > 0 then v_now else s.last_run_at end,

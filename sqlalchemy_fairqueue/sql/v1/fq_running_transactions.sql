@@ -1,5 +1,5 @@
--- fq_running_transactions: the transactions that run in this database, prepared ones too, by names that none gets again
--- while one of them runs.
+-- fq_running_transactions: the transactions that run in this database, including prepared ones, by names that no other
+-- one gets while one of them runs.
 -- Guarantees: a transaction that it does not name, and that has not ended, began after the call, and sees whatever was
 -- committed before it. The caller's own is not named. Locks: none. Index: none. Errors: none.
 create function fairqueue.fq_running_transactions()

@@ -1,5 +1,5 @@
--- fq_schedule_headers: headers of a message that a schedule enqueues: those that were asked for, the schedule's name as
--- "schedule", and the slot as "scheduled_for", an ISO 8601 time in UTC.
+-- fq_schedule_headers: the headers of a message that a schedule enqueues: those that were asked for, "schedule": its
+-- name, and "scheduled_for": the slot, as an ISO 8601 time in UTC.
 -- Guarantees: one expression. Locks: none. Errors: none.
 create function fairqueue.fq_schedule_headers(p_headers jsonb, p_name text, p_slot bigint)
 returns jsonb

@@ -1,14 +1,13 @@
--- fq_set_aside: find what makes a dequeue of a queue fail by an error about data, and take it out of its way, before
--- the dequeue is tried again. With p_ids: messages that the caller holds under the lease p_lease_id and cannot read.
--- Guarantees: a row for each. A message that cannot be delivered becomes a dead letter ('dead') or, if no letter can
--- hold it, its channel is paused until fq_resume ('paused'). The state of a channel or of the queue (channel_id null)
--- that cannot be updated is made anew from the messages ('mended', message_id null). No row: the error is not about
--- one.
--- What a dequeue of p_limit messages can take, and the first 1,000 signals if they cannot be heard together, is tried
--- and undone, channel by channel.
+-- fq_set_aside: find what makes a dequeue of a queue fail by an error about data, and take it out of the way, before
+-- the dequeue is tried again. With p_ids: messages that the caller has under the lease p_lease_id and cannot read.
+-- Returns a row for each: a message that cannot be delivered becomes a dead letter ('dead') or, if no dead letter can
+-- hold it, its channel is paused until fq_resume ('paused'). The state row of a channel, or the dispatch row of the
+-- queue (channel_id null), that cannot be updated is made anew from the messages ('mended', message_id null). No row:
+-- the error has another cause.
+-- Guarantees: what a dequeue of p_limit messages can take, and the first 1,000 signals if they cannot be heard
+-- together, is tried and undone, channel by channel.
 -- Locks: as fq_reclaim, fq_promote, fq_spread_plans and fq_hear, messages and state rows, all skip locked: it waits for
--- none.
--- Index: as fq_dequeue, fq_hear, fq_reclaim and fq_promote. Errors: QF001 bad argument; QF007.
+-- none. Index: as fq_dequeue, fq_hear, fq_reclaim and fq_promote. Errors: QF001 bad argument; QF007.
 create function fairqueue.fq_set_aside(
   p_queue text, p_limit integer, p_lease_id bigint default null, p_ids bigint[] default null, p_reason text default null
 )
@@ -46,7 +45,7 @@ begin
     return;
   end if;
 
-  -- What this frees decides what a dequeue reaches. An error of a plan is the next dequeue's, if nothing is found.
+  -- What this frees decides what a dequeue reaches. If nothing is found, the next dequeue raises the error of a plan.
   return query
   select d.message_id, d.channel_id, d.outcome, d.reason
   from fairqueue.fq_set_leases_aside(p_queue, v_now) d;
@@ -104,8 +103,8 @@ begin
     end if;
   end if;
 
-  -- Messages that were let go just now count, too. Ready channels, then those that came due, which a dequeue moves into
-  -- the ready order.
+  -- Ready channels, then those whose time has come, which a dequeue makes ready. A new time: messages that were let go
+  -- just now count, too.
   v_now := fairqueue.fq_now();
   for v_channel in
     (

@@ -1,8 +1,8 @@
--- fq_set_channel_aside: try what a dequeue of p_limit messages does with a ready channel, and take out of its way what
--- fails: the state is made anew, or messages are set aside, up to the first one that pauses the channel. Rows as
--- fq_set_aside returns them.
--- Guarantees: a good message is left as it is. Nothing, if somebody else has the channel locked: a dequeue passes it by
--- as well.
+-- fq_set_channel_aside: try what a dequeue of p_limit messages does with a ready channel, and take out of the way what
+-- fails: its state row is made anew, or messages are set aside, up to the first one that pauses the channel. Returns
+-- rows as fq_set_aside.
+-- Guarantees: a good message is left as it is. If somebody else has the channel locked, nothing is done: a dequeue
+-- passes it by as well.
 -- Locks: the state row for no key update, messages for update, all skip locked: it waits for none.
 -- Index: fq_channel_state_newest_ix, fq_message_ready_ix. Errors: none of the rows'.
 create function fairqueue.fq_set_channel_aside(p_queue text, p_channel_id bigint, p_limit integer, p_now bigint)
@@ -40,7 +40,7 @@ begin
     when data_exception or integrity_constraint_violation or program_limit_exceeded or internal_error then
       null;
   end;
-  -- One more than a dequeue takes: it looks at the size of the next one too.
+  -- One more than a dequeue takes, which looks at the size of the next message, too.
   select array_agg(l.row), array_agg(l.id) into v_rows, v_ids
   from (
     select x.ctid as row, x.id

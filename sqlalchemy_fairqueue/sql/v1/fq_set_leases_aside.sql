@@ -1,6 +1,6 @@
--- fq_set_leases_aside: take back the messages of a queue's expired leases, up to 1,000. If they cannot be taken back
--- together, it is done one by one, and what fails is set aside: a row each, as fq_set_aside returns them. Then messages
--- without an attempt left go back too, for a consumer to end them.
+-- fq_set_leases_aside: take back up to 1,000 messages of a queue's expired leases. If that fails for all together, it
+-- is done one by one, and messages with which it fails are set aside: a row for each, as fq_set_aside returns them. One
+-- by one messages without an attempt left go back, too, and a consumer ends them.
 -- Locks: as fq_reclaim and fq_set_message_aside, all skip locked: it waits for none.
 -- Index: fq_lease_expires_ix, fq_message_lease_ix. Errors: none of the rows'.
 create function fairqueue.fq_set_leases_aside(p_queue text, p_now bigint)

@@ -1,8 +1,9 @@
 -- fq_set_message_aside: take a message that the caller has locked out of the way of dequeues. It becomes a dead letter
--- with p_reason ('dead') or, if no letter can hold it, goes back into its channel, which is paused with that as its
--- problem ('paused'). Null, and nothing is changed: no letter can hold it, and somebody has its channel's state locked.
--- Guarantees: the slots that the message held are freed, and its channel's backlog is told, by a signal.
--- Locks: the newest row of the channel's state, for no key update, skip locked: it waits for none.
+-- with p_reason ('dead') or, if no dead letter can hold it, goes back into its channel, which is paused with p_reason
+-- as its problem ('paused'). Null: no dead letter can hold it, somebody has its channel's state row locked, and nothing
+-- is changed.
+-- Guarantees: a signal frees the slots that the message held, and corrects its channel's backlog.
+-- Locks: the newest version of the channel's state row, for no key update, skip locked: it waits for none.
 -- Index: fq_channel_state_newest_ix; the message by ctid. Errors: none of the message's.
 create function fairqueue.fq_set_message_aside(p_queue text, p_id bigint, p_row tid, p_reason text)
 returns text
@@ -21,7 +22,7 @@ begin
     perform fairqueue.fq_bury_messages(
       p_queue, array[p_id]::bigint[], array[p_row]::tid[], array[p_reason]::text[], null::text[]
     );
-    -- What a look at the letters reads of it.
+    -- Read what a list of dead letters reads of it.
     perform octet_length(convert_to(d.headers::text, 'UTF8'))
     from fairqueue.fq_dead_letter d
     where d.message_id = p_id;
@@ -53,7 +54,7 @@ begin
     return null;
   end if;
   if not v_message.is_undelivered then
-    -- Its attempt is not recorded: that may be what failed.
+    -- Its attempt is not recorded: the recording may be what failed.
     update fairqueue.fq_message m
     set lease_id = null,
       slots = 0,

@@ -2,8 +2,8 @@
 -- with p_timezone, or p_every in microseconds; p_jitter in microseconds; the message as fq_enqueue takes it. p_policy:
 -- the policy of the channel, if it is new when a slot comes and the queue has no defaults. p_in_code: code makes it
 -- each time a worker starts. Returns 'created', 'changed' or 'same'.
--- Guarantees: the first slot is later than now. A change of cron, timezone or interval begins anew from now, and any
--- other one goes on with the slots as before. A paused schedule stays paused. Nothing is enqueued here.
+-- Guarantees: the first slot is later than now. A change of cron, timezone or interval begins anew from now; other
+-- changes leave the slots. A paused schedule stays paused. Nothing is enqueued here.
 -- Locks: the schedule's row, until the transaction ends; waits for one that has it. Index: fq_schedule_name_key.
 -- Errors: QF001 bad argument; 40001; QF007.
 create function fairqueue.fq_set_schedule(

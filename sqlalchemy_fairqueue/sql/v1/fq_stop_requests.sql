@@ -1,6 +1,5 @@
--- fq_stop_requests: the requests to stop that stand for a consumer of some queues, with who asked.
--- A worker calls it once before it starts, and then polls: what it finds for the first time, or with another
--- requested_at than at its start, is for it.
+-- fq_stop_requests: the requests to stop a consumer of some queues, with who asked. A worker calls it before it starts,
+-- and at polls: a request that is new then, or has another requested_at than at its start, is for it.
 -- Guarantees: one snapshot; nothing is claimed, so that each process of the same name finds the request.
 -- Locks: none. Index: fq_stop_request_pkey. Errors: QF007.
 create function fairqueue.fq_stop_requests(p_queues text[], p_consumer text)

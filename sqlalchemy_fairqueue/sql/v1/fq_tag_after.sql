@@ -1,7 +1,7 @@
--- fq_tag_after: the start tag of a channel after messages of p_cost together were taken at p_tag. p_rest: what of its
--- costs before the tag does not have, below zero a credit, which these costs use up first.
--- Guarantees: the whole quotient by the weight, rounded down; fq_tag_rest has what is left, so that nothing is lost
--- over time. A tag is below 0. One expression, which the planner inlines.
+-- fq_tag_after: the start tag of a channel after messages that cost p_cost were taken at p_tag. p_rest: the part of its
+-- earlier costs that is not in the tag yet; below zero a credit, which these costs use up first.
+-- Guarantees: the quotient by the weight, rounded down; fq_tag_rest has the remainder, so that nothing is lost over
+-- time. A tag is below 0. One expression, which the planner inlines.
 -- Locks: none. Errors: none.
 -- Source: start-time fair queueing (Goyal, Vin, Cheng 1996).
 create function fairqueue.fq_tag_after(p_tag bigint, p_rest bigint, p_cost bigint, p_weight integer)

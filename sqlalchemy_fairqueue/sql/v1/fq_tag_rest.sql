@@ -1,5 +1,5 @@
--- fq_tag_rest: what fq_tag_after leaves of a channel's costs: from 0 to below its weight, or below zero the credit that
--- these costs did not use up, which ends with the backlog: p_head_at is null then.
+-- fq_tag_rest: the part of a channel's costs that fq_tag_after leaves out of the tag: from 0 to below the weight, or
+-- below zero the credit that these costs did not use up. A credit ends with the backlog (p_head_at null).
 -- Guarantees: one expression, which the planner inlines. Locks: none. Errors: none.
 create function fairqueue.fq_tag_rest(p_rest bigint, p_cost bigint, p_weight integer, p_head_at bigint)
 returns bigint

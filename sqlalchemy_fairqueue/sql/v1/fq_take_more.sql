@@ -1,13 +1,13 @@
--- fq_take_more: lease messages that follow in the channel of a message to the consumer that holds it, for handlers of
--- batches: up to p_limit more of the same kind, which cost at most p_max_cost together with it, and their contents and
--- headers at most p_max_bytes (null: any number). p_message_id, p_lease_id, p_deliveries: the token of the message.
+-- fq_take_more: lease the messages that follow in the channel of a leased message to its consumer, for handlers of
+-- batches: up to p_limit of the same kind, which cost at most p_max_cost together with it, with at most p_max_bytes of
+-- contents and headers (null: any number). p_message_id, p_lease_id, p_deliveries: the token of the message.
+-- Returns rows as fq_dequeue, without the row about the call. The transaction is as there.
 -- Guarantees: they are the first ones of the channel without an ordering key, or, if the message has one, the next ones
 -- of that, in order, up to one of another kind, one that was tried before, or one that somebody has locked. Limits,
 -- rates and costs count each of them, as in fq_dequeue; only the order between channels does not hold them back: the
--- channel pays for them with its next turns. None, if the message itself was tried before, if its token is not the
--- newest one or its lease has ended, or if another call has the channel or, in a queue with a limit, attends to the
--- queue.
--- Returns and transaction: as fq_dequeue, without the row about the call.
+-- channel pays for them with its next turns. None is taken if the message itself was tried before, if its token is not
+-- the newest one or its lease has ended, or if another call has the channel locked or, in a queue with a limit,
+-- attends.
 -- Locks: as fq_dequeue: it waits for none. Index: fq_message_pkey, fq_channel_state_newest_ix, fq_message_ready_ix, and
 -- those of its steps. Errors: as fq_dequeue.
 create function fairqueue.fq_take_more(
@@ -48,7 +48,7 @@ begin
     l := fairqueue.fq_attend(p_queue, p_limit, l, v_now);
     l := fairqueue.fq_queue_room(p_queue, l, v_now);
   end if;
-  if coalesce(l.room, 0) = 0 or l.is_limited and l.row_id is null then
+  if coalesce(l.room, 0) = 0 or l.is_limited and l.dispatch_row is null then
     return;
   end if;
   c := fairqueue.fq_lease_for(p_queue, p_lease_id, 1::bigint, ''::text, l, v_now);
@@ -56,7 +56,7 @@ begin
     return;
   end if;
 
-  -- A row that changed since the snapshot fails the join on row_version, as in fq_choose_one.
+  -- Why the join is so: see fq_choose_one.
   select s.ctid as row, num_nonnulls(s.max_concurrency, s.max_cost_out) > 0 as is_limited, s.* into v_state
   from (
     select n.ctid as row, n.row_version
@@ -71,13 +71,13 @@ begin
   where s.head_message_id is not null
     and s.paused_at is null
   for no key update of s skip locked;
-  -- What names no cost is cut to size as 1, and is charged what its channel takes.
+  -- A message that names no cost counts as 1 against quotas here, but is charged what messages of its channel take.
   if v_state.row is null or l.is_timed and num_nonnulls(l.cost_left, v_state.max_cost_out) > 0 then
     return;
   end if;
   if l.plans then
     select f.followed + f.deferred > 0 into v_is_changed
-    from fairqueue.fq_follow_plans(p_queue, array[v_first.channel_id]::bigint[], (l.row_id is not null)::boolean) f;
+    from fairqueue.fq_follow_plans(p_queue, array[v_first.channel_id]::bigint[], (l.dispatch_row is not null)::boolean) f;
     if v_is_changed then
       return;
     end if;
@@ -130,7 +130,7 @@ begin
   perform fairqueue.fq_charge(
     p_queue, array[v_state.row]::tid[], c.givers::integer[], c.gots::integer[], c.charges::bigint[],
     c.next_heads_at::bigint[], c.next_head_ids::bigint[], l.by_cost::boolean, v_now,
-    l.state::fairqueue.fq_queue_state, (l.row_id is not null)::boolean
+    l.state::fairqueue.fq_queue_state, (l.dispatch_row is not null)::boolean
   );
   if l.is_limited then
     l.spent := c.charges[1];

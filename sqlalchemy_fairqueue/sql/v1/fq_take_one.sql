@@ -1,9 +1,9 @@
--- fq_take_one: lease the first message of a channel that fq_choose_one has locked, and that no quota in cost holds
--- back, and charge the channel, as fq_dequeue does for many: half the cost. p_sight: of fq_attend; p_chosen: of
--- fq_choose_one.
--- Returns the message, what it costs, and has_more: whether the channel has another one that is due. message_id null:
--- others have all that is due locked, and the channel is due again in 10 ms.
--- Guarantees: the next head is the least message that was not taken, even if another transaction has locked it.
+-- fq_take_one: lease the first message of the channel that fq_choose_one has locked (p_chosen), and charge the channel.
+-- fq_dequeue does so at half the cost of the way for many, where no quota in cost counts. p_sight: of fq_attend.
+-- Returns the message, its cost, and has_more: the channel has another message that is due. message_id is null if
+-- others have all due messages locked, and then the channel is due again in 10 ms, or if all wait for their ordering
+-- keys.
+-- Guarantees: the next head is the least message that was not taken, even if another transaction has it locked.
 -- Locks: the message, for no key update, skip locked. Index: fq_message_ready_ix; rows by ctid. Errors: none.
 create function fairqueue.fq_take_one(
   p_queue text, p_sight record, p_chosen record, p_lease_id bigint, p_now bigint,
@@ -80,7 +80,7 @@ begin
     ) h;
   end if;
   has_more := (v_got = 1 and v_next[1] <= p_now) is true;
-  -- As fq_charge, whose start would cost more than its run.
+  -- The same as fq_charge: to start that costs more than its run.
   v_charge := case when p_sight.by_cost then cost else v_got end;
   v_tag := fairqueue.fq_tag_after(
     p_chosen.tag::bigint, p_chosen.tag_rest::bigint, v_charge, p_chosen.weight::integer
@@ -104,7 +104,7 @@ begin
     ready_tag = case when v_opens_at <= p_now then v_tag end,
     due_at = case when v_opens_at > p_now then v_opens_at end
   where s.ctid = p_chosen.row;
-  if p_sight.row_id is null and v_opens_at > p_now then
+  if p_sight.dispatch_row is null and v_opens_at > p_now then
     insert into fairqueue.fq_signal (queue, channel_id)
     values (p_queue, p_chosen.channel_id);
   end if;

@@ -1,6 +1,6 @@
--- fq_takes_any: whether messages without a key may be added to a channel by an insert alone: its policy has no bound,
--- raises no priorities with time, and it is not about to be forgotten. fq_add_message does what is needed otherwise.
--- p_prioritised: whether some have priorities that the insert does not weigh.
+-- fq_takes_any: whether an insert alone may add messages without a key to a channel: it has no max_backlog, no
+-- max_payload_bytes and no mark to be forgotten, and raises no priorities with time. Otherwise fq_add_message is
+-- needed. p_prioritised: messages have priorities that the insert does not weigh by their age.
 -- Guarantees: one expression, which the planner inlines. Its callers pin the search_path.
 -- Locks: none. Index: none. Errors: none.
 create function fairqueue.fq_takes_any(p_state fairqueue.fq_channel_state, p_prioritised boolean)

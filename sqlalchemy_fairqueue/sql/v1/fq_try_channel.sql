@@ -1,5 +1,5 @@
--- fq_try_channel: why a dequeue at p_now cannot take these messages of a channel together: the error; null: it can.
--- Without messages: why it cannot update the channel's state.
+-- fq_try_channel: the error by which a dequeue at p_now cannot take messages of a channel together; null: it can.
+-- Without messages: the error by which it cannot update the channel's state row.
 -- Guarantees: it changes nothing. All of each message is read, and written as a text.
 -- Locks: only rows that the caller holds. Index: fq_channel_state_newest_ix, fq_message_pkey; messages by ctid.
 -- Errors: none of the rows'.

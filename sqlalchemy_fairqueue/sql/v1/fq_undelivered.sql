@@ -1,8 +1,8 @@
--- fq_undelivered: the messages of a channel that nobody holds and that fit: p_key, p_ordering_key, p_kind; p_state:
--- 'ready', 'scheduled' or 'held'; enqueued from p_since on and before p_until. Null restricts nothing. Up to p_limit.
--- Guarantees: one snapshot. A channel that does not exist has none.
--- Cost: with a key or an ordering key its messages; else what nobody holds of the channel, with 'scheduled' only what
--- is due later, until there are p_limit. Locks: none.
+-- fq_undelivered: up to p_limit undelivered messages of a channel that fit: p_key, p_ordering_key, p_kind; p_state:
+-- 'ready', 'scheduled' or 'held'; enqueued from p_since on and before p_until. Null restricts nothing.
+-- Guarantees: one snapshot. A missing channel has none.
+-- Cost: with a key or an ordering key, the messages that have it; otherwise the undelivered ones of the channel, with
+-- 'scheduled' those that are due later, until p_limit fit. Locks: none.
 -- Index: fq_channel_queue_name_key, fq_message_key, fq_message_ordering_ix, fq_message_ready_ix; those of
 -- fq_message_state. Errors: QF001 bad state or limit; QF007.
 create function fairqueue.fq_undelivered(

@@ -1,10 +1,10 @@
 -- fq_wait: register that a consumer waits for p_wait microseconds, so that producers for its queue wake it; 0: it waits
--- no more, and from the commit on no producer notifies for its sake.
--- Guarantees: the wait stands on the consumer's lease p_lease_id, or on a new lease if that one has ended; the lease
--- lives at least as long as the wait. lease_id: the lease that waits; topic: the end of the payload of notifications
--- for this queue and installation (see fq_wake). The consumer listens, commits this call, and polls once more before it
--- waits: work that was committed in between notified nobody. Keep p_wait short: producers notify a dead consumer until
--- its wait is over.
+-- no more, and from the commit on no producer notifies for it.
+-- Returns lease_id: the consumer's lease p_lease_id, which has the wait, or a new one if that has ended; it lives at
+-- least as long as the wait. topic: the end of the payload of notifications for this queue and installation (see
+-- fq_wake).
+-- Guarantees: the consumer listens, commits this call, and polls once more before it waits: work that was committed in
+-- between notified nobody. Keep p_wait short: producers notify a dead consumer until its wait is over.
 -- Locks: the lease row, no key update: waits for an extension of the same lease. Index: fq_lease_pkey. Errors: QF001
 -- bad argument; QF007.
 create function fairqueue.fq_wait(

@@ -1,9 +1,8 @@
 -- fq_wake_results: notify those who wait for results of messages, at the commit of the caller's transaction. Returns
 -- whether anybody is notified.
--- Guarantees: one notification a message that has a wait (fq_wait_for_result) which this call's snapshot sees and
--- whose time has not come. Its payload is the id of the message, and behind colons the oid of fq_result_wait and the
--- queue.
--- While the notification queue of the server is more than half full it notifies nobody: waiters poll. A two-phase
+-- Guarantees: one notification for each message with a wait (fq_wait_for_result) that this call's snapshot sees and
+-- that is not over. Its payload is the message's id, the oid of fq_result_wait and the queue, with colons between.
+-- While the server's notification queue is more than half full, it notifies nobody: waiters poll. A two-phase
 -- transaction must not call it: PREPARE TRANSACTION refuses notifications.
 -- Locks: none here. A COMMIT that notifies takes a lock of the whole server, so it sends nothing while nobody waits.
 -- Index: fq_result_wait_pkey. Errors: none.
