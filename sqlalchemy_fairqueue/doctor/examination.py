@@ -14,7 +14,7 @@ from sqlalchemy_fairqueue.database.errors import sqlstate_of, too_old
 from sqlalchemy_fairqueue.doctor.findings import Check, CheckContext, Finding, Level, Role
 from sqlalchemy_fairqueue.doctor.installation import find_installation, is_unreachable
 from sqlalchemy_fairqueue.doctor.queues import (
-    check_gates,
+    check_dispatchers,
     check_kinds,
     check_leases,
     check_queues,
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 _CHECKS: tuple[Check, ...] = (
     check_server, check_platform, check_clock, check_version, check_drift, check_privileges, check_ownership,
     check_grants, check_row_security, check_sequences, check_connections, check_sizes, check_vacuum, check_snapshots,
-    check_queues, check_kinds, check_gates, check_leases, check_waits, check_times, check_history, check_states,
+    check_queues, check_kinds, check_dispatchers, check_leases, check_waits, check_times, check_history, check_states,
     check_schedules,
 )  # fmt: skip
 _NO_PRIVILEGE = "42501"

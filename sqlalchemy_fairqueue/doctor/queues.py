@@ -219,29 +219,25 @@ def check_kinds(context: CheckContext) -> Iterator[Finding]:
 _HELD_LONG = timedelta(minutes=1)
 
 
-@check("nobody keeps a queue from being dequeued", functions=("fq_gate_holders",))
-def check_gates(context: CheckContext) -> Iterator[Finding]:
-    """Sessions and prepared transactions that hold the gate of a queue."""
-    for row in _held_gates(context):
-        yield _gate(row, current_role(context.connection))
+@check("nobody keeps a queue from being dequeued", functions=("fq_dispatch_holders",))
+def check_dispatchers(context: CheckContext) -> Iterator[Finding]:
+    """Sessions and prepared transactions that keep the dispatch row of a queue."""
+    for row in _held_dispatch_rows(context):
+        yield _dispatcher(row, current_role(context.connection))
 
 
-def _held_gates(context: CheckContext) -> list[Row[Any]]:
-    # A change of a limit holds the gate for a moment only, and so does a dequeue.
+def _held_dispatch_rows(context: CheckContext) -> list[Row[Any]]:
+    # A dequeue holds the row for a moment only, and so does a change of a limit.
     return persistent_rows(
         context.connection,
-        lambda: {(row.queue, row.holder): row for row in context.execute("gates", queue=context.queue)},
+        lambda: {(row.queue, row.holder): row for row in context.execute("dispatchers", queue=context.queue)},
     )
 
 
-def _gate(row: Row[Any], role: str) -> Finding:
-    until = "nothing can be dequeued until it lets go"
-    if row.alone:
-        keeps = "holds its gate"
-    elif row.waiting is not None:
-        keeps = f"shares its gate, for which backend {row.waiting} waits,"
-    else:
-        keeps, until = "attends to it", "nobody hears of its new messages until it lets go"
+def _dispatcher(row: Row[Any], role: str) -> Finding:
+    keeps = "keeps its dispatch row"
+    if row.waiting is not None:
+        keeps = f"keeps backend {row.waiting} waiting, which has its dispatch row,"
     if row.pid is None:
         name = quoted_literal(str(row.gid))
         who = f"transaction {row.gid!r} of {row.role!r}"
@@ -250,14 +246,14 @@ def _gate(row: Row[Any], role: str) -> Finding:
         who = f"backend {row.pid} ({row.role or 'no role'}, {row.application_name or 'no name'})"
         remedy = f"end its transaction; if nobody can, or it is in none: select pg_terminate_backend({row.pid});"
     return Finding(
-        "gates",
+        "dispatchers",
         Level.PROBLEM if row.since is not None and row.since >= _HELD_LONG else Level.WARNING,
-        f"queue {row.queue!r}: {who} {keeps} {_held_since(row, role)}: {until}",
+        f"queue {row.queue!r}: {who} {keeps} {_held_since(row, role)}: "
+        "nobody hears of its new messages until it lets go",
         remedy,
         {
             "queue": row.queue, "pid": row.pid, "gid": row.gid, "user": row.role, "application": row.application_name,
-            "state": row.state, "alone": row.alone, "waiting": None if row.alone else row.waiting,
-            "open_seconds": row.since,
+            "state": row.state, "waiting": row.waiting, "open_seconds": row.since,
         },
     )  # fmt: skip
 

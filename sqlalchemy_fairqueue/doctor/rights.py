@@ -32,7 +32,6 @@ ALL_TABLES = (
     "fq_channel_state",
     "fq_dead_letter",
     "fq_epoch",
-    "fq_gate",
     "fq_grant",
     "fq_group",
     "fq_group_followup",

@@ -19,7 +19,6 @@ from sqlalchemy_fairqueue.models.applications import (
     ChannelStateMixin,
     DeadLetterMixin,
     EpochMixin,
-    GateMixin,
     GrantMixin,
     GroupFollowupMixin,
     GroupMixin,
@@ -72,7 +71,7 @@ metadata = DefaultBase.metadata
 __all__ = [
     "Audit", "AuditMixin", "Channel", "ChannelMixin", "ChannelPlan", "ChannelPlanMixin", "ChannelState",
     "ChannelStateMixin", "DeadLetter",
-    "DeadLetterMixin", "Duration", "Epoch", "EpochMixin", "FairqueueMixin", "Gate", "GateMixin", "Grant",
+    "DeadLetterMixin", "Duration", "Epoch", "EpochMixin", "FairqueueMixin", "Grant",
     "GrantMixin", "Group", "GroupFollowup", "GroupFollowupMixin", "GroupMixin", "GroupNote", "GroupNoteMixin",
     "History", "HistoryMixin", "Instant", "KeyPeriod", "KeyPeriodMixin", "Lease", "LeaseMixin", "Limit", "LimitMixin",
     "LimitShare", "LimitShareMixin", "Load", "LoadMixin", "Message", "MessageMixin", "Models", "Plan", "PlanMixin",

@@ -637,11 +637,6 @@ def _between(earlier: Any, later: Any) -> ColumnElement[timedelta]:
     return type_coerce(type_coerce(later, BigInteger) - type_coerce(earlier, BigInteger), Duration)
 
 
-@of_table("fq_gate", "the dispatcher makes it; queue.configure(session, max_concurrency=...) writes it")
-class GateMixin(FairqueueMixin):
-    """A part of the gate of a queue, which a dequeue locks and a change of the queue's limit locks whole."""
-
-
 @of_table("fq_epoch", "the first queue.dequeue(engine, ...) after a crash makes it")
 class EpochMixin(FairqueueMixin):
     """The history that the server writes, as a random number: gone after a crash, a failover, a restore of files."""

@@ -43,7 +43,6 @@ class Models:
         ChannelState: See :class:`ChannelStateMixin`.
         DeadLetter: See :class:`DeadLetterMixin`.
         Epoch: See :class:`EpochMixin`.
-        Gate: See :class:`GateMixin`.
         Grant: See :class:`GrantMixin`.
         Group: See :class:`GroupMixin`.
         GroupFollowup: See :class:`GroupFollowupMixin`.
@@ -78,7 +77,6 @@ class Models:
     ChannelState: type[applications.ChannelStateMixin]
     DeadLetter: type[applications.DeadLetterMixin]
     Epoch: type[Any]
-    Gate: type[Any]
     Grant: type[Any]
     Group: type[applications.GroupMixin]
     GroupFollowup: type[Any]

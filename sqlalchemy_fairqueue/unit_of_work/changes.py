@@ -251,8 +251,10 @@ def lock_queues(shares: Sequence[Share]) -> None:
 
 
 def lock_channels(shares: Sequence[Share]) -> None:
-    """Lock the states of channels that are changed; make those that will be."""
+    """Lock the states of channels that are changed; make those that will be. New limits of a queue lock all states."""
     for share in shares:
+        if any(change.limits and change.channel is None for change in share.phases.get(CHANGES, ())):
+            share.target.call("fq_stop_deliveries", f"stop {share.target.named()}").rows(share.link.connection)
         channels: dict[str, ChannelPolicy | None] = {}
         for change in share.phases.get(CHANGES, ()):
             # If several would make a channel, the policy of the first one counts.
@@ -273,7 +275,7 @@ def lock_channels(shares: Sequence[Share]) -> None:
 def leased_messages(share: Share) -> list[int]:
     """Return the leased messages that new limits of a queue and its channels count, and will lock.
 
-    The states of the channels are held, and the gate of the queue is closed, so that no message is added to them.
+    The states of the channels are locked, or deliveries of the queue are stopped, so that no message is added to them.
     """
     connection, target = share.link.connection, share.target
     limits = [change for change in share.phases.get(CHANGES, ()) if change.limits]
@@ -281,8 +283,6 @@ def leased_messages(share: Share) -> list[int]:
     if limited := [change.channel for change in limits if change.channel is not None]:
         found += _leased_without_slot(target, slot=1, channels=limited).value(connection)
     if len(limited) < len(limits):
-        # Nobody takes messages without a limit until the transaction ends.
-        target.call("fq_lock_gate", f"close the gate of {target.named()}", limited=None).rows(connection)
         found += _leased_without_slot(target, slot=2, channels=None).value(connection)
     return found
 

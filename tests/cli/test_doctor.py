@@ -28,7 +28,7 @@ def test_a_healthy_installation(bare_cli: Cli, private_server: Callable[..., Ser
     assert {one["level"] for one in found.document["findings"]} == {"ok"}
     assert {one["check"] for one in found.document["findings"]} == {
         "server", "clock", "version", "drift", "privileges", "grants", "sequences", "connections", "sizes",
-        "autovacuum", "snapshots", "queues", "kinds", "gates", "leases", "waits", "times", "history", "states",
+        "autovacuum", "snapshots", "queues", "kinds", "dispatchers", "leases", "waits", "times", "history", "states",
         "schedules",
     }  # fmt: skip
     assert (found.document["schema"], found.document["version"], found.document["level"]) == ("public", 1, "ok")

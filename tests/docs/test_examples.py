@@ -53,7 +53,7 @@ _OF_REPORTS = (
 )
 # Mapped classes of rows that only the functions of the database and workers work with.
 _ROWS_OF_THE_KERNEL = {
-    *("ChannelState", "Gate", "GroupFollowup", "GroupNote", "LimitShare", "Round"),
+    *("ChannelState", "GroupFollowup", "GroupNote", "LimitShare", "Round"),
     *("Epoch", "Promotion", "QueueState", "ResultWait", "Signal"),
 }
 # What SQLAlchemy calls of a type, and types that no query names.

@@ -110,10 +110,10 @@ def _pause(scene: Scene, work: Paused, found: Plan) -> None:
         found.effects.paused.append(work)
 
 
-def _limits(scene: Scene, work: Limited, found: Plan) -> QueueLimits:
-    """The limits of the queue after a change, as the transaction sees them."""
+def _limits(scene: Scene, work: Limited | None, found: Plan) -> QueueLimits:
+    """The limits of the queue, after a change if there is one, as the transaction sees them."""
     limits = scene.books.limits
-    for each in (*scene.own.limited, *found.effects.limited, work):
+    for each in (*scene.own.limited, *found.effects.limited, *([] if work is None else [work])):
         limits = each.after(limits)
     return limits
 
@@ -121,6 +121,10 @@ def _limits(scene: Scene, work: Limited, found: Plan) -> QueueLimits:
 def _limit(scene: Scene, work: Limited, found: Plan) -> None:
     found.waits |= scene.others.queue_state
     _lock_queue(scene, found)
+    if not _limits(scene, None, found).limited:
+        # Without a limit, whoever takes messages has the state of a channel.
+        found.waits |= bool(scene.heard & scene.others.states)
+        found.effects.states |= scene.heard
     out: frozenset[int] = frozenset()
     if _limits(scene, work, found).limited:
         out = _marked(scene, 2) - {

@@ -107,9 +107,15 @@ _PRIORITY = [
 ]
 _SERVING = [
     Mutation(
-        "a closed gate is passed",
-        "fq_enter_gate",
-        "if v_limited is distinct from false then",
+        "a limit that began meanwhile is not read again",
+        "fq_lease_for",
+        "if not p_sight.is_limited and fairqueue.fq_is_limited(p_queue) then",
+        "if false then",
+    ),
+    Mutation(
+        "the first limit stops no dequeue",
+        "fq_stop_deliveries",
+        "if not fairqueue.fq_is_limited(p_queue) then",
         "if false then",
     ),
     Mutation(

@@ -33,7 +33,6 @@ _START = 1_700_000_000_000_000
 _TABLES = (
     "fq_queue",
     "fq_queue_state",
-    "fq_gate",
     "fq_channel",
     "fq_channel_state",
     "fq_message",
@@ -177,6 +176,15 @@ class World:
             states={all_.names[str(one)] for one in {*all_.states} - {*free.states}},
             queue_state=QUEUE in {*all_.queues} - {*free.queues},
         )
+
+    def heard(self) -> frozenset[str]:
+        """The channels of which the dispatcher has heard messages that are there."""
+        found = self.rows(
+            "select c.name from fq_channel_state s join fq_channel c on c.id = s.channel_id "
+            "where s.queue = %(queue)s and s.head_message_id is not null",
+            queue=QUEUE,
+        )
+        return frozenset(name for [name] in found)
 
     def install(self, function: str) -> None:
         """Put another text of a function in, verbatim."""

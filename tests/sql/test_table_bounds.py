@@ -44,7 +44,6 @@ _TABLES = {
             "overridden": ("array_fill('x'::text, array[101])",),
         },
     ),
-    "fq_gate": Table({"queue": "'q'", "part": "0"}, {"queue": (_LONG,), "part": ("-2", "64")}),
     "fq_limit": Table({"name": "'shared'"}, _POLICY | {"name": ("''", _LONG)}),
     "fq_limit_share": Table(
         {"limit_name": "'shared'", "queue": "'q'"},

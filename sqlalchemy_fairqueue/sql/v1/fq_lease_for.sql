@@ -1,9 +1,9 @@
 -- fq_lease_for: the lease under which a dequeue takes messages: p_lease_id, if it is good for p_lease microseconds more
--- and of this epoch (fq_epoch), else a new one, good for a little longer than that. A queue without a limit has a gate,
--- which is entered first; id null: it is closed. p_sight: of fq_look.
--- Guarantees: until the transaction ends nobody takes the lease back. A lease that somebody has locked counts as gone,
--- since it may be taken back at this moment.
--- Locks: as fq_enter_gate; the lease, for key share, skip locked. Index: fq_lease_pkey. Errors: none.
+-- and of this epoch (fq_epoch), else a new one, good for a little longer than that. id null: the queue has got its first
+-- limit since the caller looked (p_sight, of fq_look), so nothing may be taken. The caller has a channel locked.
+-- Guarantees: until the transaction ends nobody takes the lease back, and nobody sets the first limit of the queue, see
+-- fq_stop_deliveries. A lease that somebody has locked counts as gone, since it may be taken back at this moment.
+-- Locks: the lease, for key share, skip locked. Index: fq_queue_pkey, fq_lease_pkey. Errors: none.
 create function fairqueue.fq_lease_for(
   p_queue text, p_lease_id bigint, p_lease bigint, p_consumer text, p_sight record, p_now bigint,
   out id bigint, out expires_at bigint
@@ -11,7 +11,7 @@ create function fairqueue.fq_lease_for(
 language plpgsql
 as $$
 begin
-  if not p_sight.is_limited and not fairqueue.fq_enter_gate(p_queue) then
+  if not p_sight.is_limited and fairqueue.fq_is_limited(p_queue) then
     return;
   end if;
   select e.id, e.expires_at into id, expires_at

@@ -6,10 +6,10 @@
 -- Guarantees: takes effect with the commit and is exact: messages that are out are counted when a limit is set, and
 -- each frees what its own row says that it holds, however the limit is set, lowered and lifted. While more are out than
 -- a new limit allows, none is delivered. A new rate counts from the last message that the old one counted.
--- Locks: the queue's row, its gate (fq_lock_gate), the messages that are out in the order of their ids, its dispatch
--- row. Waits for another configuration of the queue, for transactions that end messages, for dequeues under way. From
--- the gate to the commit the queue's dequeues return nothing, and a transaction that settles a message that was out
--- waits. READ COMMITTED only: an older snapshot would miss messages that are out.
+-- Locks: what fq_stop_deliveries locks, then the messages that are out in the order of their ids. Waits for another
+-- configuration of the queue, for transactions that end messages, for dequeues under way. From then to the commit the
+-- queue's dequeues return nothing, and a transaction that settles a message that was out waits. READ COMMITTED only: an
+-- older snapshot would miss messages that are out.
 -- Index: fq_queue_pkey, fq_lease_expires_ix, fq_message_lease_ix, fq_queue_state_newest_ix. Errors: QF001 bad argument,
 -- QF003 wrong isolation level; QF007.
 create function fairqueue.fq_limit_queue(p_queue text, p_changes jsonb, p_notify boolean default true)
@@ -59,14 +59,6 @@ begin
     v_new, fairqueue.fq_changed_policy(to_jsonb(v_new)::jsonb, (p_changes - 'limits')::jsonb)
   );
   v_new.limits := case when p_changes ? 'limits' then v_limits else v_new.limits end;
-  update fairqueue.fq_queue q
-  set max_concurrency = v_new.max_concurrency,
-    max_cost_out = v_new.max_cost_out,
-    rate_interval = v_new.rate_interval,
-    rate_burst = v_new.rate_burst,
-    rate_of = v_new.rate_of,
-    limits = v_new.limits
-  where q.name = p_queue;
   v_limited := num_nonnulls(v_new.max_concurrency, v_new.max_cost_out, v_new.limits) > 0 or v_new.rate_interval > 0;
   if p_changes ? 'limits' then
     -- A call that removes one of these limits waits.
@@ -85,7 +77,7 @@ begin
   end if;
 
   if v_limited then
-    -- Wait for transactions that end messages before the gate is closed, so that dequeues need not stand still as long.
+    -- Wait for transactions that end messages before deliveries are stopped, so that these need not stand still as long.
     -- Undo it: messages that are taken meanwhile could not be locked in the order of ids.
     begin
       perform fairqueue.fq_give_slots(p_queue, 2::integer, null::bigint);
@@ -94,7 +86,15 @@ begin
       null;
     end;
   end if;
-  perform fairqueue.fq_lock_gate(p_queue, v_limited);
+  perform fairqueue.fq_stop_deliveries(p_queue);
+  update fairqueue.fq_queue q
+  set max_concurrency = v_new.max_concurrency,
+    max_cost_out = v_new.max_cost_out,
+    rate_interval = v_new.rate_interval,
+    rate_burst = v_new.rate_burst,
+    rate_of = v_new.rate_of,
+    limits = v_new.limits
+  where q.name = p_queue;
   select coalesce(max(g.given), 0) as given, coalesce(max(g.cost), 0) as cost into v_marked
   from fairqueue.fq_give_slots(p_queue, 2::integer, null::bigint) g
   where v_limited;

@@ -1,8 +1,9 @@
--- fq_open_queue: make, for a delivery, the gate and the dispatch row of a queue, and the epoch of the server, if they
--- are missing. False: another transaction makes them and has not ended within a few milliseconds; nothing was made.
+-- fq_open_queue: make, for a delivery, the dispatch row of a queue and the epoch of the server, if they are missing.
+-- False: another transaction that makes them, or changes the queue's settings, has not ended within a few milliseconds;
+-- nothing was made.
 -- Guarantees: if true, they are there, and the caller sees them.
--- Locks: a part of the gate; the first delivery of a queue, or after a crash, waits for another transaction that makes
--- them, 5 ms for each lock. Index: fq_gate_pkey, fq_queue_state_newest_ix, fq_epoch_pkey. Errors: none.
+-- Locks: the row of the queue, for no key update; the first delivery of a queue, or after a crash, waits up to 5 ms for
+-- each lock. Index: fq_queue_pkey, fq_queue_state_newest_ix, fq_epoch_pkey. Errors: none.
 create function fairqueue.fq_open_queue(p_queue text)
 returns boolean
 language plpgsql
@@ -19,16 +20,14 @@ begin
   update fairqueue.fq_epoch e
   set written_by = e.xmin
   where num_nulls(e.written_by) = 1;
-  insert into fairqueue.fq_gate (queue, part)
-  select p_queue, i.i
-  from generate_series(-1, 63) i(i)
-  on conflict (queue, part) do nothing;
+  insert into fairqueue.fq_queue (name)
+  values (p_queue)
+  on conflict (name) do nothing;
   perform
-  from fairqueue.fq_gate g
-  where g.queue = p_queue
-    and g.part = 0
+  from fairqueue.fq_queue q
+  where q.name = p_queue
   for no key update;
-  -- A new statement: it sees the row of a transaction that had the part locked before.
+  -- A new statement: it sees the row that the last holder of the lock has made.
   insert into fairqueue.fq_queue_state (queue)
   select p_queue
   where (

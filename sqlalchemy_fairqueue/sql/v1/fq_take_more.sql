@@ -51,11 +51,6 @@ begin
   if coalesce(l.room, 0) = 0 or l.is_limited and l.dispatch_row is null then
     return;
   end if;
-  c := fairqueue.fq_lease_for(p_queue, p_lease_id, 1::bigint, ''::text, l, v_now);
-  if c.id is distinct from p_lease_id then
-    return;
-  end if;
-
   -- Why the join is so: see fq_choose_one.
   select s.ctid as row, num_nonnulls(s.max_concurrency, s.max_cost_out) > 0 as is_limited, s.* into v_state
   from (
@@ -71,6 +66,16 @@ begin
   where s.head_message_id is not null
     and s.paused_at is null
   for no key update of s skip locked;
+  -- As fq_lease_for, but no lease is made.
+  perform
+  from fairqueue.fq_lease e
+  where e.id = p_lease_id
+    and e.epoch = l.epoch
+    and e.expires_at > v_now
+  for key share skip locked;
+  if not found or not l.is_limited and fairqueue.fq_is_limited(p_queue) then
+    return;
+  end if;
   -- A message that names no cost counts as 1 against quotas here, but is charged what messages of its channel take.
   if v_state.row is null or l.is_timed and num_nonnulls(l.cost_left, v_state.max_cost_out) > 0 then
     return;

@@ -1,4 +1,4 @@
-"""Findings of doctor about the gate of a queue, which a session holds: no dequeue returns a message or says why."""
+"""Findings of doctor about the dispatch row of a queue, which a session keeps: nobody hears of new messages."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -18,7 +18,7 @@ from tests.worker.helpers import until
 
 Meanwhile = Callable[[Callable[[], object]], None]
 
-_GATES = "sqlalchemy_fairqueue.doctor.queues"
+_QUEUES = "sqlalchemy_fairqueue.doctor.queues"
 _SAMPLES = "sqlalchemy_fairqueue.doctor.findings"
 _PID = "select pg_backend_pid()"
 # By what anybody can read, as in psql: the functions of the queue are not needed for it.
@@ -44,14 +44,14 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Meanwhile:
         monkeypatch.setattr(f"{_SAMPLES}.sleep", lambda _seconds: do())
 
     between(lambda: None)
-    monkeypatch.setattr(f"{_GATES}._HELD_LONG", timedelta(days=1))
+    monkeypatch.setattr(f"{_QUEUES}._HELD_LONG", timedelta(days=1))
     return between
 
 
-def gates(bare_cli: Cli, url: str) -> list[dict[str, Any]]:
-    """What doctor finds about gates as another role."""
+def dispatchers(bare_cli: Cli, url: str) -> list[dict[str, Any]]:
+    """What doctor finds about dispatch rows as another role."""
     document = bare_cli("doctor", "--json", "--database-url", url).document
-    return [one for one in document["findings"] if one["check"] == "gates"]
+    return [one for one in document["findings"] if one["check"] == "dispatchers"]
 
 
 def _serve(engine: Engine) -> None:
@@ -72,25 +72,26 @@ def test_a_change_of_a_limit_that_stays_open(
         pid = changing.exec_driver_sql(_PID).scalar_one()
         assert lease(engine) == []
 
-        [told] = findings("gates")
+        [told] = findings("dispatchers")
 
         assert told["level"] == "warning"
         assert told["message"].startswith(
-            f"queue 'documents': backend {pid} (postgres, settings page) holds its gate and its transaction is open for"
+            f"queue 'documents': backend {pid} (postgres, settings page) keeps its dispatch row and its transaction is "
+            "open for"
         )
         assert told["values"]["open_seconds"] > 0
-        values = {name: told["values"][name] for name in ("queue", "pid", "user", "application", "state", "alone")}
+        values = {name: told["values"][name] for name in ("queue", "pid", "user", "application", "state", "waiting")}
         assert values == {
             "queue": "documents", "pid": pid, "user": "postgres", "application": "settings page",
-            "state": "idle in transaction", "alone": True,
+            "state": "idle in transaction", "waiting": None,
         }  # fmt: skip
-        monkeypatch.setattr(f"{_GATES}._HELD_LONG", timedelta())
-        assert levels(findings("gates")) == ["problem"]
+        monkeypatch.setattr(f"{_QUEUES}._HELD_LONG", timedelta())
+        assert levels(findings("dispatchers")) == ["problem"]
         assert told["remedy"].endswith(f"select pg_terminate_backend({pid});")
         database.execute(told["remedy"].partition(": ")[2])
         changing.invalidate()
     until(lambda: lease(engine), "the queue is dequeued again")
-    assert levels(findings("gates")) == ["ok"]
+    assert levels(findings("dispatchers")) == ["ok"]
 
 
 def test_a_change_of_a_limit_that_ends(
@@ -103,8 +104,8 @@ def test_a_change_of_a_limit_that_ends(
     meanwhile(changing.commit)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(f"{_GATES}._HELD_LONG", timedelta())
-        assert levels(findings("gates")) == ["ok"]
+        patch.setattr(f"{_QUEUES}._HELD_LONG", timedelta())
+        assert levels(findings("dispatchers")) == ["ok"]
 
 
 def test_advisory_locks_stop_nothing(engine: Engine, database: Database, waits: Waits) -> None:
@@ -128,78 +129,80 @@ def test_advisory_locks_stop_nothing(engine: Engine, database: Database, waits: 
 
 
 def test_dequeues_that_stay_open(findings: Findings, engine: Engine, connect: Connect, meanwhile: Meanwhile) -> None:
-    """The one that attends to the queue is told: nobody else hears of messages. Others share the gate, as they may."""
+    """The one that attends to the queue is told: nobody else hears of messages. Others hinder nobody."""
     enqueue(engine, "a", "b", "c")
     assert len(lease(engine, 1)) == 1
     enqueue(engine, "d")
     for dequeuing in (attending := connect(), connect()):
         assert len(dequeuing.exec_driver_sql("select from fq_dequeue('documents', 1, 60000000, 'me')").all()) == 2
 
-    [told] = findings("gates")
+    [told] = findings("dispatchers")
 
-    values = {name: told["values"][name] for name in ("pid", "alone", "waiting")}
-    assert values == {"pid": attending.exec_driver_sql(_PID).scalar_one(), "alone": False, "waiting": None}
-    assert "attends to it and its transaction is open for" in told["message"]
+    values = {name: told["values"][name] for name in ("pid", "waiting")}
+    assert values == {"pid": attending.exec_driver_sql(_PID).scalar_one(), "waiting": None}
+    assert "keeps its dispatch row and its transaction is open for" in told["message"]
     assert "nobody hears of its new messages" in told["message"]
     meanwhile(attending.commit)
-    assert levels(findings("gates")) == ["ok"]
+    assert levels(findings("dispatchers")) == ["ok"]
 
 
-def test_a_gate_that_somebody_waits_for(
+def test_a_change_of_a_limit_that_waits(
     findings: Findings, engine: Engine, database: Database, connect: Connect, waits: Waits
 ) -> None:
-    """Whoever waits to change the limit keeps dequeues away too: told is who shares the gate meanwhile."""
-    _serve(engine)
-    sharing = connect()
+    """Whoever waits to change the limit keeps dequeues away too: told is for whom it waits."""
+    enqueue(engine, "a", "b", "c")
+    assert len(lease(engine, 1)) == 1
+    enqueue(engine, "d")
+    for dequeuing in (attending := connect(), sharing := connect()):
+        assert len(dequeuing.exec_driver_sql("select from fq_dequeue('documents', 1, 60000000, 'me')").all()) == 2
     pid = sharing.exec_driver_sql(_PID).scalar_one()
-    assert len(sharing.exec_driver_sql("select from fq_dequeue('documents', 1, 60000000, 'me')").all()) == 2
+    attending.commit()
     changing = waits.start(lambda rival: QUEUE.configure(rival, max_concurrency=2)).blocked()
-    assert lease(engine) == []
 
-    [told] = findings("gates")
+    [told] = findings("dispatchers")
 
     waiting = database.value(
         "select pid from pg_stat_activity where datname = current_database() and application_name = :name",
         name=changing.name,
     )
-    assert (told["values"]["pid"], told["values"]["alone"], told["values"]["waiting"]) == (pid, False, waiting)
-    assert f"shares its gate, for which backend {waiting} waits, and its transaction" in told["message"]
+    assert (told["values"]["pid"], told["values"]["waiting"]) == (pid, waiting)
+    assert f"keeps backend {waiting} waiting, which has its dispatch row, and its transaction" in told["message"]
     sharing.commit()
     changing.result()
-    assert levels(findings("gates")) == ["ok"]
+    assert levels(findings("dispatchers")) == ["ok"]
 
 
 def test_prepared_transactions(findings: Findings, engine: Engine, database: Database, connect: Connect) -> None:
-    """A prepared transaction keeps the gate without a session: told by its name, with what ends it."""
+    """A prepared transaction keeps the row without a session: told by its name, with what ends it."""
     _serve(engine)
     preparing = connect()
     preparing.exec_driver_sql("select fq_limit_queue('documents', '{\"max_concurrency\": 2}', false)")
-    preparing.exec_driver_sql("prepare transaction 'the gate''s'")
+    preparing.exec_driver_sql("prepare transaction 'the queue''s'")
     try:
-        [told] = findings("gates")
+        [told] = findings("dispatchers")
     finally:
-        database.execute("rollback prepared 'the gate''s'")
+        database.execute("rollback prepared 'the queue''s'")
 
-    assert (told["values"]["gid"], told["values"]["pid"], told["level"]) == ("the gate's", None, "warning")
-    assert "of 'postgres' holds its gate since it was prepared" in told["message"]
-    assert told["remedy"].endswith("commit prepared 'the gate''s'; or: rollback prepared 'the gate''s';")
-    assert levels(findings("gates")) == ["ok"]
+    assert (told["values"]["gid"], told["values"]["pid"], told["level"]) == ("the queue's", None, "warning")
+    assert "of 'postgres' keeps its dispatch row since it was prepared" in told["message"]
+    assert told["remedy"].endswith("commit prepared 'the queue''s'; or: rollback prepared 'the queue''s';")
+    assert levels(findings("dispatchers")) == ["ok"]
 
 
-def test_gates_that_other_roles_keep(bare_cli: Cli, database: Database, engine: Engine, connect: Connect) -> None:
-    """For how long another role keeps a gate may be hidden: it is told all the same, with whatever can be seen."""
+def test_rows_that_other_roles_keep(bare_cli: Cli, database: Database, engine: Engine, connect: Connect) -> None:
+    """For how long another role keeps a row may be hidden: it is told all the same, with whatever can be seen."""
     _serve(engine)
     changing = connect()
     QUEUE.configure(changing, max_concurrency=2)
     pid = changing.exec_driver_sql(_PID).scalar_one()
     name = f"{database.name}_Watcher"
     with role(database, name, "select on all tables in schema public") as url:
-        [hidden] = gates(bare_cli, url)
+        [hidden] = dispatchers(bare_cli, url)
 
         assert (hidden["level"], hidden["values"]["pid"], hidden["values"]["user"]) == ("warning", pid, "postgres")
         assert hidden["values"]["open_seconds"] is None
-        assert f"holds its gate for how long role '{name}' may not see: nothing can" in hidden["message"]
+        assert f"keeps its dispatch row for how long role '{name}' may not see: nobody" in hidden["message"]
         assert f"pg_terminate_backend({pid})" in hidden["remedy"]
         database.execute(f'grant pg_read_all_stats to "{name}"')
-        [seen] = gates(bare_cli, url)
+        [seen] = dispatchers(bare_cli, url)
         assert seen["values"]["open_seconds"] > 0
