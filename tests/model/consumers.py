@@ -109,6 +109,9 @@ class Consuming(Spoiling):
         kept = self.world.lease_of(consumer, lease)
         now = self.world.now() + TICK
         others = self.others()
+        if others.queue and not self.world.rows("select from fq_queue_state where queue = %(queue)s", queue=QUEUE):
+            # The first delivery needs the queue's row.
+            others.queue_state = others.gate = True
         self._reclaim(now, others)
         if ((others.queue_state and self.books.limits.limited) or others.gate) and not self.books.paused:
             return self._turned_away(consumer, limit, lease, now)

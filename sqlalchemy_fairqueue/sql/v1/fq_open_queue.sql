@@ -2,8 +2,8 @@
 -- False: another transaction that makes them, or changes the queue's settings, has not ended within a few milliseconds;
 -- nothing was made.
 -- Guarantees: if true, they are there, and the caller sees them.
--- Locks: the row of the queue, for no key update; the first delivery of a queue, or after a crash, waits up to 5 ms for
--- each lock. Index: fq_queue_pkey, fq_queue_state_newest_ix, fq_epoch_pkey. Errors: none.
+-- Locks: at the first delivery of a queue its row, for no key update; this one, or one after a crash, waits up to 5 ms
+-- for each lock. Index: fq_queue_pkey, fq_queue_state_newest_ix, fq_epoch_pkey. Errors: none.
 create function fairqueue.fq_open_queue(p_queue text)
 returns boolean
 language plpgsql
@@ -20,23 +20,26 @@ begin
   update fairqueue.fq_epoch e
   set written_by = e.xmin
   where num_nulls(e.written_by) = 1;
-  insert into fairqueue.fq_queue (name)
-  values (p_queue)
-  on conflict (name) do nothing;
-  perform
-  from fairqueue.fq_queue q
-  where q.name = p_queue
-  for no key update;
-  -- A new statement: it sees the row that the last holder of the lock has made.
-  insert into fairqueue.fq_queue_state (queue)
-  select p_queue
-  where (
-      select s.queue
+  -- Once more with the row of the queue locked: a new statement sees what its last holder has made.
+  for v_is_locked in 0..1 loop
+    exit when exists (
+      select
       from fairqueue.fq_queue_state s
       where s.queue = p_queue
-      order by s.queue desc, s.row_version desc
-      limit 1
-    ) is null;
+    );
+    if v_is_locked = 1 then
+      insert into fairqueue.fq_queue_state (queue)
+      values (p_queue);
+    else
+      insert into fairqueue.fq_queue (name)
+      values (p_queue)
+      on conflict (name) do nothing;
+      perform
+      from fairqueue.fq_queue q
+      where q.name = p_queue
+      for no key update;
+    end if;
+  end loop;
   return true;
 exception
   when lock_not_available then

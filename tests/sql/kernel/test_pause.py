@@ -134,6 +134,7 @@ def test_an_open_pause_of_a_queue_hinders_nobody(
 ) -> None:
     """Until it commits the queue is served, or not, as before."""
     kernel.enqueue("a")
+    kernel.hear()
     if verb is resume:
         pause(kernel)
     admin = open_kernel()

@@ -30,10 +30,13 @@ WAITING = {
     *product(CHANNEL | {"dequeue", "hear"}, CHANNEL),
     *product(QUEUE, QUEUE),
     # a limit counts the messages that are out, and a dequeue under way is taking some
-    *product(SETTLING | {"configure", "dequeue"}, {"limit"}),
+    *product(SETTLING | {"dequeue"}, {"limit"}),
     *product({"dequeue", "hear"}, {"unlimit"}),
     ("hear", "limit"),
-    *product({"limit"}, SETTLING | {"configure"}),
+    *product({"limit"}, SETTLING),
+    # the first limit has the channels, from which nothing may be taken
+    *product(CHANNEL, {"limit", "unlimit"}),
+    *product({"limit", "unlimit"}, CHANNEL),
 }
 
 PAIRS = sorted(set(product(VERBS, NEW)) | set(product(NEW, VERBS)))
