@@ -1,7 +1,7 @@
-"""Consumers of a queue: the memory of one process between two dequeues.
+"""Consumers of a queue: what a process remembers between two dequeues.
 
-It holds leases that the next dequeue can use again. A dequeue is right without them: after a connection error the
-consumer forgets everything.
+It remembers leases that the next dequeue can use again. Dequeues are correct without this memory: a consumer forgets
+everything after a connection error.
 """
 
 from __future__ import annotations
@@ -63,14 +63,13 @@ class Consumer:
     """One consumer of one queue on one engine. Threads may share it; a forked child starts anew.
 
     Args:
-        target: The queue.
         codec: Decodes the payloads.
-        name: Shown beside its leases; None: host, process and a random part.
-        keep: Called with each lease that something was delivered under and with the time, on time.monotonic, before
-            that dequeue was sent; gives the lease to put on the deliveries. For workers, which watch over their leases.
+        name: Shown beside its leases. None: host, process and a random part.
+        keep: Called with each lease that got deliveries and with the time.monotonic before that dequeue; returns the
+            lease object for the deliveries. Workers use it to watch over their leases.
 
     Attributes:
-        is_held_up: Whether the last dequeue found something due that another transaction has locked.
+        is_held_up: Whether the last dequeue found a due message that another transaction has locked.
     """
 
     def __init__(
@@ -95,21 +94,20 @@ class Consumer:
 
     @property
     def lease_id(self) -> int | None:
-        """The lease that the last dequeue had, and the next one may use again if it asks for as long."""
+        """The lease of the last dequeue, which the next may use again if it asks for the same duration."""
         return self._leases[0][1] if self._leases else None
 
     def lease_ids(self) -> list[int]:
-        """Return the leases that dequeues may use again."""
         return [lease_id for _, lease_id in self._leases]
 
     def forget_leases(self, *lease_ids: int) -> None:
-        """Let dequeues make leases of their own, instead of these or, with none named, of any that there were."""
+        """Forget these leases, or all if none is named, so that the next dequeue makes a new one."""
         self._leases = tuple(one for one in self._leases if lease_ids and one[1] not in lease_ids)
 
     def hear(self, connection: Connection) -> None:
-        """Apply signals that wait, some chunks of them, without dequeuing: for a heartbeat while all are at work.
+        """Apply some chunks of waiting signals without dequeuing, for a heartbeat while all handlers are busy.
 
-        Not during a dequeue.
+        It must not be called during a dequeue.
         """
         for _ in range(_CHUNKS):
             has_more = hear_signals(connection, self._target)
@@ -142,14 +140,12 @@ class Consumer:
     def take_more(
         self, connection: Connection, first: Delivery, *, limit: int, max_cost: int | None, max_bytes: int
     ) -> list[Delivery]:
-        """Take messages that follow a delivery in its channel, under its lease, and commit before it returns.
+        """Take messages that follow a delivery in its channel, under its lease, and commit.
 
         Args:
-            connection: As for :meth:`dequeue`.
-            first: The delivery.
-            limit: Most messages to take.
-            max_cost: Most that they may cost together. None: any.
-            max_bytes: Most bytes of their contents and headers.
+            first: The delivery that they follow.
+            max_cost: Most that they cost together. None: any.
+            max_bytes: Most bytes of contents and headers.
         """
         token = Token(first.message_id, first.row_id, first.lease.id, first.deliveries)
         messages, unreadable = take_more(
@@ -228,7 +224,6 @@ class Consumer:
         self._leases = others if lease_id is None else ((lease, lease_id), *others)
 
     def deliveries(self, dequeued: Dequeued, lease: Lease) -> list[Delivery]:
-        """Return the deliveries of a dequeue, under a lease."""
         shared = {
             "queue": self._target.queue,
             "lease": lease,
