@@ -61,13 +61,12 @@ _INDEX = re.compile(r"^CREATE (UNIQUE )?INDEX \w+ ON (?:ONLY )?\w+ USING (\w+) \
 def of_table(
     table: str, verbs: str, *, key: tuple[str, ...] = (), numbers: tuple[str, ...] = ()
 ) -> Callable[[Mixin], Mixin]:
-    """Give a mixin the columns, constraints and indexes of a table, under the names that the installation gives them.
+    """Give a mixin the columns, constraints and indexes of a table, with the names of the installation.
 
     Args:
-        table: The table.
-        verbs: What writes it, for whoever tries to.
-        key: The key of the mapping, for a table that has none.
-        numbers: Columns that are called as instants are, and are read as plain numbers.
+        verbs: The verbs that write the table, for the error of somebody who tries to.
+        key: The key of the mapping, if the table has none.
+        numbers: Columns that are named like instants but are plain numbers.
     """
 
     def made(mixin: Mixin) -> Mixin:
@@ -93,7 +92,7 @@ def of_table(
 
 @cache
 def _of(table: str, kind: str) -> list[tuple[str, Mapping[str, str]]]:
-    """Return the objects of a kind that belong to a table, by their names in the catalog without the table's."""
+    """Return the catalog's objects of a kind in a table, by their names without the table's."""
     begin = f"{kind} {table}."
     catalog = expected_catalog(NEEDED_VERSION)
     return [(name.removeprefix(begin), facts) for name, facts in catalog.items() if name.startswith(begin)]
