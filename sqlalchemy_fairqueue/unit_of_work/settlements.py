@@ -1,4 +1,4 @@
-"""Settlements and cancels of one queue, and what became of each."""
+"""The settlements and cancels of one queue: the statements, and the outcomes for receipts."""
 
 from __future__ import annotations
 
@@ -48,18 +48,15 @@ class Verb(Enum):
 # Not frozen, as values are elsewhere: it is made in a third of the time.
 @dataclass(slots=True, eq=False)
 class Settle:
-    """Settle a delivery.
+    """The settlement of a delivery.
 
     Attributes:
-        target: The queue.
-        verb: How.
-        delivery: The delivery.
         delay: For retry and release.
         reason: For bury.
         error: For retry and bury.
-        cost: What the attempt cost. None: as it was charged.
-        charged: Up to what its channel was charged while its handler ran. None: it was not.
-        result: For complete: what is kept where the delivery keeps a result. None: None.
+        cost: The actual cost of the attempt. None: as charged.
+        charged: The cost that its channel was charged while its handler ran, or None.
+        result: For complete, the result to keep, or None.
     """
 
     phase: ClassVar[int] = SETTLEMENTS
@@ -76,13 +73,11 @@ class Settle:
 
 @dataclass(slots=True, eq=False)
 class Cancel:
-    """Withdraw messages.
+    """A withdrawal of messages.
 
     Attributes:
-        target: The queue.
-        receipt: Gets the outcomes.
-        message_ids: The messages.
-        name: What they are called, where :func:`find_named` finds their ids. None: the ids were given.
+        receipt: Receives the outcomes.
+        name: The name of the messages, whose ids :func:`find_named` finds; None if ids were given.
     """
 
     phase: ClassVar[int] = CANCELS
@@ -93,7 +88,7 @@ class Cancel:
 
 
 def find_named(share: Share) -> None:
-    """Find the ids of messages that are cancelled by name, before anything is sent that may give the name to others."""
+    """Find the ids of messages that are cancelled by name, before enqueues can give the name to others."""
     named = [one for one in share.phases.get(CANCELS, ()) if one.name is not None]
     if not named:
         return
@@ -111,17 +106,17 @@ def message_ids(share: Share) -> list[int]:
 
 
 def lock_messages(share: Share, ids: Iterable[int]) -> None:
-    """Lock messages in the order of their ids, no matter who holds them."""
+    """Lock messages in the order of their ids, whoever holds them."""
     ordered, target = sorted(set(ids)), share.target
     doing = f"lock {len(ordered)} messages of {target.named()}"
     call(target.schema, "fq_lock_messages", doing, ids=ordered).rows(share.link.connection)
 
 
 def settle_and_cancel(share: Share) -> list[ReceiptUpdate]:
-    """Settle and cancel messages: all of them are locked in the order of their ids before one changes.
+    """Settle and cancel messages. All are locked in the order of their ids before one changes.
 
     Raises:
-        LeaseLost: A delivery is not its holder's any more. The transaction must be rolled back.
+        LeaseLost: A delivery is lost. The transaction must be rolled back.
     """
     connection, target, cancels = share.link.connection, share.target, share.phases.get(CANCELS)
     if not cancels:
@@ -146,14 +141,10 @@ def _fill(receipt: CancelReceipt, outcomes: dict[int, CancelOutcome]) -> None:
 
 
 def settle_steps(share: Share, *, refusing: bool = False) -> list[Step]:
-    """Return the steps that settle messages of a queue, which are locked in the order of their ids before one changes.
+    """Return the steps that settle messages of a queue, after locking all in the order of their ids.
 
-    Args:
-        share: The queue.
-        refusing: Whether they fail by themselves if a delivery is lost, to be sent together with COMMIT.
-
-    The steps raise:
-        LeaseLost: A delivery is not its holder's any more. The transaction must be rolled back.
+    *refusing* steps travel with the COMMIT and fail themselves if a delivery is lost. The steps raise LeaseLost; the
+    transaction must be rolled back then.
     """
     by_verb: dict[Verb, list[Settle]] = {}
     for one in share.phases.get(SETTLEMENTS, ()):
@@ -169,10 +160,10 @@ def settle_steps(share: Share, *, refusing: bool = False) -> list[Step]:
 
 
 def settle(connection: Connection, target: Target, verb: Verb, settles: Sequence[Settle]) -> None:
-    """Settle deliveries of one queue by one verb, in one statement. Of one that is asked for twice the first counts.
+    """Settle deliveries of one queue by one verb, in one statement. If one is there twice, the first counts.
 
     Raises:
-        LeaseLost: Some are not their holder's any more; the others are settled, unless the caller rolls back.
+        LeaseLost: Some are lost; the others are settled, unless the caller rolls back.
     """
     run(connection, _verb_steps(connection, target, verb, settles))
 
@@ -221,7 +212,7 @@ def _verb_steps(
 
 
 def _is_awaited_dead(settle: Settle) -> bool:
-    """Return whether a message becomes a dead letter by a retry or bury, and somebody may wait for its result."""
+    """Return whether a retry or bury makes the message a dead letter, and somebody may wait for its result."""
     delivery = settle.delivery
     is_dead = settle.verb is Verb.BURY or delivery.attempt >= delivery.max_attempts
     return is_dead and delivery.keeps_result and settle.target.notify
