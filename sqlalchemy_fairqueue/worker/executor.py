@@ -1,8 +1,8 @@
-"""Executors: they call the handlers of one worker, in threads or as tasks of an event loop (``tasks``).
+"""Executors call the handlers of one worker, in threads or as tasks of an event loop (``tasks``).
 
-``Executor`` is their one contract with the other parts of the worker, and all that both share: the buffer, the
-deliveries at work, how a delivery leaves them, and the calls of plain functions. An executor takes deliveries out of
-its buffer and hands each with a decision to the settler. It does not use the worker's connections.
+``Executor`` is their contract with the other parts, and has all that both share: the buffer, running deliveries, how a
+delivery leaves them, and calls of plain functions. An executor takes deliveries from its buffer, and hands each with a
+decision to the settler. It does not use the worker's connections.
 """
 
 from __future__ import annotations
@@ -58,21 +58,20 @@ class Executor(ABC):
     The runtime starts and stops it; the fetcher asks for ``free``, ``busy`` and ``is_closed``, and calls ``begin``; the
     heartbeat calls ``interrupt``.
 
-    A handler whose time is over has failed then, whether it returns or not. If nothing can interrupt it, it *hangs*: it
-    counts towards the concurrency until it returns, so that a worker never runs more handlers than it was told to.
+    A handler that exceeds its timeout has failed, whether it returns or not. If nothing can interrupt it, it *hangs*:
+    it counts towards the concurrency until it returns, so that a worker never runs more handlers than configured.
 
     Args:
         options: The worker's.
         stats: The worker's.
         trigger: Wakes the fetcher when the buffer runs low.
-        settle: Called with each delivery whose handler finished, and the decision on it; None: the delivery is not this
-            worker's any more.
+        settle: Called with each finished delivery and its decision; None: the delivery is lost.
 
     Attributes:
-        prefetch: Knows how long handlers take.
+        prefetch: Estimates how long handlers take.
         buffer: Deliveries that wait for a handler. The fetcher adds to it.
-        running: Deliveries at work, and since when. The thread that takes one out settles it.
-        occupied: The handlers of ``running`` and those that hang, and since when.
+        running: Deliveries with handlers, and since when. The thread that removes one settles it.
+        occupied: Running and hanging handlers, and since when.
     """
 
     def __init__(
@@ -103,33 +102,32 @@ class Executor(ABC):
         self._grace_until = math.inf
 
     def start(self) -> None:
-        """Be ready to call handlers."""
         self._time_limits.start()
 
     def close(self) -> None:
-        """End all child processes, and what else is left after a stop."""
+        """End all child processes, and whatever else is left after a stop."""
         self._time_limits.stop(self._timings.stop_part)
         self._children.close()
 
     def begin_stop(self) -> None:
-        """Begin no more deliveries, and tell the handlers at work."""
+        """Begin no more deliveries, and tell running handlers."""
         self._stopping.set()
         for held in list(self.running):
             held.stopping = True
         self._children.tell_stopping()
 
     def shorten_grace(self, until: float) -> None:
-        """Let a stop wait no longer than *until*, also one that is under way."""
+        """End the grace period of a stop no later than *until*, even during the stop."""
         self._grace_until = min(self._grace_until, until)
 
     def grace_left(self) -> float:
-        """The seconds that a stop still waits for handlers."""
+        """Return the seconds left of the grace period."""
         return max(0.0, self._grace_until - self._clock())
 
     def give_up(self) -> list[HeldDelivery]:
-        """Leave the handlers at work behind, and kill child processes; their deliveries, which the caller must settle.
+        """Leave running handlers behind and kill child processes. Return the deliveries that the caller must settle.
 
-        One whose time is over has failed, and is settled so.
+        A delivery beyond its timeout is settled as failed here.
         """
         given_up: list[HeldDelivery] = []
         for held in list(self.running):
@@ -143,41 +141,40 @@ class Executor(ABC):
 
     @abstractmethod
     async def wait(self) -> None:
-        """Wait for the handlers at work, for the grace."""
+        """Wait for running handlers until the grace period ends."""
 
     @abstractmethod
     async def clean_up(self) -> None:
-        """Let handlers that were given up clean up, for a moment."""
+        """Give abandoned handlers a moment to clean up."""
 
     @abstractmethod
     def calls_this(self) -> bool: ...
 
     @abstractmethod
     def begin(self) -> None:
-        """Begin deliveries of the buffer: some were added."""
+        """Begin deliveries that were added to the buffer."""
 
     def free(self) -> int:
-        """The number of handlers that could begin at once."""
         return self._concurrency - len(self.occupied)
 
     def busy(self, now: float) -> float:
-        """For how many seconds no handler has been free; zero if one is."""
+        """Return for how many seconds no handler has been free; zero if one is."""
         started = list(self.occupied.values())
         return now - max(started) if len(started) >= self._concurrency else 0.0
 
     def is_closed(self) -> bool:
-        """Whether it cannot call handlers any more, though the worker was not stopped."""
+        """Return whether it can no longer call handlers, although the worker was not stopped."""
         return False
 
     def interrupt(self, deliveries: list[HeldDelivery]) -> None:
-        """Interrupt the handlers of these deliveries, which are lost or cancelled. In a thread they cannot be."""
+        """Interrupt the handlers of lost or cancelled deliveries, except in threads, which cannot be interrupted."""
         for held in deliveries:
             self._children.kill(held.first)
         if any(held.cancelled for held in deliveries):
             self._time_limits.note(self._clock() + self._timings.ignored_cancel)
 
     def _begin_handling(self, held: HeldDelivery) -> Handler:
-        """Begin to handle a delivery and those of its batch that can be handled; the others are settled.
+        """Begin to handle a delivery and its batch; followers that cannot be handled are settled.
 
         Raises:
             NotCalled: The first one cannot be handled.
@@ -199,7 +196,7 @@ class Executor(ABC):
         return handler
 
     def _limit_time(self, held: HeldDelivery, handler: Handler) -> None:
-        """The handler begins now."""
+        """Start the timeout of a handler that begins now."""
         if handler.timeout is not None:
             held.limit_time(handler.timeout)
             assert held.time_over_at is not None  # noqa: S101 - it has just been set
@@ -223,7 +220,7 @@ class Executor(ABC):
         return self._decisions(held, handler, call())
 
     def _decisions(self, held: HeldDelivery, handler: Handler, result: object) -> list[Decision]:
-        """The decisions that a returned value asks for."""
+        """Return the decisions that a returned value asks for."""
         values = [result] if handler.batch is None else results_of_batch(result, len(held.batch))
         return [self._decide(one, handler, result, value) for one, value in zip(held.batch, values, strict=True)]
 
@@ -242,7 +239,7 @@ class Executor(ABC):
         return Decision(Verb.COMPLETE, result=kept)
 
     def _failed(self, held: HeldDelivery, error: BaseException) -> Decisions:
-        """The decisions on deliveries whose handler raised."""
+        """Return the decisions on deliveries whose handler raised."""
         if isinstance(error, HandlerTimeout) and not self._is_first_to_tell(held):
             return [None]
         if held.followers and any(one.cancelled for one in held.batch):
@@ -251,12 +248,11 @@ class Executor(ABC):
         return [decide_on_failure(one, error, self._options) for one in held.batch]
 
     def _finish(self, held: HeldDelivery, decisions: Decisions, *, still_runs: bool = False) -> None:
-        """A handler has finished; its delivery may have been given up meanwhile.
+        """Settle a finished delivery, unless it was given up meanwhile.
 
         Args:
-            held: The delivery.
-            decisions: How to settle it and those of its batch. Those that are missing were not worked on.
-            still_runs: It was cancelled, and goes on in its thread.
+            decisions: For the delivery and its batch; missing ones were not worked on.
+            still_runs: It was cancelled, but its thread goes on.
         """
         started = self.running.pop(held, None)
         if still_runs:
@@ -286,7 +282,7 @@ class Executor(ABC):
             self._trigger.set()
 
     def _check_time(self) -> float:
-        """Give up the handlers whose time is over, and count those that ignore a cancel; when the next one is due."""
+        """Fail handlers beyond their timeout, and count those that ignore a cancel. Return the time of the next check."""
         next_at = math.inf
         for held in list(self.running):
             # One in a child process is killed by the thread that waits for it.
@@ -305,7 +301,7 @@ class Executor(ABC):
         return next_at
 
     def _ignore(self, held: HeldDelivery) -> None:
-        """Count a handler that runs on though its message was cancelled. It may still settle it."""
+        """Count a handler that runs on though its message was cancelled. It may still settle the message."""
         ago = self._clock() - (held.cancelled_at or 0.0)
         self._hang(
             held,
@@ -314,7 +310,7 @@ class Executor(ABC):
         )
 
     def _expire(self, held: HeldDelivery) -> None:
-        """Settle a delivery as failed whose handler still runs though its time is over."""
+        """Fail handlers beyond their timeout; count those that ignore a cancel. Return the time of the next check."""
         with self._lock:
             started = None if held.given_up else self.running.pop(held, None)
             if started is None:
@@ -327,7 +323,9 @@ class Executor(ABC):
         self._settle_batch(held, decisions, started)
 
     def _is_first_to_tell(self, held: HeldDelivery) -> bool:
-        """Whether the handler is the first to tell that its time is over; else its delivery was taken from it."""
+        """Return whether the handler itself is the first to report its timeout; otherwise the delivery was taken from
+        it.
+        """
         with self._lock:
             if held.given_up:
                 return False
@@ -338,7 +336,7 @@ class Executor(ABC):
     def _hang(
         self, held: HeldDelivery, what: str = "is settled while its handler still runs, which cannot be interrupted"
     ) -> None:
-        """Nothing is left for a handler to do, and it still runs, unless it has just returned."""
+        """Count a handler as hanging, unless it has just returned."""
         with self._lock:
             if held not in self.occupied or held in self._hung:
                 return
@@ -354,7 +352,10 @@ class Executor(ABC):
         )
 
     def _returned(self, held: HeldDelivery) -> None:
-        """A handler has returned that may be counted as hanging."""
+        """Return whether the handler itself is the first to report its timeout.
+
+        Otherwise the delivery was taken from it already.
+        """
         with self._lock:
             since = self.occupied.pop(held, None)
             held.returned()
@@ -372,9 +373,9 @@ class Executor(ABC):
 
 
 class ThreadExecutor(Executor):
-    """A fixed number of threads.
+    """An executor with a fixed number of threads.
 
-    They are daemons: a handler that never returns must not keep the process from ending.
+    They are daemons, so that a handler that never returns does not keep the process alive.
     """
 
     def __init__(
@@ -409,12 +410,12 @@ class ThreadExecutor(Executor):
             self._changed.notify_all()
 
     async def wait(self) -> None:
-        """As for Executor. What hangs gets a moment."""
+        """As for Executor; hung threads get a short extra wait."""
         for thread in self._threads:
             join(thread, self._left)
 
     async def clean_up(self) -> None:
-        """As for Executor. Nothing interrupts a thread."""
+        """As for Executor; nothing can interrupt a thread."""
 
     def _left(self) -> float:
         if self.running:
@@ -469,17 +470,17 @@ _LONGEST = 3600.0
 
 
 class TimeLimits:
-    """The thread that looks for handlers whose time is over.
+    """The thread that finds handlers beyond their timeout.
 
-    Nothing can interrupt a Python thread, and a blocked event loop runs no timer. So the handler cannot be asked, and
-    the heartbeat is too late, since it waits for the database.
+    Python threads cannot be interrupted, a blocked event loop runs no timer, and the heartbeat waits for the database.
+    So this needs a thread.
 
-    It keeps no list of handlers: most return long before their time is over. It looks through those at work when the
-    first of them may be due, which is once in the time of a limit.
+    It keeps no list, since most handlers return long before their timeout. It looks through the running ones when the
+    first may be due, once in the duration of a timeout.
 
     Args:
         options: The worker's.
-        check: Deals with the handlers whose time is over. Returns when the next one may be, by the worker's clock.
+        check: Handles those beyond their timeout. Returns the time of the next check, by the worker's clock.
     """
 
     def __init__(self, options: WorkerOptions, check: Callable[[], float]) -> None:
@@ -496,14 +497,14 @@ class TimeLimits:
         self._thread.start()
 
     def stop(self, seconds: float) -> None:
-        """Stop the thread, and wait for it for so long."""
+        """Stop the thread, and wait for it at most this long."""
         self._stopping = True
         self._event.set()
         until = self._clock() + seconds
         join(self._thread, lambda: until - self._clock())
 
     def note(self, over_at: float) -> None:
-        """The time of a handler is over then. Any thread may call it, after the check can find the handler."""
+        """Note when a handler's timeout ends. Any thread may call it, once the check can find the handler."""
         if over_at < self._next:
             self._event.set()
 

@@ -1,10 +1,10 @@
-"""Fetcher of a worker: one thread dequeues what handlers can begin soon, from all of its queues in turn.
+"""Fetcher of a worker: one thread dequeues what handlers can begin soon, from all queues in turn.
 
-A dequeue that fails may have taken messages that the worker does not know of. After an error the fetcher therefore uses
-a new lease, and these messages come back when the old one ends. If handlers work under the old lease, the heartbeat
-extends it for them. Then the fetcher looks up what else the old lease holds, and releases it. It looks again, ever more
-seldom, while the lease is kept, since a network may deliver the dequeue late. It looks up all leases when it has
-connected again, because another server may know of fewer settlements.
+A failed dequeue may have taken messages that the worker does not know. After an error the fetcher therefore uses a new
+lease, and those messages come back when the old one ends. If handlers still work under the old lease, the heartbeat
+extends it; then the fetcher looks up unknown messages under it, and releases them. It looks again, at growing
+intervals, while the lease is kept, since a network may deliver the dequeue late. After a reconnection it looks at all
+leases, since another server may know fewer settlements.
 """
 
 from __future__ import annotations
@@ -38,15 +38,13 @@ class Fetcher:
 
     Attributes:
         connection: Its own.
-        options: The worker's.
-        queues: The queues.
-        executor: Gets the deliveries.
+        executor: Receives the deliveries.
         trigger: Wakes it.
-        settler: Gives back what cannot begin.
+        settler: Releases deliveries that cannot begin.
         waits: Registers waits.
-        stats: It counts dequeues and what they gave.
-        unanswered: The leases under which a dequeue was not answered: when to look up what they hold, by the worker's
-            clock, and after how many seconds to do so again.
+        stats: Counts dequeues and messages.
+        unanswered: Leases of unanswered dequeues: the time of the next lookup by the worker's clock, and the delay
+            after it.
     """
 
     connection: DedicatedConnection
@@ -63,7 +61,6 @@ class Fetcher:
     _stopping: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
-        """Begin with the first queue."""
         self._clock = self.options.clock
         self._timings = self.options.timings
         self._in_turn = list(self.queues)
@@ -71,12 +68,11 @@ class Fetcher:
         self._lookups = self.options.backoff("look up unanswered dequeues")
 
     def stop(self) -> None:
-        """Take no more."""
         self._stopping = True
         self.trigger.set()
 
     def run(self) -> None:
-        """Take until it is stopped, or until its executor is closed."""
+        """Take messages until it is stopped, or its executor is closed."""
         while not self._stopping and not self.executor.is_closed():
             try:
                 wait = self._round(self._clock())
@@ -93,13 +89,13 @@ class Fetcher:
         self.connection.close()
 
     def give_back(self) -> None:
-        """Give back all deliveries in the buffer, uncounted."""
+        """Release all deliveries in the buffer; these attempts do not count."""
         while (held := self.executor.buffer.pop()) is not None:
             for one in held.batch:
                 self.settler.settle(one, RELEASE)
 
     def _round(self, now: float) -> float:
-        """Take what there is room for. Returns how long to wait for the next round, at most."""
+        """Take what there is room for. Return the longest wait until the next round."""
         executor, trigger = self.executor, self.trigger
         # No handler came for the buffer: they take longer than they used to, and other workers may be free.
         if now - executor.buffer.next_taken_at() > self._timings.stale_after:
@@ -125,16 +121,16 @@ class Fetcher:
         return max(0.0, min(next_at) - now)
 
     def note_unanswered(self, queue: ServedQueue, lease_id: int | None) -> None:
-        """A dequeue that may have used this lease failed."""
+        """Note that a dequeue failed which may have used this lease."""
         if lease_id is not None:
             after = self._timings.unanswered_after
             self.unanswered[queue, lease_id] = self._clock() + after, after
 
     def _look_up_unanswered(self, now: float) -> None:
-        """Look after dequeues that were not answered, whether there is room for messages or not.
+        """Look up what unanswered dequeues took, whether there is room for messages or not.
 
-        After another connection was made, look after all leases: the server may have gone back to a time before some of
-        their messages were settled, which nobody would handle while the worker extends the lease for others.
+        After a reconnection, look at all leases: the server may have forgotten settlements, and the worker would extend
+        leases over messages that nobody handles.
         """
         if self._made != self.connection.made:
             self._made = self.connection.made
@@ -158,7 +154,7 @@ class Fetcher:
                 break
 
     def _give_back_unknown(self, connection: Connection, queue: ServedQueue, lease_id: int) -> bool:
-        """Give back what is under a lease and the worker does not know of. Whether the lease is kept."""
+        """Release messages under a lease that the worker does not know. Return whether the lease is kept."""
         lease = queue.leases.get(lease_id)
         if lease is None or not lease.held:
             # Nobody extends it: it ends by itself.
@@ -181,7 +177,7 @@ class Fetcher:
         return True
 
     def _take(self, due: list[ServedQueue], room: int) -> None:
-        """One dequeue from each queue that is due; what one leaves the next ones may have."""
+        """Dequeue once from each due queue; later queues may use the room that earlier ones leave."""
         for number, queue in enumerate(due):
             # Its share of the room, rounded up.
             limit, spare = -(-room // (len(due) - number)), self._spare()
@@ -199,7 +195,7 @@ class Fetcher:
         self._in_turn.append(first)
 
     def _spare(self) -> int:
-        """The number of bytes that may be taken now."""
+        """Return the number of bytes that may be taken now."""
         return self.options.max_bytes - self.executor.buffer.size()
 
     def _take_from(self, queue: ServedQueue, limit: int, max_bytes: int) -> int:
@@ -240,9 +236,9 @@ class Fetcher:
     def _batches(
         self, queue: ServedQueue, taken: Deliveries, max_bytes: int
     ) -> tuple[list[list[Delivery]], BaseException | None]:
-        """Return what each call of a handler gets, with what follows for handlers that take several at once.
+        """Return what each call of a handler gets, after taking more messages for batches.
 
-        What was taken is handled in any case: if the database does not give more, the failure is returned, too.
+        If the database fails to give more, the failure is returned too; taken messages are handled in any case.
         """
         batches: list[list[Delivery]] = []
         unfilled: dict[tuple[str, str | int], tuple[Batch, list[Delivery]]] = {}

@@ -1,10 +1,10 @@
-"""Settler of a worker: one thread settles the deliveries whose handlers finished, in batches.
+"""Settler of a worker: one thread settles finished deliveries, in batches.
 
-No delivery waits for a batch to fill: the next call settles all that finished during the last one. So an idle worker
-settles each delivery at once, and a busy one a few hundred in a call. One call settles deliveries of one queue by one
-verb, or each by itself if that call fails. If the connection breaks, the settler sends the same settlements again until
-the server answers. The tokens of the deliveries make that harmless, and the heartbeat extends the lease until then. A
-message that another transaction has locked is tried again alone, so that the others do not wait for it.
+No delivery waits for a batch to fill: each call settles all that finished during the last one. So an idle worker
+settles each delivery at once, and a busy one a few hundred in a call. A call settles deliveries of one queue by one
+verb; if it fails, each by itself. After a broken connection the settler sends the same settlements again until the
+server answers. The tokens make that harmless, and the heartbeat extends the lease until then. A locked message is tried
+again alone, so that others do not wait for it.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ _FORBIDDEN = "42501"
 
 
 class SettlementWriter:
-    """Writes the settlements of one worker. The settler calls it.
+    """Writes the settlements of one worker, for the settler.
 
     Args:
         connection: The settler's.
         log: The worker's.
-                stats: It counts what became of deliveries.
+        stats: Counts the settlements.
     """
 
     def __init__(self, connection: DedicatedConnection, log: WorkerLog, stats: WorkerStats) -> None:
@@ -62,7 +62,7 @@ class SettlementWriter:
         self._stats = stats
 
     def write(self, queue: ServedQueue, verb: Verb, settlements: Settlements) -> list[tuple[HeldDelivery, Decision]]:
-        """Settle deliveries; returns those whose message somebody else has locked.
+        """Settle deliveries, and return those whose message is locked.
 
         Raises:
             FairQueueError: The schema does not fit.
@@ -107,7 +107,7 @@ class SettlementWriter:
         settled("lost", lambda: deliveries)
 
     def count(self, verb: Verb, settlements: Settlements) -> None:
-        """Count deliveries that are settled so, and log which messages are dead letters now."""
+        """Count settled deliveries, and log new dead letters."""
         stats = self._stats
         number = len(settlements)
         if verb is not Verb.RETRY:
@@ -135,7 +135,7 @@ class SettlementWriter:
                 stats.buried += number
 
     def _lost(self, queue: ServedQueue, verb: Verb, settlements: Settlements, error: LeaseLost) -> set[int]:
-        """Log which are lost. One that its handler has settled by a verb is not: it is settled so."""
+        """Log lost deliveries, except those that their handlers have settled by a verb."""
         gone = [held for held, _ in settlements if held.delivery.message_id in error.message_ids]
         for held in gone:
             if held.delivery.settled:
@@ -150,7 +150,7 @@ class SettlementWriter:
         return set(error.message_ids)
 
     def _in_ascii(self, queue: ServedQueue, settlements: Settlements) -> Settlements:
-        """The same settlements in ASCII, if that changes any."""
+        """Return the settlements in ASCII, if that changes any."""
         plain = [(held, decision.in_ascii()) for held, decision in settlements]
         changed = [held.delivery.message_id for held, decision in settlements if decision != decision.in_ascii()]
         if not changed:
@@ -167,7 +167,7 @@ class SettlementWriter:
     def _refused(
         self, queue: ServedQueue, held: HeldDelivery, decision: Decision, error: DBAPIError | UnicodeError | _Unsendable
     ) -> list[tuple[HeldDelivery, Decision]]:
-        """Log it, and settle the delivery by the next best verb; else it would stay held as long as the lease lives."""
+        """Log the refusal, and settle the delivery by the next best verb; otherwise it would stay held with the lease."""
         instead = fallback(decision, held.delivery)
         then = "" if instead is None else f", so the worker tries to {instead.verb.value} it"
         what = f"cannot be settled by {decision.verb.value}{then}: {logged(error)}"
@@ -201,11 +201,11 @@ def _send(connection: Connection, queue: ServedQueue, verb: Verb, settlements: S
 
 
 class _Unsendable(Exception):
-    """A settlement that could not be made into what the driver sends."""
+    """A settlement that could not be converted to what the driver sends."""
 
 
 def _state(error: DBAPIError | UnicodeError | _Unsendable) -> str:
-    """The SQLSTATE. For what the driver cannot send, it is that of a server that cannot take it."""
+    """Return the SQLSTATE; for what the driver cannot send, that of a server that cannot accept it."""
     if isinstance(error, UnicodeError):
         return _UNTRANSLATABLE
     if isinstance(error, _Unsendable):
@@ -228,8 +228,8 @@ class Settler:
     Args:
         connection: Its own.
         options: The worker's.
-        stats: It counts what became of deliveries.
-        settled: Called after each call with the queues in which that may have made room for messages, if any.
+        stats: Counts the settlements.
+        settled: Called after each call with the queues in which that may have made room for messages.
     """
 
     def __init__(
@@ -258,7 +258,7 @@ class Settler:
         self._retry_at = 0.0
 
     def settle(self, held: HeldDelivery, decision: Decision | None) -> None:
-        """Settle a delivery; None: it is not this worker's any more. Any thread may call it."""
+        """Settle a delivery; None means that it is lost. Any thread may call it."""
         self._finished.append((held, decision))
         self._event.set()
 
@@ -268,13 +268,12 @@ class Settler:
         return len(self._finished) + len(self._pending)
 
     def stop(self) -> None:
-        """Settle what there is and stop; after ten seconds in any case if the database is away."""
+        """Settle what there is and stop, after ten seconds in any case if the database is away."""
         self._give_up_at = self._clock() + self._timings.settle_at_stop
         self._retry_at = 0.0
         self._event.set()
 
     def run(self) -> None:
-        """Settle until it is stopped."""
         while True:
             try:
                 self._gather()
@@ -297,7 +296,7 @@ class Settler:
         self._connection.close()
 
     def _write(self) -> float | None:
-        """Send what is pending, unless the database is away. Returns when to call this again, in seconds from now."""
+        """Send what is pending, unless the database is away. Return the seconds until the next call, or None."""
         if (wait := self._retry_at - self._clock()) > 0:
             return wait
         self._flush()
@@ -327,7 +326,7 @@ class Settler:
             self._settled(queues)
 
     def _flush(self) -> None:
-        """Send all that is pending. What one queue's schema refuses keeps no other queue waiting."""
+        """Send all that is pending. A queue whose schema refuses it does not hold up the others."""
         groups: dict[tuple[ServedQueue, Verb], list[tuple[HeldDelivery, Decision]]] = {}
         for held, decision in self._pending.items():
             groups.setdefault((held.queue, decision.verb), []).append((held, decision))
@@ -344,7 +343,7 @@ class Settler:
     def _chunks(
         self, settlements: list[tuple[HeldDelivery, Decision]]
     ) -> Iterator[list[tuple[HeldDelivery, Decision]]]:
-        """The deliveries of one call: so many deliveries, and so many bytes of results, or one that has more."""
+        """Yield the deliveries of each call, bounded by number and by bytes of results; one result may be larger."""
         most, most_bytes = self._timings.settle_batch, self._timings.settle_bytes
         chunk: list[tuple[HeldDelivery, Decision]] = []
         size = 0
@@ -370,7 +369,7 @@ class Settler:
         self._settled({queue} if any(self._makes_room(held, decision) for held, decision in settlements) else set())
 
     def _try_locked(self) -> None:
-        """Try the one that has waited longest again, alone."""
+        """Try the longest waiting locked message again, alone."""
         if self._locked and (self._locked[0][0] <= self._clock() or self._give_up_at is not None):
             _, held, decision = self._locked.popleft()
             self._pending[held] = decision
@@ -382,7 +381,7 @@ class Settler:
             queue.polls.poll_at(self._clock() + min(delays).total_seconds())
 
     def _makes_room(self, held: HeldDelivery, decision: Decision | None) -> bool:
-        """Whether a dequeue may find something now: a slot is free, or an ordering key, or the message itself is."""
+        """Return whether a dequeue may find something now: a slot or an ordering key is free, or the message is back."""
         if decision is None or held.delivery.holds_slot or held.delivery.ordering_key is not None:
             return True
         # A limit that was set after the dequeue makes the message hold a slot that the dequeue did not know of.

@@ -1,4 +1,4 @@
-"""Executor with tasks of an event loop: one task a delivery, so that nothing of one message is left for the next.
+"""Executor with one task for each delivery in an event loop, so that messages share no task state.
 
 The task of a plain function waits for a thread, or for a child process, in which the function runs.
 """
@@ -39,9 +39,9 @@ _current: ContextVar[TaskExecutor | None] = ContextVar("fairqueue_executor", def
 
 
 class TaskExecutor(Executor):
-    """Tasks in the loop that it was made in.
+    """Runs tasks in the loop that it was created in.
 
-    The fetcher adds deliveries to the buffer in its thread; all else happens in the loop.
+    The fetcher adds deliveries to the buffer in its thread; everything else happens in the loop.
     """
 
     def __init__(
@@ -75,13 +75,13 @@ class TaskExecutor(Executor):
         self._call_in_loop(self._cancel, deliveries)
 
     def free(self) -> int:
-        """As for Executor; none in a loop that is blocked, since others should not wait for that."""
+        """As for Executor; zero if the loop is blocked, so that messages do not wait for it."""
         called_at = self._called_at
         is_blocked = called_at is not None and self._clock() - called_at > self._timings.stale_after
         return 0 if is_blocked else super().free()
 
     def is_closed(self) -> bool:
-        """Whether the loop was closed without a stop."""
+        """Return whether the loop was closed without a stop."""
         return self._loop.is_closed()
 
     def calls_this(self) -> bool:
@@ -93,7 +93,7 @@ class TaskExecutor(Executor):
             self._waiting.reschedule(self._loop.time() + self.grace_left())
 
     async def wait(self) -> None:
-        """As for Executor. What hangs is not waited for."""
+        """As for Executor; hanging handlers are not waited for."""
         try:
             async with asyncio.timeout(self.grace_left()) as self._waiting:
                 while self.running:
@@ -105,7 +105,7 @@ class TaskExecutor(Executor):
             self._waiting = None
 
     async def clean_up(self) -> None:
-        """Cancel the tasks that were given up, and give them a moment to clean up."""
+        """Cancel abandoned tasks, and give them a moment to clean up."""
         for held, task in self._tasks.items():
             self._interrupted.add(held)
             task.cancel("the worker stops")
@@ -181,7 +181,7 @@ class TaskExecutor(Executor):
             return decisions
 
     def _is_cancelled_by_others(self, held: HeldDelivery) -> bool:
-        """Whether somebody else has cancelled the task of a handler: as a rule a loop that ends."""
+        """Return whether somebody else has cancelled the task of a handler, usually a loop that ends."""
         task = asyncio.current_task()
         uncounted = held.delivery.deliveries - held.delivery.attempt
         return (
@@ -194,7 +194,7 @@ class TaskExecutor(Executor):
 
     @staticmethod
     def _with_reason(held: HeldDelivery, error: BaseException) -> BaseException:
-        """The reason for a cancellation by the executor, in place of the cancellation."""
+        """Replace a cancel by the executor with its reason."""
         if isinstance(error, asyncio.CancelledError) and held.lost:
             lease = held.delivery.lease
             return LeaseLost((held.delivery.message_id,), lease.id, lease.expires_at)
@@ -221,7 +221,7 @@ class TaskExecutor(Executor):
         return self._decisions(held, handler, result)
 
     async def _in_thread(self, held: HeldDelivery, work: Callable[[], T]) -> T:
-        """Do *work* in a thread, and wait for it. If the task is cancelled, the thread goes on: the handler hangs."""
+        """Call *work* in a thread, and await it. If the task is cancelled, the thread goes on: the handler hangs."""
 
         def run() -> T:
             try:
