@@ -69,7 +69,6 @@ def replay_of(
     """The figures of a replay of a queue.
 
     Args:
-        queue: The queue.
         scenario: The scenario. None: the record's own policies, with the error against the record.
         policies_known: Whether the policies of the record are known.
         window: Width of the windows over time. None: as for the report.
@@ -160,7 +159,6 @@ def advice_of(
 
     Args:
         channels: The figures of the record's channels.
-        queue: The queue.
         again: The replay under the record's own policies, which forecasts are compared with.
         policies_known: Whether the policies of the record are known.
         objective: The target that waits are held against.

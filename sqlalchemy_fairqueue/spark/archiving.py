@@ -344,7 +344,6 @@ def _opened(spark: SparkSession, options: ReadOptions, action: str) -> Iterator[
     """A connection for the block, and the quoted schema. The session has the data source, and writes timestamps in UTC.
 
     Args:
-        spark: The session.
         options: Where the history is.
         action: What is tried, for messages.
     """

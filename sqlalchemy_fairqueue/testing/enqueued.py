@@ -113,11 +113,7 @@ def _all_enqueued(session: Session, queue: Queue | AnyJob, wanted: dict[str, Any
 
 
 def sync_session_of(session: object) -> Session:
-    """The Session of a test.
-
-    Raises:
-        InvalidArgument: It is none.
-    """
+    """The Session of a test."""
     if (found := session_of(session)) is None:
         raise InvalidArgument(f"session is {session!r:.80}; give the session in which the code under test works")
     return found

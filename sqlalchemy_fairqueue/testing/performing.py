@@ -157,7 +157,6 @@ def make_context(
     ``context.stopping`` and ``context.cancelled`` can also be set later.
 
     Args:
-        delivery: The delivery.
         stopping: Whether the worker is stopping.
         cancelled: Whether the message was cancelled.
         lost: Whether the lease is lost.
@@ -415,9 +414,6 @@ def _called(  # noqa: PLR0917 - what a call is made of
     """Call a handler, with the middleware of its queue. Return its outcome and its result.
 
     Args:
-        queue: Its queue.
-        handler: The handler.
-        delivery: The delivery.
         session: For a handler that takes one.
         context: For a handler that takes one. None: one that says nothing.
         resources: The resources by their names.

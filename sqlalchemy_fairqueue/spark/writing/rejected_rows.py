@@ -51,7 +51,6 @@ class RejectedRows:
 
         Args:
             schema: The schema of the installation.
-            queue: The queue.
             job_id: The job.
             batch_id: The micro-batch of a stream.
             attempts: The attempt of each partition with rejected rows.

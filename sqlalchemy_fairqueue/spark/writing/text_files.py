@@ -42,7 +42,6 @@ def read_messages(spark: SparkSession, path: str, file_format: str, *, json_payl
     """A frame to enqueue with ``payload_format="json"``: its payloads are JSON documents.
 
     Args:
-        spark: A session.
         path: A file or folder, or a URI that Spark knows.
         file_format: ``csv``, with names in the first line, each file read whole by one task; or ``json``, an object a
             line.
