@@ -1,26 +1,29 @@
 """Workers: they take messages, call handlers and settle deliveries, and survive failures of all parts around them.
 
 Read this before any other file here. ``Worker`` calls handlers in threads, ``AsyncWorker`` as tasks of an event loop;
-all else is the same for both. ``runtime`` creates the parts and passes each what it needs; the parts are not replaced
+all else is the same for both. ``runtime`` creates the parts and gives each what it needs; none is replaced
 afterwards. ``timings`` holds all durations. Each part reads only the clock that it was given.
 
 Threads, most with a connection of its own (``connection``; never one of the application's pool):
 
 ==================== ==================================================================================================
 ``<name>-fetch``     ``fetcher``: dequeues when a queue's polls (``timings``) are due and there is room, and puts
-deliveries into the executor's buffer. It registers waits (``wakeups``), and gives back what unanswered dequeues took.
-``<name>-settle``    ``settler``: settles what handlers finished, in batches. ``<name>-heartbeat`` ``duties``: the
-heartbeat (``leases``) extends leases, hears signals while all handlers are at work, and charges for handlers that run;
-further duties cut stuck calls of the other two, look for requests to stop, and start the rounds of the next row.
+                     deliveries into the executor's buffer. It registers waits (``wakeups``), and gives back what
+                     unanswered dequeues took.
+``<name>-settle``    ``settler``: settles what handlers finished, in batches.
+``<name>-heartbeat`` ``duties``: the heartbeat (``leases``) extends leases, hears signals while all handlers are at
+                     work, and charges for handlers that run; further duties cut stuck calls of the other two, look for
+                     requests to stop, and start the rounds of the next row.
 ``<name>-schedules`` ``duties``: a round each, then the thread ends. Schedules run the slots that are due; groups count
 ``<name>-groups``    members that ended and enqueue follow-ups; housekeeping makes and drops days of the history, and
-``-housekeeping``    deletes what is old. Each round has a connection for its own time. ``<name>-limits``
-``executor``: notices that the time of a handler is over. It has no connection. a probe's thread     ``runtime``: asks
-the database whether it answers, on a connection of its own. handlers             ``executor``: ``<name>-handler-<n>``
-threads, or the application's event loop (``tasks``). They use the connections of their sessions. A handler that is
-declared with ``isolation="process"`` runs in a process of ``child_processes``, for which its thread waits.
-fairqueue-listener   ``wakeups``: one a process and database, shared by all workers of the process. ====================
-==================================================================================================
+``-housekeeping``    deletes what is old. Each round has a connection for its own time.
+``<name>-limits``    ``executor``: notices that the time of a handler is over. It has no connection.
+a probe's thread     ``runtime``: asks the database whether it answers, on a connection of its own.
+handlers             ``executor``: ``<name>-handler-<n>`` threads, or the application's event loop (``tasks``). They use
+                     the connections of their sessions. A handler that is declared with ``isolation="process"`` runs in
+                     a process of ``child_processes``, for which its thread waits.
+fairqueue-listener   ``wakeups``: one a process and database, shared by all workers of the process.
+==================== ==================================================================================================
 
 State that several threads share, and who writes it:
 

@@ -262,9 +262,7 @@ class Groups(Round):
             self.start()
 
     def end(self, finished: int) -> bool:
-        """Begin no more rounds, and return True; return False if one is running or has finished more than *finished*
-        groups.
-        """
+        """Begin no more rounds, and return True; False if one runs or has finished more than *finished* groups."""
         with self._starting:
             if self.finished != finished or self.is_under_way:
                 return False

@@ -282,7 +282,7 @@ class Executor(ABC):
             self._trigger.set()
 
     def _check_time(self) -> float:
-        """Fail handlers beyond their timeout, and count those that ignore a cancel. Return the time of the next check."""
+        """Fail handlers beyond their timeout; count those that ignore a cancel. Return the time of the next check."""
         next_at = math.inf
         for held in list(self.running):
             # One in a child process is killed by the thread that waits for it.
@@ -323,8 +323,9 @@ class Executor(ABC):
         self._settle_batch(held, decisions, started)
 
     def _is_first_to_tell(self, held: HeldDelivery) -> bool:
-        """Return whether the handler itself is the first to report its timeout; otherwise the delivery was taken from
-        it.
+        """Return whether the handler itself is the first to report its timeout.
+
+        Otherwise the delivery was taken from it already.
         """
         with self._lock:
             if held.given_up:

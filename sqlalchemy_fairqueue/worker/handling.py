@@ -259,10 +259,10 @@ def of_undecodable(error: PayloadError) -> Decision:
 
 
 def of_unknown(error: WorkerError, delivery: Delivery, policy: RetryPolicy) -> Decision:
-    """Return the decision for a kind without a handler: leave it to other workers, with growing delays, and fail at
-    last.
+    """Return the decision for a kind without a handler: leave it to other workers, and fail at last.
 
-    At first no attempt is counted, so that a worker about to be replaced does not use up the attempts of a new kind.
+    The delays grow. At first no attempt is counted, so that a worker about to be replaced does not use up the attempts
+    of a new kind.
     """
     uncounted = delivery.deliveries - delivery.attempt
     if uncounted < UNKNOWN_KIND_RELEASES:

@@ -144,7 +144,7 @@ class WorkerOptions(ConnectionOptions):
 
     @property
     def stuck_after(self) -> float:
-        """Seconds without an answer after which a call is cut. The server bounds the work of a call, but not its locks."""
+        """Seconds without an answer after which a call is cut. The server bounds a call's work, but not its locks."""
         return max(self.lease.total_seconds(), self.timings.stuck_after)
 
     @property

@@ -167,7 +167,7 @@ class SettlementWriter:
     def _refused(
         self, queue: ServedQueue, held: HeldDelivery, decision: Decision, error: DBAPIError | UnicodeError | _Unsendable
     ) -> list[tuple[HeldDelivery, Decision]]:
-        """Log the refusal, and settle the delivery by the next best verb; otherwise it would stay held with the lease."""
+        """Log the refusal, and settle by the next best verb; otherwise the message would stay held with the lease."""
         instead = fallback(decision, held.delivery)
         then = "" if instead is None else f", so the worker tries to {instead.verb.value} it"
         what = f"cannot be settled by {decision.verb.value}{then}: {logged(error)}"
@@ -381,7 +381,7 @@ class Settler:
             queue.polls.poll_at(self._clock() + min(delays).total_seconds())
 
     def _makes_room(self, held: HeldDelivery, decision: Decision | None) -> bool:
-        """Return whether a dequeue may find something now: a slot or an ordering key is free, or the message is back."""
+        """Return whether a dequeue may find something now: a free slot or ordering key, or the returned message."""
         if decision is None or held.delivery.holds_slot or held.delivery.ordering_key is not None:
             return True
         # A limit that was set after the dequeue makes the message hold a slot that the dequeue did not know of.

@@ -240,9 +240,7 @@ class PollSchedule:
     _late_at: float = inf
 
     def needs_wait(self, now: float) -> bool:
-        """Return whether to register a wait before the next poll: the last one gave nothing, and few messages came
-        lately.
-        """
+        """Return whether to register a wait before the next poll: the last gave nothing, and few came lately."""
         return self._nothing > 0 and self.waiting_until - now < self.interval and self._lately_by(now) < _CALM
 
     def needs_no_wait(self) -> bool:

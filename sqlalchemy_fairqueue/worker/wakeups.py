@@ -147,7 +147,7 @@ class WaitRegistration:
         self.topics[topic] = queue
 
     def notified(self, topics: Topics | None) -> None:
-        """Poll queues that may have work: soon if a notification named this worker, later if it named another consumer."""
+        """Poll queues that may have work: soon if a notification named this worker, later if it named another one."""
         now = self.options.clock()
         if topics is None:
             queues = list(self.topics.values())

@@ -531,9 +531,7 @@ class AsyncWorker(Front[TaskExecutor]):
             self._begin_stop(self._options.clock() + self._options.grace_seconds(None))
 
     def _end_with_the_loop(self) -> bool:
-        """Begin a stop without grace, since the loop cancels all of its tasks. Return False if there is nothing to
-        stop.
-        """
+        """Begin a stop without grace, since the loop cancels its tasks. Return False if nothing is to be stopped."""
         return self._begin_stop(self._options.clock())
 
     def _release(self) -> None:
