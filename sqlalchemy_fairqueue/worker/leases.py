@@ -484,7 +484,7 @@ class Heartbeat:
                 queue.dequeuing.release()
 
     def charge_all(self) -> None:
-        """Charge channels for running handlers in queues that are fair by seconds, so that no channel gets all workers."""
+        """Charge channels for running handlers in queues that are fair by seconds, before one gets all workers."""
         run_all(partial(self._charge, queue) for queue in self.queues)
 
     def _charge(self, queue: ServedQueue) -> None:
