@@ -26,7 +26,7 @@ once_a_schema = lru_cache(maxsize=256)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Clause:
-    """A statement that is made once a schema, so that SQLAlchemy's cache finds it.
+    """A statement that is made once for each schema, so that SQLAlchemy's cache finds it.
 
     Attributes:
         types: The SQL types of its parameters.

@@ -1,6 +1,6 @@
 """The app on a plain job table, for comparison: first come, first served, with ``skip locked``, as in many apps.
 
-It makes the same writes as ``fair``: messages under a lease, one transaction a file. Its worker is a loop.
+It makes the same writes as ``fair``: messages under a lease, one transaction for each file. Its worker is a loop.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def line_up(session: Session, upload: Upload) -> None:
 
 
 def run(engine: Engine, name: str, ended: Callable[[float | None], bool]) -> None:
-    """Parse files, as a worker process, until *ended*, which takes the seconds that it may wait."""
+    """Parse files, as a worker process, until *ended*, which waits for at most the given seconds, is true."""
     while not ended(0 if _work(engine, name) else _IDLE):
         pass
 

@@ -1,6 +1,6 @@
 """What the demo shows: a live table in a terminal, otherwise a few lines, and a summary of both runs.
 
-A picture shows who was served when: the fair queue above the FIFO, time from left to right, one row a customer.
+A picture shows who was served when: the fair queue above the FIFO, time from left to right, one row for each customer.
 """
 
 from __future__ import annotations

@@ -152,7 +152,7 @@ class ChannelMixin(FairqueueMixin):
     numbers=("due_at", "rate_at", "used_at"),
 )
 class ChannelStateMixin(PausableMixin):
-    """The dispatcher's state of a channel, one row a channel. The table has no unique index, by design.
+    """The dispatcher's state of a channel, one row for each channel. The table has no unique index, by design.
 
     Times are microseconds since the epoch; they order the turns, and may be negative. Head and next are None while the
     dispatcher knows of no message in the channel. ``backlog`` counts only heard signals. ``problem`` tells why a
@@ -640,7 +640,7 @@ class EpochMixin(FairqueueMixin):
     key=("queue",),
 )
 class QueueStateMixin(FairqueueMixin):
-    """What the dispatcher of a queue knows, one row a queue; and its concurrency, if it has a limit.
+    """What the dispatcher of a queue knows, one row for each queue; and its concurrency, if it has a limit.
 
     The dispatcher has heard all signals except those of transactions from ``heard_below`` on and in ``heard_open``. The
     ready order begins at ``ready_floor`` and ``ready_channel``, unchanged since ``still_since``. At ``swept_at``, no
@@ -663,7 +663,7 @@ class QueueStateMixin(FairqueueMixin):
     key=("queue", "due_at", "message_id"),
 )
 class PromotionMixin(FairqueueMixin):
-    """A message with a priority that is due later, and when; one row a message and time, without a key.
+    """A message with a priority that is due later, and when; one row for each message and time, without a key.
 
     The row stays until that time even if the message ends before.
     """
@@ -686,7 +686,7 @@ class SignalMixin(FairqueueMixin):
 class LimitShareMixin(FairqueueMixin):
     """A queue of a shared limit: what it has drawn, in virtual time, and until when it counts as held back.
 
-    One row a limit and queue; the table has no unique index, by design.
+    One row for each limit and queue; the table has no unique index, by design.
     """
 
 

@@ -1,4 +1,4 @@
-"""Public class of the library: ``Queue``, one object a queue.
+"""Public class of the library: ``Queue``, one object for each queue.
 
 This package checks what callers ask for; ``unit_of_work``, ``consumer`` and ``database`` send it.
 """
@@ -39,8 +39,8 @@ class Queue(
 ):
     """A named set of channels in a PostgreSQL database, served in turn.
 
-    Make one object a queue, in a module of the application. Making it is cheap and connects to nothing; its only state
-    is what :meth:`dequeue` remembers between calls.
+    Make one object for each queue, in a module of the application. Making it is cheap and connects to nothing; its only
+    state is what :meth:`dequeue` remembers between calls.
 
     Every verb takes the session, Connection or Engine that it works on as its first argument, sync or async. Async ones
     return a coroutine, except where a verb is only recorded on a session. A bad argument raises InvalidArgument before
@@ -62,8 +62,8 @@ class Queue(
             next poll; start them with ``Worker(listen=False)``, so that they poll more often. A producer behind a
             transaction pooler can notify; a worker there cannot listen.
         check_kinds: Whether an enqueue of a kind without a handler gives an
-            :class:`~sqlalchemy_fairqueue.UnhandledKindWarning`, once a kind, if this object has any handler. Give False
-            if other processes handle the other kinds.
+            :class:`~sqlalchemy_fairqueue.UnhandledKindWarning`, once for each kind, if this object has any handler.
+            Give False if other processes handle the other kinds.
 
     Example:
         >>> queue = Queue("documents", defaults=ChannelPolicy(max_concurrency=4))

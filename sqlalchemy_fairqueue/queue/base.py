@@ -1,7 +1,7 @@
 """Base of a queue: its name, schema and defaults, the types of verbs, and how verbs reach the database.
 
-Each verb is written once, as a sync method. ``_perform``, ``_ask`` and ``on`` return its result, or a coroutine if the
-target is async. The decorators of this module only tell type checkers so.
+Each verb is written once, as a sync method. On an async target, ``_perform``, ``_ask`` and ``on`` return a coroutine
+instead of the result. The decorators of this module do nothing at run time; they describe this to type checkers.
 """
 
 from __future__ import annotations

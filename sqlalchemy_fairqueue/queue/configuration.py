@@ -299,7 +299,7 @@ class Plans(Facet[QueueBase]):
 
     @recorded
     def remove(self, where: RecordedWhere, name: str) -> None:
-        """Remove a plan that is no default and that no channel follows, if it exists.
+        """Remove a plan, if it exists. It must not be a default, and no channel may follow it.
 
         Raises:
             InvalidArgument: The plan is in use. On a session the COMMIT raises it.
@@ -384,7 +384,7 @@ class Limits(Facet[QueueBase]):
 
     @recorded
     def remove(self, where: RecordedWhere, name: str) -> None:
-        """Remove a shared limit that no queue draws from, if it exists.
+        """Remove a shared limit, if it exists. No queue may draw from it.
 
         Raises:
             InvalidArgument: Queues draw from it. On a session the COMMIT raises it.

@@ -397,8 +397,8 @@ class MiddlewareMethods(QueueBase):
 
         Middleware is part of the handler. It runs in the transaction of ``context.session``, before the completion. An
         outcome that it raises or returns replaces the handler's. An exception fails the attempt. Its time counts
-        towards the timeout. It runs once an attempt, again if the transaction could not be serialized, and not for
-        payloads that cannot be decoded. With ``isolation="process"`` it runs in the worker, around the call of the
+        towards the timeout. It runs once for each attempt, again if the transaction could not be serialized, and not
+        for payloads that cannot be decoded. With ``isolation="process"`` it runs in the worker, around the call of the
         child process.
 
         The middleware declared first is the outermost; ``Worker(middleware=[...])`` wraps all of it.

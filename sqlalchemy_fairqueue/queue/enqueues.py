@@ -109,9 +109,10 @@ class EnqueueMethods(QueueBase):
         """Add a message in the caller's transaction. It exists if that commits, and never existed if it rolls back.
 
         On a session the message is only recorded, and takes no lock. Right before the COMMIT, after its own flush, the
-        session sends all that it recorded, in lock order, one statement a queue. A savepoint that rolls back drops what
-        was recorded within it. The COMMIT waits if another transaction is creating the same channel or adding the same
-        key. Under REPEATABLE READ and SERIALIZABLE it may then fail with SQLSTATE 40001; try the transaction again.
+        session sends all that it recorded, in lock order, one statement for each queue. A savepoint that rolls back
+        drops what was recorded within it. The COMMIT waits if another transaction is creating the same channel or
+        adding the same key. Under REPEATABLE READ and SERIALIZABLE it may then fail with SQLSTATE 40001; try the
+        transaction again.
 
         On an engine the call has its own transaction, committed before it returns: the fastest way if nothing else
         changes. On a connection the message is added at once, in the open transaction. Several such calls must come in

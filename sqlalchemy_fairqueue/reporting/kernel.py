@@ -1,7 +1,7 @@
 """Kernel of the report: walks through the events of a queue in time, compiled by numba if it is installed.
 
 ``sweep`` goes once through all events; ``divide`` once through the windows of fair shares, whose width follows from the
-sweep. Both take events sorted by time, in microseconds, and fill arrays with one row a channel.
+sweep. Both take events sorted by time, in microseconds, and fill arrays with one row for each channel.
 
 Sweep line: M. I. Shamos, D. Hoey, "Geometric intersection problems", 1976. Fair shares by water-filling: D. Bertsekas,
 R. Gallager, "Data Networks", 2nd edition, 1992, section 6.5.2. All compiled functions are in this module, since numba
@@ -174,7 +174,7 @@ def sweep(events: Events, channels: Sequence[Channel]) -> tuple[int, int]:
 
 
 class Shares(NamedTuple):
-    """Fair shares of channels over all windows: arrays with one row a channel, except the last three.
+    """Fair shares of channels over all windows: arrays with one row for each channel, except the last three.
 
     For shares of cost, "messages" below means their cost.
 

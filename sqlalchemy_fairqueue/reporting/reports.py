@@ -235,15 +235,15 @@ class Report:
 
     @property
     def channels(self) -> DataFrame:
-        """One row a channel, in descending order of denied wait; nested figures as ``wait_p95`` and the like."""
+        """One row for each channel, in descending order of denied wait; nested figures as ``wait_p95`` and the like."""
         return frame_of(row_of(one) for one in self.figures.channels)
 
     @property
     def queues(self) -> DataFrame:
-        """One row a queue."""
+        """One row for each queue."""
         return frame_of(row_of(one, without=("windows",)) for one in self.figures.queues)
 
     @property
     def windows(self) -> DataFrame:
-        """One row a queue and window of time."""
+        """One row for each queue and window of time."""
         return frame_of({"queue": one.queue, **row_of(window)} for one in self.figures.queues for window in one.windows)

@@ -214,7 +214,7 @@ class Definition(ABC):
 
     @property
     def metadata(self) -> dict[str, Definition]:
-        """The metadata that gives the field of a dataclass this definition."""
+        """The ``metadata`` argument for the dataclass field that this definition describes."""
         return {_KEY: self}
 
     def checked(self, name: str, value: object) -> Any:

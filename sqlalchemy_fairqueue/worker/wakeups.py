@@ -9,7 +9,8 @@ up, they poll once and register their waits anew. While the server's notificatio
 do not notify (see fq_wake), and the connection counts as down. Each driver has its own class of listeners, whose wait
 ends at a notification, at a deadline, or when it is told to stop.
 
-Waits for results use another connection, one a process and engine, since a process that only enqueues runs no worker.
+Waits for results use another connection, one for each process and engine, since a process that only enqueues runs no
+worker.
 """
 
 from __future__ import annotations

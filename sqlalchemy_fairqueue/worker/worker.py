@@ -485,16 +485,13 @@ class AsyncWorker(Front[TaskExecutor]):
     async def stop(self, grace: timedelta | None = None) -> None:
         """Take no further messages, let handlers finish, release the rest, and return. The worker can start again.
 
-        If a handler of this worker, or what it has started, calls it, it returns at once, and the worker stops after
-        its handlers have finished. A caller that is cancelled stops waiting, but the stop goes on. A starting worker is
-        stopped after its start. A second call with a shorter grace shortens the first. A task of another loop waits
+        A call from one of this worker's handlers, or from what it has started, returns at once; the worker then stops
+        after its handlers have finished. If the caller is cancelled, the stop goes on. If the worker is just starting,
+        the stop follows the start. A second call with a shorter grace shortens the first. A task of another loop waits
         while the stop runs in the worker's loop.
 
         Args:
             grace: How long handlers may go on; default: the worker's. Then they are cancelled.
-
-        Raises:
-            InvalidArgument: The grace is no duration.
         """
         seconds, clock = self._options.grace_seconds(grace), self._options.clock
         loop = self._loop

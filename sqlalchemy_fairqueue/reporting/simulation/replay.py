@@ -286,15 +286,15 @@ def replay_queue(
         policies: The record's policies, by channel; others have no limits.
 
     Returns:
-        One row an attempt. Times are the replay's; ids count the attempts in the order of their ends; the consumer is
-        the number of a worker; outcomes are the recorded ones; error and recorded_xid are null.
+        One row for each attempt. Times are the replay's; ids count the attempts in the order of their ends; the
+        consumer is the number of a worker; outcomes are the recorded ones; error and recorded_xid are null.
     """
     trace = trace_of(history)
     return replayed_trace(trace, scenario, scenario.workers or capacity_of(trace, policies or {}).workers)
 
 
 def replayed_trace(trace: Trace, scenario: Scenario, workers: float) -> pa.Table:
-    """Replay a trace, which is not changed; one row an attempt, in the order of the trace."""
+    """Replay a trace, which is not changed; one row for each attempt, in the order of the trace."""
     attempts = simulated_attempts(trace, scenario, workers)
     started, finished = attempts["started"], attempts["finished"]
     ready = _ready_times(trace, started, finished)

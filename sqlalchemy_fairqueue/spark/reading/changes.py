@@ -1,6 +1,7 @@
 """Rows of table ``changes``: what a transaction did to messages, from the rows that it inserted and deleted.
 
-A transaction gives at most one row a message: its final effect. A message that it both added and ended gives none.
+A transaction gives at most one row for each message: its final effect. A message that it both added and ended gives
+none.
 
 The first half decodes pgoutput, PostgreSQL's plugin for logical decoding, in protocol version 1, and knows no table.
 The chapter "Logical Replication Message Formats" of PostgreSQL's manual describes it.
@@ -197,7 +198,7 @@ class _Transaction:
             self._redriven.add(change.number("message_id"))
 
     def rows(self, end: int, time: int) -> Iterator[Row]:
-        """Yield its final effect, one row a message."""
+        """Yield its final effect, one row for each message."""
         for identity, was_there in self._was_there.items():
             added = self._messages.get(identity)
             row: Row = {"lsn": end, "committed_at": time, "message_id": identity}
