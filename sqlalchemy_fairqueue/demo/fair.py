@@ -31,7 +31,7 @@ def parse_upload(delivery: Delivery, session: Session) -> None:
 
 
 def run(engine: Engine, name: str, ended: Callable[[float | None], bool]) -> None:
-    """Parse files, as a worker process, until *ended*, which waits for at most the given seconds, is true."""
+    """Parse files in a worker process until *ended*, which may wait for the seconds that it is given, returns True."""
     with Worker(engine, queue, concurrency=2, lease=LEASE, name=name):
         ended(None)
 

@@ -33,7 +33,7 @@ def line_up(session: Session, upload: Upload) -> None:
 
 
 def run(engine: Engine, name: str, ended: Callable[[float | None], bool]) -> None:
-    """Parse files, as a worker process, until *ended*, which waits for at most the given seconds, is true."""
+    """Parse files in a worker process until *ended*, which may wait for the seconds that it is given, returns True."""
     while not ended(0 if _work(engine, name) else _IDLE):
         pass
 

@@ -147,7 +147,7 @@ class Run:
 
     @property
     def takeover(self) -> list[float]:
-        """Seconds from the kill to the result of each of these files that has one."""
+        """Seconds from the kill to the result of each orphan that has one."""
         return [file.parsed - self.accident.at for file in self.orphans if self.accident and file.done]
 
     def of(self, *customers: str) -> list[File]:

@@ -87,7 +87,7 @@ class DeadLetters(Facet[QueueBase]):
     ) -> builtins.list[DeadLetterInfo]:
         """Return dead letters, the oldest first.
 
-        Indexes find all filters but *error*. With *error* the call scans the dead letters that match the others until
+        Indexes serve all filters but *error*. With *error* the call scans the dead letters that match the others until
         it has found *limit*; a million take about a second.
 
         Args:

@@ -143,7 +143,7 @@ class ChannelFigures:
         wait: From ready to started.
         service: From started to finished.
         slowdown: (wait + service) / service.
-        denied_wait: The part of the mean wait that the channel would not have had with its fair share, at least.
+        denied_wait: The part of the mean wait that it owes to a denied fair share, at least.
         fair_share: Served / fair share during its backlog; None: no backlog.
         backlogged: The time in which it had messages ready and not started.
         starved: The part of it in which none of its messages was leased while other channels were served.
@@ -258,7 +258,7 @@ class PlanFigures:
         channels: How many channels were served.
         part: Their fraction of the queue's attempts.
         wait: From ready to started.
-        denied_wait: The part of the mean wait that the channels would not have had with their fair shares, at least.
+        denied_wait: The part of the mean wait that they owe to denied fair shares, at least.
         denied_channels: How many of them were denied a part of their fair share.
         service: Total time from started to finished.
         service_part: Their fraction of the queue's service time.

@@ -190,7 +190,7 @@ def report(
             channel's last attempt counts. Other channels keep their names.
         tenant: A channel. The page is about it alone, on one sheet, and names no other; the figures cover all.
         replayed: Whether to replay the record under its own policies, which tells how far forecasts can be trusted, and
-            to try policies for the tenant because of whom others were denied their share or miss the objective.
+            to try limits for the tenant that denied others their share or made them miss the objective.
         progress: Called before each step with its name, its number from 0, and the number of steps.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Replays of a queue under scenarios, and advice: a policy for the tenant because of whom others waited."""
+"""Replays of a queue under scenarios, and advice: a policy for the tenant that made others wait."""
 
 from __future__ import annotations
 
@@ -178,7 +178,10 @@ def _longest_served(queue: RecordedQueue) -> str:
 
 
 def _followers(queue: RecordedQueue, channel: str, plans: Mapping[str, str], sufferers: set[str]) -> _Followers | None:
-    """Return the channels of a channel's plan; None if it has none, is alone, or nobody outside of it suffers."""
+    """Return the channels that share the plan of *channel* and those that suffer outside of it.
+
+    Return None if the channel has no plan, no other channel follows it, or nobody outside of it suffers.
+    """
     plan = plans.get(channel)
     if plan is None:
         return None

@@ -172,7 +172,7 @@ class Replay:
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """A policy for the tenant because of whom others waited, with its replayed effect.
+    """Advice for a queue: a limit for the tenant that made others wait, and its effect in a replay.
 
     Attributes:
         channel: That tenant.

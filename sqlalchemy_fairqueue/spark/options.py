@@ -246,8 +246,8 @@ class ReadOptions(TargetOptions):
         until: For the history, latest end of an attempt, exclusive.
         starting_offsets: For the history, ``earliest``, ``latest`` (streams), or the offset after which to begin, as
             JSON.
-        ending_offsets: For the history, read once: ``latest``, or the offset up to which to read, as JSON. With either
-            offset the rows are those of a stream: below open transactions.
+        ending_offsets: For the history, read once: ``latest``, or the offset up to which to read, as JSON. If
+            either offset is given, rows from open transactions on are left out, as in a stream.
         max_offsets_per_trigger: Streams: most rows of the history, or decoded changes, in a micro-batch (PySpark 4.2 or
             later).
         fail_on_data_loss: Whether rows that were pruned before they were read are an error, or only a warning.
@@ -350,8 +350,8 @@ def _instant(name: str, text: str | None, default: int) -> int:
 class WriteOptions(PolicyFields, TargetOptions):
     """Options of a write.
 
-    Fields of a :class:`~sqlalchemy_fairqueue.ChannelPolicy` are the policy of channels that the load creates, unless
-    the queue has configured defaults; give the same as in your ``Queue(defaults=...)``.
+    The fields of :class:`~sqlalchemy_fairqueue.ChannelPolicy` are options too. They are the policy of channels that the
+    load creates, unless the queue has configured defaults; give the same as in your ``Queue(defaults=...)``.
 
     Attributes:
         job_id: The id of the load; the same job again enqueues nothing. None: a random id, so a retry enqueues again. A

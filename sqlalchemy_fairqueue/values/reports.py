@@ -135,8 +135,8 @@ class Wait:
 
     Attributes:
         until: When the reason ends at the latest, for a rate or a scheduled time. None: unknown.
-        takers: Channels of the queue that hold the capacity it waits for, the most first. Empty if the reason is its
-            own.
+        takers: Channels of the queue that hold the capacity it waits for, the most first. Empty if no
+            other channel is the cause.
         limit: The shared limit that holds it back, or None.
         queues: Other queues that draw from that limit, those with the most leased messages first.
         behind: The message of its ordering key that goes first, or None.
@@ -629,13 +629,13 @@ class ConsumerInfo:
 
     @property
     def host(self) -> str | None:
-        """The host of a worker with a generated name (host, process and a random part), or None."""
+        """The host in a generated worker name (host, process and a random part); None for another name."""
         found = _OWN_NAME.fullmatch(self.consumer)
         return found and found[1]
 
     @property
     def pid(self) -> int | None:
-        """The process id of such a worker on its host, or None."""
+        """The process id in a generated worker name; None for a name that the user chose."""
         found = _OWN_NAME.fullmatch(self.consumer)
         return found and int(found[2])
 

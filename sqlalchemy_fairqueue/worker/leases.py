@@ -72,7 +72,7 @@ class TrackedLease:
 
     @property
     def lost(self) -> bool:
-        """Whether it may have ended. Once this was True for anybody, it stays True."""
+        """Whether the lease may have ended. Once anybody was told so, it stays True."""
         if not self._lost and self.clock() >= self.deadline:
             self._lost = True
         return self._lost
@@ -99,11 +99,11 @@ class WorkerLease(Lease):
 
     @property
     def lost(self) -> bool:
-        """Whether it may have ended."""
+        """Whether the lease may have ended."""
         return self.tracked is not None and self.tracked.lost
 
     def lost_for(self, delivery: Delivery) -> bool:
-        """Whether it may have ended, or the worker has settled the delivery without its handler."""
+        """Return whether the lease may have ended, or the worker has settled the delivery without its handler."""
         tracked = self.tracked
         return tracked is not None and (tracked.lost or (delivery.message_id, delivery.deliveries) in tracked.given_up)
 
@@ -130,7 +130,7 @@ class HeldDelivery:
         time_over_at: The end of the timeout by the worker's clock; None: no timeout.
         max_attempts: The effective limit; set when the handler begins.
         cost: The cost that the handler set, or None.
-        first: The first delivery of its batch; itself if it has none.
+        first: The first delivery of its batch; itself if it has no batch.
         followers: The other deliveries of its batch, if it is the first.
         outcomes: What the handler asked for single deliveries of its batch, by message.
         charged: The milliseconds charged to its channel while its handler ran; None: none, or in full by the dequeue.
@@ -375,10 +375,11 @@ _SPARE = 1000
 class Buffer:
     """Deliveries that wait for a handler, in fair order by channel. One thread adds, any thread takes.
 
-    A dequeue gives messages in turns, but messages of a later dequeue would wait behind all that the buffer holds of
-    another tenant. So the buffer takes turns too. Each message gets a virtual time: now, or one after the last message
-    of its channel if that is later; the earliest begins. Virtual time advances by one while as many messages begin as
-    wait, so new channels cannot overtake waiting ones for ever. A channel's messages keep their order.
+    A dequeue returns messages of channels in turn. But without turns in the buffer, messages of a later dequeue would
+    wait behind everything that the buffer holds of another tenant. So each message gets a virtual time: now, or one
+    after the last message of its channel if that is later. The message with the earliest time begins first. While n
+    messages wait, each one that begins advances virtual time by 1 / (n + 1), so new channels cannot overtake waiting
+    ones for ever. A channel's messages keep their order.
 
     Source: start-time fair queueing (Goyal, Vin, Cheng 1996), with messages of one size.
 

@@ -73,15 +73,11 @@ async def in_thread(work: Callable[[], Any]) -> Any:
 
 @contextmanager
 def on_signal(stop: Callable[[], object], grace: float, clock: Clock) -> Iterator[None]:
-    """Let the first signal call *stop*, and a later one end the process; then restore the program's handlers.
+    """Call *stop* at the first signal, and end the process at a later one, during the block.
 
-    They are also restored in a process that a handler forks, which must end when it is told to.
-
-    A supervisor may signal a process and then its whole group, so one stop may come as two signals. Signals within
-    *grace* repeat the first one, even after the block; the program's handlers are restored afterwards.
-
-    Args:
-        grace: For this many seconds after the first signal, further ones are ignored.
+    A supervisor may signal a process and then its whole group, so one stop may come as two signals. For *grace* seconds
+    after the first signal, even after the block, further ones are ignored. Then the program's own handlers are
+    restored. A process that a handler forks gets them back at once, since it must end when it is told to.
 
     Raises:
         InvalidArgument: This is not the main thread.

@@ -217,9 +217,8 @@ class Runtime(Generic[E]):
         """Return whether nothing can be delivered now and nothing taken is left; call it repeatedly.
 
         Slots of schedules that are due at the start run first. Later ones are left, since they could keep a worker for
-        ever. Once all is settled, groups are folded and each queue is polled once more, for what handlers and the fold
-        enqueued. Nothing was taken meanwhile if the count of taken messages is the same; it rises when messages are
-        held, before the next poll.
+        ever. Once all messages are settled, groups are folded, and each queue is polled once more for what handlers and
+        the fold enqueued. The queue is drained if this poll does not raise the count of taken messages.
         """
         taken, now = self._stats.taken, self._clock()
         slots_due = self._runs_slots_once and self._schedules is not None and not self._schedules.run_once()

@@ -294,7 +294,7 @@ class PollSchedule:
         self.next_at = now + wait
 
     def poll_now(self, now: float) -> bool:
-        """Poll now, since there may be messages. Return whether the next poll was later."""
+        """Poll now, since there may be messages. Return whether this makes the next poll earlier."""
         self._asked_again = True
         if self.next_at <= now:
             return False
@@ -307,7 +307,7 @@ class PollSchedule:
         self.next_at = min(self.next_at, at)
 
     def poll_later(self, now: float) -> bool:
-        """Poll a moment later, since the woken consumer may be dead or busy. Return whether the next poll was later."""
+        """Poll a moment later, since the woken consumer may be dead or busy. Return whether this makes it earlier."""
         # A poll that begins meanwhile resets it, and sees the messages that it is about.
         at = self._late_at = min(self._late_at, now + self.timings.poll_later)
         if self.next_at <= at:

@@ -220,8 +220,8 @@ class Listening:
     """The listening connection and its thread.
 
     Args:
-        options: Of the part that it connects for.
-        key: Workers share it by this key; None: it is not shared.
+        options: How to connect.
+        key: Workers of the process share the connection by this key; None: it is not shared.
     """
 
     def __init__(self, options: ConnectionOptions, key: Key | None = None) -> None:

@@ -225,8 +225,8 @@ class Worker(Front[ThreadExecutor]):
     def stop(self, grace: timedelta | None = None) -> None:
         """Take no further messages, let handlers finish, release the rest, and return. The worker can start again.
 
-        If a handler of this worker calls it, it returns at once, and the worker stops after its handlers have finished.
-        A second call with a shorter grace shortens the first.
+        A call from one of this worker's handlers returns at once; the worker then stops after its handlers have
+        finished. A second call with a shorter grace shortens the first.
 
         Args:
             grace: How long handlers may go on; default: the worker's. A handler that is still running then is
@@ -617,7 +617,7 @@ class AsyncWorker(Front[TaskExecutor]):
         await self.stop()
 
     async def _check_loop(self, error: Exception) -> None:
-        """Raise another error if the engine can connect in this loop, but could not in a loop of the worker's."""
+        """Explain a failed connection: raise an error that says so if the engine can connect only in this loop."""
         if isinstance(error, FairQueueError) or self._options.engine is not self._engine:
             return
         try:
