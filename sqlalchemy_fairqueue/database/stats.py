@@ -233,7 +233,7 @@ def read_competition(
 
 
 def with_longest_out(connection: Connection, target: Target, channels: Iterable[_Channel]) -> tuple[_Channel, ...]:
-    """Add to channels that wait for a limit of their own or the queue the message that occupies it longest."""
+    """Add the message that occupies a limit longest to channels that wait for their own limit or the queue's."""
     found = tuple(channels)
     full = [one.channel for one in found if one.reason is Reason.OWN_LIMIT]
     own = {one.channel: one for one in _longest_out(connection, target, full)} if full else {}

@@ -309,7 +309,7 @@ class ReadOptions(TargetOptions):
 
     @property
     def follows_changes(self) -> bool:
-        """Whether the table is that of changes, which only streams read."""
+        """Whether it reads the table of changes, which only streams read."""
         return self.table == "changes"
 
     @property

@@ -293,7 +293,13 @@ class Groups(Round):
 
 
 class Schedules(Round):
-    """Begin no more rounds, and return True; False if one runs or has finished more than *finished* groups."""
+    """Rounds that first set the schedules of the code, and then run due slots.
+
+    Args:
+        polling: The connection of the duties; only their thread calls :meth:`poll`.
+        queues: The worker's.
+        options: The worker's.
+    """
 
     def __init__(self, polling: DedicatedConnection, queues: Sequence[ServedQueue], options: WorkerOptions) -> None:
         own = DedicatedConnection(options, within=options.stuck_after, lock_timeout=options.lock_timeout)

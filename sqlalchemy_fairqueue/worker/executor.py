@@ -310,7 +310,7 @@ class Executor(ABC):
         )
 
     def _expire(self, held: HeldDelivery) -> None:
-        """Fail handlers beyond their timeout; count those that ignore a cancel. Return the time of the next check."""
+        """Settle a delivery as failed whose handler still runs after its timeout."""
         with self._lock:
             started = None if held.given_up else self.running.pop(held, None)
             if started is None:
@@ -353,10 +353,7 @@ class Executor(ABC):
         )
 
     def _returned(self, held: HeldDelivery) -> None:
-        """Return whether the handler itself is the first to report its timeout.
-
-        Otherwise the delivery was taken from it already.
-        """
+        """Note that a handler has returned which may be counted as hanging."""
         with self._lock:
             since = self.occupied.pop(held, None)
             held.returned()

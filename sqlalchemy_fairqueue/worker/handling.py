@@ -271,11 +271,7 @@ def of_unknown(error: WorkerError, delivery: Delivery, policy: RetryPolicy) -> D
 
 
 def of_exhausted(delivery: Delivery, limit: int) -> Decision:
-    """Return the decision for a kind without a handler: leave it to other workers, and fail at last.
-
-    The delays grow. At first no attempt is counted, so that a worker about to be replaced does not use up the attempts
-    of a new kind.
-    """
+    """Return the decision for a delivery beyond its limit, which an earlier worker did not settle."""
     last = delivery.attempt - 1
     before = f"attempt {limit}" if last == limit else f"attempts {limit} to {last}"
     return Decision(
