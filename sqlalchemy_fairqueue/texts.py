@@ -58,7 +58,6 @@ def _text(error: BaseException) -> str:
 
 
 def shortened(text: str, most: int) -> str:
-    """Return the text on one line, cut after *most* characters."""
     line = " ".join(text[:most].split())
     return line if len(text) <= most else f"{line} ... ({len(text):,} characters)"
 

@@ -230,7 +230,7 @@ class Link:
             AutocommitError: The connection commits each statement by itself.
         """
         connection = self.connection
-        # As is_in_autocommit().
+        # Inlined from is_in_autocommit().
         if getattr(connection.connection.dbapi_connection, "autocommit", False):
             raise AutocommitError(
                 f"the connection to {connection.engine.url.render_as_string()} is in AUTOCOMMIT, where queue work "
@@ -278,7 +278,7 @@ class Link:
                 raise CommitRefused(index, json.loads(refusal.detail or "")) from error
             refuse(error, calls[index].doing)
         except BaseException as error:
-            # A signal's handler, or the cancel of a task: nobody knows whether it was committed.
+            # A signal handler or the cancel of a task interrupted the call; nobody knows whether it was committed.
             let_go(connection, error)
             raise
         return rows
@@ -319,8 +319,8 @@ def _sent_past(
 
     Errors are raised as SQLAlchemy raises them.
     """
-    # The flag that SQLAlchemy asks before each event, for the events themselves take longer than a statement. Without
-    # the flag everybody counts as listening.
+    # SQLAlchemy's own flag: the events themselves take longer than a statement. If the flag is missing, assume
+    # listeners.
     engine = connection.engine
     if (
         not driver.passes_sqlalchemy
@@ -389,7 +389,7 @@ def executes_itself(dialect: Dialect) -> bool:
 
 
 def is_in_autocommit(connection: Connection) -> bool:
-    # What SQLAlchemy puts around an asyncio driver's connection knows it, where that itself does not.
+    # SQLAlchemy's adapter of an asyncio driver's connection knows it, even if that connection does not.
     return bool(getattr(connection.connection.dbapi_connection, "autocommit", False))
 
 

@@ -54,7 +54,7 @@ class Clause:
 
     def number(self, driver: Driver) -> Numbered:
         """Return the statement with numbered parameters, their names in order, and encoders by position."""
-        # An engine has imported it; before there is one, an import of this package need not take its time.
+        # Engines import it. Before there is an engine, importing this package must not cost its time.
         from sqlalchemy.dialects.postgresql.base import PGDialect  # noqa: PLC0415
 
         dialect: Any = PGDialect
@@ -120,10 +120,10 @@ def clause_of(schema: str | None, function: str, shape: Shape = ALL) -> Clause:
     if shape.before:
         shared = next(iter(found.parameters))
         earlier = f"{qualified}{shape.before}({', '.join(given[name] for name in before)})"
-        # It is volatile, so that it is called, and once; the other one waits for its row.
+        # It is volatile, so it is called exactly once, and the other function waits for its row.
         source = f"(select {given[shared]} as {shared}, {earlier} as done) f cross join lateral {source}"
         given[shared] = f"f.{shared}"
-    # Where columns have names, SQLAlchemy remembers the shape of rows, else it works the shape out at each call.
+    # If columns have names, SQLAlchemy caches the shape of rows; otherwise it works the shape out at each call.
     columns = [one.replace("fairqueue.", qualified) for one in shape.columns or ()]
     if shape.columns is None:
         columns = [

@@ -104,7 +104,6 @@ def pause_channel(connection: Connection, target: Target, channel: str | None, *
 
 
 def resume_channel(connection: Connection, target: Target, channel: str | None) -> None:
-    """Serve a channel again, or the whole queue if it is None."""
     doing = f"resume {target.named(channel)}"
     try:
         target.call("fq_resume", doing, channel=channel, notify=target.notify).rows(connection)
@@ -117,7 +116,6 @@ def _unknown_channel(target: Target, channel: str | None, advice: str) -> Unknow
 
 
 def queue_settings(connection: Connection, schema: str | None, queue: str | None = None) -> dict[str, QueueSettings]:
-    """Return the settings of a queue, or of all configured queues, by name."""
     doing = "read the settings of the queues" if queue is None else f"read the settings of queue {queue!r}"
     rows = call(schema, "fq_queue_settings", doing, queue=queue).rows(connection)
     return {row.queue: QueueSettings.of_columns(row._asdict()) for row in rows}

@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 LONGEST_WAIT = timedelta(seconds=61)
 """A worker registers a wait for no longer."""
 
-# Data exceptions, violated constraints, what exceeds a limit of the program, and rows that are broken.
+# Data exceptions, violated constraints, exceeded program limits, and corrupt rows.
 _ABOUT_DATA = ("22", "23", "54", "XX")
 _TOKEN = ("ids", "rows", "lease_ids", "deliveries")
-# Numbers come in one array, since each column of a result costs the client about 2 us: for a message the first ones,
-# for the call the others.
+# Numbers come in one array, since each column of a result costs the client about 2 us. The first ones belong to a
+# message, the others to the call.
 _OF_MESSAGE = (
     "array[message_id, enqueued_at, cast(attempt as bigint), cast(max_attempts as bigint), cast(deliveries as bigint)]"
 )
@@ -44,8 +44,8 @@ _NUMBERS = (
 _TEXTS = (
     # The driver reads no binary tid.
     "cast(row_id as text) as row_id",
-    # One message whose headers the driver cannot read as JSON, or whose texts the connection's encoding lacks, would
-    # cost the whole batch: so headers come as text, and texts as bytes.
+    # Headers come as text, and texts as bytes: one message with headers that the driver cannot read, or a text outside
+    # of the connection's encoding, would otherwise fail the whole batch.
     "pg_catalog.convert_to(channel, 'UTF8') as channel",
     "pg_catalog.convert_to(kind, 'UTF8') as kind",
     "content",
@@ -353,13 +353,11 @@ def charge_running(
 
 
 def held_tokens(connection: Connection, target: Target, lease_id: int) -> list[Token]:
-    """Return the tokens of the deliveries under a lease, by message id."""
     found = call(target.schema, "fq_held", f"find what is held under lease {lease_id}", lease_id=lease_id)
     return [Token(row.message_id, row.row_id, lease_id, row.deliveries) for row in found.rows(connection)]
 
 
 def find_holder(connection: Connection, target: Target, message_id: int) -> str | None:
-    """Return the consumer that holds a message now, or None."""
     found = call(target.schema, "fq_holder", f"find who holds message {message_id}", message_id=message_id)
     return found.value(connection)
 

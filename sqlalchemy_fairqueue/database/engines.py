@@ -42,7 +42,7 @@ _explicit: WeakSet[Engine] = WeakSet()
 class _WithoutPool(OptionEngine):
     """An engine with the events and options of another one, and its own pool."""
 
-    # In place of a property, which is the pool of the other.
+    # Replaces a property that returns the other engine's pool.
     pool: Pool = NullPool(lambda: None)  # type: ignore[arg-type]
 
 
@@ -119,7 +119,6 @@ class _WaitingConnection(_Waiting):
         self._end(self._pooled.close)
 
     def terminate(self) -> None:
-        """End the connection, which may be broken."""
         self._end(self._pooled.invalidate)
 
     def _end(self, work: Callable[[], None]) -> None:
@@ -146,7 +145,7 @@ def isolate(connection: Connection, options: Mapping[str, Any]) -> Connection:
     if connection.in_transaction():
         dispatch: Any = connection.engine.dispatch
         connection.commit()
-        # Not the listeners themselves, of which SQLAlchemy can keep no weak reference.
+        # A lambda, since SQLAlchemy cannot keep weak references to the listeners themselves.
         event.listen(connection, "begin", lambda begun: dispatch.engine_connect(begun))  # noqa: PLW0108
     return connection.execution_options(**options)
 
@@ -159,7 +158,6 @@ class _ReadCommitted(OptionEngine):
 
 
 def read_committed(engine: Engine) -> Engine:
-    """Return the engine with READ COMMITTED as its default isolation."""
     return _ReadCommitted(engine, {})
 
 
@@ -172,8 +170,8 @@ def run(engine: Engine, work: Callable[[Connection], R], *, calls_only: bool = F
     driver = driver_of(engine)
     try:
         with engine.connect() as connection:
-            # AUTOCOMMIT is one round trip a statement; where the server's default isolation is another, READ COMMITTED
-            # must be asked for.
+            # AUTOCOMMIT needs one round trip for each statement. If the server's default isolation differs, READ
+            # COMMITTED must be set.
             if engine in _explicit or sets_up_transactions(connection):
                 isolate(connection, READ_COMMITTED)
             elif calls_only and driver.passes_sqlalchemy:
@@ -201,7 +199,7 @@ def on(where: Any, work: Callable[[Any], R]) -> R:
         # It needs greenlet.
         from sqlalchemy.util import greenlet_spawn  # noqa: PLC0415
 
-        # As one call: each of SQLAlchemy's own async methods is a greenlet, and its close a task besides.
+        # One greenlet for everything: each async method of SQLAlchemy is a greenlet, and its close also a task.
         coroutine = greenlet_spawn(work, found.sync_engine)
     elif isinstance(found, (AsyncSession, AsyncConnection)):
         coroutine = found.run_sync(work)

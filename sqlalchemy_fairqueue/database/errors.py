@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 
     from sqlalchemy.exc import StatementError
 
-# Up to the context: a value may have lines of its own.
+# Up to the context, since a value may have several lines.
 _ROW = re.compile(r"(Failing row contains) \(.*?(?=\nCONTEXT:|\Z)", re.DOTALL)
-# asyncpg, of a parameter that it cannot encode.
+# asyncpg's error for a parameter that it cannot encode.
 _ARGUMENT = re.compile(r"(invalid input for query argument \$\d+).*", re.DOTALL)
 # Classes of SQLSTATE, and single ones, of a server that cannot serve now, whatever it was asked: the connection is lost
 # or refused, it takes no writes, a transaction or statement took too long, resources are short, a lock is held, an
 # operator intervened, the system failed.
 _AWAY = ("08", "25006", "25P03", "25P04", "28", "3D000", "53", "55P03", "57", "58")
-# Where the server said nothing. An error about the statement has an SQLSTATE or is of another class.
+# Driver errors without an SQLSTATE. An error about the statement has an SQLSTATE or another class.
 _AWAY_WITHOUT_STATE = {"OperationalError", "InterfaceError", "InternalClientError"}
 # A serialization failure, a deadlock.
 _SERIALIZATION = {"40001", "40P01"}
@@ -52,7 +52,7 @@ class Refusal(NamedTuple):
 def sqlstate_of(error: BaseException | None) -> str:
     """Return the SQLSTATE of an error of SQLAlchemy or a driver; empty if it is not from the server."""
     error = getattr(error, "orig", error)
-    # psycopg and, by SQLAlchemy, asyncpg; psycopg2.
+    # The attribute of psycopg and of asyncpg through SQLAlchemy; then that of psycopg2.
     return str(getattr(error, "sqlstate", None) or getattr(error, "pgcode", None) or "")
 
 
@@ -149,7 +149,7 @@ def translated(error: DBAPIError, doing: str) -> FairQueueError | None:
     problem = f"{refusal.message} ({refusal.detail})" if refusal.detail else refusal.message
     hint = refusal.hint
     if kind is SchemaMismatch:
-        # Raised within a function: then it is installed.
+        # If it was raised within a function, fairqueue is installed.
         hint = to_repair() if refusal.context else to_install()
     return kind(f"cannot {doing}: {problem}; {hint or 'see the documentation of the call'}")
 

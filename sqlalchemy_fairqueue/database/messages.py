@@ -42,7 +42,7 @@ _OF_FOLLOWUPS = (
     "channels", "kinds", "contents", "headers", "delays", "ats", "priorities", "keys", "max_attempts", "ordering_keys",
 )  # fmt: skip
 _ARRAYS = (*_OF_FOLLOWUPS, "on_duplicates", "costs", "groups", "unique_fors", "from_ends")
-# C calls them: a call for each of many messages takes as long as all else.
+# attrgetter is called from C: a call for each of many messages would take as long as everything else.
 _of_message = attrgetter(
     "channel",
     "kind",
@@ -58,7 +58,7 @@ _of_message = attrgetter(
     "coalesce",
 )
 _of_encoded = attrgetter("message", "content", "headers", "max_attempts", "membership")
-# A row for each of many messages would cost the client as much as to encode it.
+# Arrays, since a row for each message would cost the client as much as encoding it.
 _IN_ARRAYS = ("pg_catalog.array_agg(ordinal) as ordinals", "pg_catalog.array_agg(message_id) as message_ids")
 
 
@@ -123,7 +123,7 @@ class EnqueuedMessages(NamedTuple):
             message_id, outcome = row
             return cls([1], [message_id], [outcome])
         ordinals, message_ids, outcomes = row
-        # Null: all were created.
+        # Null means that all were created.
         return cls(ordinals, message_ids, outcomes or ["created"] * len(ordinals))
 
 
@@ -182,7 +182,7 @@ def _enqueuing(*, alone: bool, refusing: bool) -> Shape:
         )
     if alone:
         return Shape(("message_id", f"{outcome} as outcome"), alone=_ARRAYS)
-    # Null: all were created.
+    # Null means that all were created.
     outcomes = (
         "case when pg_catalog.bool_and(outcome operator(pg_catalog.=) cast('created' as text))"
         f" then cast(null as text[]) else pg_catalog.array_agg({outcome}) end as outcomes"
@@ -302,7 +302,6 @@ def named_messages(target: Target, names: Sequence[MessageName]) -> Call:
 
 
 def first_named(connection: Connection, target: Target, name: MessageName) -> int | None:
-    """Return the first message that has a name, or None."""
     return next((row.message_id for row in named_messages(target, [name]).rows(connection)), None)
 
 
@@ -449,7 +448,6 @@ def read_audits(
     before: datetime | None = None,
     limit: int = 100,
 ) -> list[AuditEntry]:
-    """Return recorded actions on a queue, a channel or a message, the last first."""
     rows = target.read(
         connection,
         "fq_audits",
@@ -492,7 +490,6 @@ class Member(NamedTuple):
 
 
 def read_group(connection: Connection, target: Target, group_id: UUID) -> GroupStatus | None:
-    """Return the counts of a group, or None if it does not exist."""
     doing = f"read group {group_id}"
     page = {"open": None, "before_at": None, "before_id": None, "limit": 1}
     rows = target.read(connection, "fq_groups", doing, group_id=str(group_id), **page)

@@ -68,7 +68,6 @@ class SampleContext:
 
 
 def read_clock(connection: Connection, schema: str | None) -> datetime:
-    """Return the time by the database's clock."""
     return instant(call(schema, "fq_now", "read the clock of the queues").value(connection))
 
 
@@ -97,7 +96,6 @@ def read_stats(connection: Connection, target: Target) -> QueueStats:
 
 
 def stats_by_queue(connection: Connection, schema: str | None, queues: Sequence[str]) -> dict[str, QueueStats]:
-    """Return the counts of queues, in one statement."""
     found = read_by_queue(connection, schema, "fq_stats", f"read the stats of {named(queues)}", queues)
     return {queue: _queue_stats(queue, row) for queue, [row] in found.items()}
 

@@ -16,7 +16,6 @@ queue = Queue("documents")
 
 
 def line_up(session: Session, upload: Upload) -> None:
-    """Have an upload parsed once it is committed."""
     queue.enqueue(session, channel=upload.customer, payload={"upload": upload.key}, kind="parse")
 
 

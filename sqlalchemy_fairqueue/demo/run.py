@@ -131,7 +131,6 @@ class Run:
 
     @property
     def done(self) -> int:
-        """How many files have a result."""
         return sum(file.done for file in self.files)
 
     @property
@@ -151,7 +150,6 @@ class Run:
         return [file.parsed - self.accident.at for file in self.orphans if self.accident and file.done]
 
     def of(self, *customers: str) -> list[File]:
-        """Return the files of these customers."""
         return [file for file in self.files if file.customer in customers]
 
     def median(self, *customers: str) -> float:
@@ -206,7 +204,6 @@ def play(service: str, engine: Engine, visits: list[Visit], workers: Workers) ->
 
 
 def upload(service: str, engine: Engine, visit: Visit) -> None:
-    """Store a customer's files and enqueue them, many in a transaction."""
     files = list(visit.files.items())
     for first in range(0, len(files), _FILES_PER_TRANSACTION):
         with Session(engine) as session, session.begin():
@@ -220,7 +217,6 @@ def _since_start(instant: Any) -> ColumnElement[float]:
 
 
 def files_of(engine: Engine) -> list[File]:
-    """Read all uploads, in the order in which they were parsed."""
     parsed = _since_start(func.coalesce(SourceStats.parsed_at, func.clock_timestamp()))
     columns = Upload.customer, _since_start(Upload.uploaded_at), parsed, Upload.key, SourceStats.id.is_not(None)
     with Session(engine) as session:
@@ -229,7 +225,6 @@ def files_of(engine: Engine) -> list[File]:
 
 
 def now(session: Session) -> float:
-    """Return the time, in seconds since the first upload."""
     return session.scalars(select(_since_start(func.clock_timestamp()))).one()
 
 
@@ -245,7 +240,6 @@ def _kill_one(service: str, engine: Engine, workers: Workers) -> Accident | None
 
 
 def left(session: Session) -> int:
-    """Return how many messages and jobs are left, including dead letters."""
     counts = (select(func.count()).select_from(model) for model in (Message, DeadLetter, fifo.Job))
     return sum(session.scalars(count).one() for count in counts)
 

@@ -107,13 +107,11 @@ def _waits(files: list[File], _total: int) -> list[Any]:
 
 
 def _wait(wait: float, files: list[File]) -> Text:
-    """Return a wait as text, coloured for small customers."""
     bobs = files[0].customer == BOB
     return Text(seconds(wait), style="" if bobs else "bold red" if wait > _LONG else "bold green")
 
 
 def story(run: Run) -> tuple[str, str]:
-    """Describe what happened to a worker and to the files that it had."""
     assert run.accident is not None  # noqa: S101 - nobody asks before
     number, results = len(run.orphans), [seconds(wait) for wait in run.takeover]
     lease = f"(lease: {LEASE.total_seconds():.0f} s)"
@@ -157,7 +155,6 @@ def seconds(duration: float) -> str:
 
 
 def draw(visits: list[Visit], runs: list[Run], path: Path) -> None:
-    """Write the picture to *path*, in the format of its ending."""
     with tempfile.TemporaryDirectory(prefix="fairqueue-") as folder:
         # matplotlib and fontconfig write into their cache folders when they are imported.
         os.environ.setdefault("MPLCONFIGDIR", folder)
@@ -177,7 +174,6 @@ def draw(visits: list[Visit], runs: list[Run], path: Path) -> None:
 
 
 def _panel(panel: Any, customers: list[str], run: Run) -> list[Any]:
-    """Draw a run, and return what the legend shows."""
     handles: list[Any] = []
     for row, customer in enumerate(customers):
         files, colour, width = run.of(customer), _BOB, 0.5

@@ -110,7 +110,7 @@ def running_workers(service: str, url: URL, size: int) -> Iterator[Workers]:
 def _work() -> None:
     """Parse files until the input ends, as a worker process."""
     service, name = sys.argv[1:]
-    # What the library logs would count as a failure; what matters of it the history tells.
+    # Any output counts as a failure, so the log is dropped; the history tells what matters.
     logging.getLogger("sqlalchemy_fairqueue").addHandler(logging.NullHandler())
     engine = create_engine(URL.create(*json.loads(sys.stdin.readline())))
     engine.connect().close()

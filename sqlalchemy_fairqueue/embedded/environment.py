@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
     from sqlalchemy import URL
 
-# A service that is not defined fails each connection. The others go to the server beside the parameters of a URL.
+# An undefined service fails each connection. The others are sent to the server in addition to a URL's parameters.
 _UNANSWERABLE = ("PGSERVICE", "PGTZ", "PGDATESTYLE", "PGGEQO")
-# What a URL says itself, or what nobody asks for where all are trusted.
+# What a URL itself contains, or what is not needed if all are trusted.
 _SAID = {"service", "user", "password", "passfile", "dbname", "host"}
 # Defaults of parameters that take no empty text for theirs.
 _DEFAULTS = {
@@ -29,7 +29,7 @@ _DEFAULTS = {
     "min_protocol_version": "3.0",
     "max_protocol_version": "3.0",
 }
-# What asyncpg reads, by the names that it has for it.
+# The variables that asyncpg reads, with its own names for them.
 _OF_ASYNCPG = {
     "PGSSLMODE": ("ssl", "disable"),
     "PGSSLNEGOTIATION": ("direct_tls", ""),

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _SOCKET_PATH_LIMIT = 100  # of 107 bytes on Linux and 103 on macOS
 _LOG_LINES = 10
 _NOBODY = 65534
-# Those that DROP DATABASE ... WITH (FORCE) may end, too. No row: none is left.
+# Connections that DROP DATABASE ... WITH (FORCE) may end, too. No row: none is left.
 _END_CONNECTIONS = text(
     "select pg_terminate_backend(pid) from pg_stat_activity"
     " where datname = :name and backend_type = 'client backend' and pg_has_role(usesysid, 'usage')"
@@ -121,7 +121,7 @@ class Account:
 
     def may_write_to(self, folder: str) -> bool:
         """Return whether this account may enter *folder* and create files in it."""
-        # Not the program of that name, which a machine may lack: the shell has it built in.
+        # test is built into the shell; a machine may lack the program of that name.
         return self.succeeds('test -x "$1" && test -w "$1"', folder)
 
     def succeeds(self, script: str, *arguments: str) -> bool:
@@ -282,7 +282,7 @@ def _make_directory(account: Account, wanted: str) -> Path:
     for parent in dict.fromkeys((wanted, tempfile.gettempdir(), "/tmp")):  # noqa: S108 - mkdtemp makes a name nobody can guess
         if len(f"{parent}/fairqueue-12345678/.s.PGSQL.5432") > _SOCKET_PATH_LIMIT:
             reasons.append(f"the path {parent!r} is too long for a socket")
-        # To remove its folder in the end, the account must be able to write to the one above.
+        # To remove its folder in the end, the account must be able to write to the parent.
         elif not account.may_write_to(parent):
             reasons.append(f"user {account.user or os.geteuid()} cannot write to {parent!r}")
         else:

@@ -85,7 +85,7 @@ _metadata_of: WeakValueDictionary[str, MetaData] = WeakValueDictionary()
 
 def _reduce(cls: Any) -> str | tuple[Any, ...]:
     if cls.__module__ != __name__:
-        # A class of the user's, in a module, that inherits from a generated one.
+        # A user's class in a module that inherits from a generated one.
         return str(cls.__qualname__)
     metadata = cls.metadata
     token = metadata.info.setdefault(_TOKEN, uuid4().hex)
@@ -109,7 +109,7 @@ def _find_class(token: str, address: str | None, schema: str | None, name: str) 
 
 def _address_of(base: Any) -> str | None:
     """Return the module and the name of a Base; None if it is no global of a module."""
-    # declarative_base() does not know the module of what it makes. Another process has another main module.
+    # declarative_base() does not know the module of its result, and the main module differs between processes.
     own = getattr(base, "__module__", None)
     modules = sorted(sys.modules.copy().items(), key=lambda module: (module[0] != own, module[0] == "__main__"))
     for module, content in modules:

@@ -237,7 +237,6 @@ def checked_ids(message_ids: int | Iterable[int]) -> list[int]:
 
 
 def _position(after: object) -> HistoryPosition:
-    """Parse ``next`` of the page before."""
     try:
         xid, last_id = map(int, after.split(".")) if isinstance(after, str) else (0, 0)
     except ValueError:

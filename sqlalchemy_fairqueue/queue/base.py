@@ -86,7 +86,7 @@ def on_session(function: Callable[Concatenate[PlainSession, P], R]) -> BoundVerb
 
 
 Q = TypeVar("Q", bound="QueueBase")
-# In the namespace of a session while it makes groups: sessions without pay for one look-up an enqueue.
+# An entry in a session's namespace while it creates groups. Other sessions pay for one look-up at each enqueue.
 OPEN_GROUPS = "_fairqueue_open_groups"
 
 
@@ -129,7 +129,7 @@ class QueueBase:
         self.notify = notify
         self.check_kinds = check_kinds
         self._target = Target(schema, name, bind_arguments, notify)
-        # Kinds of messages that _check_kind has checked.
+        # Kinds that _check_kind has checked.
         self._checked_kinds: set[str] = set()
         self._begin()
 

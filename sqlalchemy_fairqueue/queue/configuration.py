@@ -209,7 +209,7 @@ class ConfigurationMethods(QueueBase):
                     "configure_channel has a ChannelPolicy, which replaces all fields and the plan, and a plan or "
                     "fields to reset; give single fields beside those, such as weight=3"
                 )
-            # What it sets is nobody's exception: a plan that the channel is put on later decides all of it.
+            # This overrides no field: a plan that the channel is put on later decides all of them.
             whole = policy_changes("configure_channel", policy, changes)
             return change.configure_channel(
                 self._target, channel, whole, policy=self.defaults, plan=None, reset=tuple(POLICY)
@@ -291,7 +291,7 @@ class Plans(Facet[QueueBase]):
         def at_once(engine: Engine) -> None:
             self._perform(engine, [operation], None)
             call = self._target.call("fq_spread_plans", f"spread the plans of {self._target.named()}", limit=_CHUNK)
-            # Until there is nothing more to do at once.
+            # Repeat until nothing more can be done now.
             while self._ask(engine, lambda connection: call.rows(connection)[0].due_in == 0):
                 pass
 

@@ -49,7 +49,7 @@ _OUTCOMES = {
 }
 _MOST_REASON = 150
 _CHUNKS = 5
-# For callers that ask for a long lease and a short one in turn.
+# More than one, for callers that alternate between a long and a short lease.
 _LEASES = 4
 
 
@@ -88,7 +88,7 @@ class Consumer:
     def _forget(self) -> None:
         self._process = os.getpid()
         self.name: str = self._given_name or f"{socket.gethostname()}:{self._process}:{secrets.token_hex(4)}"
-        # By how long they were asked for, the last one first; replaced whole, for threads may share them.
+        # Leases with their durations, the last one first. Replaced as a whole, since threads may share them.
         self._leases: tuple[tuple[timedelta, int], ...] = ()
         self.is_held_up: bool = False
 
@@ -128,7 +128,7 @@ class Consumer:
                 except DBAPIError as error:
                     if not is_about_data(error):
                         raise
-                    # The rows at fault are set aside, each once; without a new one, the error is about something else.
+                    # Bad rows are set aside, each once. If there is no new one, the error has another cause.
                     found = self._set_aside(connection, limit, error)
                     if known.issuperset(found):
                         raise
@@ -193,7 +193,7 @@ class Consumer:
 
     def _call(self, connection: Connection, limit: int, lease: timedelta, max_bytes: int | None) -> Deliveries:
         sent_at = monotonic()
-        # A longer lease would keep what is taken under it from others for longer.
+        # A longer lease would keep its messages from others for longer.
         lease_id = next((known for made_for, known in self._leases if made_for == lease), None)
         dequeued = take_messages(
             connection,
@@ -218,7 +218,7 @@ class Consumer:
     def _remember(self, lease: timedelta, lease_id: int | None, asked: int | None) -> None:
         leases = self._leases
         if asked is not None and asked == lease_id and all(known != asked for _, known in leases):
-            # Forgotten while the call was under way: somebody extended it, or knows that it is lost.
+            # The lease was forgotten during the call, since somebody extended it or knows that it is lost.
             return
         others = tuple(one for one in leases if one[0] != lease)[: _LEASES - 1]
         self._leases = others if lease_id is None else ((lease, lease_id), *others)
@@ -236,7 +236,7 @@ class Consumer:
     def _deliveries(self, messages: Iterable[DeliveredMessage], shared: dict[str, Any]) -> list[Delivery]:
         deliveries: list[Delivery] = []
         for message in messages:
-            # They become the delivery itself: a copy would cost as much as the rest.
+            # The dict becomes the delivery's own; a copy would cost as much as the rest.
             fields, refused = cast("dict[str, Any]", message), None
             fields.update(shared)
             if message["headers"] is not None:

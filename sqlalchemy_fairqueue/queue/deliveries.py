@@ -223,7 +223,7 @@ class DeliveryMethods(QueueBase):
 
         def extend(engine: Engine) -> datetime:
             until = run(engine, lambda connection: self._extend(connection, found, lease), calls_only=True)
-            # The next dequeue makes a lease of its own: these are longer than it asks for.
+            # The next dequeue must create a lease, since these are longer than it asks for.
             if (consumer := self._consumers.get(engine)) is not None:
                 consumer.forget_leases(*(delivery.lease.id for delivery in found))
             return until
@@ -265,7 +265,7 @@ class DeliveryMethods(QueueBase):
             settled = [one for one in operations if one.delivery.message_id not in error.message_ids]
             raise
         finally:
-            # The deliveries that were not lost are settled, and not every engine commits each statement by itself.
+            # Other deliveries are settled; commit them, since not every engine commits each statement by itself.
             connection.commit()
             name = verb.value
             for one in settled:

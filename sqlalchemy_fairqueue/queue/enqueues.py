@@ -44,10 +44,11 @@ _headers = _HeadersCodec()
 # PostgreSQL cannot return a bytea of twice this size as text, so a longer payload could never be dequeued.
 _CONTENT_BYTES = 256 * 2**20
 _NONE: Mapping[str, str] = {}
-# C calls them: they are asked of each of many messages.
+# attrgetter is called from C, which matters for many messages.
 _kind = attrgetter("message.kind")
 _receipt = attrgetter("receipt")
-# With longer headers nothing is carried: as text in the database, with its spaces, they may have twice as many bytes.
+# With longer headers of its own a message carries none of these: as text in the database, with its spaces, headers may
+# have twice as many bytes.
 _CARRIED_UP_TO = HEADERS_BYTES // 2
 
 
@@ -230,7 +231,7 @@ class EnqueueMethods(QueueBase):
         target, encode, defaults = self._target, self.codec.encode, self.defaults
         operations: list[EnqueueMessage] = []
         for message in messages:
-            # All of it in place: to call something for each of many messages costs as much as the rest.
+            # Inlined: a call for each of many messages would cost as much as the rest.
             if not isinstance(message, Enqueue):
                 raise _no_message(message)
             content: Any = encode(message.payload)

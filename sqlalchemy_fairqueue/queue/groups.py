@@ -320,7 +320,7 @@ class GroupMethods(EnqueueMethods):
             raise InvalidArgument(f"session is {session!r:.80}; give the session of your transaction")
         found_messages: list[Any] = list(messages)
         for message in found_messages:
-            # In place: for each of many a call would cost as much as what it asks.
+            # Inlined: a call for each of many messages would cost as much as the check.
             if (
                 not isinstance(message, Enqueue)
                 or message.on_duplicate == "replace"

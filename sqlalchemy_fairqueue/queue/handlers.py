@@ -458,7 +458,7 @@ class HandlerMethods(LifespanMethods):
             UnhandledKindWarning,
             stacklevel=frames_of_this_package(),
         )
-        # After the warning: where it is an error, each enqueue raises it.
+        # After the warning, so that each enqueue raises it if warnings are errors.
         self._warned_kinds.add(kind)
 
 
@@ -544,7 +544,7 @@ def _wanted(function: object, known: Mapping[str, LifespanFunction]) -> tuple[se
 
 def _session_type(function: Callable[..., Any]) -> type | None:
     hints = hints_of(function)
-    # The session of a job may have another name, and is known by its annotation then.
+    # A job's session may have another name; its annotation tells.
     is_named = any(one.name == "session" for one in parameters_of(function))
     for found in map(class_of, [hints.get("session")] if is_named else hints.values()):
         if found is not None and issubclass(found, (Session, AsyncSession)):
@@ -553,7 +553,6 @@ def _session_type(function: Callable[..., Any]) -> type | None:
 
 
 def _check_isolated(function: object, wanted: set[str], resources: Mapping[str, str]) -> None:
-    """Refuse functions that cannot run in another process."""
     if resources:
         raise InvalidArgument(
             f"handler {function!r:.80} takes the resource {next(iter(resources.values()))!r}, and isolation is "

@@ -117,7 +117,7 @@ class Job(Generic[C, P, R_co]):
             raise TypeError(f"{min(unknown)!r:.80} is no option of a message; the options are {', '.join(_OPTIONS)}")
         job: Job[C, P, R_co] = Job(self.queue, self.kind, self.function, self.schema)
         job._options = {**self._options, **options}
-        # An error here is at the line that has the bad value, and not where the job is enqueued.
+        # Check now, so that an error points at the line with the bad value, and not at an enqueue.
         Enqueue(channel="any", payload=None, **job._options)
         return job
 
@@ -298,7 +298,6 @@ class JobHandler:
             raise Bury(str(error)) from error
 
     def __repr__(self) -> str:
-        """Return a name for logs: the function's module and name."""
         return f"<handler of job {self._job.function.__module__}.{self._job.function.__qualname__}>"
 
     def __reduce__(self) -> Any:
@@ -498,7 +497,7 @@ def _is_given(parameter: inspect.Parameter, name: str, hints: Mapping[str, Any])
     classes = (Context,) if name == "context" else (Session, AsyncSession)
     annotation = hints.get(parameter.name, parameter.annotation)
     if isinstance(annotation, str):
-        # It is not defined, but for type checkers.
+        # Only type checkers know the annotation.
         is_annotated = annotation.rpartition(".")[2] in {one.__name__ for one in classes}
     else:
         found = class_of(annotation)

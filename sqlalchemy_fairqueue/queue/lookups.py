@@ -236,14 +236,13 @@ class LookupMethods(QueueBase):
 
 
 def _wait(connection: Connection, target: Target, message: MessageDetails) -> Wait | None:
-    """Return why a message waits that no consumer holds."""
     now = sample_context(connection, target.schema).at
     if message.due_at > now:
         return Wait(Reason.SCHEDULED, message.due_at)
     if message.behind is not None:
         return Wait(Reason.ORDERING_KEY, behind=message.behind)
     capacity, competition, own = read_competition(connection, target, [message.channel])
-    # The message is ready, which the reading shows only of a part of them.
+    # The message is ready. The reading knows that only for some channels.
     own = [replace(one, oldest_ready_at=message.due_at) for one in own]
     limits = read_limits(connection, target.schema, queue=target.queue)
     waiting = with_longest_out(connection, target, with_waits(capacity, competition, limits, own, now))
@@ -251,7 +250,6 @@ def _wait(connection: Connection, target: Target, message: MessageDetails) -> Wa
 
 
 def _position(after: object, channel: str | None) -> MessagePosition:
-    """Parse ``next`` of the page before."""
     try:
         step, at, message_id = map(int, after.split(".")) if isinstance(after, str) else (0, 0, 0)
     except ValueError:

@@ -64,7 +64,7 @@ class PayloadSchema:
         }
         typed: Any = TypedDict
         self._type = typed(kind if kind.isidentifier() else "Payload", fields)
-        # All that msgspec refuses, it refuses here.
+        # msgspec refuses unsupported types here and not later.
         for name, annotation in types.items():
             _check_type(kind, name, annotation)
 
@@ -77,7 +77,7 @@ class PayloadSchema:
                 the same type.
         """
         given = kwargs
-        # To bind takes longer than all else.
+        # Binding the arguments would take longer than everything else.
         if args or not self._required <= kwargs.keys() <= self._names:
             try:
                 given = self.signature.bind(*args, **kwargs).arguments
@@ -359,7 +359,6 @@ def _model(cls: Any, value: Any) -> Any:
 
 
 def _problems(error: ValueError) -> str:
-    """Return pydantic's problems with a value, on one line."""
     errors = getattr(error, "errors", None)
     if errors is None:
         return said(error)

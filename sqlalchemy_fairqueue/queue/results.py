@@ -53,13 +53,14 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.queue.payloads import PayloadSchema
     from sqlalchemy_fairqueue.watching import ResultWatch
 
-# Seconds between two reads of one who waits, the first ones soon: a transaction that began before the wait was
-# registered notifies nobody. Then the longest, for what nobody notifies of: a worker that died in the last attempt.
+# Seconds between two polls of a wait. The first ones come soon, since a transaction that began before the wait was
+# registered does not notify. Then comes the longest, for ends without a notification, such as a worker that died in the
+# last attempt.
 FIRST_POLLS = (0.02, 0.1, 0.5, 2.5)
 LONGEST_POLL = 5.0
-# While notifications do not arrive.
+# Seconds between two polls while notifications do not arrive.
 POLL_UNNOTIFIED = 0.5
-# A wait is registered for no longer, and again after half of that: those of a process that died end by themselves.
+# The duration of a registered wait. It is renewed after half of that; the waits of a dead process expire.
 _REGISTERED = timedelta(seconds=60)
 _PROBLEM = 2_000
 _READ_ONLY = "25006"
@@ -276,7 +277,7 @@ class _Wait:
         """Register the wait if needed, then return how the message ended."""
         if self._watch is not None and monotonic() >= self._register_at:
             self._register_at = monotonic() + _REGISTERED.total_seconds() / 2
-            # First: a task may be cancelled when the database has registered it.
+            # First, since a task may be cancelled after the database has registered the wait.
             self.is_registered = True
             try:
                 self._target.call(
@@ -374,5 +375,5 @@ def _content(codec: Codec, schema: PayloadSchema | None, value: object) -> bytes
 
 
 def _unkept(problem: str) -> EncodedResult:
-    # In ASCII, which every encoding of a database has bytes for.
+    # In ASCII, which every database encoding can represent.
     return EncodedResult(problem=clean(problem[:_PROBLEM]).encode("ascii", "backslashreplace").decode())

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound="Callable[..., Any]")
 _NONE = timedelta()
-# Options of a message that a schedule says itself, or cannot keep.
+# Options of a message that a schedule sets itself, or cannot store.
 _OWN = ("delay", "at", "priority", "key", "coalesce")
 
 

@@ -61,7 +61,7 @@ __all__ = [
     "report",
 ]
 
-# Functions and values that need more than the figures: each is imported at its first use.
+# Functions and values with more dependencies than the figures, each imported on first use.
 _LATER = {
     "RecordedHistory": "sqlalchemy_fairqueue.reporting.history",
     "read_archive": "sqlalchemy_fairqueue.reporting.history",

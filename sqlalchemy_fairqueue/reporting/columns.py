@@ -137,7 +137,7 @@ class QueueAttempts:
         self.names: list[str] = [names[number] for number in name_of]
         self.counts = np.bincount(self.channel, minlength=len(ids))
         ready, started = numbers(rows, "ready_at"), numbers(rows, "started_at")
-        # A clock that was set back must not make time run backwards: a later event counts as no earlier one.
+        # A clock that was set back must not reverse time: a later event counts as not earlier.
         started = np.maximum(started, ready)
         finished = np.maximum(started, numbers(rows, "finished_at"))
         self.ready, self.started, self.finished = ready, started, finished

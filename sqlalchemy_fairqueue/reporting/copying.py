@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
     from psycopg.pq.abc import PGresult
 
-# No byte of COPY's text means two things: ends of lines and tabs within values are escaped. An empty line is the empty
-# text of a frame with one column.
+# Every byte of COPY's text is unambiguous, since line ends and tabs within values are escaped. An empty line is an
+# empty text in a frame with one column.
 _PARSE = csv.ParseOptions(
     delimiter="\t", quote_char=False, double_quote=False, escape_char=False, ignore_empty_lines=False
 )
 _CHUNK_BYTES = 4 << 20
-# Placeholder of a backslash until the other escapes are replaced: the one character that no text of the server has.
+# Placeholder of a backslash until the other escapes are replaced: NUL, which no text of the server contains.
 _NUL = "\0"
 _ESCAPES = {"\\\\": _NUL, "\\n": "\n", "\\t": "\t", "\\r": "\r", "\\b": "\b", "\\f": "\f", "\\v": "\v", _NUL: "\\"}
 
@@ -42,8 +42,8 @@ def copied_text(connection: psycopg.Connection, query: str, parameters: Mapping[
         chunk = bytearray()
         receive = wire.get_copy_data
         while True:
-            # One message of the protocol is one row, so that a chunk never ends within a row. Rows are not kept as
-            # objects: the garbage collector would take more time for so many than all the rest.
+            # One message of the protocol is one row, so a chunk never ends within a row. Rows are not kept as objects,
+            # since the garbage collector would take more time than everything else.
             length, row = receive(0)
             if length <= 0:
                 break
@@ -58,7 +58,7 @@ def copied_text(connection: psycopg.Connection, query: str, parameters: Mapping[
             yield chunk
     finally:
         if not done:
-            # The server may still send rows, which nothing reads.
+            # The server may still send rows, which nobody reads.
             connection.close()
 
 

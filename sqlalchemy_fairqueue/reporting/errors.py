@@ -45,7 +45,6 @@ class HistoryUnreadable(FairQueueError):
 
 
 def empty_history() -> str:
-    """Return the message for a history without attempts."""
     return "the history has no attempts; queues record them after queue.configure(session, history=True)"
 
 
@@ -58,5 +57,4 @@ def mixed_history(channel_id: int, one: tuple[str, str], other: tuple[str, str])
 
 
 def no_attempts_of(channel: str) -> str:
-    """Return the message for a channel that the history lacks."""
     return f"the history has no attempts of channel {channel!r}; name a channel as the queue has it, not its label"

@@ -91,10 +91,10 @@ def spread_of(values: Numbers) -> Spread:
     return Spread(*map(duration, nearest_ranks(values)))
 
 
-# Tenants of a queue whose culprits are found, and culprits that are told of each.
+# How many tenants of a queue get culprits, and how many culprits each.
 _VICTIMS = 20
 _CULPRITS = 3
-# In a window of the shares by cost, a backlogged channel gets several messages that are dearer than these.
+# The windows by cost are so wide that a backlogged channel gets several of its messages beyond this quantile of cost.
 _DEAR = 0.99
 _LEAST_WINDOWS = 20
 _AMOUNTS = ("share", "served", "denied", "above", "stretch", "worst")
@@ -237,7 +237,7 @@ class Division:
             sizes = (np.ones(len(attempts.ready), np.int64),) * 2
         else:
             costs = np.bincount(attempts.channel, weights=cost, minlength=attempts.channels)
-            # Its limits are in messages.
+            # The policy's limits are in messages.
             most *= np.maximum(costs / attempts.counts, 1)
             sizes = (
                 cost[np.argsort(attempts.ready, kind="stable")],

@@ -51,7 +51,6 @@ def ratio(value: float) -> str:
 
 
 def percent(value: float | None) -> str:
-    """Format a fraction as a percentage; a dash for None."""
     return "\u2013" if value is None else f"{100 * value:,.1f} %"
 
 

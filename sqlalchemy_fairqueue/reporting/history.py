@@ -74,7 +74,6 @@ class ArchiveFile(NamedTuple):
 
 
 def day_of(number: int) -> date:
-    """Return the date this many days after the epoch."""
     return _EPOCH + timedelta(days=number)
 
 
@@ -87,7 +86,7 @@ def _in_order(paths: Iterable[str]) -> list[tuple[ArchiveFile, str]]:
 def superseded(paths: Iterable[str]) -> set[str]:
     """Return the paths of files whose rows are all in another file of the same day.
 
-    Files with names that no run gives are never among them.
+    Only files with names that a run gives are considered.
     """
     covered, reached = set(), defaultdict[int, int](lambda: -1)
     for file, path in _in_order(paths):
@@ -273,7 +272,7 @@ def read_archive(
 
     try:
         found = dataset.dataset(_files_of(Path(path)), format="parquet", exclude_invalid_files=False)
-        # Old files lack costs, and the first file's schema would hold for all: what is null costs 1.
+        # Old files lack costs, and the schema of the first file would apply to all. Null means a cost of 1.
         if "cost" not in found.schema.names:
             found = found.replace_schema(found.schema.append(pa.field("cost", pa.int64())))
         conditions = [pc.scalar(True)]
@@ -318,7 +317,6 @@ def _is_hidden(path: Path) -> bool:
 
 
 def _condition(queue: str | None, since: datetime | None, until: datetime | None) -> tuple[str, dict[str, Any]]:
-    """Return the condition of the rows, with its values."""
     clauses, values = ["true"], dict[str, Any]()
     if queue is not None:
         clauses.append("h.queue = %(queue)s")
@@ -377,7 +375,7 @@ def _connection(engine: Engine) -> Iterator[psycopg.Connection]:
             "create_engine('postgresql+psycopg://...') to the same database, or the command --database-url"
         )
     try:
-        # Not the pool's: it gets other settings.
+        # Not from the pool, since its settings are changed.
         with without_pool(engine).connect() as opened:
             isolate(opened, {"isolation_level": "AUTOCOMMIT"})
             connection = opened.connection.driver_connection
@@ -389,7 +387,7 @@ def _connection(engine: Engine) -> Iterator[psycopg.Connection]:
                 driver_of(engine).end(connection, asyncio.run)
                 opened.invalidate()
     except (psycopg.Error, DBAPIError) as error:
-        # SQLAlchemy wraps what fails while it connects.
+        # SQLAlchemy wraps errors of the connection attempt.
         cause: Any = error.orig if isinstance(error, DBAPIError) else error
         said = cause.diag.message_primary or str(cause).strip() or type(cause).__name__
         raise HistoryUnreadable(

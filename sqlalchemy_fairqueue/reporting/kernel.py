@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _SECOND = 1_000_000
 _NEVER = 2**63 - 1
-# Rounding makes no culprit: a channel that got a billionth more than its share got its share.
+# Tolerance of rounding: a channel with a billionth above its share is no culprit.
 _TOLERANCE = 1e-9
 
 
@@ -124,7 +124,7 @@ def sweep(events: Events, channels: Sequence[Channel]) -> tuple[int, int]:
     Returns:
         How long the queue was served, and the most messages leased at once.
     """
-    # Compiled, it gets a plain tuple: numba's code on disk must not name classes, which a later version may lack.
+    # Compiled code gets a plain tuple: numba's cache on disk must not refer to classes, which a later version may lack.
     ready_at, ready_channel, started_at, started_channel, started_held, finished_at, finished_channel, finished_held = (
         events
     )
@@ -274,7 +274,6 @@ def _share_out(shares: Shares, members: Any, waiting: Any, served: Any, window: 
 
 @compilable
 def _deny(shares: Shares, channel: int, lack: float, window: int) -> None:
-    """Count messages that a channel was denied in a window."""
     shares.denied[channel] += lack
     if shares.stretch[channel] == 0 or window - shares.stretch_end[channel] > _GAP:
         shares.stretch[channel] = 0.0
@@ -314,7 +313,7 @@ def divide(events: Events, width: int, shares: Shares, ready_size: Any, started_
     shares = Shares(*shares)
     count, channels = len(started_at), len(shares.weights)
     waiting, served = np.zeros(channels, np.int64), np.zeros(channels, np.int64)
-    # The channels that have messages left, or got some in this window; and the index of each among them.
+    # The channels that have messages left or received some in this window, and the index of each among them.
     members, index = np.zeros(channels, np.int64), np.full(channels, -1, np.int64)
     size = ready = started = found = 0
     while started < count:

@@ -76,7 +76,6 @@ class Asked:
 
     @property
     def steps(self) -> list[str]:
-        """The steps for each queue, as text."""
         replays = [f"replaying {'the record' if name == REPLAYED else repr(name)}" for name in self.replays]
         return ["measuring the record", *replays, *(["trying policies"] if self.replayed else [])]
 

@@ -39,10 +39,10 @@ if TYPE_CHECKING:
     Numbers = NDArray[np.int64]
     Policies = Mapping[tuple[str, str], Policy]
 
-# To compile takes longer than to interpret fewer attempts than this.
+# Compiling takes longer than interpreting fewer attempts than this.
 _WORTH_COMPILING = 100_000
 _THOUSAND = 1000
-# A service counts as so many microseconds at least in the slowdown.
+# The least service time in the slowdown, in microseconds.
 _LEAST_SERVICE = 10_000
 
 

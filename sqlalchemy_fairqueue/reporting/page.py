@@ -88,7 +88,6 @@ def rendered(template: str, report: Report, **values: object) -> str:
 
 
 def _section(queue: QueueFigures, report: Report) -> dict[str, Any]:
-    """Return what the template shows of a queue."""
     channels = report.figures.of(queue.queue)
     compared = [one for one in report.replays if any(other.queue == queue.queue for other in one.channels)]
     late = () if report.objective is None else report.objective.missed(channels)

@@ -42,7 +42,6 @@ class Drawing(NamedTuple):
 
 
 def over_time(queue: QueueFigures) -> dict[str, Drawing]:
-    """Return the drawings of a queue, by what they show."""
     windows, seconds = queue.windows, queue.window.total_seconds()
     rates = {
         "started": [window.started / seconds for window in windows],

@@ -101,7 +101,7 @@ def replay_of(
 
 
 def merged_replay(name: str, queues: Sequence[Replay]) -> Replay:
-    """Combine the replays of single queues into one; without any raise HistoryEmpty."""
+    """Combine the replays of single queues into one; raise HistoryEmpty if there are none."""
     if not queues:
         raise HistoryEmpty(empty_history())
     channels = [channel for one in queues for channel in one.channels]
@@ -112,7 +112,6 @@ def merged_replay(name: str, queues: Sequence[Replay]) -> Replay:
 
 
 def figures_policy(policy: ChannelPolicy, plan: str | None = None) -> Policy:
-    """Return a policy and plan as the report shows them."""
     rate = policy.rate
     return Policy(
         max_concurrency=policy.max_concurrency,
@@ -123,7 +122,7 @@ def figures_policy(policy: ChannelPolicy, plan: str | None = None) -> Policy:
     )
 
 
-# A policy is advised if it shortens the victims' mean wait by this part.
+# The least reduction of the victims' mean wait for advice.
 _WORTH_IT = 0.1
 _PARTS = (2, 4)
 
@@ -171,7 +170,6 @@ def advice_of(
 
 
 def _longest_served(queue: RecordedQueue) -> str:
-    """Return the channel with the greatest total service time."""
     trace = queue.trace
     totals = np.bincount(trace.channel_of, weights=trace.finished - trace.started, minlength=len(trace.channels))
     return trace.channels[int(totals.argmax())]
@@ -249,7 +247,6 @@ def main_culprit(victims: Iterable[ChannelFigures]) -> str:
 
 
 def _mean_wait(replay: Replay, names: Collection[str]) -> timedelta:
-    """Return the mean wait of the attempts of some channels."""
     members = [one for one in replay.channels if one.channel in names]
     attempts = sum(one.attempts for one in members)
     return sum((one.mean_wait * one.attempts for one in members), timedelta()) / max(attempts, 1)

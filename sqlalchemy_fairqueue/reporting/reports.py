@@ -111,7 +111,6 @@ class Objective:
         return tuple(sorted(late, key=self.value, reverse=True))
 
     def __str__(self) -> str:
-        """Return the text, with the limit in seconds."""
         return f"{self.statistic} < {self.limit.total_seconds():g} s"
 
 

@@ -170,7 +170,6 @@ class Storage:
         return self._spark.read.schema(frame_schema(HISTORY, ())).parquet(*paths)
 
     def remove(self, file: ArchiveFile) -> None:
-        """Remove a file whose rows another file has."""
         self._files.delete(self._at(file.path), False)
 
     def write(self, rows: DataFrame, file: ArchiveFile) -> int:

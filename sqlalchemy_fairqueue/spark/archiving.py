@@ -76,7 +76,6 @@ class ArchiveResult:
 
     @property
     def rows(self) -> int:
-        """How many attempts were added."""
         return sum(day.rows for day in self.days)
 
 
@@ -151,8 +150,8 @@ def archive(
             what = f"attempts of {days} were pruned from the history before they were archived"
             note_loss(options, what, "archive more often or keep the history longer")
         if marker != marker.updated(now.origin, pruned):
-            # Rows pruned until now were archived, or are reported as lost once: a folder that is removed from the
-            # archive later must not count as lost.
+            # Rows that were pruned until now are archived or were reported as lost. Later removals of folders from the
+            # archive must not count as lost.
             marker = marker.updated(now.origin, pruned)
             storage.save_marker(marker, new=False)
         [(time,)] = query(connection, "now", {}, schema=namespace)
@@ -268,7 +267,6 @@ def read_archive(spark: SparkSession, path: str) -> DataFrame:
 
 
 def _raw_options(**given: Any) -> dict[str, str]:
-    """Return the options that are not None, as text."""
     return {name: str(value) for name, value in given.items() if value is not None}
 
 
@@ -365,8 +363,8 @@ def _lock(connection: psycopg.Connection, storage: Storage, marker: Marker, path
     """
     key = f"fairqueue archive {marker.archive}"
     try:
-        # Waits, as the server may not have noticed yet that a process died. The lock outlives the transaction, the
-        # timeout does not.
+        # This waits, since the server may not have noticed yet that a process died. The lock outlives the transaction,
+        # the timeout does not.
         with connection.transaction():
             connection.execute("select set_config('lock_timeout', %s, true)", [_LOCK_TIMEOUT])
             connection.execute("select pg_catalog.pg_advisory_lock(pg_catalog.hashtextextended(%s, 0))", [key])

@@ -58,7 +58,6 @@ class _Parts:
         self._instance = instance
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the instance by its class and its state."""
         return object.__new__, (type(self._instance),), self._instance.__getstate__()
 
 

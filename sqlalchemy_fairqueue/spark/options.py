@@ -173,7 +173,6 @@ def unknown(what: str, given: str, names: Collection[str], others: str = "") -> 
 
 
 def _kind(hint: Any) -> Any:
-    """Return the type of a field, without None."""
     others = [one for one in get_args(hint) if one is not type(None)]
     return others[0] if type(None) in get_args(hint) else hint
 
@@ -270,7 +269,6 @@ class ReadOptions(TargetOptions):
     accepted_origin: str | None = None
 
     def __post_init__(self) -> None:
-        """Refuse values out of range, and options of the history for other tables."""
         # super() of a dataclass with slots would be that of the class it replaced.
         TargetOptions.__post_init__(self)
         with _named_as_options():
@@ -409,7 +407,6 @@ class WriteOptions(PolicyFields, TargetOptions):
         return {"on_failures": [one is made[1] for one in found] or None, **followup_values(found)}
 
     def __post_init__(self) -> None:
-        """Refuse invalid values before anything is staged."""
         # slots make super() without arguments fail in a dataclass
         TargetOptions.__post_init__(self)
         with _named_as_options():

@@ -197,7 +197,6 @@ def replays(
 
 
 def _groups(history: DataFrame, names: Sequence[str]) -> GroupedData:
-    """Return the rows of each scenario and queue."""
     _check_replayed(history)
     read = [*REPLAYED_COLUMNS, *(name for name in (PRIORITY, COST) if name in history.columns)]
     rows = history.select(F.explode(F.array(*map(F.lit, names))).alias("scenario"), *read)

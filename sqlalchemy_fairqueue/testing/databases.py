@@ -43,7 +43,7 @@ def test_server() -> Iterator[URL]:
         try:
             server = stack.enter_context(embedded_server(durable=False, settings=_SETTINGS, parent=parent))
         except EmbeddedServerError as error:
-            # The demo's extra, and the variable that an application may read, are not for tests.
+            # The error names the demo's extra and the application's variable; tests need another one.
             words = str(error).replace(DATABASE_URL_VARIABLE, TEST_SERVER_URL_VARIABLE)
             raise EmbeddedServerError(words.replace("[demo]", "[testing]")) from error.__cause__
         yield server.url()

@@ -339,7 +339,6 @@ def _performed(
 
 
 def _deliveries(session: Session, queue: Queue, limit: int) -> Iterator[Delivery]:
-    """Yield deliveries, each dequeued on demand."""
     given: object = queue
     if not isinstance(given, Queue):
         advice = "drain performs a whole queue: give its queue" if isinstance(given, Job) else "give a Queue"
@@ -370,14 +369,14 @@ def _deliveries(session: Session, queue: Queue, limit: int) -> Iterator[Delivery
 
 def _settle(session: Session, queue: Queue, handler: Handler, performed: Performed) -> None:
     delivery = performed.delivery
-    # The longest wait, not a random one: a test knows when the next attempt is due.
+    # The longest wait instead of a random one, so that a test knows when the next attempt is due.
     policy = replace(handler.retry or _RETRY, jitter=0)
     decision = handling.of_return(performed.outcome, delivery, policy)
     if decision.verb is Verb.COMPLETE and delivery.keeps_result:
         value = performed.result if handler.batch is None else results_of_batch(performed.result, 1)[0]
         decision = replace(decision, result=encoded_result(queue.codec, handler.schema, value))
     if decision.verb is Verb.RELEASE and decision.delay is None:
-        # At once would be again and again: the handler gives it back each time.
+        # Without a delay the handler would give it back for ever.
         decision = replace(decision, delay=_LEASE)
     record(session, [decision.operation(queue._target, delivery)])  # noqa: SLF001 - what a worker of the queue has
 
@@ -428,13 +427,14 @@ def _called(  # noqa: PLR0917 - what a call is made of
             if handler.asynchronous:
                 result = await_only(finished(result))
             elif inspect.isawaitable(result) and not instead and not handler.session:
-                # Of a plain function around a coroutine. With a session it runs in a thread, where nobody awaits.
+                # The result of a plain function around a coroutine. With a session it runs in a thread, where nobody
+                # awaits it.
                 result = await_only(result)
             return handling.returned_outcome(result), result
     except (Retry, Release, Bury) as outcome:
         return outcome, None
     except Exception as error:
-        # What its policy names; else the test shall see it.
+        # The outcome that its policy names; the test shall see other exceptions.
         if (named := handling.outcome_of(error, handler.retry or _RETRY)) is None:
             raise
         return named, None

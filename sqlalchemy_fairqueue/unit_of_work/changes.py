@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
     Send = Callable[[Connection], object]
 
-# What is locked in a phase of one queue: shared limits, plans, the queue and its channels; last the leased messages of
-# all channels, whose states go before them.
+# The order of locks within a queue and phase: shared limits, plans, the queue and its channels, and last the leased
+# messages of all channels.
 _LIMIT, _PLAN, _CHANNEL, _LEASED = range(4)
 
 
@@ -169,7 +169,6 @@ def pause(target: Target, channel: str | None, *, new: bool = False) -> Change:
 
 
 def resume(target: Target, channel: str | None) -> Change:
-    """Serve a channel again, or the whole queue if it is None."""
     return _of(target, channel, partial(resume_channel, target=target, channel=channel))
 
 
@@ -190,7 +189,6 @@ def remove_schedule(target: Target, channel: str, name: str) -> Change:
 
 
 def pause_schedule(target: Target, channel: str, name: str, *, paused: bool) -> Change:
-    """Pause or resume a schedule."""
     send = partial(set_schedule_paused, target=target, channel=channel, name=name, paused=paused)
     return _of_schedule(target, channel, name, send)
 
@@ -246,7 +244,7 @@ def lock_channels(shares: Sequence[Share]) -> None:
     for share in shares:
         channels: dict[str, ChannelPolicy | None] = {}
         for change in share.phases.get(CHANGES, ()):
-            # If several would make a channel, the policy of the first one counts.
+            # If several changes would create the channel, the first one's policy wins.
             if change.channel is not None and channels.get(change.channel) is None:
                 channels[change.channel] = change.makes
         enqueues = share.phases.get(ENQUEUES, [])
@@ -272,7 +270,7 @@ def leased_messages(share: Share) -> list[int]:
     if limited := [change.channel for change in limits if change.channel is not None]:
         found += _leased_without_slot(target, slot=1, channels=limited).value(connection)
     if len(limited) < len(limits):
-        # Nobody takes messages without a limit until the transaction ends.
+        # Until the transaction ends, nobody dequeues without the limit.
         target.call("fq_lock_gate", f"close the gate of {target.named()}", limited=None).rows(connection)
         found += _leased_without_slot(target, slot=2, channels=None).value(connection)
     return found

@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.values.policies import ChannelPolicy
 
 _NONE: Mapping[int, int] = MappingProxyType({})
-# C calls it: it is asked of each of many messages.
+# attrgetter is called from C, which matters for many messages.
 _membership = attrgetter("membership")
 
 
-# Not frozen, as values are elsewhere: it is made in a third of the time.
+# Not frozen, unlike other values: creating it takes a third of the time.
 @dataclass(slots=True, eq=False)
 class EnqueueMessage:
     """An enqueue of a message.
@@ -216,7 +216,7 @@ def enqueue_steps(
             for ordinal, _, outcome in zip(*added, strict=True):
                 if outcome == "created" and (membership := enqueues[ordinal - 1].membership) is not None:
                     members.created[membership] += 1
-        # One for all: an object a message is work for the garbage collector.
+        # One update for all messages: an object for each would burden the garbage collector.
         return [partial(_fill, enqueues, added)]
 
     def failure(refused: CommitRefused) -> Exception:

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 LockKey = tuple[str, str, str, str]
 """(schema, queue, channel, key). Python sorts texts by code points, which is the order of their UTF-8: COLLATE "C"."""
 
-# Python need not see the answers of these phases before the COMMIT.
+# Phases whose answers Python need not see before the COMMIT.
 _TRAVELLING = {GROUPS, ENQUEUES, SETTLEMENTS}
 _CONFIGURING = {SETTINGS, CHANGES, REMOVALS}
 _SETTLING = _CONFIGURING | {SETTLEMENTS, CANCELS}
@@ -90,7 +90,7 @@ class LockOrder:
 
     def advance(self, keys: Iterable[LockKey]) -> None:
         """Remember the greatest of these keys, whose locks the transaction has now."""
-        # One after the other, for many keys that are kept at once cost the garbage collector more than this.
+        # A generator: many keys in memory would cost the garbage collector more than this.
         self.furthest = max(chain(filter(None, [self.furthest]), keys), default=None)
 
 
@@ -132,7 +132,7 @@ class Work:
     ordered: set[Connection] = field(default_factory=set)
     _links: dict[Connection, Link] = field(default_factory=dict)
     _shares: dict[tuple[Connection, Target], Share] = field(default_factory=dict)
-    # By identity: targets that are equal may be of several databases.
+    # By identity, since equal targets may be in different databases.
     _by_target: dict[int, Share] = field(default_factory=dict)
 
     def add(self, operations: Sequence[Operation]) -> None:
@@ -175,7 +175,7 @@ class Work:
             LeaseLost, UnknownGroup, MessageCancelled: The transaction must be rolled back.
         """
         shares = list(self._shares.values())
-        # Nearly always there is one, and a URL takes time to write.
+        # Usually there is one, and rendering a URL takes time.
         if len(shares) > 1:
             shares.sort(key=Share.lock_key)
         for link in self._links.values():
@@ -200,10 +200,10 @@ class Work:
             # The locks that changes share with other work come first.
             changes.lock_queues(shares)
             if ENQUEUES not in phases:
-                # Channels that are made now take these settings. With enqueues they keep to the ones that there were.
+                # New channels take these settings. Enqueues in the same transaction still use the earlier ones.
                 updates += changes.send_changes(shares, SETTINGS)
             changes.lock_channels(shares)
-        # What new limits count and lock, and who adds members to groups.
+        # The messages that new limits count and lock, and those that add members to groups.
         leased = {share: changes.leased_messages(share) if holds else [] for share in shares}
         for share in shares:
             members = groups.get(share)
@@ -241,7 +241,7 @@ def _committed(
     for share in shares:
         if share.link.connection is not connection or not share.phases.keys() <= _TRAVELLING:
             return None
-    # The members of other groups are added by a member, whose delivery must not have been lost.
+    # A member adds members to an existing group, and its delivery must not be lost.
     if (groups and any(members.join for members in groups.values())) or not shares[0].link.can_commit_with():
         return None
     steps: list[Step] = []

@@ -47,9 +47,9 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.database.calls import Target
     from sqlalchemy_fairqueue.unit_of_work.operations import Operation, ReceiptUpdate
 
-# As many as SQLAlchemy itself flushes in a commit before it complains.
+# As many flushes as SQLAlchemy allows in a commit.
 _FLUSHES = 100
-# The name of a session's _State in its namespace: to read it costs sessions without one less than a weak reference.
+# The key of a session's _State in its namespace. A look-up costs other sessions less than a weak reference.
 _STATE = "_fairqueue_state"
 
 
@@ -136,7 +136,7 @@ def transactions(session: Session) -> tuple[SessionTransaction, SessionTransacti
     if root_state is SessionTransactionState.ACTIVE and state is root_state:
         return root, innermost
     if SessionTransactionState.DEACTIVE in (root_state, state):
-        # It holds the session: it must be kept nowhere.
+        # The exception refers to the session, so it must not be stored.
         failure = getattr(innermost, "_rollback_exception", None) or getattr(root, "_rollback_exception", None)
         if failure is not None:
             raise UnsentWork(
@@ -203,7 +203,7 @@ def record(session: Session, operations: Sequence[Operation]) -> None:
     """
     target, bind = operations[0].target, session.bind
     if bind is None or target.bind_arguments or type(session).get_bind is not Session.get_bind:
-        # It may choose its engine by what is known only at the commit.
+        # It may choose its engine by facts that are known only at the commit.
         bind = None
         with contextlib.suppress(Exception):
             bind = session.get_bind(**(target.bind_arguments or {}))
@@ -214,7 +214,7 @@ def record(session: Session, operations: Sequence[Operation]) -> None:
     state = _state_of(session)
     if getattr(root, "_current_fn", None) is not None and is_committing(root):
         ours = state.records.get(root)
-        # A clean session without a record leaves no trace when its commit passes.
+        # A clean session without a record leaves no trace of its commit, so it counts as sent.
         if not state.listens if ours is None else ours.sent:
             ours = state.records[root]
             ours.sent = True
@@ -316,7 +316,7 @@ def _after_begin(session: Session, _: SessionTransaction, connection: Connection
 
 def _before_commit(session: Session) -> None:
     state: _State | None = session.__dict__.get(_STATE)
-    # SQLAlchemy's own question in its commit; new, deleted and dirty would each make a set.
+    # SQLAlchemy's own check; new, deleted and dirty would each create a set.
     if state is None and session._is_clean() and not session.in_nested_transaction():  # noqa: SLF001
         return
     # Listeners of the class run first, so that the session's own can still be put in another order.
@@ -334,7 +334,8 @@ def _before_outermost_commit(session: Session) -> None:
     while (nested := session.get_nested_transaction()) is not None:
         if not is_committing(root) or is_committing(nested):
             return
-        # The outermost transaction commits over open savepoints: SQLAlchemy would release them next, too late for us.
+        # The outermost transaction commits while savepoints are open. SQLAlchemy would release them later, too late for
+        # us.
         nested.commit()
     state = session.__dict__.get(_STATE) or _state_of(session)
     if state.guard is not None:
@@ -381,7 +382,7 @@ def _committed_next(session: Session, root: SessionTransaction) -> Connection | 
     [*_, last] = session.dispatch.before_commit
     if session.twophase or last not in (_before_commit, _before_outermost_commit):
         return None
-    # Each connection is there under its engine too: (connection, transaction, whether the session commits it, ...).
+    # Connections also occur under their engines, as (connection, transaction, whether the session commits it, ...).
     known = set(getattr(root, "_connections", {}).values())
     if len(known) != 1:
         return None
@@ -420,7 +421,7 @@ def _after_commit(session: Session) -> None:
     state = _state_of(session)
     released = state.records[nested]
     if parent is not None:
-        # Kept until it ends, for hooks that record while it does.
+        # Kept until the savepoint has ended, for hooks that record during that.
         released.parent = state.records[parent]
         released.parent.work += released.work
         released.work = []

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.unit_of_work.operations import ReceiptUpdate, Share
     from sqlalchemy_fairqueue.values.messages import CancelOutcome, CancelReceipt, Delivery, MessageName
 
-# C calls them: they are asked of each message that is completed. A plain tuple does for a token here.
+# attrgetter is called from C, which matters for many messages. A plain tuple is enough as a token here.
 _token = cast(
     "Callable[[Settle], Token]",
     attrgetter("delivery.message_id", "delivery.row_id", "delivery.lease.id", "delivery.deliveries"),
@@ -32,7 +32,7 @@ _token = cast(
 _keeps_result = attrgetter("delivery.keeps_result")
 _cost = attrgetter("cost")
 _charged = attrgetter("charged")
-# Of several messages the first of these is the outcome.
+# For several messages, the first of these that occurs is the outcome.
 _CANCELLED: tuple[CancelOutcome, ...] = ("leased", "cancelled")
 
 
@@ -45,7 +45,7 @@ class Verb(Enum):
     BURY = "bury"
 
 
-# Not frozen, as values are elsewhere: it is made in a third of the time.
+# Not frozen, unlike other values: creating it takes a third of the time.
 @dataclass(slots=True, eq=False)
 class Settle:
     """The settlement of a delivery.
@@ -100,7 +100,6 @@ def find_named(share: Share) -> None:
 
 
 def message_ids(share: Share) -> list[int]:
-    """Return the messages that a transaction settles and cancels."""
     settled = [one.delivery.message_id for one in share.phases.get(SETTLEMENTS, ())]
     return settled + [message_id for one in share.phases.get(CANCELS, ()) for message_id in one.message_ids]
 
@@ -127,7 +126,7 @@ def settle_and_cancel(share: Share) -> list[ReceiptUpdate]:
         updates = run(connection, settle_steps(share))
     ids = sorted({message_id for one in cancels for message_id in one.message_ids})
     call = target.call("fq_cancel", f"cancel messages of {target.named()}", ids=ids, notify=all(map(notifies, cancels)))
-    # The outcomes of those that are not simply cancelled.
+    # The outcomes other than "cancelled".
     exceptions = dict(map(tuple, call.rows(connection)))
     return updates + [
         partial(_fill, one.receipt, {each: exceptions.get(each, "cancelled") for each in one.message_ids})

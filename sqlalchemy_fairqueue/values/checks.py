@@ -12,14 +12,14 @@ from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.times import duration, instant_microseconds, microseconds
 
 NAME_BYTES = 512
-# Of headers, as text in the database, which writes numbers out: there it may be more than in Python.
+# The limit of headers as text in the database, which writes numbers out and may need more bytes than Python.
 HEADERS_BYTES = 65_536
 # PostgreSQL cuts longer identifiers off.
 SCHEMA_BYTES = 63
 RESULT_BYTES = 1_048_576
 """Most bytes of an encoded result."""
 _YEAR = timedelta(days=365)
-# What comes back from the database is a datetime in UTC.
+# Values from the database must fit a datetime in UTC.
 _LAST = instant_microseconds(datetime.max.replace(tzinfo=UTC))
 # Leaves out the middle of a long name, and not a quote.
 _shown = Repr()

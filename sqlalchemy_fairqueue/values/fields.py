@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 
 _SECOND: Final = timedelta(seconds=1)
-# How late a consumer may come without a loss, unless the burst is given.
+# How late a consumer may come without losing throughput, unless the burst is given.
 _LATE = timedelta(milliseconds=100)
 _MOST_BURST = 1_000_000_000
-# The units that people write behind "per", beside those of durations.
+# Units that people write after "per", in addition to those of durations.
 _WORDS: Final = {
     "sec": "s",
     "second": "s",
@@ -105,7 +105,7 @@ class Rate:
         if cast("int | None", self.burst) is None:
             object.__setattr__(self, "burst", min(max(1, _LATE // interval), _MOST_BURST))
         check_count("the burst of a rate", self.burst, 1, _MOST_BURST)
-        # The database adds up what a whole burst takes.
+        # The database computes the time of a whole burst.
         check_duration("the interval times the burst of a rate", interval * self.burst)
         check_choice("what a rate is of", self.of, ("messages", "cost"))
 

@@ -100,7 +100,6 @@ class Enqueue:
     coalesce: bool = False
 
     def __post_init__(self) -> None:
-        """Check the values before anything is recorded."""
         channel, kind = self.channel, self.kind
         # Two calls for each of many messages take as long as all else here.
         if type(channel) is not str or type(kind) is not str or not (is_plain_name(channel) and is_plain_name(kind)):
@@ -352,7 +351,6 @@ class Once:
         return self._value
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Copy and pickle the computed value."""
         return _made, (self.value(),)
 
 

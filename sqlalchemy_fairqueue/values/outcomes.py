@@ -60,7 +60,7 @@ class Retry(Outcome):
         'busy'
     """
 
-    # For a class of one's own that does not call __init__, or says it for all of its outcomes.
+    # Defaults for subclasses that do not call __init__, or that set them for all of their outcomes.
     delay: timedelta | None = None
     error: str | None = None
 
@@ -91,7 +91,7 @@ class Release(Outcome):
         True
     """
 
-    # As for Retry.
+    # A default, as in Retry.
     delay: timedelta | None = None
 
     def __init__(self, *, delay: timedelta | None = None) -> None:
@@ -117,7 +117,7 @@ class Bury(Outcome):
         'there is no such number'
     """
 
-    # As for Retry.
+    # A default, as in Retry.
     reason: str = "its handler said so"
 
     def __init__(self, reason: str) -> None:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 OnFull = Literal["raise", "drop"]
 
-# What people write for a field whose name is not similar.
+# Other words that people use for a field.
 _MEANT = {
     "interval": "rate",
     "rate_interval": "rate",
@@ -56,7 +56,7 @@ UNSET: Final = Unset.UNSET
 """For arguments where None means something: leave it as it is."""
 
 
-# Without slots: ChannelStats has two bases, of which one may have some.
+# Without slots, since ChannelStats has two bases, of which only one may have slots.
 @dataclass(frozen=True, kw_only=True)
 class PolicyFields:
     """The fields of a policy; the defaults are a policy without limits. :class:`ChannelPolicy` checks them."""
@@ -280,7 +280,7 @@ def check_field_names(where: str, given: Mapping[str, object]) -> None:
 
 
 def _advice(name: str, value: object, names: Sequence[str]) -> str:
-    # An error alone needs it, and it takes long to import.
+    # Only an error needs it, and it takes long to import.
     from difflib import get_close_matches  # noqa: PLC0415
 
     close = [_MEANT[name]] if name in _MEANT else get_close_matches(name, names, n=1)
@@ -290,7 +290,7 @@ def _advice(name: str, value: object, names: Sequence[str]) -> str:
     try:
         POLICY[meant].checked(meant, value)
     except InvalidArgument:
-        # The field that is meant takes no such value.
+        # The meant field does not accept this value.
         example = POLICY[meant].parsed(POLICY[meant].example)
         value = POLICY[meant].example if isinstance(example, Rate) else example
     return f"write {meant}={value!r:.80}".replace("datetime.timedelta", "timedelta")

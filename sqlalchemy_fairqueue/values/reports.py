@@ -191,7 +191,6 @@ class LeftoverReason:
     limit: str | None = None
 
     def __str__(self) -> str:
-        """Return the reason and counts in one line."""
         name = f"{self.reason} {clean(self.limit)}" if self.limit else str(self.reason)
         channels = "1 channel" if self.channels == 1 else f"{self.channels:,} channels"
         first = f"; the first may go at {self.until:%Y-%m-%d %H:%M:%S} UTC" if self.until else ""
@@ -231,7 +230,6 @@ class Leftovers:
     reasons: tuple[LeftoverReason, ...] = ()
 
     def __str__(self) -> str:
-        """Return the counts and the reasons in several lines."""
         names = ("ready", "scheduled", "held", "leased")
         counts = ((name, getattr(self, name)) for name in names)
         words = ", ".join(f"{count:,} {name}" for name, count in counts if count)
@@ -930,7 +928,7 @@ def with_waits(
         channels: The channels, whether the competition lists them or not.
         now: The time of all of these readings.
     """
-    # One more than a wait names: the channel itself may be among them.
+    # One more than a wait lists, since the channel itself may be among them.
     holding = nsmallest(TAKERS + 1, (one for one in competition.channels if one.leased), key=lambda one: -one.leased)
 
     def wait(channel: ChannelDemand) -> Wait | None:
@@ -1026,7 +1024,7 @@ def _turn(competition: Competition, channel: ChannelDemand) -> Reason:
     if not competition.leased:
         return Reason.NEXT
     if competition.leased <= channel.leased:
-        # Consumers work for no other one.
+        # Consumers work for no other channel.
         return Reason.CAPACITY
     used = competition.used(channel) or 0.0
     return Reason.CAPACITY if used >= competition.entitled(channel) else Reason.TURN

@@ -33,7 +33,8 @@ _SECOND = 1_000_000
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - a local time
 # No zone changes twice within so many seconds.
 _STEP = 6 * 3600
-# To find the last slot: a schedule of minutes has one in the first of these, and one of 29 February in the last.
+# Windows in which to look for the last slot. A schedule of minutes has one in the first; one of 29 February in the
+# last.
 _WINDOWS = (timedelta(hours=1), timedelta(days=1), timedelta(days=32), timedelta(days=366), timedelta(days=366 * 9))
 
 
@@ -59,7 +60,7 @@ class CronTiming:
         last = moment
         for slot in CronSim(self.expression, instant(moment // _SECOND * _SECOND).astimezone(self.zone)):
             found = instant_microseconds(slot.astimezone(UTC))
-            # From the second half of a repeated hour the library goes on with the first one.
+            # In the second half of a repeated hour the library continues with the first half.
             if found > last:
                 last = found
                 yield found
@@ -202,7 +203,7 @@ def named_zone(timezone: str) -> ZoneInfo:
 
 ScheduleState: TypeAlias = Literal["active", "paused", "failing", "overdue"]
 _LEAST = timedelta(seconds=1)
-# Names that cron has for expressions. It has @reboot too, which is no time.
+# cron's aliases of expressions, except @reboot, which is no time.
 _NAMED = {
     "@hourly": "0 * * * *",
     "@daily": "0 0 * * *",

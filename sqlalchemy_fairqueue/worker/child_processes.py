@@ -85,9 +85,9 @@ class Answer:
 
 def main(connection: Connection[Any, Any]) -> None:
     """Run handlers until the worker ends this child, or is gone."""
-    # A group of its own: a Ctrl-C in the worker's terminal is for the worker to deal with, and a kill ends all of it.
+    # A process group of its own: the worker handles a Ctrl-C in its terminal, and a kill ends the whole group.
     os.setsid()
-    # No handler that is ignored: the programs that a handler starts would ignore it, too.
+    # A handler instead of SIG_IGN, which programs that a handler starts would inherit.
     for number in _SIGNALS:
         signal.signal(number, _leave_to_the_worker)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
@@ -96,7 +96,7 @@ def main(connection: Connection[Any, Any]) -> None:
     threading.Thread(target=listener.run, name="fairqueue-listener", daemon=True).start()
     connection.send_bytes(b"ready")
     while (call := listener.calls.get()) is not None:
-        # In a context of its own: what a handler sets in a context variable is not left for the next message.
+        # In a new context, so that context variables of a handler do not leak into the next message.
         connection.send_bytes(copy_context().run(_handle, listener, connection, call))
 
 
@@ -111,7 +111,7 @@ def _handle(listener: _Listener, connection: Connection[Any, Any], call: bytes) 
         finally:
             connection.send_bytes(b"begun")
         function, deliveries, is_batch, takes_context, max_attempts, timeout = request
-        # Its lease is for the worker to watch, who kills this process.
+        # The worker watches the lease, and kills this process.
         lease = TrackedLease(deliveries[0].lease.id, math.inf, monotonic)
         held, *followers = (
             HeldDelivery(delivery, lease, cast("ServedQueue", None), monotonic()) for delivery in deliveries
@@ -203,7 +203,7 @@ class _Listener:
             if word == END:
                 self.calls.put(None)
             elif word == STOPPING:
-                # First: handlers that begin from now on know it.
+                # First, so that handlers that begin from now on see it.
                 self.is_stopping = True
                 held = self.held
                 if held is not None:
@@ -227,14 +227,14 @@ def _die_with_parent() -> None:
     fcntl.fcntl(pipe, fcntl.F_SETOWN, -os.getpgrp())
     fcntl.fcntl(pipe, fcntl.F_SETSIG, signal.SIGKILL)
     fcntl.fcntl(pipe, fcntl.F_SETFL, fcntl.fcntl(pipe, fcntl.F_GETFL) | os.O_ASYNC)
-    # It may have died before.
+    # The worker may have died before.
     if not parent.is_alive():
         _die()
 
 
 def _die() -> NoReturn:
     os.killpg(0, signal.SIGKILL)
-    # Nobody comes here.
+    # Not reached.
     os._exit(1)
 
 
@@ -251,7 +251,8 @@ class ChildProcesses:
         self._lock = threading.Lock()
         self._idle: list[_Child] = []
         self._busy: dict[HeldDelivery, _Child] = {}
-        # Closes them at the end of a process whose worker was not stopped, before multiprocessing waits for them.
+        # Closes the children at the end of a process whose worker was not stopped, before multiprocessing waits for
+        # them.
         self._at_exit: util.Finalize[Any] | None = None
         self._is_closed = False
 
@@ -339,7 +340,7 @@ class ChildProcesses:
                 child.send(CALL, request)
                 self._receive(child, held, until)
             except (EOFError, OSError):
-                # Of one that has waited for long, somebody else may have made an end.
+                # Somebody else may have killed a child that was idle for long.
                 code = child.reap(self._timings.cleanup)
                 self._release(child, held)
                 held.check()
@@ -370,7 +371,7 @@ class ChildProcesses:
         with self._lock:
             self._busy[held] = child
             if self._is_closed:
-                # Its first check says so.
+                # The handler's first check raises LeaseLost.
                 held.give_up()
         return child, True
 
@@ -422,9 +423,9 @@ class _Child:
         self._lock = threading.Lock()
         self._is_told = False
         self.connection, theirs = _SPAWN.Pipe()
-        # No daemon: its handlers may use multiprocessing themselves.
+        # Not a daemon, since handlers may use multiprocessing themselves.
         self._process = _SPAWN.Process(target=main, args=(theirs,), name=name, daemon=False)
-        # It lets signals through while it starts.
+        # Starting the resource tracker unblocks signals.
         resource_tracker.ensure_running()
         before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
         try:
@@ -444,12 +445,11 @@ class _Child:
                 self.send(STOPPING)
 
     def kill(self) -> None:
-        """Kill it and all processes that its handler has started."""
         self.is_killed = True
         pid = self._process.pid
-        # The number of one that was reaped may be another's by now.
+        # After reaping, its pid may belong to another process.
         if pid is not None and not self._is_reaped:
-            # It leads a group of its own, unless it is just starting.
+            # It leads its own process group, unless it is just starting.
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(pid, signal.SIGKILL)
             self._process.kill()
@@ -473,7 +473,8 @@ def _outcome(answer: Answer) -> Any:
     """Return or raise in the worker what a handler returned or raised in its child."""
     outcome = answer.outcome
     if answer.own is not None:
-        # Middleware may ask for the class. What cannot be made here means the same without it.
+        # Middleware may check the application's class. If it cannot be created here, this package's class means the
+        # same.
         with suppress(Exception):
             outcome = pickle.loads(answer.own)  # noqa: S301 - our own child's
     if not answer.is_raised:

@@ -49,10 +49,10 @@ R = TypeVar("R")
 
 _ALONE = {"isolation_level": "AUTOCOMMIT", **ALONE}
 
-# Somebody has a row locked; the encoding has no bytes for a character.
+# A locked row; a character that the encoding cannot represent.
 _REFUSALS = {"55P03", "22P05"}
 
-# The system notices within so many seconds that the other side is gone, also while a call waits for its answer.
+# Seconds within which the system notices that the other side is gone, even during a call.
 _UNANSWERED = 20
 _OPTIONS = (
     ("SO_KEEPALIVE", socket.SOL_SOCKET, 1),
@@ -113,12 +113,12 @@ class DedicatedConnection:
         self._within = within
         self._must_be_explicit = self._listens = False
         self._connection: Connection | None = None
-        # The driver's connection, which SQLAlchemy no longer names once it has found it broken.
+        # The driver's connection; SQLAlchemy no longer refers to a broken one.
         self._opened: Any = None
         self._socket: socket.socket | None = None
-        # Since when a call has been under way.
+        # When the present call began.
         self._since: float | None = None
-        # That of a connection of an async engine.
+        # The event loop of an async engine's connection.
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def run(self, work: Callable[[Connection], R], *, within: float | None = None) -> R:
@@ -137,7 +137,7 @@ class DedicatedConnection:
             self.close()
             if self._must_be_explicit:
                 raise
-            # The server's default isolation is another one, so that it must be asked for.
+            # The server's default isolation differs, so READ COMMITTED must be set.
             self._must_be_explicit = True
             return self.run(work, within=within)
         except BaseException as error:
@@ -213,7 +213,7 @@ class DedicatedConnection:
         within = self._connect_within
         try:
             made = self._in_loop(self._connecting(within)) if self._is_async else _connected(self._engine, within)
-            # Kept at once: if anything of the following fails, close() lets it go.
+            # Kept at once, so that close() ends it if anything below fails.
             connection: Connection = made
             self._connection = connection
             self.made += 1
@@ -274,7 +274,7 @@ class DedicatedConnection:
         if self._socket is None:
             return False
         try:
-            # The driver has made it non-blocking; where it has not, the flag does.
+            # The driver has made the socket non-blocking; otherwise the flag does.
             self._socket.recv(1, socket.MSG_PEEK | getattr(socket, "MSG_DONTWAIT", 0))
         except BlockingIOError:
             return False
@@ -283,7 +283,6 @@ class DedicatedConnection:
         return True
 
     def _cut(self) -> None:
-        """Cut the present call."""
         own = self._socket
         if own is not None:
             with contextlib.suppress(OSError):

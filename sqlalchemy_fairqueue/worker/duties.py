@@ -55,9 +55,9 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.worker.telemetry import WorkerStats
 
 _LOCKED = "55P03"
-# A statement_timeout, or an operator.
+# Cancelled by a statement_timeout or an operator.
 _CANCELLED = "57014"
-# Of the messages that one call enqueues.
+# Most bytes of the messages that one call enqueues.
 _BYTES = 8 * 2**20
 
 
@@ -100,7 +100,7 @@ class Looper:
 
     def __post_init__(self) -> None:
         self._clock = self.options.clock
-        # What fails is tried again a few times before a lease ends.
+        # A failed duty must be tried a few times before a lease ends.
         cap = max(self.options.lease.total_seconds() / 10, 0.05)
         self._backoffs = [self.options.backoff(duty.step, cap) for duty in self.duties]
         now = self._clock()
@@ -162,10 +162,9 @@ class StopRequests:
         self._before = set(self._read(connection))
 
     def poll(self, connection: DedicatedConnection) -> None:
-        """Obey a newer request."""
         new = [request for schema, request in self._read(connection) if (schema, request) not in self._before]
         if new:
-            # No further one is read.
+            # No more requests are read.
             self.queues = {}
             self.options.log.info(
                 "stops: %r asked it to, at %s, on queue %s",
@@ -307,12 +306,12 @@ class Schedules(Round):
         self._polling = polling
         self._queues = by_schema(queues)
         self._declaring = [queue for queue in queues if queue.queue.schedules.declared]
-        # How many polling connections had been made when the code was last declared. None: it was not yet.
+        # The number of polling connections made when the schedules of the code were last set, or None.
         self._declared_on: int | None = None
         self._refused: set[int] = set()
         self._held: set[tuple[str | None, str, str]] = set()
         self._ended = False
-        # Of a round that is to end: slots of an installation that are due later are left.
+        # For a worker that drains: slots of an installation that become due later are left.
         self._until: dict[str | None, int] | None = None
 
     def poll(self) -> float | None:
@@ -321,7 +320,7 @@ class Schedules(Round):
             return None
         found = [due for schema in self._queues for due in self._find(self._polling, schema)]
         waits = [due.due_at - due.read_at for due in found]
-        # On another connection, the server may have gone back to a time before a schedule was set.
+        # After a reconnection, the server may have gone back to a time before a schedule was set.
         if (self._declaring and self._declared_on != self._polling.made) or any(wait <= 0 for wait in waits):
             self.start()
         return min((wait / 1_000_000 for wait in waits if wait > 0), default=None)
@@ -344,7 +343,7 @@ class Schedules(Round):
         try:
             run_all([self._declare, *(partial(self._run_due, schema) for schema in self._queues)])
         except Exception as error:
-            # What another attempt would not mend must not keep a drain for ever.
+            # An error that another attempt cannot fix must not keep a drain for ever.
             self._ended = not (is_away(error) or is_serialization_failure(error) or isinstance(error, OSError))
             raise
         self._ended = True
@@ -405,7 +404,8 @@ class Schedules(Round):
         except DBAPIError as error:
             state = sqlstate_of(error)
             if state == _LOCKED:
-                # An open transaction makes the channel: the next poll waits for it again, once for all its schedules.
+                # An open transaction is creating the channel. The next poll waits for it once, for all schedules of the
+                # channel.
                 self._held.add(channel)
             if state in {_LOCKED, _CANCELLED} or is_serialization_failure(error):
                 return False
@@ -465,7 +465,8 @@ class Housekeeping(Round):
 
     def __init__(self, options: WorkerOptions) -> None:
         limit = options.timings.housekeeping_call
-        # A role's statement_timeout is meant for calls of users. A transaction pooler's connection keeps no settings.
+        # A role's statement_timeout is meant for users, so it is overridden. A connection of a transaction pooler keeps
+        # no settings.
         own = DedicatedConnection(options, within=limit, time_limit=limit if options.listen else None)
         super().__init__("housekeeping", "do its housekeeping", options, own)
         self._schemas = list(dict.fromkeys(queue.schema for queue in options.queues))

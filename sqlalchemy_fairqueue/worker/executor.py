@@ -92,13 +92,13 @@ class Executor(ABC):
         self._fork_guard = ForkGuard()
         self._children = ChildProcesses(options)
         self._time_limits = TimeLimits(options, self._check_time)
-        # Seconds that a handler whose time is over has before it counts as failed, to clean up where it was cancelled.
+        # Seconds between the end of a handler's timeout and its failure, for the clean-up of a cancelled one.
         self._clean_up = 0.0
         self._hung: set[HeldDelivery] = set()
-        # Guards the handlers that hang, and who gives a delivery up.
+        # Guards hanging handlers, and who gives up a delivery.
         self._lock = threading.Lock()
         self._stopping = threading.Event()
-        # Until when a stop waits for handlers.
+        # The end of the grace period of a stop.
         self._grace_until = math.inf
 
     def start(self) -> None:
@@ -121,7 +121,6 @@ class Executor(ABC):
         self._grace_until = min(self._grace_until, until)
 
     def grace_left(self) -> float:
-        """Return the seconds left of the grace period."""
         return max(0.0, self._grace_until - self._clock())
 
     def give_up(self) -> list[HeldDelivery]:
@@ -183,7 +182,7 @@ class Executor(ABC):
         try:
             handler = begin_handling(held, self._options)
         except BaseException:
-            # It is about the first message alone; the others come again without it.
+            # Only the first message is affected; the others are delivered again without it.
             for follower in followers:
                 self._settle(follower, without_call(follower) or RELEASE)
             raise
@@ -196,14 +195,12 @@ class Executor(ABC):
         return handler
 
     def _limit_time(self, held: HeldDelivery, handler: Handler) -> None:
-        """Start the timeout of a handler that begins now."""
         if handler.timeout is not None:
             held.limit_time(handler.timeout)
             assert held.time_over_at is not None  # noqa: S101 - it has just been set
             self._time_limits.note(held.time_over_at + self._clean_up)
 
     def _call_plain(self, held: HeldDelivery, handler: Handler) -> Any:
-        """Call a plain function without session in this thread."""
         with self._fork_guard:
             return bound_call(handler, held)()
 
@@ -220,7 +217,6 @@ class Executor(ABC):
         return self._decisions(held, handler, call())
 
     def _decisions(self, held: HeldDelivery, handler: Handler, result: object) -> list[Decision]:
-        """Return the decisions that a returned value asks for."""
         values = [result] if handler.batch is None else results_of_batch(result, len(held.batch))
         return [self._decide(one, handler, result, value) for one, value in zip(held.batch, values, strict=True)]
 
@@ -239,11 +235,10 @@ class Executor(ABC):
         return Decision(Verb.COMPLETE, result=kept)
 
     def _failed(self, held: HeldDelivery, error: BaseException) -> Decisions:
-        """Return the decisions on deliveries whose handler raised."""
         if isinstance(error, HandlerTimeout) and not self._is_first_to_tell(held):
             return [None]
         if held.followers and any(one.cancelled for one in held.batch):
-            # It is no failure of the others in the batch.
+            # The others in the batch have not failed.
             return [COMPLETE if one.cancelled else RELEASE for one in held.batch]
         return [decide_on_failure(one, error, self._options) for one in held.batch]
 
@@ -285,7 +280,7 @@ class Executor(ABC):
         """Fail handlers beyond their timeout; count those that ignore a cancel. Return the time of the next check."""
         next_at = math.inf
         for held in list(self.running):
-            # One in a child process is killed by the thread that waits for it.
+            # The thread that waits for a child process kills it.
             if held in self._children:
                 continue
             for since, allowed, act in (
@@ -382,7 +377,7 @@ class ThreadExecutor(Executor):
         super().__init__(options, stats, trigger, settle)
         self._changed = threading.Condition()
         self._idle = 0
-        # Until when a stop waits for handlers that hang.
+        # Until when a stop waits for hanging handlers.
         self._leave_at = math.inf
         self._threads = [
             threading.Thread(target=self._run, name=f"{options.name}-handler-{number}", daemon=True)
@@ -430,7 +425,7 @@ class ThreadExecutor(Executor):
                 self._wait_for_work()
                 continue
             self.occupied[held] = self.running[held] = self._clock()
-            # Asked again: from now on a stop waits for it.
+            # Read again, since a stop waits for this handler from now on.
             is_stopping = self._stopping.is_set()
             # In a context of its own: what a handler sets in a context variable is not left for the next message.
             self._finish(held, [RELEASE] if is_stopping else copy_context().run(self._call, held))
@@ -453,7 +448,7 @@ class ThreadExecutor(Executor):
             result = self._call_plain(held, handler)
             if handler.timeout is not None:
                 held.check_time()
-            # A tenth of a message's time in the worker.
+            # A shortcut: the general way takes a tenth of a message's time.
             if result is None and handler.batch is None and not held.outcomes:
                 return _DONE
             return self._decisions(held, handler, result)
@@ -461,7 +456,7 @@ class ThreadExecutor(Executor):
             return self._failed(held, error)
 
 
-# Seconds after a check that failed.
+# Seconds after a failed check.
 _AGAIN = 1.0
 # Seconds that a thread can wait at once, on any system.
 _LONGEST = 3600.0
@@ -487,7 +482,7 @@ class TimeLimits:
         self._check = check
         self._event = WakeEvent()
         self._stopping = False
-        # It waits until then. Infinite while it checks: it may miss a time that is noted meanwhile.
+        # The time of its next check. Infinite during a check, which may miss a time that is noted meanwhile.
         self._next = math.inf
         self._thread = threading.Thread(target=self._run, name=f"{options.name}-limits", daemon=True)
 

@@ -56,7 +56,7 @@ class Fetcher:
     waits: WaitRegistration
     stats: WorkerStats
     unanswered: dict[tuple[ServedQueue, int], tuple[float, float]] = field(default_factory=dict, init=False)
-    # How many connections were made when the leases were last looked after.
+    # The number of connections made when all leases were last looked up.
     _made: int = field(default=0, init=False)
     _stopping: bool = field(default=False, init=False)
 
@@ -83,7 +83,7 @@ class Fetcher:
             if wait > 0:
                 self.trigger.wait(min(wait, self._timings.fetch_check))
             self.trigger.refill_at = -1
-        # A dequeue that was under way when it was stopped has added to the buffer.
+        # A dequeue that ended during the stop has added to the buffer.
         self.give_back()
         self.waits.close(self.queues)
         self.connection.close()
@@ -97,7 +97,8 @@ class Fetcher:
     def _round(self, now: float) -> float:
         """Take what there is room for. Return the longest wait until the next round."""
         executor, trigger = self.executor, self.trigger
-        # No handler came for the buffer: they take longer than they used to, and other workers may be free.
+        # No handler has taken from the buffer for long: handlers take longer than before, and other workers may be
+        # free.
         if now - executor.buffer.next_taken_at() > self._timings.stale_after:
             self.give_back()
         self._look_up_unanswered(now)
@@ -105,12 +106,12 @@ class Fetcher:
         busy = executor.busy(now)
         spare = self._spare()
         room = executor.prefetch.room(executor.free(), buffered, busy) if spare > 0 else 0
-        # Set before it is known: each settlement from now on wakes the fetcher.
+        # Set before the check, so that each settlement from now on wakes the fetcher.
         trigger.is_backlogged = True
         trigger.is_backlogged = self.settler.backlog > self._timings.unsettled
         if not room or trigger.is_backlogged:
             trigger.refill_at = (executor.prefetch.ahead(busy) if spare > 0 else buffered) // 2
-            # A handler may have finished before that was set. A buffer that nobody works off is checked again.
+            # A handler may have finished before that was set. A buffer that no handler empties is checked again.
             is_hungry = executor.free() and not executor.buffer and not trigger.is_backlogged
             return 0 if is_hungry else self._timings.stale_after / 2
         due = [queue for queue in self._in_turn if queue.polls.next_at <= now]
@@ -149,7 +150,7 @@ class Fetcher:
                 self._lookups.succeeded()
             except BaseException as error:  # noqa: BLE001 - it is tried again
                 self.stats.failed()
-                # It may have failed before it reached the database.
+                # The dequeue may have failed before it reached the database.
                 self.unanswered[queue, lease_id] = self._clock() + max(again, self._lookups.failed(error)), again
                 break
 
@@ -157,10 +158,10 @@ class Fetcher:
         """Release messages under a lease that the worker does not know. Return whether the lease is kept."""
         lease = queue.leases.get(lease_id)
         if lease is None or not lease.held:
-            # Nobody extends it: it ends by itself.
+            # Nobody extends the lease, so it ends by itself.
             return False
         tokens = held_tokens(connection, queue.target, lease_id)
-        # After the query: what is settled meanwhile is refused by its token.
+        # After the query: the token of a message that is settled meanwhile is invalid.
         known = {held.delivery.message_id for held in lease.held.copy()}
         unknown = [token for token in tokens if token.message_id not in known]
         if not unknown:
@@ -171,7 +172,7 @@ class Fetcher:
             queue.queue.name,
             extra={"queue": queue.queue.name, "message_ids": tuple(token.message_id for token in unknown)},
         )
-        # Other workers are woken: this one may have no handler free.
+        # Wake other workers, since this one may have no free handler.
         delays, notify = [None] * len(unknown), queue.target.notify
         settlement(queue.target, "release", unknown, delays=delays, notify=notify).rows(connection)
         return True
@@ -189,13 +190,12 @@ class Fetcher:
             except BaseException as error:  # noqa: BLE001 - after any failure the worker and its other queues go on
                 self.stats.failed()
                 queue.polls.failed(self._clock(), queue.backoff.failed(error))
-        # The queue that was first is the last one in the next round.
+        # The first queue of this round is the last of the next.
         first = due[0]
         self._in_turn.remove(first)
         self._in_turn.append(first)
 
     def _spare(self) -> int:
-        """Return the number of bytes that may be taken now."""
         return self.options.max_bytes - self.executor.buffer.size()
 
     def _take_from(self, queue: ServedQueue, limit: int, max_bytes: int) -> int:
@@ -244,9 +244,9 @@ class Fetcher:
         unfilled: dict[tuple[str, str | int], tuple[Batch, list[Delivery]]] = {}
         for delivery in taken:
             handler = handlers_of(queue.queue).get(delivery.kind)
-            # One that was tried before comes alone: it may be what fails, or kills its process.
+            # A message that was tried before comes alone, since it may be the one that fails or kills its process.
             size = None if handler is None or delivery.attempt > 1 else handler.batch
-            # Only the database knows what they cost, and what follows in an ordering key.
+            # Only the database knows the costs, and the next message of an ordering key.
             is_known = size is None or (size.max_cost is None and delivery.ordering_key is None)
             key = delivery.channel, delivery.kind if is_known else delivery.message_id
             if size is not None and key in unfilled and len(unfilled[key][1]) < size.max_messages:

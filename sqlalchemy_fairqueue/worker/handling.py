@@ -54,15 +54,15 @@ if TYPE_CHECKING:
 
 # How often a handler is called in one attempt.
 _TRIES = 4
-# Characters of a traceback: a message that fails in a deep recursion must not fill the table.
+# Characters of a traceback, so that a deep recursion does not fill the table.
 _MOST = 16_000
 # Modules whose frames call handlers. The last one has those of greenlets.
 _OURS = ("sqlalchemy_fairqueue.worker", "sqlalchemy_fairqueue.queue.jobs", "sqlalchemy.util")
 _CIRCUMSTANCES = (HandlerCrashed, HandlerTimeout, LeaseLost, WorkerError)
-# When a delivery is tried again that the database refuses to settle.
+# The delays of deliveries that the database refuses to settle.
 _FALLBACK = RetryPolicy()
-# How often a message of an unknown kind is given back uncounted, to workers that may know it: with the default policy
-# that takes three quarters of an hour, give or take. A deploy is over by then; and a kind that nobody knows must end.
+# How often a message of an unknown kind is released uncounted, to workers that may know it. With the default policy
+# this takes about three quarters of an hour: long enough for a deploy, and then a kind that nobody knows must end.
 UNKNOWN_KIND_RELEASES = 15
 
 
@@ -105,7 +105,6 @@ class Decision:
 
     @property
     def result_bytes(self) -> int:
-        """The size of the result to keep, in bytes."""
         return 0 if self.result is None else len(self.result.content or b"")
 
 
@@ -244,7 +243,7 @@ def _is_any(error: BaseException, classes: tuple[type[BaseException], ...]) -> b
 
 
 def _name(of: type) -> str:
-    # A child process has the main module under another name.
+    # A child process names the main module differently.
     return f"{of.__module__.replace('__mp_main__', '__main__')}.{of.__qualname__}"
 
 
@@ -303,7 +302,7 @@ def limit_of(delivery: Delivery, policy: RetryPolicy) -> int:
 def _again(delivery: Delivery, policy: RetryPolicy, delay: timedelta | None, error: str | None) -> Decision:
     limit = limit_of(delivery, policy)
     if delivery.attempt >= limit:
-        # The dead letter has the message's own limit beside this reason.
+        # The dead letter also shows the message's own limit.
         whose = "" if limit == delivery.max_attempts else f": the policy's limit is {limit}"
         return Decision(Verb.BURY, reason=f"attempts exhausted{whose}", error=error)
     return Decision(Verb.RETRY, policy.delay(delivery.attempt) if delay is None else delay, error=error)
@@ -328,7 +327,6 @@ def _ascii(text: str | None) -> str | None:
 
 
 def cause_of(outcome: BaseException) -> str | None:
-    """Return the exception that an outcome was raised from, as text."""
     cause = outcome.__cause__ or outcome.__context__
     return None if cause is None else text_of(cause)
 
@@ -363,12 +361,13 @@ def begin_handling(held: HeldDelivery, options: WorkerOptions) -> Handler:
     held.begin()
     held.max_attempts = limit_of(delivery, _policy(held, options.retry))
     try:
-        # Not when it is taken: all that came with it would wait. Here the lease is extended meanwhile.
+        # Decoded here and not at the dequeue, where all other messages would wait; here the lease is extended
+        # meanwhile.
         payload = delivery.payload
         handler = held.queue.handler(delivery.kind)
         if delivery.attempt > held.max_attempts:
             raise NotCalled(of_exhausted(delivery, held.max_attempts))
-        # Before a session, a child or a middleware has to do with a payload that does not fit a job.
+        # Checked before a session, a child process or middleware handles a payload that does not fit a job.
         if handler.schema is not None:
             _check_known(handler.schema, payload)
             handler.schema.decode(payload)
@@ -446,7 +445,7 @@ class CommitCheck:
         if (code := getattr(plain, "__code__", None)) is None:
             warnings.warn(message, HandlerTransactionWarning, stacklevel=2)
             return
-        # Beside the function, where the filters keep what they have shown: the stack does not lead there from a loop.
+        # In the function's module, whose registry remembers shown warnings; the stack does not lead there from a loop.
         registry = plain.__globals__.setdefault("__warningregistry__", {})
         warnings.warn_explicit(
             message, HandlerTransactionWarning, code.co_filename, code.co_firstlineno, function.__module__, registry
@@ -486,7 +485,7 @@ def call_in_session(
             check.returned = True
             decisions = decide(held, handler, result)
             decisions = [_settle_in(session, *one) for one in zip(held.batch, decisions, strict=True)]
-            # What is read in hooks of the COMMIT is as the handler had it, though its middleware has ended.
+            # Hooks of the COMMIT see the context variables of the handler, though its middleware has ended.
             (variables_of(context) or copy_context()).run(session.commit)
         except Exception as error:
             left -= 1
@@ -545,10 +544,10 @@ def _decide(held: HeldDelivery, error: BaseException, options: WorkerOptions) ->
     if isinstance(error, NotCalled):
         return error.decision
     if held.cancelled or isinstance(error, MessageCancelled):
-        # The message is to be gone, however its handler ended.
+        # The message was cancelled, so it is deleted however its handler ended.
         return COMPLETE
     if held.given_up and isinstance(error, LeaseLost):
-        # The stop has logged it.
+        # The stop has logged this delivery.
         return None
     decision = of_error(error, held.delivery, _policy(held, options.retry))
     if not isinstance(error, Outcome):

@@ -43,11 +43,11 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.worker.telemetry import WorkerStats
     from sqlalchemy_fairqueue.worker.timings import Backoff, Clock
 
-# Handlers that run are charged for so many seconds ahead, so that a tenant whose report comes late does not look idle;
-# fq_estimate has the same number. Those that began just now are not: most of them end before the next report.
+# Seconds that running handlers are charged ahead, so that a tenant does not look idle between two reports; fq_estimate
+# has the same number. New handlers are not charged, since most end before the next report.
 _CHARGED_AHEAD = 2.0
 _CHARGED_AFTER = 0.5
-# Guards up to what running handlers were charged, and whether their settlement is under way.
+# Guards how much running handlers were charged, and whether their settlement has begun.
 _charging = threading.Lock()
 
 
@@ -165,7 +165,6 @@ class HeldDelivery:
         return (self, *self.followers)
 
     def follow(self, first: HeldDelivery) -> None:
-        """Join the batch of another delivery as its last one."""
         self.first = first
         first.followers.append(self)
 
@@ -182,12 +181,10 @@ class HeldDelivery:
 
     @property
     def began(self) -> bool:
-        """Whether its handler has been looked up."""
         return self._began_at is not None
 
     @property
     def took(self) -> float | None:
-        """The seconds since its handler was looked up, or None."""
         return None if self._began_at is None else self.lease.clock() - self._began_at
 
     @property
@@ -201,7 +198,7 @@ class HeldDelivery:
             return told // count + (told % count if self is self.first else 0)
         if not self.delivery.is_timed:
             return None
-        # Nobody has worked on one that did not begin.
+        # Nobody has worked on a delivery that did not begin.
         return 0 if self._began_at is None else self._milliseconds(0.0)
 
     def charge_on(self) -> tuple[int, int] | None:
@@ -241,7 +238,6 @@ class HeldDelivery:
 
     @property
     def timed_out(self) -> bool:
-        """Whether the handler's timeout is over."""
         return self.time_over_at is not None and self.lease.clock() >= self.time_over_at
 
     @property
@@ -251,7 +247,6 @@ class HeldDelivery:
         return None if served is None else served.queue
 
     def limit_time(self, timeout: timedelta | None) -> None:
-        """Start the timeout of the handler."""
         self.timeout = timeout
         self.time_over_at = None if timeout is None else self.lease.clock() + timeout.total_seconds()
 
@@ -364,11 +359,10 @@ class ServedQueue:
         return found
 
     def policy(self, handler: Handler | None, default: RetryPolicy) -> RetryPolicy:
-        """Return the retry policy of a handler."""
         return default if handler is None or handler.retry is None else handler.retry
 
 
-# Channels that the buffer remembers beyond those that can matter.
+# How many channels the buffer remembers without need.
 _SPARE = 1000
 
 
@@ -391,9 +385,9 @@ class Buffer:
 
     def __init__(self) -> None:
         self.filled_at: float = 0.0
-        # A heap: one call of heapq is one step for other threads, for it compares nothing but numbers.
+        # A heap. One call of heapq is atomic for other threads, since it compares only numbers.
         self._waiting: list[tuple[float, int, HeldDelivery]] = []
-        # The virtual time of each channel's last message, where that may still matter.
+        # The virtual time of each channel's last message, if it may still matter.
         self._last: dict[tuple[ServedQueue, str], float] = {}
         self._now = 0.0
         self._number = 0
@@ -402,12 +396,10 @@ class Buffer:
         return len(self._waiting)
 
     def size(self) -> int:
-        """Return the bytes of the waiting contents."""
-        # A copy, which is one step for other threads.
+        # A copy, which is atomic for other threads.
         return sum(len(one.delivery.content) for _, _, held in self._waiting.copy() for one in held.batch)
 
     def extend(self, deliveries: Iterable[HeldDelivery]) -> None:
-        """Add deliveries in the order of the dequeue."""
         if not self._waiting:
             self._last.clear()
         elif len(self._last) > 2 * len(self._waiting) + _SPARE:
@@ -448,7 +440,6 @@ def run_all(steps: Iterable[Callable[[], object]]) -> None:
 
 
 def by_schema(queues: Iterable[ServedQueue]) -> dict[str | None, dict[str, ServedQueue]]:
-    """Return the queues of each installation, by name."""
     found: dict[str | None, dict[str, ServedQueue]] = {}
     for queue in queues:
         found.setdefault(queue.target.schema, {})[queue.target.queue] = queue
@@ -525,7 +516,7 @@ class Heartbeat:
     def _extend(self, queue: ServedQueue, leases: list[TrackedLease]) -> None:
         by_id = {lease.lease_id: lease for lease in leases}
         duration, sent_at = self.options.lease, self.options.clock()
-        # After a longer wait for the answer the lease is lost.
+        # If the answer takes longer, the lease is lost.
         within = max(0.1, min(lease.deadline for lease in leases) - sent_at)
         extend = partial(deliveries.heartbeat, target=queue.target, lease_ids=list(by_id), lease=duration)
         self.stats.heartbeats += 1

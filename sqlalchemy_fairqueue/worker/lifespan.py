@@ -1,7 +1,7 @@
 """Lifespan of a worker: it calls the on_start and on_stop functions of its queues, in order.
 
-Each start creates a new one, which uses no other part of the worker. It records a generator before it starts it, so
-that even an interrupted one closes what it opened.
+Each start of a worker creates a new lifespan, which uses no other part of the worker. A generator is recorded before it
+begins, so that even an interrupted one closes what it opened.
 """
 
 from __future__ import annotations
@@ -46,14 +46,13 @@ class Lifespan:
         self._log = options.log
         self._queues = options.queues
         self._resources: dict[int, dict[str, Any]] = {id(queue): {} for queue in options.queues}
-        # By function: queues may share one.
+        # By function, since queues may share one.
         self._started: dict[Callable[..., Any], Any] = {}
         self._open: list[tuple[Queue, LifespanFunction, Any]] = []
         self._stops: dict[Callable[..., Any], tuple[Queue, LifespanFunction]] = {}
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to call."""
         return not any(map(any, map(lifespan_of, self._queues)))
 
     def resources_of(self, queue: Queue) -> Mapping[str, Any]:
@@ -73,7 +72,7 @@ class Lifespan:
                     if one.function not in self._started:
                         self._started[one.function] = await self._begin(queue, one)
                     self._resources[id(queue)][one.name] = self._started[one.function]
-                # From now on they are due.
+                # From now on these must run at the stop.
                 for one in stops:
                     self._stops.setdefault(one.function, (queue, one))
         except BaseException:
@@ -91,7 +90,7 @@ class Lifespan:
                 await self._call(queue, one)
         while self._open:
             queue, one, generator = self._open.pop()
-            # A start that was interrupted may not have begun it.
+            # An interrupted start may not have begun the generator.
             if not one.asynchronous and inspect.getgeneratorstate(generator) == inspect.GEN_CREATED:
                 continue
             with self._logging(queue, one, "on_start"):
@@ -174,7 +173,6 @@ class LifespanKeeper:
             raise
 
     def release(self) -> None:
-        """Let the on_stop functions run."""
         if not self.is_done():
             self._released.set()
 
@@ -197,7 +195,7 @@ class LifespanKeeper:
             try:
                 await self._released.wait()
             except asyncio.CancelledError:
-                # Handlers still work with the resources: what stops these releases them.
+                # A stop releases the resources, since handlers still use them.
                 if not self._stop():
                     break
         await self._lifespan.stop()

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 # Seconds after which a thread that waits for another one wakes up.
 _CHECK = 0.1
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
-# Our handlers, and what was there before each, by its signal.
+# Our handlers, with the handlers that they replaced, by signal.
 _replaced: dict[_Ours, dict[signal.Signals, _Handler]] = {}
 _masks = threading.local()
 
@@ -61,9 +61,9 @@ async def in_thread(work: Callable[[], Any]) -> Any:
         except BaseException as error:  # noqa: BLE001 - it is raised where the work was asked for
             resolve, result = future.set_exception, error
             if isinstance(error, StopIteration):
-                # A future takes none.
+                # A future cannot take a StopIteration.
                 result = RuntimeError(f"the handler raised {said(error) or type(error).__name__}")
-        # A loop that was closed waits for nothing.
+        # A closed loop waits for nothing.
         with suppress(RuntimeError):
             loop.call_soon_threadsafe(lambda: None if future.done() else resolve(result))
 
@@ -118,7 +118,6 @@ def on_signal(stop: Callable[[], object], grace: float, clock: Clock) -> Iterato
 
 
 def _put_back(ours: _Ours) -> None:
-    """Restore the program's handlers, unless somebody has set others meanwhile."""
     for number, handler in _replaced.pop(ours, {}).items():
         if signal.getsignal(number) is ours:
             signal.signal(number, handler)
@@ -135,7 +134,6 @@ def _after_fork() -> None:
 
 
 def _after_fork_in_child() -> None:
-    """Restore the program's handlers."""
     for ours in reversed(list(_replaced)):
         _put_back(ours)
     _after_fork()
@@ -162,7 +160,7 @@ def signals_wake_loop(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
     before = signal.set_wakeup_fd(ours, warn_on_full_buffer=False)
 
     def wake() -> None:
-        # Other signals are for the program's handlers: the loop hears of them by the file that was set before.
+        # Other signals belong to the program; the loop hears of them by the file that was set before.
         others = bytes(number for number in reader.recv(4096) if number not in _SIGNALS)
         if others and before != -1:
             with suppress(OSError):
@@ -192,7 +190,7 @@ class ForkGuard:
 
     def __enter__(self) -> None:
         if os.getpid() != self._process:
-            # In a loop, with a handler that was about to begin.
+            # Forked in a loop, with a handler that was about to begin.
             _end(RuntimeError("a process that was forked in a worker's event loop went on with that loop"))
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: TracebackType | None) -> None:

@@ -129,7 +129,6 @@ class WorkerOptions(ConnectionOptions):
 
     @property
     def beat(self) -> float:
-        """Seconds between two heartbeats."""
         return self.lease.total_seconds() / self.timings.heartbeats
 
     @property
@@ -164,11 +163,9 @@ class WorkerOptions(ConnectionOptions):
         return self.timings.signal_again, self.clock
 
     def grace_seconds(self, grace: timedelta | None) -> float:
-        """Return a grace period in seconds; None: the worker's."""
         return (self.grace if grace is None else check_duration("grace", grace)).total_seconds()
 
     def session_handlers(self, *, asynchronous: bool) -> list[Handler]:
-        """Return the async or the plain handlers that take a session."""
         handlers = [handler for queue in self.queues for handler in handlers_of(queue).values()]
         return [one for one in handlers if one.session and one.asynchronous == asynchronous]
 
@@ -237,7 +234,7 @@ def check_sessions(
                     f"{handler.kind!r} takes a session of {wanted_type.__module__}.{wanted_type.__qualname__}; give a "
                     "sessionmaker with class_= that class, or correct the annotation"
                 )
-        # Not closed: nothing was asked of it, and a scoped_session gives the one that its caller works with.
+        # Not closed, since it was not used, and a scoped_session returns the caller's own.
         _warn_of_pool(options, make)
         return
     if inspect.iscoroutine(made):
@@ -273,7 +270,7 @@ def _room(engine: object) -> int | None:
         return None
     pool: Any = engine.pool
     size: int = pool.size()
-    # Not public, and said by status() only in words.
+    # Not public; status() has it only as text.
     overflow: int = getattr(pool, "_max_overflow", -1)
     return None if size == 0 or overflow < 0 else size + overflow
 

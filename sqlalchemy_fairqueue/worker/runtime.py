@@ -89,7 +89,6 @@ class HealthCheck:
         return Health(alive=not fatal, ready=not problems, problems=tuple(problems))
 
     def close(self) -> None:
-        """Close the connection for good."""
         with self._lock:
             self._is_closed = True
             self._connection.close()
@@ -164,11 +163,11 @@ class Runtime(Generic[E]):
         self._rounds: list[Round] = []
         self._looper = self._make_looper(watched=[fetching, settling], drain=drain)
         self._health = HealthCheck(options)
-        # How many had been taken when nothing was held, and when that was first seen.
+        # The count of taken messages when nothing was held, and when that was first seen.
         self._idle: tuple[int, float] | None = None
-        # When nothing was held and groups are to be folded, before queues are polled once more.
+        # The same while groups are to be folded, before queues are polled once more.
         self._unfolded: tuple[int, float] | None = None
-        # How many groups were finished by then.
+        # The count of finished groups at that time.
         self._finished = 0
         self._runs_slots_once = drain
         self._threads: dict[object, threading.Thread] = {
@@ -209,7 +208,6 @@ class Runtime(Generic[E]):
             raise
 
     def health(self) -> Health:
-        """Return whether a started worker is alive and ready. It may take two seconds."""
         ended = [thread.name for thread in self._threads.values() if not thread.is_alive()]
         return self._health.check(ended, self._stats.hung)
 
@@ -227,7 +225,7 @@ class Runtime(Generic[E]):
             return False
         if self._idle is None or self._idle[0] != taken:
             if self._groups is not None:
-                # What was taken after a fold began, and was settled before this call, is yet to be folded.
+                # Messages that were taken after a fold began, and settled before this call, must still be folded.
                 if self._unfolded is None or self._unfolded[0] != taken:
                     self._unfolded = taken, now
                 if self._groups.folded_at is None or self._groups.folded_at < self._unfolded[1]:
@@ -245,7 +243,7 @@ class Runtime(Generic[E]):
             return False
         if self._groups is None or self._groups.end(self._finished):
             return True
-        # What follows a group that was finished since then may be there now.
+        # The follow-up of a group that was finished since then may be there now.
         self._idle = None
         return False
 
@@ -284,7 +282,7 @@ class Runtime(Generic[E]):
                 [held.delivery.message_id for held in given_up][:20],
             )
         self._health.close()
-        # Nobody gets a message while a child process still works on it.
+        # A message must not be released while a child process still works on it.
         self.executor.close()
         for held in given_up:
             self.settler.settle(held, RELEASE)
@@ -299,7 +297,7 @@ class Runtime(Generic[E]):
 
     def _make_looper(self, watched: list[DedicatedConnection], *, drain: bool) -> Looper:
         options, timings, beat = self._options, self._timings, self._options.beat
-        # Nobody else cuts a call on it, and while one lasts no lease is extended.
+        # Nobody else cuts calls on this connection, and during a call no lease is extended.
         connection = DedicatedConnection(options, within=max(beat, timings.answer))
         heartbeat = Heartbeat(
             connection=connection,

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 _LOCKED = {"55P03", "57014"}
 # The connection's encoding, or the server's, has no bytes for a character.
 _UNTRANSLATABLE = "22P05"
-# A value that is none of its type.
+# A value that its type does not allow.
 _INVALID = "22023"
 # The role lacks a privilege, for all messages.
 _FORBIDDEN = "42501"
@@ -71,20 +71,20 @@ class SettlementWriter:
         ordered = sorted(settlements, key=lambda one: one[0].delivery.deliveries)
         newest = {one[0].delivery.message_id: one for one in ordered}
         if len(newest) < len(settlements):
-            # The database names messages. Of two deliveries of one it would not say which is lost.
+            # The database reports messages. If a message has two deliveries, it would not tell which is lost.
             older = [one for one in settlements if newest[one[0].delivery.message_id] is not one]
             return self.write(queue, verb, older) + self.write(queue, verb, list(newest.values()))
         self._stats.flushes += 1
         lost: set[int] = set()
         try:
-            # Those that were only prefetched were not worked on.
+            # Prefetched deliveries without a handler were not worked on.
             with settling(queue.queue.name, verb.value, lambda: [one.delivery for one, _ in settlements if one.began]):
                 self._connection.run(lambda connection: _send(connection, queue, verb, settlements))
         except LeaseLost as error:
             lost = self._lost(queue, verb, settlements, error)
         except (DBAPIError, UnicodeError, _Unsendable) as error:
             state = _state(error)
-            # The call is not what is wrong. All other errors are about a message, for a trigger may raise anything.
+            # The call is right. Any other error concerns a message, since a trigger may raise anything.
             is_passing = is_away(error) or is_serialization_failure(error)
             if state == _FORBIDDEN or (state not in _LOCKED and is_passing):
                 raise
@@ -102,7 +102,6 @@ class SettlementWriter:
         return []
 
     def count_lost(self, deliveries: Sequence[Delivery]) -> None:
-        """Count deliveries whose lease was lost, or which somebody else settled."""
         self._stats.lost += len(deliveries)
         settled("lost", lambda: deliveries)
 
@@ -116,7 +115,7 @@ class SettlementWriter:
             case Verb.COMPLETE:
                 stats.completed += number
             case Verb.RETRY:
-                # In place of another verb it may be the last attempt, of which the database makes a dead letter.
+                # As a fallback it may be the last attempt, and then the database makes a dead letter.
                 over = [(held, of_own_verb(verb, held.delivery)) for held, _ in settlements]
                 over = [one for one in over if one[1].verb is Verb.BURY]
                 stats.retried += number - len(over)
@@ -131,7 +130,7 @@ class SettlementWriter:
                     attempt = f"attempt {held.delivery.attempt} of {held.max_attempts}"
                     what = f"is a dead letter now, at {attempt}: {decision.reason}"
                     self._log.message(logging.WARNING, held.delivery, what)
-                # Last: a reader who sees the figure finds the log line.
+                # Last, so that whoever sees the figure finds the log line.
                 stats.buried += number
 
     def _lost(self, queue: ServedQueue, verb: Verb, settlements: Settlements, error: LeaseLost) -> set[int]:
@@ -150,7 +149,6 @@ class SettlementWriter:
         return set(error.message_ids)
 
     def _in_ascii(self, queue: ServedQueue, settlements: Settlements) -> Settlements:
-        """Return the settlements in ASCII, if that changes any."""
         plain = [(held, decision.in_ascii()) for held, decision in settlements]
         changed = [held.delivery.message_id for held, decision in settlements if decision != decision.in_ascii()]
         if not changed:
@@ -189,13 +187,13 @@ def _send(connection: Connection, queue: ServedQueue, verb: Verb, settlements: S
         ]
         settle(connection, queue.target, verb, operations)
     except LeaseLost:
-        # The others are settled.
+        # The other deliveries are settled.
         connection.commit()
         raise
     except (DBAPIError, FairQueueError, UnicodeError, OSError):
         raise
     except Exception as error:
-        # The connection works: it is about what was to be sent.
+        # The connection works, so the parameters are wrong.
         raise _Unsendable(f"{type(error).__name__}: {said(error)}") from error
     connection.commit()
 
@@ -212,7 +210,7 @@ def _state(error: DBAPIError | UnicodeError | _Unsendable) -> str:
         return _INVALID
     if error.connection_invalidated:
         return ""
-    # A ValueError is asyncpg's, of a parameter.
+    # asyncpg raises ValueError for a bad parameter.
     is_refused = isinstance(error, (DataError, ProgrammingError)) or isinstance(
         getattr(error.orig, "__cause__", None), ValueError
     )
@@ -254,7 +252,7 @@ class Settler:
         self._locked: deque[tuple[float, HeldDelivery, Decision]] = deque()
         self._event = WakeEvent()
         self._give_up_at: float | None = None
-        # No call before, however many deliveries are finished meanwhile: the database is away.
+        # No call before this time, since the database is away.
         self._retry_at = 0.0
 
     def settle(self, held: HeldDelivery, decision: Decision | None) -> None:
@@ -264,7 +262,6 @@ class Settler:
 
     @property
     def backlog(self) -> int:
-        """The number of deliveries that wait to be settled."""
         return len(self._finished) + len(self._pending)
 
     def stop(self) -> None:
@@ -281,7 +278,7 @@ class Settler:
             except BaseException as error:  # noqa: BLE001 - after any failure deliveries wait to be settled
                 self._stats.failed()
                 wait = self._backoff.failed(error)
-                # What the schema of one queue refuses keeps no other queue waiting.
+                # An error of one queue's schema must not hold up other queues.
                 if not isinstance(error, FairQueueError):
                     self._retry_at = self._clock() + wait
             if self._give_up_at is not None and not self._finished:
@@ -312,7 +309,7 @@ class Settler:
             if decision is not None and not decision.sent:
                 self._pending[held] = decision
                 continue
-            # Its own transaction has settled it, or it is not this worker's any more.
+            # Its own transaction has settled the delivery, or the delivery is lost.
             if decision is None:
                 self._writer.count_lost([held.delivery])
             else:

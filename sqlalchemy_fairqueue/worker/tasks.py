@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# How often a delivery is given back uncounted because its task was cancelled: a handler that cancels itself must end.
+# How often a delivery is released uncounted because its task was cancelled; a handler that cancels itself must end.
 _CANCELLATIONS = 10
 
-# The executor whose handler runs, also in the tasks and threads that the handler starts.
+# The executor of the running handler, also in tasks and threads that the handler starts.
 _current: ContextVar[TaskExecutor | None] = ContextVar("fairqueue_executor", default=None)
 
 
@@ -48,24 +48,24 @@ class TaskExecutor(Executor):
         self, options: WorkerOptions, stats: WorkerStats, trigger: FetchTrigger, settle: SettleCallback
     ) -> None:
         super().__init__(options, stats, trigger, settle)
-        # The loop's own timer cancels a handler whose time is over. This one is for those that go on all the same.
+        # The loop's timer cancels a handler at its timeout. This limit is for handlers that go on all the same.
         self._clean_up = options.timings.cleanup
         self._loop = asyncio.get_running_loop()
         # Deliveries whose handler runs in a thread.
         self._in_threads: set[HeldDelivery] = set()
         self._tasks: dict[HeldDelivery, asyncio.Task[Decisions]] = {}
-        # Deliveries whose tasks were cancelled: not again and again, so that they can clean up.
+        # Deliveries whose tasks were cancelled. They are cancelled once, so that they can clean up.
         self._interrupted: set[HeldDelivery] = set()
         self._waiting: asyncio.Timeout | None = None
-        # A delivery is not at work any more. A stop waits for it.
+        # Set when a handler has finished; a stop waits for it.
         self._changed = asyncio.Event()
-        # Since when the loop has not come for the buffer.
+        # When the loop was last asked to take from the buffer, and has not done so.
         self._called_at: float | None = None
 
     def begin(self) -> None:
         """As for Executor. The fetcher's thread calls it."""
         if self._called_at is None:
-            # Not now: what is given back because it has waited too long has waited for the loop for as long.
+            # Not the present time: deliveries that have waited too long have waited for the loop as long.
             self._called_at = self.buffer.filled_at
         self._call_in_loop(self._begin)
 
@@ -113,7 +113,7 @@ class TaskExecutor(Executor):
             await asyncio.wait(self._tasks.values(), timeout=self._timings.cleanup)
 
     def _call_in_loop(self, function: Callable[..., None], *given: Any) -> None:
-        # A loop that was closed has no handlers any more.
+        # A closed loop has no handlers.
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(function, *given)
 
@@ -125,7 +125,7 @@ class TaskExecutor(Executor):
                 return
             self.occupied[held] = self.running[held] = self._clock()
             name = f"{held.delivery.kind}-{held.delivery.message_id}"
-            # A handler that hung in a thread may have called this, in its context.
+            # A hanging handler in a thread may have called this, in its own context.
             task = self._tasks[held] = self._loop.create_task(self._call(held), name=name, context=Context())
             task.add_done_callback(partial(self._done, held))
 
@@ -140,7 +140,7 @@ class TaskExecutor(Executor):
     def _done(self, held: HeldDelivery, task: asyncio.Task[Decisions]) -> None:
         del self._tasks[held]
         self._interrupted.discard(held)
-        # A task that was cancelled before it began has tried nothing.
+        # A task that was cancelled before it began has done nothing.
         decisions = [] if task.cancelled() else task.result()
         self._finish(held, decisions, still_runs=held in self._in_threads)
         self._changed.set()
@@ -167,7 +167,7 @@ class TaskExecutor(Executor):
                     raise
                 raise HandlerTimeout(held.delivery.message_id, held.delivery.kind, handler.timeout) from None
         except BaseException as error:  # noqa: BLE001 - every exception of a handler is about its message
-            # A loop that was closed under it is no failure of the handler's either.
+            # If the loop was closed, the handler has not failed either.
             if (isinstance(error, GeneratorExit) and self._loop.is_closed()) or (
                 isinstance(error, asyncio.CancelledError) and self._is_cancelled_by_others(held)
             ):
@@ -175,7 +175,7 @@ class TaskExecutor(Executor):
             else:
                 decisions = self._failed(held, self._with_reason(held, error))
             if isinstance(error, asyncio.CancelledError):
-                # A thread or a child process of it may go on.
+                # Its thread or child process may go on.
                 held.give_up()
                 self._children.kill(held)
             return decisions
@@ -229,7 +229,7 @@ class TaskExecutor(Executor):
                 held.check()
                 return work()
             finally:
-                # Before the loop hears of the result.
+                # Before the loop gets the result.
                 self._call_in_loop(self._thread_has_ended, held)
 
         self._in_threads.add(held)

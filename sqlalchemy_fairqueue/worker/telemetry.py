@@ -79,7 +79,6 @@ class Distribution:
 
     @property
     def buckets(self) -> list[Bucket]:
-        """The buckets, ascending."""
         bounds = (*self._bounds, float("inf"))
         return [Bucket(*one) for one in zip(bounds, accumulate(self._counts), self._examples, strict=True)]
 
@@ -166,7 +165,7 @@ class WorkerStats:
     hung: int = 0
 
     def __post_init__(self) -> None:
-        # No fields: a copy has its own.
+        # Not dataclass fields, since a copy has its own.
         self._lock = threading.Lock()
         self._attempts: dict[str, AttemptDistributions] = {}
 
@@ -198,7 +197,6 @@ class WorkerStats:
 
     @property
     def queues(self) -> list[str]:
-        """The queues that have distributions."""
         return list(self._attempts)
 
     def attempts(self, queue: str) -> AttemptDistributions:
@@ -225,7 +223,6 @@ class WorkerLog(logging.LoggerAdapter[logging.Logger]):
         self._worker = worker
 
     def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
-        """Add the worker's name, and keep the caller's extra fields."""
         return msg, dict(kwargs, extra={"worker": self._worker, **kwargs.get("extra", {})})
 
     def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
@@ -242,7 +239,6 @@ class WorkerLog(logging.LoggerAdapter[logging.Logger]):
                 traceback.print_exc(file=sys.stderr)
 
     def message(self, level: int, delivery: Delivery, what: str) -> None:
-        """Log what happened to a message that the worker holds."""
         self.log(
             level,
             ": message %d of queue %s, channel %s, kind %s %s",

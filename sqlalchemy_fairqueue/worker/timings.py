@@ -170,7 +170,6 @@ class Backoff:
     _logged_at: float = field(default=0.0, init=False)
 
     def failed(self, error: BaseException) -> float:
-        """Note a failure, and return the seconds until the next attempt."""
         now = self.clock()
         if not self._failures:
             self._since = now
@@ -201,14 +200,14 @@ class Backoff:
             self._failures = 0
 
 
-# To be woken is dearer than to poll soon again and again: so many polls in a row gave all they could, ...
+# Wake-ups cost more than frequent polls if this many polls in a row gave all they could, ...
 _OFTEN = 8
-# ... or so many messages a second came lately, by an exponential average over so many seconds.
+# ... or if messages came at this rate lately, by an exponential average over this many seconds.
 _LATELY = 0.05
 _BUSY = 140 * _LATELY
-# Half as many, and the last poll gave nothing: to be woken is cheaper again.
+# At half of that rate, if the last poll gave nothing, wake-ups are cheaper again.
 _CALM = _BUSY / 2
-# Many messages that came at once count as no more than so many: one transaction notifies once.
+# A batch counts as no more messages than this, since one transaction notifies once.
 _MOST_AT_ONCE = 2
 
 
@@ -262,7 +261,7 @@ class PollSchedule:
         self._began_at = now
         self.empty_at = 0.0
         self._asked_again = False
-        # This poll sees what was committed before.
+        # This poll sees all earlier commits.
         self._late_at = inf
 
     def found(self, now: float, due_in: float | None, *, count: int, full: bool) -> None:
@@ -279,10 +278,10 @@ class PollSchedule:
         due = inf if due_in is None else due_in
         if not locked and due > self.timings.poll_locked:
             self.empty_at = self._began_at
-        # In a stream of messages that is chance: the worker does not wait yet.
+        # In a stream of messages an empty poll is chance; the worker does not wait yet.
         before = 0 if self._lately_by(now) >= _CALM else self._nothing
-        # A ready message that another call holds comes back soon; yet no poll follows the other without a pause.
-        # What stays locked is due ever later.
+        # A ready message that another call holds comes back soon, but polls need a pause. The pause grows while it
+        # stays locked.
         soonest = min(self.timings.poll_locked, self.timings.poll_soon * 2 ** min(before, 10)) / 2
         wait = self._until_woken(now, min(self.interval, self.timings.poll_soon * 2 ** min(before, 20)))
         self._full = 0
@@ -308,7 +307,7 @@ class PollSchedule:
 
     def poll_later(self, now: float) -> bool:
         """Poll a moment later, since the woken consumer may be dead or busy. Return whether this makes it earlier."""
-        # A poll that begins meanwhile resets it, and sees the messages that it is about.
+        # A poll that begins meanwhile resets this, and sees the messages.
         at = self._late_at = min(self._late_at, now + self.timings.poll_later)
         if self.next_at <= at:
             return False
@@ -338,7 +337,7 @@ class PollSchedule:
             self.next_at = min(self.next_at, earlier)
 
 
-# Of the newest value in an average.
+# The weight of the newest value in an average.
 _WEIGHT = 0.1
 
 
@@ -358,7 +357,7 @@ class Prefetch:
         self._most = most
         self._ahead = timings.ahead
         self._trips = timings.trips
-        # Nothing is known of the first messages: each is taken when a handler is free for it.
+        # At first nothing is known, so each message is taken when a handler is free for it.
         self._seconds = 2 * self._ahead
         self._trip: float | None = None
 
@@ -392,6 +391,6 @@ class Prefetch:
         """
         ahead = self.ahead(busy)
         room = free + ahead - buffered
-        # Half a buffer at once: one call for many messages. But no free handler ever waits for that.
+        # Take half a buffer at once, one call for many messages; but no free handler ever waits for that.
         worth = 1 if buffered < max(free, 1) else max(1, ahead // 2)
         return room if room >= worth else 0

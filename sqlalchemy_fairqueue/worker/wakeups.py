@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.worker.timings import Clock
 
     Key = tuple[object, ...]
-    # By topic what each notification named: leases or messages.
+    # The leases or messages that notifications named, by topic.
     Topics = dict[str, set[str]]
     Notify = Callable[[Topics | None], None]
 
@@ -136,12 +136,12 @@ class WaitRegistration:
             return
         timings = self.options.timings
         interval = min(self.options.interval_with_notifications, (timings.longest_wait - timings.wait_margin) / 2)
-        # A producer that has such a queue wakes nobody.
+        # Producers of such a queue wake nobody.
         polls.interval = interval if queue.queue.notify else min(interval, alone)
         if not polls.needs_wait(now):
             return
-        # Two intervals long: a registration is a write, and one that a dead worker leaves costs producers a
-        # notification each, and keeps them from naming another worker.
+        # Two intervals, since a registration is a write; but that of a dead worker costs producers a notification each,
+        # and keeps them from naming another worker.
         seconds = 2 * interval + timings.wait_margin
         queue.waiting_lease, topic = self._wait(queue, f"wait for queue {queue.target.queue!r}", seconds)
         polls.wait_begun(now, now + seconds)
@@ -152,7 +152,7 @@ class WaitRegistration:
         now = self.options.clock()
         if topics is None:
             queues = list(self.topics.values())
-            # The server may be another one now, which does not know of the waits.
+            # After a failover the server may not know the waits.
             for queue in queues:
                 queue.polls.waiting_until = 0.0
             earlier = [queue.polls.poll_now(now) for queue in queues]
@@ -174,11 +174,10 @@ class WaitRegistration:
             self._take_back(queue)
 
     def close(self, queues: Sequence[ServedQueue]) -> None:
-        """End the waits, since the worker stops."""
         if self._listening is None:
             return
         self._listening.leave(self.notified)
-        # A registration that stays ends by itself.
+        # A remaining registration expires.
         with contextlib.suppress(Exception):
             for queue in queues:
                 if queue.polls.waiting_until > self.options.clock():
@@ -198,7 +197,7 @@ class WaitRegistration:
 
 
 _shared: dict[Key, Listening] = {}
-# Guards who is a subscriber of what.
+# Guards the subscribers.
 _lock = threading.Lock()
 
 
@@ -234,7 +233,7 @@ class Listening:
         name = f"process {os.getpid()}"
         self._log = WorkerLog(name)
         self._backoff = Backoff("listen for notifications", name, options.clock, options.timings, cap=10.0)
-        # One byte tells the thread to stop. Not through a pipe, which Windows cannot wait for beside a socket.
+        # One byte stops the thread. A socket, since Windows cannot wait for a pipe beside a socket.
         self._stop_reader, self._stop_writer = socket.socketpair()
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name="fairqueue-listener", daemon=True)
@@ -255,7 +254,7 @@ class Listening:
             if not self._subscribers and not self._stopping:
                 if self._key is not None:
                     _shared.pop(self._key, None)
-                # First: once it may stop, its thread closes this.
+                # First, since the thread closes this socket once it may stop.
                 self._stop_writer.send(b"x")
                 self._stopping = True
 
@@ -285,7 +284,7 @@ class Listening:
         self._notify(None)
         check_at = self._clock() + self._timings.silence
         while not self._stopping:
-            # First: what the driver has read with an answer ends no wait.
+            # First, since notifications that the driver has read with an answer end no wait.
             self._receive(listener)
             listener.wait(self._stop_reader.fileno(), max(0.0, check_at - self._clock()))
             if self._clock() >= check_at:
@@ -333,7 +332,7 @@ def _own_name() -> str:
     return f"fairqueue listener {os.getpid()}@{host}"
 
 
-# Seconds that the connection stays without a waiter.
+# Seconds that the connection stays open without a wait.
 _LINGER = 30.0
 
 

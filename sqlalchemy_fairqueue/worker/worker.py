@@ -44,7 +44,7 @@ class Front(Generic[E]):
     def __init__(self, options: WorkerOptions) -> None:
         self._options = options
         self._runtime: Runtime[E] | None = None
-        # That of the last start, which may still stop.
+        # The executor of the last start, which may still be stopping.
         self._executor: E | None = None
         # Whether run() is to end once it is drained.
         self._draining = False
@@ -137,14 +137,14 @@ class Worker(Front[ThreadExecutor]):
             raise refused(engine, "an Engine", "use an AsyncWorker")
         super().__init__(worker_options(options, engine=engine, queues=queues, sync_session_factory=session_factory))
         self._engine = engine
-        # A signal handler of the application's may call stop() while the same thread does.
+        # Reentrant, since a signal handler of the application may call stop() while the same thread does.
         self._lock = threading.RLock()
         self._starting = False
-        # Whether the start looks at the schemas: a signal ends it then.
+        # Whether the start is checking the schemas, which a signal ends.
         self._checking = False
-        # Until when handlers may go on, if a stop came while it started.
+        # The end of the grace period, if a stop came during the start.
         self._stop_asked: float | None = None
-        # run() waits for an entry. Reentrant, too.
+        # run() waits for an entry; also reentrant.
         self._stops: SimpleQueue[None] | None = None
 
     def leftovers(self) -> tuple[Leftovers, ...]:
@@ -239,7 +239,7 @@ class Worker(Front[ThreadExecutor]):
         until = self._options.clock() + self._options.grace_seconds(grace)
         executor = self._executor
         if executor is not None and not self._starting:
-            # Before the lock, which a stop that is under way holds.
+            # Before the lock, which the present stop holds.
             executor.shorten_grace(until)
         if executor is not None and executor.calls_this():
             threading.Thread(target=self._stop, args=(until,), name=f"{self.name}-stop", daemon=True).start()
@@ -255,7 +255,7 @@ class Worker(Front[ThreadExecutor]):
             if self._runtime is not runtime:
                 return
             if self._stops is not None:
-                # run() stops: the process must not end before.
+                # Let run() finish the stop, so that the process does not end before.
                 self._stops.put(None)
                 return
             self._stop(self._options.clock() + self._options.grace_seconds(None))
@@ -263,7 +263,7 @@ class Worker(Front[ThreadExecutor]):
     def _stop(self, until: float) -> None:
         with self._lock:
             if self._runtime is None:
-                # A signal handler calls this, in the middle of a start or right before it.
+                # A signal handler may call this during a start or right before it.
                 if self._starting:
                     self._stop_asked = until
                 if self._stops is not None:
@@ -299,7 +299,7 @@ class Worker(Front[ThreadExecutor]):
         def stop() -> None:
             stops.put(None)
             if self._checking:
-                # Nothing has begun, and a database that does not answer may take half a minute.
+                # Nothing has begun, and a silent database may take half a minute.
                 raise _StoppedAtStart
 
         with self._lock:
@@ -401,11 +401,11 @@ class AsyncWorker(Front[TaskExecutor]):
         super().__init__(worker_options(options, engine=worker_engine or engine, queues=queues, **sessions))
         self._engine = engine
         self._stopping: asyncio.Task[None] | None = None
-        # Has the resources of the last start.
+        # The keeper of the last start's resources.
         self._keeper: LifespanKeeper | None = None
-        # The loop that it was started in last.
+        # The loop of the last start.
         self._loop: asyncio.AbstractEventLoop | None = None
-        # Set when the start that is under way is over.
+        # Set when the present start is over.
         self._starting: asyncio.Event | None = None
         # run() waits for it.
         self._stop_asked: asyncio.Event | None = None
@@ -460,7 +460,7 @@ class AsyncWorker(Front[TaskExecutor]):
         runtime = Runtime(options, TaskExecutor, self.stats, in_thread, stop, drain=self._draining)
         starting = self._starting = asyncio.Event()
         try:
-            # Not in this thread: its connection has a loop of its own.
+            # In another thread, since its connection has a loop of its own.
             try:
                 await in_thread(runtime.check)
             except Exception as error:
@@ -470,7 +470,7 @@ class AsyncWorker(Front[TaskExecutor]):
                 self._keeper = LifespanKeeper(runtime.lifespan, self._end_with_the_loop)
                 await self._keeper.start()
             self._executor = runtime.executor
-            # In the loop: no handler can begin before it is known whether all could be started.
+            # In the loop, so that no handler can begin before all parts have started.
             try:
                 runtime.start()
             except BaseException:
@@ -532,7 +532,6 @@ class AsyncWorker(Front[TaskExecutor]):
         return self._begin_stop(self._options.clock())
 
     def _release(self) -> None:
-        """Release the resources."""
         if self._keeper is not None:
             self._keeper.release()
 

@@ -31,7 +31,6 @@ class _Drivers(dict[tuple[str, str], Driver]):
     """The drivers by dialect and name."""
 
     def __missing__(self, key: tuple[str, str]) -> Driver:
-        """Refuse an unsupported database or driver."""
         examples = " or ".join(driver.example for driver in self.values())
         raise InvalidArgument(f"the engine speaks {key[0]}+{key[1]}; the queue needs {examples}")
 

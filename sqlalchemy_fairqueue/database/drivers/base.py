@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 CHANNEL = "fairqueue"
 """The channel of NOTIFY."""
-# One row while the connection listens.
+# Returns one row while the connection listens.
 _COMMITS_NOTIFY = (
     "select case when pg_catalog.current_setting('transaction_read_only') operator(pg_catalog.=) 'on' then 'read only'"
     " else cast(pg_catalog.pg_notification_queue_usage() operator(pg_catalog.<=) 0.5 as pg_catalog.text) end"
@@ -145,7 +145,7 @@ class Listener(ABC):
         # The engine may have another encoding, and topics are compared by their characters.
         self._execute("set client_encoding to 'UTF8'")
         self._execute(f"set application_name to '{application_name}'")
-        # It is idle most of the time, and asked every few seconds whether it is alive.
+        # Disabled, since the connection is mostly idle, and asked every few seconds whether it is alive.
         self._execute("set idle_session_timeout to 0")
         self._listen()
 
@@ -199,7 +199,7 @@ class SocketListener(Listener):
         """Read what the socket has."""
 
 
-# Array literals: psycopg takes ten times as long for a list as for the text that PostgreSQL itself writes for an array.
+# Array literals are strings: psycopg needs ten times as long for a list.
 _needs_no_quotes = re.compile(r"(?!null\Z)[\w.:@/-]+", re.ASCII | re.IGNORECASE).fullmatch
 
 

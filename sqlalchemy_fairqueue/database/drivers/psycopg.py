@@ -79,7 +79,7 @@ def is_plain(driver: Any) -> bool:
     cursors = driver.cursor_factory
     if type(driver) not in found.connections or cursors not in found.cursors:
         return False
-    # Nobody has put a method of their own in the place of psycopg's, whatever name they gave it.
+    # Nobody has replaced a method of psycopg, under whatever name.
     execute, pgconn = cursors.execute, driver.pgconn
     return (
         type(execute) is FunctionType
@@ -183,7 +183,7 @@ def pipelined(
             pgconn.send_query_prepared(one.name, one.parameters, one.formats, result_format=result_format)
         pgconn.send_query_params(b"commit", None)
         pgconn.pipeline_sync()
-        # It reads while it writes: the server may answer before it has read the last megabytes.
+        # This reads while it writes, since the server may answer before it has read the last megabytes.
         yield from found.send(pgconn)
         for _ in range((begin is not None) + len(statements) + 1):
             answers += yield from found.fetch_many(pgconn)
@@ -198,7 +198,7 @@ def last_words(pgconn: Any, statements: int) -> list[Any]:
 
     One says why it did. psycopg does not read it if the end of the socket arrives with it.
     """
-    # A result of each, and None behind it.
+    # Each statement has a result, followed by None.
     results = [pgconn.get_result() for _ in range(2 * (statements + 1))]
     return [result for result in results if result is not None]
 
@@ -264,7 +264,7 @@ class Psycopg(LibpqDriver):
     def bytes_cursor(self, factory: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
         """As for LibpqDriver. Values are binary, since text would double the length of a content."""
         cursor = factory(*arguments, **options)
-        # Those that put parameters into a statement have text results only.
+        # Cursors that insert parameters into a statement have only text results.
         if not isinstance(cursor, names().text_cursors):
             cursor.format = names().binary
         return cursor
@@ -475,7 +475,7 @@ class _Pipeline:
                 self._see(last_words(pgconn, len(self._cursors)))
             raise
         except BaseException:
-            # What interrupts a wait must not wait for the server, as the generator would at its end.
+            # An interrupt must not wait for the server, as the generator would at its end.
             give_up(self.driver)
             pgconn.finish()
             with suppress(Exception):

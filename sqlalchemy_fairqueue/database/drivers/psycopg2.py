@@ -41,7 +41,7 @@ class Psycopg2(LibpqDriver):
 
 @cache
 def _bytes_type() -> Any:
-    # The application need not have this driver to have another.
+    # The application may lack this driver and use another.
     from psycopg2 import BINARY
     from psycopg2.extensions import new_type
 

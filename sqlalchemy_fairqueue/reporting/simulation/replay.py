@@ -114,7 +114,7 @@ def trace_of(history: pa.Table) -> Trace:
     messages["stop"][:-1] = first[1:]
     messages["stop"][-1:] = len(order)
     messages["channel"] = channel_of[first]
-    # If earlier attempts of a message are not in the history, it arrives when it became ready for the first one here.
+    # If the history lacks earlier attempts of a message, it arrives when it became ready for the first one here.
     is_whole = numbers(history, "attempt")[first] == 1
     enqueued = np.minimum(numbers(history, "enqueued_at")[first], ready[first])
     messages["arrives_at"] = np.where(is_whole, enqueued, ready[first])
@@ -258,7 +258,7 @@ def _without_limited(
     channel = np.tile(trace.channel_of, 3)
     kind = np.repeat((1, 2, 0), len(trace.channel_of))
     order = np.lexsort((kind, times, channel))
-    # Each channel ends with none waiting and none leased, so that sums go on from channel to channel.
+    # At the end of a channel none wait and none are leased, so the sums can continue across channels.
     waits, held = np.cumsum(waiting[order]), np.cumsum(leased[order])
     servable = np.where(held < limits[channel[order]], waits, 0)
     changes = np.empty_like(servable)
@@ -266,7 +266,7 @@ def _without_limited(
     return changes
 
 
-# To compile takes longer than to interpret fewer attempts than this.
+# Compiling takes longer than interpreting fewer attempts than this.
 _WORTH_COMPILING = 200_000
 
 _MILLISECOND = 1_000

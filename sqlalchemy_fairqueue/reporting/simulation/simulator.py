@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 _TAG_UNIT = 2520
 _MOST_COST = 1_000_000_000
-# As fq_estimate, in milliseconds; and as workers charge for handlers that run, in microseconds.
+# The estimate of fq_estimate, in milliseconds; and the charges of running handlers, in microseconds.
 _ESTIMATE = 2_000
 _CHARGED_EVERY = 1_000_000
 _CHARGED_AFTER = 500_000
@@ -122,7 +122,6 @@ def _pop(heap: Integers, members: Members, base: int = 0) -> int:
 
 @compilable
 def _head(dispatcher: Dispatcher, channel: Channel) -> int:
-    """Return the first message of a channel, or -1."""
     return dispatcher.message_heaps[channel.offset + 1] if dispatcher.message_heaps[channel.offset] > 0 else -1
 
 
@@ -144,7 +143,6 @@ def _allowed_number(channel: Channel, now: int) -> int:
 
 @compilable
 def _draw(channel: Channel, taken: int, now: int) -> None:
-    """Take messages from what the channel's rate allows."""
     if channel.rate_interval > 0:
         channel.rate_at = max(channel.rate_at, now) + taken * channel.rate_interval
 
@@ -350,7 +348,7 @@ def _select_by_tags(dispatcher: Dispatcher, costs: CostState, width: int, now: i
             selection.quota = min(selection.quota, _allowed_number(channel, now))
         found += 1
     for i in range(found):
-        # Among messages that start at once, the first ones of all channels come before the second ones.
+        # Among messages that start at the same time, the first ones of all channels come before the second ones.
         channels[dispatcher.selections[i].channel].tie_breaker = _PLACES + i
         _push(merge_heap, channels, dispatcher.selections[i].channel)
     return found
@@ -380,7 +378,7 @@ def _take_by_tags(  # noqa: PLR0917 - numba compiles no keyword-only parameters
         place = channel.tie_breaker % _PLACES
         selection = dispatcher.selections[place]
         if selection.taken == depth:
-            # What starts later, of any channel, waits for the next pass.
+            # Later start tags, of any channel, wait for the next pass.
             bound = channel.sort_key
             _pop(merge_heap, channels)
             continue
@@ -448,7 +446,7 @@ def _dequeue(  # noqa: PLR0917 - numba compiles no keyword-only parameters
         found = _select_by_tags(dispatcher, costs, left, now)
         depth, bound = 2 * left // found + 2, NEVER
         if found == left:
-            # Others may be ready beyond these.
+            # Other channels may be ready after these.
             depth, bound = 1, dispatcher.channels[dispatcher.selections[found - 1].channel].sort_key
         end += _take_by_tags(
             dispatcher, costs, attempts, assigned, end, left, min(depth << passes, _MOST_DEPTH), bound, now
@@ -687,7 +685,7 @@ def simulate(
         arrivals: The messages in the order of their enqueues.
         attempts: The attempts of the trace.
     """
-    # Compiled, it gets plain tuples: numba's code on disk must not name classes, which a later version may lack.
+    # Compiled code gets plain tuples: numba's cache on disk must not refer to classes, which a later version may lack.
     state, workers = Dispatcher(*dispatcher), WorkerPool(*pool)
     if costs is None:
         _simulate(state, None, workers, arrivals, attempts)

@@ -90,9 +90,11 @@ def change_batches(rows: Iterator[Row], options: ReadOptions, columns: Sequence[
 
 
 _CHANGES = 100_000
-# So much WAL without a change of a message is passed by an empty micro-batch, so that the server may remove it.
+# After this much WAL without a change of a message, an empty micro-batch moves on, so that the server can remove the
+# WAL.
 _PASSED_BYTES = 16 << 20
-# A look that found nothing is followed by a rest of so many times its duration: it decodes the WAL of all databases.
+# After a look that found nothing, the reader rests this multiple of its duration, since a look decodes the WAL of all
+# databases.
 _REST = 4
 
 
@@ -193,7 +195,7 @@ class ChangeReader(Follower):
             return self._offset(connection, end).as_dict()
         self._looked_upto = state.flushed
         self._rest_until = time.monotonic() + _REST * (time.monotonic() - begun)
-        # Ends of records that the look has come to; what is written all the time is never flushed to its very end.
+        # Ends of records that the look has reached; constantly written WAL is never flushed to its very end.
         ends = [one for one in (self._target, before, state.insert) if one is not None and one <= state.flushed]
         passed = max((one for one in ends if self._target is None or one <= self._target), default=0)
         # An unchanged offset is returned unchanged: Spark takes any other text for new data.
@@ -205,7 +207,7 @@ class ChangeReader(Follower):
         refuse_origin(start.origin, found.origin, self._options.accepted_origin, lsn_text(start.lsn))
         state = slot_state(connection, self._slot, installation.schema)
         if start.lsn > state.insert:
-            # What commits from here on would be taken for read, until the WAL comes to the offset.
+            # Otherwise new commits would count as read until the WAL reaches the offset.
             raise OriginChanged(
                 f"the offset is at {lsn_text(start.lsn)}, and the WAL of the server has only come to "
                 f"{lsn_text(state.insert)}: it was put back to an earlier state, or a standby that lacked the last "
@@ -234,6 +236,6 @@ class ChangeReader(Follower):
 
     def _prepare(self, connection: psycopg.Connection) -> None:
         self._installation = prepared_installation(connection, self._options)
-        # First: a slot that is missing is told by what makes both.
+        # First, since its error for a missing slot shows how to create both.
         slot_state(connection, self._slot, self._installation.schema)
         check_publications(connection, self._slot, self._installation.schema)

@@ -122,14 +122,13 @@ def _text(message: bytes, start: int) -> tuple[str, int]:
 
 
 def _values(message: bytes) -> Iterator[str | None]:
-    """Yield the values of the row in an insert or delete."""
     at = _ROW
     (count,) = _SHORT.unpack_from(message, at)
     at += 2
     for _ in range(count):
         kind = message[at]
         at += 1
-        # Of n (null) and u (unchanged, and stored apart) there is no value.
+        # Null (n) and unchanged, separately stored values (u) have no value here.
         if kind != _IS_TEXT:
             yield None
             continue
@@ -148,7 +147,7 @@ _NUMBERS = ("channel_id", "enqueued_at", "priority", "cost")
 _TEXTS = ("queue", "channel", "kind", "key", "outcome")
 # Null means 1 there.
 _ALWAYS_COST = ("fq_message", "fq_dead_letter")
-# Of an attempt that ended otherwise the message was left, and something else ended it in the same transaction.
+# After any other outcome the message remained, and something else ended it in the same transaction.
 _ENDS = ("completed", "cancelled")
 
 
@@ -178,7 +177,7 @@ class _Transaction:
     """The changes of one transaction, decoded at its end."""
 
     def __init__(self) -> None:
-        # In the order in which the transaction touched them first: whether the message was there before.
+        # Whether each message existed before, in the order in which the transaction first touched them.
         self._was_there: dict[int, bool] = {}
         self._messages: dict[int, Change] = {}
         self._ends: dict[str, dict[int, Change]] = {"fq_history": {}, "fq_dead_letter": {}}

@@ -57,7 +57,6 @@ class HistoryLag:
     latest: Offset
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the fields of the latest offset and of the lag."""
         fields = asdict(self)
         del fields["latest"]
         # Spark allows whole numbers and texts in offsets.
@@ -155,7 +154,6 @@ class LagListener(StreamingQueryListener):
         """Nothing to export yet."""
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
-        """Export the lags of the query's streams."""
         for lag in lags_of(event.progress):
             try:
                 self._export(lag)

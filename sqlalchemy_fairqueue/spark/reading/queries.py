@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.spark.reading.offsets import Offset
     from sqlalchemy_fairqueue.spark.reading.tables import Column, Table
 
-# To compile a query takes longer than to read a batch.
+# Compiling a query takes longer than reading a batch.
 _SETTINGS = (
     "set jit = off; set client_encoding = 'UTF8'; set default_transaction_read_only = on; "
     "set client_min_messages = warning"
@@ -51,16 +51,13 @@ class Condition:
     values: dict[str, Any] = field(default_factory=dict)
 
     def also(self, clause: str, **values: object) -> Condition:
-        """Return these conditions and one more."""
         return Condition((*self.clauses, clause), self.values | values)
 
     def both(self, other: Condition) -> Condition:
-        """Return the conditions of both."""
         return Condition((*self.clauses, *other.clauses), self.values | other.values)
 
     @property
     def text(self) -> str:
-        """The text after ``where``."""
         return " and ".join(self.clauses) or "true"
 
 
@@ -231,7 +228,6 @@ def rows_after(connection: psycopg.Connection, schema: str, after: Position, xmi
 
 
 def last_pruned(connection: psycopg.Connection, schema: str) -> int:
-    """Return the newest entry of ``fq_pruned_history``, 0 without any."""
     [(last,)] = query(connection, "last_pruned", {}, schema=schema)
     return int(last)
 

@@ -111,7 +111,6 @@ class BatchReader(Shipped, DataSourceReader):
         self._pushed = Condition()
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
-        """Take the filters that the server can evaluate, and return the others."""
         self._pushed, left = pushed_down(filters, self._table)
         return left
 
@@ -138,7 +137,7 @@ class BatchReader(Shipped, DataSourceReader):
             pruned = last_pruned(connection, schema)
             now = horizon(connection, schema)
             start, end = self._offsets(now, pruned)
-            # Whole days: their indexes give the first and the last row at once.
+            # For whole days the indexes give the first and the last row at once.
             condition, days = self._condition, finished_condition(self._options, _DAY)
             if self._options.is_incremental:
                 upto = end.position if end else last_position(connection, schema, now.xmin)
@@ -198,7 +197,6 @@ class Follower(Shipped, DataSourceStreamReader, AvailableNow):
         return self.__dict__ | {"_connection": None}
 
     def stop(self) -> None:
-        """Close the driver's connection."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -278,7 +276,7 @@ class StreamReader(Follower):
         """Do nothing, since housekeeping prunes the history."""
 
     def _edge(self, connection: psycopg.Connection, *, latest: bool) -> Offset:
-        # In this order: the next check finds what is pruned after this.
+        # In this order, so that the next check finds what is pruned after this.
         pruned = last_pruned(connection, self._schema)
         now = horizon(connection, self._schema)
         return Offset(now.origin, last_position(connection, self._schema, now.xmin) if latest else Position(), pruned)

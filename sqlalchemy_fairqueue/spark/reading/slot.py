@@ -121,7 +121,7 @@ def slot_state(connection: psycopg.Connection, slot: str, schema: str) -> SlotSt
         )
     if status == "lost" or restart is None or confirmed is None:
         lost = f"the server has removed WAL that replication slot {slot!r} had not read"
-        # Told by version 17 and newer.
+        # Reported by version 17 and newer.
         if reason not in {None, "wal_removed"}:
             lost = f"the server has given up replication slot {slot!r} ({reason})"
         raise DataLoss(

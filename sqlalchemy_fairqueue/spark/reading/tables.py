@@ -200,7 +200,6 @@ _TABLES = (
 
 
 def table_named(name: str) -> Table:
-    """Return the table of that name, a value of the option ``table``."""
     return next(table for table in _TABLES if table.name == name)
 
 
@@ -262,7 +261,6 @@ def batches(
 
 
 def expressions(columns: Sequence[Column]) -> list[str]:
-    """Return the expressions of the columns in COPY."""
     return [_expression(column, _base(column, columns)) for column in columns]
 
 

@@ -46,7 +46,6 @@ class _Writer(Shipped):
         self._load = load
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int | None = None) -> None:  # noqa: ARG002, N803 - Spark's name
-        """Drop the staged rows."""
         self._load.drop(_reports(messages))
 
 
@@ -76,7 +75,6 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
     """Enqueues micro-batches."""
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
-        """Stage the rows of one task."""
         return self._load.stage_rows(iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
@@ -85,7 +83,6 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
 
 
 def begin_write(given: Mapping[str, str], schema: StructType, *, overwrite: bool, stream: bool) -> Load:
-    """Begin a load of a frame, or of a micro-batch."""
     options = read_options(WriteOptions, given, _SPARK_OPTIONS if stream else ())
     if overwrite:
         raise BadOption("a queue is not overwritten; write with mode append")

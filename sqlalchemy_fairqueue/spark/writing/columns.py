@@ -113,7 +113,6 @@ def _number(value: float) -> str:
 
 
 def _plain(value: Any, kind: pa.DataType) -> Any:
-    """Convert a nested value of Arrow, with maps as dictionaries."""
     if value is None:
         return None
     if pa.types.is_map(kind):

@@ -51,7 +51,7 @@ _PAUSE_SECONDS = (0.2, 0.5, 1.0, 2.0, 5.0)
 _SETTINGS = (
     "set statement_timeout = 0",
     "set idle_in_transaction_session_timeout = 0",
-    # The statement of a driver that died must not run on for minutes: its successor would wait for it.
+    # The statement of a dead driver must not continue for minutes, since its successor would wait for it.
     "set client_connection_check_interval = '2s'",
 )
 
@@ -180,7 +180,7 @@ class Load:
             result = load._merge(staged, batch_id)  # noqa: SLF001 - it is the same class
         finally:
             self.drop(staged)
-        # A micro-batch that was merged before says nothing of the stages: one may be of the next micro-batch.
+        # If a micro-batch was merged before, its stages may belong to the next micro-batch.
         if result.merged or batch_id is None:
             self.drop_left_behind({one.stage for one in staged})
         return result
@@ -263,7 +263,7 @@ class Load:
         left = [stage for stage in self.left if stage not in own]
         if not left:
             return
-        # The messages are enqueued: whatever fails here is left to the next run, or to the age of the tables.
+        # The messages are enqueued. Whatever fails here is left to the next run, or to the age of the tables.
         with contextlib.suppress(FairQueueError, psycopg.Error, OSError, pa.ArrowException):
             with contextlib.closing(connect(self.options, "cleanup", autocommit=True)) as connection:
                 dropped = drop_left_behind(connection, left)
@@ -279,7 +279,6 @@ class Load:
 
     @property
     def existing_stage(self) -> Stage:
-        """The stage, in a run that has one."""
         assert self.stage is not None  # noqa: S101 - asked only where it is
         return self.stage
 

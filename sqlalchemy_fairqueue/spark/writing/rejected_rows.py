@@ -107,7 +107,6 @@ class RejectedRowsWriter:
         self._file: pq.ParquetWriter | None = None
 
     def add(self, batch: pa.RecordBatch, problems: Problems) -> None:
-        """Write the rows that have problems."""
         indexes = pa.array(sorted(problems), pa.int64())
         rows = pa.Table.from_batches([batch]).take(indexes)
         rows = rows.append_column(PROBLEM, pa.array([problems[index] for index in sorted(problems)], pa.string()))

@@ -131,7 +131,7 @@ def copy_rows(  # noqa: PLR0917 - a copy needs all of them
         connection.execute("set statement_timeout = 0")
 
         def copy_part(columns: Sequence[pa.Array]) -> None:
-            # A savepoint: what the table refuses does not take the parts before with it.
+            # A savepoint, so that a refused part does not undo the parts before it.
             with connection.transaction(), connection.cursor() as cursor, cursor.copy(copy_statement) as copy:
                 copy.write(_csv(attempt, names, columns))
 
