@@ -51,7 +51,6 @@ class GrantFairqueueOp(FairqueueOp):
         Upgrades and downgrades keep it.
 
         Args:
-            operations: Alembic's context.
             role: An existing role: its name without quotes.
             kind: ``"producer"``, ``"consumer"``, ``"monitor"``, ``"operator"`` or ``"loader"``.
             queues: The only queues that it applies to. None: all. A monitor cannot be bound.
@@ -124,7 +123,6 @@ class RevokeFairqueueOp(FairqueueOp):
         gave it. Grants of dropped roles are removed too.
 
         Args:
-            operations: Alembic's context.
             role: Its name without quotes.
             kind: None: all kinds.
             schema: The schema of the installation. None: the connection's default schema.

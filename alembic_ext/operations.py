@@ -101,7 +101,6 @@ class CreateFairqueueOp(_InstallationOp):
         """Install fairqueue's tables and functions into an existing schema, in the migration's transaction.
 
         Args:
-            operations: Alembic's context.
             version: None: the newest version that the library knows when the migration runs. Name it in migrations that
                 you keep, as autogenerate does, so that they always install the same.
             schema: An existing schema. None: the connection's default schema.
@@ -142,7 +141,6 @@ class DropFairqueueOp(_InstallationOp):
         """Drop fairqueue's functions and tables with all messages, in the migration's transaction.
 
         Args:
-            operations: Alembic's context.
             version: The installed version. None: the newest that the library knows when the migration runs.
             schema: The schema of the installation, which stays. None: the connection's default schema.
 
@@ -180,7 +178,6 @@ class UpgradeFairqueueOp(_LadderOp):
         """Upgrade an installation to a newer version, in the migration's transaction; its content stays.
 
         Args:
-            operations: Alembic's context.
             old: The installed version.
             new: The version afterwards.
             schema: The schema of the installation. None: the connection's default schema.
@@ -222,7 +219,6 @@ class DowngradeFairqueueOp(_LadderOp):
         Data that only the newer version can store is lost.
 
         Args:
-            operations: Alembic's context.
             new: The installed version.
             old: The version afterwards.
             schema: The schema of the installation. None: the connection's default schema.
@@ -272,7 +268,6 @@ class RepairFairqueueOp(_InstallationOp):
         the functions.
 
         Args:
-            operations: Alembic's context.
             version: The installed version.
             schema: The schema of the installation. None: the connection's default schema.
 

@@ -120,7 +120,6 @@ class Run:
     """The present state of a run.
 
     Attributes:
-        service: Its name.
         files: All uploads, in the order in which they were parsed.
         accident: None before a worker was killed.
     """

@@ -30,11 +30,7 @@ SERVICES = {FAIR: fair, FIFO: fifo}
 
 
 class Workers:
-    """The workers of one run.
-
-    Attributes:
-        members: Their processes, by name.
-    """
+    """The workers of one run."""
 
     def __init__(self, service: str, url: URL) -> None:
         self._service = service

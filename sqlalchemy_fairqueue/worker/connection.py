@@ -84,7 +84,6 @@ class DedicatedConnection:
     proxy is silent, the call would otherwise wait for ever.
 
     Args:
-        options: The worker's.
         lock_timeout: Seconds that a statement waits for a lock; not for a transaction pooler.
         time_limit: Seconds that a statement may take, whatever the role has; not for a transaction pooler.
         within: Seconds after which a call is cut by default. None: another thread watches it, or the call has a limit.

@@ -185,7 +185,6 @@ class Round(ABC):
     Args:
         word: The end of the thread's name.
         step: What a round does, for the log: ``"run schedules"``.
-        options: The worker's.
         connection: Its own, closed after each round.
     """
 
@@ -238,8 +237,6 @@ class Groups(Round):
 
     Args:
         polling: The connection of the duties; only their thread calls :meth:`poll`.
-        queues: The worker's.
-        options: The worker's.
 
     Attributes:
         folded_at: The start of the last round that left nothing to do, by the worker's clock.
@@ -296,8 +293,6 @@ class Schedules(Round):
 
     Args:
         polling: The connection of the duties; only their thread calls :meth:`poll`.
-        queues: The worker's.
-        options: The worker's.
     """
 
     def __init__(self, polling: DedicatedConnection, queues: Sequence[ServedQueue], options: WorkerOptions) -> None:

@@ -62,8 +62,6 @@ class Executor(ABC):
     it counts towards the concurrency until it returns, so that a worker never runs more handlers than configured.
 
     Args:
-        options: The worker's.
-        stats: The worker's.
         trigger: Wakes the fetcher when the buffer runs low.
         settle: Called with each finished delivery and its decision; None: the delivery is lost.
 
@@ -472,7 +470,6 @@ class TimeLimits:
     first may be due, once in the duration of a timeout.
 
     Args:
-        options: The worker's.
         check: Handles those beyond their timeout. Returns the time of the next check, by the worker's clock.
     """
 

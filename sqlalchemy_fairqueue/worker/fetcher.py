@@ -37,7 +37,6 @@ class Fetcher:
     """Takes the messages of one worker.
 
     Attributes:
-        connection: Its own.
         executor: Receives the deliveries.
         trigger: Wakes it.
         settler: Releases deliveries that cannot begin.

@@ -280,7 +280,6 @@ class ServedQueue:
     """A queue of a worker: its consumer, handlers, polls and leases.
 
     Args:
-        options: The worker's.
         resources: For its handlers, by name; filled before the first call.
 
     Attributes:

@@ -37,7 +37,6 @@ class Lifespan:
     """The on_start and on_stop functions of one worker, and the resources.
 
     Args:
-        options: The worker's.
         run: Calls plain functions, and waits for them.
     """
 
@@ -142,7 +141,6 @@ class LifespanKeeper:
     """The task that runs the lifespan of an AsyncWorker: what a task opens may have to be closed by the same task.
 
     Args:
-        lifespan: The lifespan.
         stop: Called when the loop cancels its tasks. It begins a stop that releases the resources, and returns whether
             there is one.
     """

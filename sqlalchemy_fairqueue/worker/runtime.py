@@ -114,9 +114,7 @@ class Runtime(Generic[E]):
     """The parts of one worker.
 
     Args:
-        options: The worker's.
         make_executor: Creates the executor.
-        stats: The worker's.
         run: Calls what waits for threads, and plain functions.
         stop: Begins the stop of the worker without waiting, when an operator asks for it.
         drain: Whether it ends once it is drained; it then runs only slots of schedules that are due at its start.

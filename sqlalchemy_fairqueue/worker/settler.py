@@ -51,8 +51,6 @@ class SettlementWriter:
     """Writes the settlements of one worker, for the settler.
 
     Args:
-        connection: The settler's.
-        log: The worker's.
         stats: Counts the settlements.
     """
 
@@ -224,8 +222,6 @@ class Settler:
     """Settles the deliveries of one worker.
 
     Args:
-        connection: Its own.
-        options: The worker's.
         stats: Counts the settlements.
         settled: Called after each call with the queues in which that may have made room for messages.
     """

@@ -346,7 +346,6 @@ class Prefetch:
 
     Args:
         concurrency: How many handlers run at a time.
-        timings: The worker's.
         most: Most messages in the buffer.
     """
 

@@ -112,7 +112,6 @@ class WaitRegistration:
     The fetcher calls it, except :meth:`notified`, which the listener's thread calls.
 
     Attributes:
-        connection: The fetcher's.
         trigger: Wakes the fetcher.
         stats: Counts notifications.
         topics: The queues of notifications, by topic.

@@ -202,7 +202,6 @@ def capacity_of(trace: Trace, policies: Mapping[str, ChannelPolicy]) -> Capacity
     leased at once.
 
     Args:
-        trace: The trace.
         policies: The policies that the record was made under, by channel; others have no limits.
     """
     ready, started, finished = trace.ready, trace.started, trace.finished
@@ -282,7 +281,6 @@ def replay_queue(
 
     Args:
         history: All attempts of one queue.
-        scenario: The scenario.
         policies: The record's policies, by channel; others have no limits.
 
     Returns:

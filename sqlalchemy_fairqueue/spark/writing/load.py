@@ -122,7 +122,6 @@ class Load:
     """A run of a load.
 
     Attributes:
-        columns: The columns of the frame.
         stage: The staging table. None: the job was committed before, and nothing is left to do.
         before: The result of that earlier run.
         left: Tables of other runs of the job at the start. They are useless once the job is merged, even if such a run
