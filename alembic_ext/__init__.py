@@ -1,10 +1,10 @@
-"""Alembic operations that install fairqueue, climb its versions, grant its use and take it away again.
+"""Alembic operations that install, upgrade, repair and remove fairqueue, and grant and revoke its use.
 
-Importing this package registers them: ``op.create_fairqueue()``, ``op.drop_fairqueue()``, ``op.upgrade_fairqueue()``,
+The import registers them: ``op.create_fairqueue()``, ``op.drop_fairqueue()``, ``op.upgrade_fairqueue()``,
 ``op.downgrade_fairqueue()``, ``op.repair_fairqueue()``, ``op.grant_fairqueue()`` and ``op.revoke_fairqueue()``. Import
-it in ``env.py``, where it also lets ``alembic revision --autogenerate`` write them; a migration that is run without it
-imports it itself. It knows the SQL of every version and nothing of the moving parts of the library, so that an old
-migration does the same for ever.
+it in ``env.py``, where it also lets ``alembic revision --autogenerate`` write them; a migration that runs without
+``env.py`` imports it itself. It knows the SQL of every version, and nothing of the library's other parts, so that an
+old migration always does the same.
 """
 
 from __future__ import annotations

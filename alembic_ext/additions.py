@@ -1,4 +1,4 @@
-"""Additions of a user's model to a table of ours: columns, constraints and indexes beyond the installation's."""
+"""A user's additions to a table of fairqueue in the model: columns, constraints and indexes."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _KINDS: dict[type[Any], Any] = {
 
 
 def additions(context: AutogenContext, table: Table, there: AbstractSet[str]) -> list[MigrateOperation]:
-    """The operations that add what is the user's to a table of ours; none in most cases.
+    """Return the operations that add the user's own objects to a table of fairqueue; mostly none.
 
-    What is *there* by its name is left out. So is a constraint without a name all of whose columns are there: nobody
-    can tell whether it is.
+    Objects with a name in *there* are left out. So is a constraint without a name whose columns all exist, since nobody
+    can tell whether it exists.
     """
     known = names_in(table.name) | there
 

@@ -1,8 +1,9 @@
-"""Autogenerate: the operations that ``alembic revision --autogenerate`` and ``alembic check`` propose for fairqueue.
+"""Operations that ``alembic revision --autogenerate`` and ``alembic check`` propose for fairqueue.
 
-Alembic compares tables, and knows nothing of functions or of versions. When it is done, what it found of our tables is
-taken out and said in our operations: one that installs, one that climbs, one that repairs, or none. Tables of an
-installation that are not in the metadata, such as partitions, are hidden from it before: it would log them as removed.
+Alembic compares tables, but knows neither functions nor versions. After its comparison, this module replaces the
+changes that it found in fairqueue's tables by one operation that installs, upgrades or repairs, or by none. Before it,
+the module hides tables of an installation that are not in the metadata, such as partitions; Alembic would log them as
+removed.
 """
 
 from __future__ import annotations
@@ -72,9 +73,9 @@ _comparisons: WeakKeyDictionary[AutogenContext, _Comparison] = WeakKeyDictionary
 
 @comparators.dispatch_for("autogenerate", qualifier="postgresql", priority=DispatchPriority.FIRST)
 def hide(context: AutogenContext, _upgrade: ops.UpgradeOps) -> PriorityDispatchResult:
-    """Hide from Alembic the tables of an installation that are not in the metadata, and what it logs of our sequences.
+    """Hide from Alembic an installation's tables that are not in the metadata, and its log lines about our sequences.
 
-    Where an Alembic has no such filters, it logs more, and :func:`compare` takes out what it found.
+    An Alembic version without such filters logs more, and :func:`compare` removes what it found.
     """
     if context.opts.get("fairqueue", True):
         comparison = _comparisons[context] = _Comparison(context)
@@ -88,9 +89,9 @@ def hide(context: AutogenContext, _upgrade: ops.UpgradeOps) -> PriorityDispatchR
 
 @comparators.dispatch_for("autogenerate", qualifier="postgresql", priority=DispatchPriority.LAST)
 def compare(context: AutogenContext, upgrade: ops.UpgradeOps) -> PriorityDispatchResult:
-    """Say in our operations what Alembic found of our tables, and what it cannot find.
+    """Replace Alembic's changes of fairqueue's tables by our operations, and add what it cannot find.
 
-    Not in an environment that says ``context.configure(..., fairqueue=False)``.
+    ``context.configure(..., fairqueue=False)`` turns this off.
     """
     _alembic_log.removeFilter(_is_told)
     if context.opts.get("fairqueue", True):
@@ -99,17 +100,14 @@ def compare(context: AutogenContext, upgrade: ops.UpgradeOps) -> PriorityDispatc
 
 
 def _is_told(record: logging.LogRecord) -> bool:
-    """Whether a record of Alembic's is logged: not that it takes the sequence of a table of ours for a SERIAL."""
+    """Return whether to log a record of Alembic: not if it mistakes one of our sequences for a SERIAL."""
     found = record.args
     is_ours = isinstance(found, tuple) and len(found) > 1 and str(found[1]) in tables(latest_version())
     return not (is_ours and record.msg.startswith("Detected sequence named"))
 
 
 class _Comparison:
-    """One run of the comparison on one database.
-
-    A schema is given by its own name, also where the metadata says None for the default one.
-    """
+    """One comparison with one database. Schemas have their own names, even if the metadata says None."""
 
     def __init__(self, context: AutogenContext) -> None:
         if context.connection is None:
@@ -135,7 +133,7 @@ class _Comparison:
         return self.found[schema]
 
     def shows(self, name: str | None, type_: str, parents: Any) -> bool:
-        """Whether Alembic may find a table of this name, or a plugin anything else: a filter like ``include_name``."""
+        """Return whether Alembic may find a table of this name, or a plugin an object, like ``include_name``."""
         schema = parents.get("schema_name")
         if name is not None and type_ not in _ALEMBIC_TYPES:
             return not any(self.is_ours(schema, found) for found in _QUALIFIED.findall(name))
@@ -146,16 +144,16 @@ class _Comparison:
         return not is_stage(name, schema) and not self.installation(schema).holds(name, ())
 
     def is_ours(self, schema: str | None, name: str) -> bool:
-        """Whether a plugin found a function, a trigger or a table of ours in a schema."""
+        """Return whether a plugin found a function, a trigger or a table of fairqueue in a schema."""
         return is_stage(name, schema) or self.installation(self.named_schema(schema)).names(name)
 
     def visible(self, name: str) -> str | None:
-        """The schema of a table that is found without one."""
+        """Return the schema in which the search_path finds a table."""
         found: str | None = self.connection.scalar(text(_VISIBLE), {"name": name})
         return found
 
     def replace(self, upgrade: ops.UpgradeOps) -> None:
-        """Put our operations where the metadata's order wants them, and take out what they stand for."""
+        """Insert our operations in the metadata's order, and remove the changes that they replace."""
         gone = {_table(one) for one in upgrade.ops if isinstance(one, ops.DropTableOp) and self.drops_ours(one)}
         kept: list[MigrateOperation] = []
         added: list[MigrateOperation] = []
@@ -177,7 +175,7 @@ class _Comparison:
         upgrade.ops[:] = [*(one for schema in schemas for one in self.changes(schema)), *kept, *added, *self.grants()]
 
     def grants(self) -> list[MigrateOperation]:
-        """The operations that the declared grants need, when everything else is there."""
+        """Return the operations that the declared grants need, once everything else exists."""
         declared = declared_grants(self.context.metadata, self.default)
         return [
             one
@@ -190,14 +188,14 @@ class _Comparison:
         return self.named_schema(schema), name
 
     def drops_ours(self, operation: ops.DropTableOp) -> bool:
-        """Whether a table that is not in the metadata is ours: it is never for Alembic to drop."""
+        """Return whether a table that is not in the metadata is fairqueue's; Alembic must never drop it."""
         schema, name = self.table(operation)
         if operation.schema is None:
             schema = self.visible(name)
         return self.installation(schema).holds(name, operation.to_table().columns.keys())
 
     def is_made(self, operation: ops.CreateTableOp) -> bool:
-        """Whether an operation of ours makes the table, or Alembic was only kept from seeing it."""
+        """Return whether our operation creates the table, or it exists and was only hidden from Alembic."""
         schema, name = self.table(operation)
         if name not in self.wanted.get(schema, {}):
             return False
@@ -205,15 +203,15 @@ class _Comparison:
         return self.installation(schema).version != latest_version() or name not in missing
 
     def additions(self, schema: str | None, name: str) -> list[MigrateOperation]:
-        """The user's own columns and constraints of a table that Alembic did not compare as it found none."""
+        """Return the user's own columns and constraints of a table that Alembic did not find, nor compare."""
         found = self.installation(schema)
         return [] if found.newer else additions(self.context, self.wanted[schema][name], found.there(name))
 
     def left(self, operation: ops.ModifyTableOps, gone: set[tuple[str | None, str]]) -> list[MigrateOperation]:
-        """The changes of a table that remain: the user's own in ours, and those in which it differs from the version.
+        """Return the remaining changes of a table: the user's own, and differences from the installed version.
 
-        Whether our columns, constraints and indexes are right is told by the version that is installed, not by models
-        or by how Alembic reads a type.
+        The installed version decides whether our columns, constraints and indexes are right, not the models or how
+        Alembic reads a type.
         """
         schema, name = self.table(operation)
         if name not in self.wanted.get(schema, {}) and _table(operation) not in gone:
@@ -233,7 +231,7 @@ class _Comparison:
         return CreateFairqueueOp(latest_version(), self.metadata_schema(schema))
 
     def changes(self, schema: str | None) -> list[MigrateOperation]:
-        """The operations that an installation needs, apart from the user's own tables."""
+        """Return the operations that an installation needs, apart from the user's own tables."""
         found = self.installation(schema)
         given = self.metadata_schema(schema)
         if found.version is None:
@@ -265,25 +263,25 @@ class _Comparison:
         return made
 
     def metadata_schema(self, schema: str | None) -> str | None:
-        """The schema as the metadata names it."""
+        """Return the schema as the metadata names it."""
         given = next(iter(self.wanted[schema].values())).schema
         return None if given is None else str(given)
 
 
 def _is_repaired(difference: Difference) -> bool:
-    """Whether a repair brings it back: a function, the schema of the stages, a right of a grant, a trigger of ours."""
+    """Return whether a repair restores it: a function, the schema of stages, a right of a grant, or our trigger."""
     if difference.kind == "trigger":
         return difference.state != "unexpected"
     return difference.kind in _REPAIRED or (difference.kind == "grant" and difference.state == "missing")
 
 
 def _table(operation: ops.CreateTableOp | ops.DropTableOp | ops.ModifyTableOps) -> tuple[str | None, str]:
-    """A table as Alembic names it, which may find the same one twice: with its schema and without."""
+    """Return a table as Alembic names it, which may find the same one with and without its schema."""
     return operation.schema, str(operation.table_name)
 
 
 def _object(operation: Any) -> str | None:
-    """The name of the column, index or constraint that an operation is about."""
+    """Return the name of the column, index or constraint of an operation."""
     if isinstance(operation, ops.AddColumnOp):
         return str(operation.column.name)
     for attribute in ("column_name", "index_name", "constraint_name"):

@@ -1,4 +1,4 @@
-"""Declared grants of a MetaData, compared with those of a database."""
+"""Grants that a MetaData declares, compared with those of a database."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Declared = dict["str | None", "tuple[str | None, tuple[RoleGrant, ...]]"]
 
 
 def declared_grants(metadata: MetaData | Sequence[MetaData] | None, default: str | None) -> Declared:
-    """The grants that ``declare_grants`` noted, by the schema's own name; *default* stands for None."""
+    """Return the grants from ``declare_grants``, by the schema's own name; *default* stands for None."""
     each = [metadata] if isinstance(metadata, MetaData) else list(metadata or ())
     found: Declared = {}
     for one in each:
@@ -39,14 +39,14 @@ def declared_grants(metadata: MetaData | Sequence[MetaData] | None, default: str
 def grant_changes(
     connection: Connection, schema: str | None, given: str | None, wanted: Collection[RoleGrant], version: int | None
 ) -> list[MigrateOperation]:
-    """The operations that lead from the grants of a database to the declared ones.
+    """Return the operations that change the grants of a database to the declared ones.
 
     Args:
         connection: The database.
         schema: The schema's own name.
         given: The schema as it was declared.
-        wanted: All grants that the installation is to have.
-        version: The version that is installed. None: it is yet to be installed, without grants.
+        wanted: All grants that the installation shall have.
+        version: The installed version. None: it is not installed yet, without grants.
     """
     have = {} if version is None or schema is None else {(one.role, one.kind): one for one in _read(connection, schema)}
     made: list[MigrateOperation] = []

@@ -1,6 +1,6 @@
-"""Execution of statements exactly as they are, online and offline.
+"""Execution of statements without any change, online and offline.
 
-``op.execute(str)`` would read ``:word`` as a parameter and double percent signs in a script.
+``op.execute(str)`` would read ``:word`` as a parameter, and double percent signs in a script.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 
 def send(context: MigrationContext, doing: str, schema: str | None, statements: Iterable[str]) -> None:
-    """Send statements one at a time in the migration's transaction, or write them into the script of ``--sql``.
+    """Send statements one by one in the migration's transaction, or write them to the script of ``--sql``.
 
     Raises:
-        ValueError: The database is not PostgreSQL, or the connection takes the schema for another one.
+        ValueError: The database is not PostgreSQL, or the connection translates the schema to another one.
         AutocommitError: The connection commits each statement by itself.
         SchemaMismatch, IsolationError: A guard among the statements refused, or the transaction is read-only.
     """

@@ -1,4 +1,4 @@
-"""Operations that grant a role a kind of work on an installation, and take it back."""
+"""Operations that grant a role a kind of work on an installation, and revoke it."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 @Operations.register_operation("grant_fairqueue")
 class GrantFairqueueOp(FairqueueOp):
-    """Grant a role a kind of work; the inverse takes it back, or grants what was there before.
+    """Grant a role a kind of work; the inverse revokes it, or restores the grant before.
 
     Attributes:
-        grant: The role, its kind of work and the bounds.
-        before: The grant of this kind that the role has had until now, if that is known.
+        grant: The role, the kind of work and its bounds.
+        before: The role's former grant of this kind, if known.
 
     Example:
         >>> GrantFairqueueOp(RoleGrant("web", "producer")).reverse().to_diff_tuple()
@@ -45,21 +45,21 @@ class GrantFairqueueOp(FairqueueOp):
         channels: Collection[str] | None = None,
         schema: str | None = None,
     ) -> None:
-        """Let a role do a kind of work, in the migration's transaction. A grant that is there gets these bounds.
+        """Grant a role a kind of work, in the migration's transaction. An existing grant gets these bounds.
 
         The role gets ``usage`` of the schema and ``execute`` on the functions of the kind, and no right on a table.
-        Steps between versions keep it.
+        Upgrades and downgrades keep it.
 
         Args:
-            operations: Alembic's context.
-            role: The role, which must exist: its name without quotes.
+            role: An existing role: its name without quotes.
             kind: ``"producer"``, ``"consumer"``, ``"monitor"``, ``"operator"`` or ``"loader"``.
-            queues: The only queues that it holds for. None: all. A monitor cannot be bound.
-            channels: The only channels that it holds for, of a producer. None: all.
-            schema: The schema that holds fairqueue. None is the connection's default schema.
+            queues: The only queues that it applies to. None: all. A monitor cannot be bound.
+            channels: The only channels that it applies to, for a producer. None: all.
+            schema: The schema of the installation. None: the connection's default schema.
 
         Raises:
-            ValueError: A value cannot be granted, the schema's name cannot be kept, or the database is not PostgreSQL.
+            ValueError: A value cannot be granted, PostgreSQL cannot store the schema's name, or the database is not
+                PostgreSQL.
             SchemaMismatch: The schema does not hold a version that this library knows. Nothing was changed.
 
         Example:
@@ -69,38 +69,34 @@ class GrantFairqueueOp(FairqueueOp):
         operations.invoke(cls(RoleGrant(role, kind, queues, channels), schema))
 
     def statements(self) -> Iterator[str]:
-        """The guard, the row and the privileges."""
         return grant_statements(self.grant, self.schema)
 
     @property
     def versions(self) -> tuple[int, ...]:
-        """None: it holds for the version that is installed, and for those that follow."""
+        """Empty, since the operation applies to any installed version."""
         return ()
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """The arguments as they are printed, without the schema."""
         return self.grant.arguments
 
     def reverse(self) -> GrantFairqueueOp | RevokeFairqueueOp:
-        """The operation that takes it back, or grants what was there before."""
+        """Return the operation that revokes it, or restores the grant before."""
         if self.before is not None:
             return GrantFairqueueOp(self.before, self.schema, before=self.grant)
         return RevokeFairqueueOp(self.grant.role, self.grant.kind, self.schema, before=self.grant)
 
     def to_diff_tuple(self) -> tuple[Any, ...]:
-        """The operation as Alembic's comparison prints it."""
         return (self.verb, self.grant, self.schema)
 
 
 @Operations.register_operation("revoke_fairqueue")
 class RevokeFairqueueOp(FairqueueOp):
-    """Take a kind of work from a role.
+    """Revoke a kind of work from a role; the inverse restores the grant before, if it is known.
 
     Attributes:
-        role: The role.
-        kind: The kind of work. None: all that it was granted.
-        before: The grant that the role has had until now, if that is known: the inverse grants it.
+        kind: None: all kinds that it was granted.
+        before: The role's former grant, if known.
 
     Example:
         >>> RevokeFairqueueOp("web", before=RoleGrant("web", "producer")).reverse().grant.kind
@@ -121,19 +117,19 @@ class RevokeFairqueueOp(FairqueueOp):
     def revoke_fairqueue(
         cls, operations: Operations, role: str, kind: str | None = None, schema: str | None = None
     ) -> None:
-        """Take a kind of work from a role, in the migration's transaction. Nothing happens where it has none.
+        """Revoke a kind of work from a role, in the migration's transaction. Without such a grant nothing happens.
 
-        What other kinds of work of the role need stays. ``usage`` of the schema goes with the last kind, if it came
-        with a grant. The rows of roles that were dropped go too.
+        Rights that other kinds of the role need stay. ``usage`` of the schema is revoked with the last kind, if a grant
+        gave it. Grants of dropped roles are removed too.
 
         Args:
-            operations: Alembic's context.
-            role: The role: its name without quotes.
-            kind: The kind of work. None: all.
-            schema: The schema that holds fairqueue. None is the connection's default schema.
+            role: Its name without quotes.
+            kind: None: all kinds.
+            schema: The schema of the installation. None: the connection's default schema.
 
         Raises:
-            ValueError: The kind is not known, the schema's name cannot be kept, or the database is not PostgreSQL.
+            ValueError: The kind is unknown, PostgreSQL cannot store the schema's name, or the database is not
+                PostgreSQL.
             SchemaMismatch: The schema does not hold a version that this library knows. Nothing was changed.
 
         Example:
@@ -144,25 +140,22 @@ class RevokeFairqueueOp(FairqueueOp):
         operations.invoke(cls(role, kind, schema))
 
     def statements(self) -> Iterator[str]:
-        """The guard, the row and the privileges."""
         return revoke_statements(self.role, self.kind, self.schema)
 
     @property
     def versions(self) -> tuple[int, ...]:
-        """None: it holds for the version that is installed."""
+        """Empty, since the operation applies to any installed version."""
         return ()
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """The arguments as they are printed, without the schema."""
         return (repr(self.role),) if self.kind is None else (repr(self.role), repr(self.kind))
 
     def reverse(self) -> MigrateOperation:
-        """The operation that grants it again, if it is known what it was."""
+        """Return the operation that restores the grant, if it is known."""
         return NothingOp() if self.before is None else GrantFairqueueOp(self.before, self.schema)
 
     def to_diff_tuple(self) -> tuple[Any, ...]:
-        """The operation as Alembic's comparison prints it."""
         return (self.verb, self.role, self.kind, self.schema)
 
 

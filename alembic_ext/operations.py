@@ -1,4 +1,4 @@
-"""The operations as values: each knows its inverse and the statements it stands for."""
+"""The operations as values: each knows its inverse and its statements."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class FairqueueOp(MigrateOperation):
     """An operation on an installation of fairqueue.
 
     Attributes:
-        schema: The schema's name, or None for the connection's default schema.
+        schema: The schema of the installation. None: the connection's default schema.
 
     Raises:
-        ValueError: A version is not known, or PostgreSQL cannot keep the schema's name.
+        ValueError: A version is unknown, or PostgreSQL cannot store the schema's name.
     """
 
     verb = ""
@@ -32,7 +32,7 @@ class FairqueueOp(MigrateOperation):
         next(self.statements())
 
     def statements(self) -> Iterator[str]:
-        """The statements of the operation, in order, each to be sent verbatim."""
+        """Yield the statements of the operation in order, each to be sent without any change."""
         raise NotImplementedError
 
     @property
@@ -47,7 +47,7 @@ class FairqueueOp(MigrateOperation):
         return (f"version={versions[0]}",) if len(versions) == 1 else tuple(map(str, versions))
 
     def to_diff_tuple(self) -> tuple[Any, ...]:
-        """The operation as Alembic's comparison prints it."""
+        """Return the operation as Alembic's comparison prints it."""
         return (self.verb, *self.versions, self.schema)
 
 
@@ -55,7 +55,7 @@ class _InstallationOp(FairqueueOp):
     """An operation on one version.
 
     Attributes:
-        version: The version of the schema. Generated migrations name it, so that they mean the same for ever.
+        version: Generated migrations name it, so that they always mean the same.
     """
 
     def __init__(self, version: int | None = None, schema: str | None = None) -> None:
@@ -64,7 +64,6 @@ class _InstallationOp(FairqueueOp):
 
     @property
     def versions(self) -> tuple[int]:
-        """The version."""
         return (self.version,)
 
 
@@ -72,8 +71,8 @@ class _LadderOp(FairqueueOp):
     """An operation from one version to another.
 
     Attributes:
-        before: The version that is installed.
-        after: The version that it becomes.
+        before: The installed version.
+        after: The version afterwards.
     """
 
     def __init__(self, before: int, after: int, schema: str | None = None) -> None:
@@ -83,7 +82,6 @@ class _LadderOp(FairqueueOp):
 
     @property
     def versions(self) -> tuple[int, int]:
-        """The version that is installed, and the one that it becomes."""
         return (self.before, self.after)
 
 
@@ -103,14 +101,15 @@ class CreateFairqueueOp(_InstallationOp):
         """Install fairqueue's tables and functions into an existing schema, in the migration's transaction.
 
         Args:
-            operations: Alembic's context.
-            version: The version to install. None: the newest that the library knows when the migration runs. Name it in
-                migrations that you keep, as autogenerate does: the same migration then installs the same for ever.
-            schema: The schema to install into; it must exist. None is the connection's default schema.
+            version: None: the newest version that the library knows when the migration runs. Name it in migrations that
+                you keep, as autogenerate does, so that they always install the same.
+            schema: An existing schema. None: the connection's default schema.
 
         Raises:
-            ValueError: The version is not known, the schema's name cannot be kept, or the database is not PostgreSQL.
-            SchemaMismatch: The schema is missing, or names that fairqueue needs are taken in it. Nothing was changed.
+            ValueError: The version is unknown, PostgreSQL cannot store the schema's name, or the database is not
+                PostgreSQL.
+            SchemaMismatch: The schema is missing, or other objects in it have names that fairqueue needs. Nothing was
+                changed.
 
         Example:
             >>> op.execute("create schema queues")
@@ -119,17 +118,16 @@ class CreateFairqueueOp(_InstallationOp):
         operations.invoke(cls(version, schema))
 
     def statements(self) -> Iterator[str]:
-        """The guard, the tables and the functions."""
         return install_statements(self.version, self.schema)
 
     def reverse(self) -> DropFairqueueOp:
-        """The operation that takes away what this one installs."""
+        """Return the operation that removes what this one installs."""
         return DropFairqueueOp(self.version, self.schema)
 
 
 @Operations.register_operation("drop_fairqueue")
 class DropFairqueueOp(_InstallationOp):
-    """Take fairqueue away; the inverse is :class:`CreateFairqueueOp`.
+    """Remove fairqueue; the inverse is :class:`CreateFairqueueOp`.
 
     Example:
         >>> DropFairqueueOp(1).reverse().to_diff_tuple()
@@ -140,15 +138,15 @@ class DropFairqueueOp(_InstallationOp):
 
     @classmethod
     def drop_fairqueue(cls, operations: Operations, version: int | None = None, schema: str | None = None) -> None:
-        """Drop fairqueue's functions and tables with every message in them, in the migration's transaction.
+        """Drop fairqueue's functions and tables with all messages, in the migration's transaction.
 
         Args:
-            operations: Alembic's context.
-            version: The version that is installed. None: the newest that the library knows when the migration runs.
-            schema: The schema that holds it, which stays. None is the connection's default schema.
+            version: The installed version. None: the newest that the library knows when the migration runs.
+            schema: The schema of the installation, which stays. None: the connection's default schema.
 
         Raises:
-            ValueError: The version is not known, the schema's name cannot be kept, or the database is not PostgreSQL.
+            ValueError: The version is unknown, PostgreSQL cannot store the schema's name, or the database is not
+                PostgreSQL.
             SchemaMismatch: The schema does not hold this version. Nothing was changed.
 
         Example:
@@ -157,17 +155,16 @@ class DropFairqueueOp(_InstallationOp):
         operations.invoke(cls(version, schema))
 
     def statements(self) -> Iterator[str]:
-        """The guard, then the drops of the functions and of the tables."""
         return drop_statements(self.version, self.schema)
 
     def reverse(self) -> CreateFairqueueOp:
-        """The operation that installs what this one takes away."""
+        """Return the operation that installs what this one removes."""
         return CreateFairqueueOp(self.version, self.schema)
 
 
 @Operations.register_operation("upgrade_fairqueue")
 class UpgradeFairqueueOp(_LadderOp):
-    """Make a newer version of an installed one; the inverse is :class:`DowngradeFairqueueOp`.
+    """Upgrade an installation to a newer version; the inverse is :class:`DowngradeFairqueueOp`.
 
     Example:
         >>> UpgradeFairqueueOp(1, 2).reverse().to_diff_tuple()  # doctest: +SKIP
@@ -178,18 +175,18 @@ class UpgradeFairqueueOp(_LadderOp):
 
     @classmethod
     def upgrade_fairqueue(cls, operations: Operations, old: int, new: int, schema: str | None = None) -> None:
-        """Bring an installation to a newer version, in the migration's transaction; what is in it stays.
+        """Upgrade an installation to a newer version, in the migration's transaction; its content stays.
 
         Args:
-            operations: Alembic's context.
-            old: The version that is installed.
-            new: The version that it becomes.
-            schema: The schema that holds it. None is the connection's default schema.
+            old: The installed version.
+            new: The version afterwards.
+            schema: The schema of the installation. None: the connection's default schema.
 
         Raises:
-            ValueError: A version is not known, *new* is not newer, the schema's name cannot be kept, or the database is
-                not PostgreSQL.
-            SchemaMismatch: The schema does not hold *old*, or names that *new* adds are taken. Nothing was changed.
+            ValueError: A version is unknown, *new* is not newer, PostgreSQL cannot store the schema's name, or the
+                database is not PostgreSQL.
+            SchemaMismatch: The schema does not hold *old*, or other objects have names that *new* adds. Nothing was
+                changed.
 
         See Also:
             :meth:`DowngradeFairqueueOp.downgrade_fairqueue`
@@ -197,17 +194,16 @@ class UpgradeFairqueueOp(_LadderOp):
         operations.invoke(cls(old, new, schema))
 
     def statements(self) -> Iterator[str]:
-        """The guard, the changes of the tables, the functions that differ."""
         return upgrade_statements(self.before, self.after, self.schema)
 
     def reverse(self) -> DowngradeFairqueueOp:
-        """The operation that goes back."""
+        """Return the downgrade."""
         return DowngradeFairqueueOp(self.after, self.before, self.schema)
 
 
 @Operations.register_operation("downgrade_fairqueue")
 class DowngradeFairqueueOp(_LadderOp):
-    """Make an older version of an installed one; the inverse is :class:`UpgradeFairqueueOp`.
+    """Downgrade an installation to an older version; the inverse is :class:`UpgradeFairqueueOp`.
 
     Example:
         >>> DowngradeFairqueueOp(2, 1).reverse().to_diff_tuple()  # doctest: +SKIP
@@ -218,19 +214,18 @@ class DowngradeFairqueueOp(_LadderOp):
 
     @classmethod
     def downgrade_fairqueue(cls, operations: Operations, new: int, old: int, schema: str | None = None) -> None:
-        """Bring an installation back to an older version, in the migration's transaction; messages stay.
+        """Downgrade an installation to an older version, in the migration's transaction; messages stay.
 
-        What only the newer version can keep is lost.
+        Data that only the newer version can store is lost.
 
         Args:
-            operations: Alembic's context.
-            new: The version that is installed.
-            old: The version that it becomes.
-            schema: The schema that holds it. None is the connection's default schema.
+            new: The installed version.
+            old: The version afterwards.
+            schema: The schema of the installation. None: the connection's default schema.
 
         Raises:
-            ValueError: A version is not known, *old* is not older, the schema's name cannot be kept, or the database is
-                not PostgreSQL.
+            ValueError: A version is unknown, *old* is not older, PostgreSQL cannot store the schema's name, or the
+                database is not PostgreSQL.
             SchemaMismatch: The schema does not hold *new*. Nothing was changed.
 
         Example:
@@ -239,20 +234,19 @@ class DowngradeFairqueueOp(_LadderOp):
         operations.invoke(cls(new, old, schema))
 
     def statements(self) -> Iterator[str]:
-        """The guard, the functions that differ, the changes of the tables taken back."""
         return downgrade_statements(self.before, self.after, self.schema)
 
     def reverse(self) -> UpgradeFairqueueOp:
-        """The operation that goes forward again."""
+        """Return the upgrade."""
         return UpgradeFairqueueOp(self.after, self.before, self.schema)
 
 
 @Operations.register_operation("repair_fairqueue")
 class RepairFairqueueOp(_InstallationOp):
-    """Bring back the functions and triggers of an installed version; there is nothing to do to take that back.
+    """Restore the functions and triggers of an installed version. The inverse does nothing.
 
     Attributes:
-        reasons: What was found to differ, a line each, printed as comments above the call.
+        reasons: The differences, one line for each, printed as comments above the call.
 
     Example:
         >>> RepairFairqueueOp(1).reverse().to_diff_tuple()
@@ -267,19 +261,19 @@ class RepairFairqueueOp(_InstallationOp):
 
     @classmethod
     def repair_fairqueue(cls, operations: Operations, version: int, schema: str | None = None) -> None:
-        """Make the functions of an installation what its version has, in the migration's transaction.
+        """Restore the functions and triggers of the installed version, in the migration's transaction.
 
-        Missing functions are made and changed ones replaced. Others that have the name of one of ours are dropped.
-        Triggers that are missing, changed or disabled are made again. Tables are left alone otherwise, and who may call
-        the functions stays.
+        Missing functions are created and changed ones replaced; others with the name of one of ours are dropped.
+        Missing, changed or disabled triggers are created again. Tables are not changed otherwise, nor is who may call
+        the functions.
 
         Args:
-            operations: Alembic's context.
-            version: The version that is installed.
-            schema: The schema that holds it. None is the connection's default schema.
+            version: The installed version.
+            schema: The schema of the installation. None: the connection's default schema.
 
         Raises:
-            ValueError: The version is not known, the schema's name cannot be kept, or the database is not PostgreSQL.
+            ValueError: The version is unknown, PostgreSQL cannot store the schema's name, or the database is not
+                PostgreSQL.
             SchemaMismatch: The schema does not hold this version. Nothing was changed.
 
         Example:
@@ -289,23 +283,22 @@ class RepairFairqueueOp(_InstallationOp):
         operations.invoke(cls(version, schema))
 
     def statements(self) -> Iterator[str]:
-        """The guard, the functions that stand in the way dropped, every function made or replaced."""
         return repair_statements(self.version, self.schema)
 
     def reverse(self) -> NothingOp:
-        """Nothing: the hand-made change is not kept anywhere."""
+        """Return an operation that does nothing, since the manual change is not recorded anywhere."""
         return NothingOp()
 
 
 class NothingOp(MigrateOperation):
-    """No operation: nothing takes a repair back."""
+    """An operation that does nothing, the inverse of a repair."""
 
     def reverse(self) -> NothingOp:
-        """Nothing as well."""
+        """Return an operation that does nothing."""
         return self
 
     def to_diff_tuple(self) -> tuple[str]:
-        """The operation as Alembic's comparison prints it."""
+        """Return the operation as Alembic's comparison prints it."""
         return ("nothing",)
 
 
@@ -315,7 +308,7 @@ class NothingOp(MigrateOperation):
 @Operations.implementation_for(DowngradeFairqueueOp)
 @Operations.implementation_for(RepairFairqueueOp)
 def run(operations: Operations, operation: FairqueueOp) -> None:
-    """Send the statements of an operation, or write them into the script."""
+    """Send the statements of an operation, or write them to the script."""
     send(operations.migration_context, f"op.{operation.verb}()", operation.schema, operation.statements())
 
 

@@ -1,6 +1,6 @@
 """Recognition of fairqueue's tables: in the user's metadata, among Alembic's operations, and in the database.
 
-A name alone is not enough, since a table of the user's may have it. Its columns must match too, or its schema must hold
+A name is not enough, since the user may have a table of that name. Its columns must match too, or its schema must hold
 an installation.
 """
 
@@ -31,22 +31,22 @@ if TYPE_CHECKING:
 
 
 class TransactionId(UserDefinedType[str]):
-    """PostgreSQL's ``xid8``, which the history has."""
+    """PostgreSQL's ``xid8``, a type in the history."""
 
     cache_ok = True
 
     def get_col_spec(self, **_arguments: object) -> str:
-        """The name of the type."""
+        """Return the name of the type."""
         return "xid8"
 
 
 class RoleName(UserDefinedType[str]):
-    """PostgreSQL's ``regrole``, which the grants have."""
+    """PostgreSQL's ``regrole``, a type in the grants."""
 
     cache_ok = True
 
     def get_col_spec(self, **_arguments: object) -> str:
-        """The name of the type."""
+        """Return the name of the type."""
         return "regrole"
 
 
@@ -72,9 +72,9 @@ class Installation:
     """The contents of a schema of the database.
 
     Attributes:
-        version: The installed version, None where there is none; if fq_version() is gone, what the rest looks like.
-        partitions: Partitions of tables that have the name of one of ours, and those tables.
-        drift: Where the installation is not what its version has.
+        version: The installed version, or None; if fq_version() is gone, the version that the rest looks like.
+        partitions: Partitions by name, with the names of their tables.
+        drift: The differences between the installation and its version.
     """
 
     version: int | None
@@ -83,36 +83,36 @@ class Installation:
 
     @property
     def newer(self) -> bool:
-        """Whether the version is one that this library does not know."""
+        """Whether this library does not know the version."""
         return self.version is not None and self.version > latest_version()
 
     def holds(self, table: str, columns: Collection[str]) -> bool:
-        """Whether an existing table belongs to fairqueue, also if somebody has changed its columns."""
+        """Return whether an existing table belongs to fairqueue, even if somebody has changed its columns."""
         table = self.partitions.get(table, table)
         if self.newer:
             return table.startswith("fq_")
         return is_ours(table, columns) or (self.version is not None and table in tables(latest_version()))
 
     def names(self, name: str) -> bool:
-        """Whether a function, trigger or table of this name belongs to fairqueue, if there is an installation."""
+        """Return whether a function, trigger or table of this name belongs to the installation, if there is one."""
         return self.version is not None and (name in _functions_and_triggers() or self.holds(name, ()))
 
     def differing(self, table: str, *states: State) -> set[str]:
-        """Names of columns, constraints and indexes of a table that are not as the version has them, by what is so."""
+        """Return names of columns, constraints and indexes of a table whose difference is in *states*."""
         kinds = {"column", "constraint", "index"}
         found = [one for one in self.drift if one.kind in kinds and one.state in states]
         names = [(one.kind, *one.name.rpartition(".")) for one in found]
         return {name for kind, of, _, name in names if kind == "index" or of == table}
 
     def there(self, table: str) -> frozenset[str]:
-        """Names of columns, constraints and indexes of a table, the user's too; none where it is yet to be made."""
+        """Return names of all columns, constraints and indexes of a table, the user's too; none if it is missing."""
         if self.version is None or table not in tables(self.version):
             return frozenset()
         return names_in(table) | self.differing(table, "unexpected")
 
 
 def inspect_schema(connection: Connection, schema: str | None) -> Installation:
-    """The installation that a schema holds."""
+    """Return the installation in a schema."""
     if schema is None:
         return Installation(None, {}, ())
     version = recognised_version(connection, schema)
@@ -123,9 +123,9 @@ def inspect_schema(connection: Connection, schema: str | None) -> Installation:
 
 
 def is_ours(table: str, columns: Collection[str]) -> bool:
-    """Whether a table of this name with these columns is one of ours, further columns of the user's included.
+    """Return whether a table of this name with these columns is fairqueue's, possibly with further columns of the user.
 
-    So is what ``fq_make_stage`` makes for a bulk load, while the load runs and, if it died, for a day.
+    Staging tables of ``fq_make_stage`` count too: during a bulk load and, if it died, for a day.
     """
     if _STAGE.fullmatch(table):
         return set(columns) >= STAGE_COLUMNS
@@ -133,12 +133,12 @@ def is_ours(table: str, columns: Collection[str]) -> bool:
 
 
 def is_stage(table: str, schema: str | None) -> bool:
-    """Whether a table is, by its name and schema, a staging table of a bulk load."""
+    """Return whether a table is a staging table of a bulk load, by its name and schema."""
     return schema is not None and schema.endswith("_stages") and _STAGE.fullmatch(table) is not None
 
 
 def names_in(table: str) -> frozenset[str]:
-    """The names of the columns, indexes and constraints that a table of ours has in any version."""
+    """Return the names of the columns, indexes and constraints that one of our tables has in any version."""
     return frozenset(
         name.rpartition(".")[2]
         for version in versions()
@@ -150,7 +150,7 @@ def names_in(table: str) -> frozenset[str]:
 
 @cache
 def _functions_and_triggers() -> frozenset[str]:
-    """The names of our functions and triggers in any version."""
+    """Return the names of our functions and triggers in any version."""
     return frozenset(
         name.partition("(")[0].rpartition(".")[2]
         for version in versions()

@@ -1,10 +1,8 @@
 """A fair multi-tenant queue in the application's own PostgreSQL, used from SQLAlchemy.
 
-``Queue`` is the way in; the documentation has the tour and the contracts. Its import registers listeners on the Session
-class: they send what was enqueued on a session right before its COMMIT.
-
-What an application rarely names is imported from modules: what queues answer with from ``reports``, further errors
-from ``errors``, the mapped classes from ``models``, and the facets of a queue, for annotations, from ``queue``.
+Begin with ``Queue``. Its import registers listeners on the Session class, which send what was enqueued on a session
+right before its COMMIT. Rarer names are in modules: what queues return in ``reports``, further errors in ``errors``,
+the mapped classes in ``models``, and the facets of a queue, for annotations, in ``queue``.
 """
 
 from __future__ import annotations
@@ -124,7 +122,7 @@ if not TYPE_CHECKING:
     _MODULES = {"codecs", "database", "errors", "models", "queue", "values", "worker"}
 
     def __getattr__(name: str) -> Any:
-        """Import a name when a program asks for it: none pays for what it does not use."""
+        """Import a name on first access."""
         if name in _MODULES:
             return import_module(f"{__name__}.{name}")
         if name not in __all__:

@@ -1,6 +1,6 @@
-"""Codecs: they encode payloads as the bytes of a message, and decode them.
+"""Codecs: objects that encode payloads as bytes, and decode them.
 
-A codec is any object with ``encode`` and ``decode``; a queue is given one. It must not know anything of queues.
+A codec is any object with ``encode`` and ``decode``. It does not know queues.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _OF_JOBS = (UUID, Decimal, date, time, timedelta, bytes, Enum, set, frozenset)
 class Codec(Protocol):
     """The interface of a codec.
 
-    Every process that uses a queue must be given one that understands the others' content.
+    All processes that use a queue need codecs that understand each other's content.
 
     Example:
         >>> class CompressedJson:
@@ -49,24 +49,24 @@ class Codec(Protocol):
     """
 
     def encode(self, payload: Any) -> bytes:
-        """Encode a payload as bytes. Raises PayloadError if a value would be lost."""
+        """Encode a payload. Raise PayloadError if a value would be lost."""
         ...
 
     def decode(self, content: bytes) -> Any:
-        """Decode a payload. Raises PayloadError if this codec did not write the content."""
+        """Decode a payload. Raise PayloadError if this codec did not write the content."""
         ...
 
 
 class JsonCodec:
-    """JSON in UTF-8, of the kind that PostgreSQL's jsonb takes too, so that messages can be queried by their payload.
+    """JSON in UTF-8 that PostgreSQL's jsonb also accepts, so that queries can read the payload.
 
-    A payload comes back equal to what was given, tuples as lists, and values of subclasses of str, int, float, list
-    and dict as values of these. What cannot come back so is refused: NaN and infinity, keys other than strings, NUL
-    characters, lone surrogates, and everything else that JSON has no words for.
+    A payload comes back equal, with two exceptions: tuples come back as lists, and values of subclasses of str, int,
+    float, list and dict as the base class. Anything else is refused: NaN, infinity, keys other than strings, NUL
+    characters, lone surrogates, and values that JSON does not have.
 
     Args:
-        default: Called with a value that cannot be encoded as JSON (datetime, UUID, Decimal, bytes ...); returns one
-            that can. None refuses such values. To convert back is up to the caller.
+        default: Converts a value that JSON does not have (datetime, UUID, Decimal, bytes ...) to one that it has. None
+            refuses such values. The application converts back.
 
     Example:
         >>> codec = JsonCodec(default=str)
@@ -78,7 +78,7 @@ class JsonCodec:
         self._default = default
 
     def encode(self, payload: Any) -> bytes:
-        """Encode a payload as JSON. Raises PayloadError with the path of the first value that would be lost."""
+        """Encode a payload. Raise PayloadError with the path of the first value that would be lost."""
         try:
             if _are_plain((payload,)):
                 return _plain_encoder()(payload)
@@ -92,7 +92,7 @@ class JsonCodec:
             raise PayloadError("it is nested too deeply or contains itself; flatten it") from None
 
     def decode(self, content: bytes) -> Any:
-        """Decode a payload. Raises PayloadError if the content is not JSON in UTF-8."""
+        """Decode a payload. Raise PayloadError if the content is not JSON in UTF-8."""
         try:
             return _decode(content.decode())
         except (ValueError, RecursionError) as error:
@@ -138,7 +138,7 @@ class JsonCodec:
 
 
 def _are_plain(values: Iterable[Any]) -> bool:  # noqa: C901, PLR0911, PLR0912 - in place it takes a third of the time
-    """Return whether JSON keeps these values as they are, and msgspec writes them as json, lone surrogates aside."""
+    """Return whether JSON preserves these values and msgspec writes them like json, lone surrogates aside."""
     for value in values:
         kind = type(value)
         if kind is str:
@@ -166,14 +166,14 @@ def _are_plain(values: Iterable[Any]) -> bool:  # noqa: C901, PLR0911, PLR0912 -
 
 @cache
 def _plain_encoder() -> Callable[[Any], bytes]:
-    """msgspec's, which takes a tenth of the time of json's, and long to import."""
+    """Return msgspec's encoder, which needs a tenth of json's time, but takes long to import."""
     import msgspec  # noqa: PLC0415
 
     return msgspec.json.Encoder().encode
 
 
 def encode_texts(fields: Mapping[str, str]) -> str:
-    """Encode named texts, without a NUL character, as a JSON object, ten times as fast as a codec."""
+    """Encode texts without NUL characters as a JSON object, ten times as fast as a codec."""
     return _plain_encoder()(fields).decode()
 
 
@@ -229,7 +229,7 @@ class BytesCodec:
     """
 
     def encode(self, payload: Any) -> bytes:
-        """Return the payload as it is. Raises PayloadError if it is not bytes, bytearray or memoryview."""
+        """Return the payload. Raise PayloadError if it is not bytes, bytearray or memoryview."""
         if not isinstance(payload, (bytes, bytearray, memoryview)):
             raise PayloadError(f"BytesCodec got a {type(payload).__name__}; give it bytes, or the queue another codec")
         return bytes(payload)
@@ -245,12 +245,12 @@ ON_DEAD = "on_dead:"
 
 
 def codec_of(kind: str, codec: Codec) -> Codec:
-    """Return what decodes the payloads of a kind, in a queue with this codec."""
+    """Return the codec of a kind; messages to on_dead handlers are always JSON."""
     return _JSON if kind.startswith(ON_DEAD) else codec
 
 
 def decoded(codec: Codec, content: bytes) -> Any:
-    """Return the payload, or the PayloadError to raise when it is read, so that a bad content costs no other."""
+    """Return the payload, or the PayloadError to raise when it is read, so that other messages are not affected."""
     try:
         return codec.decode(content)
     except PayloadError as error:
@@ -264,9 +264,9 @@ def decoded(codec: Codec, content: bytes) -> Any:
 
 
 def headers_of(stored: str | None) -> tuple[Any, PayloadError | None]:
-    """Return the headers as they were enqueued; None and a PayloadError if they cannot be read.
+    """Return the headers as they were enqueued; or None and a PayloadError if Python cannot read them.
 
-    The database takes numbers and depths that Python does not.
+    The database accepts numbers and depths that Python does not.
     """
     if stored is None:
         return None, None

@@ -1,7 +1,7 @@
 """Errors and warnings of this package.
 
-Each one says what happened, with the values, then what to do. A class names the SQLSTATE codes that stand for it, by
-which ``database`` turns what the driver raises into the class. This module does not know how a statement is sent.
+Each message says what happened, with the values, and then what to do. A class lists its SQLSTATE codes, by which
+``database`` converts driver errors to the class.
 """
 
 from __future__ import annotations
@@ -71,15 +71,14 @@ class FairQueueError(Exception):
     of_sqlstate: ClassVar[dict[str, type[FairQueueError]]] = {}
 
     def __post_init__(self) -> None:
-        """Keep the attributes of a subclass as arguments too, by which it is pickled."""
+        """Keep the attributes of a subclass in ``args`` too, so that it can be pickled."""
         self.args = tuple(getattr(self, field.name) for field in fields(self))  # type: ignore[arg-type]
 
     def __str__(self) -> str:
-        """The problem: data may follow it in ``args``."""
         return str(self.args[0]) if self.args else ""
 
     def __init_subclass__(cls, codes: tuple[str, ...] = (), **kwargs: Any) -> None:
-        """Register the SQLSTATE codes that stand for the class."""
+        """Register the class for its SQLSTATE codes."""
         super().__init_subclass__(**kwargs)
         for code in codes:
             FairQueueError.of_sqlstate[code] = cls
@@ -94,7 +93,7 @@ class FairQueueWarning(UserWarning):
 
 
 class InvalidArgument(FairQueueError, ValueError, codes=("QF001",)):
-    """An argument has a value that cannot be kept.
+    """An argument is not allowed.
 
     Example:
         >>> try:
@@ -107,10 +106,10 @@ class InvalidArgument(FairQueueError, ValueError, codes=("QF001",)):
 
 @dataclass(eq=False, repr=False)
 class PayloadError(FairQueueError, ValueError, codes=("QF011",)):
-    """A payload cannot be encoded, its content is too long, or a stored content cannot be decoded.
+    """A payload cannot be encoded or is too long, or a stored content cannot be decoded.
 
     Attributes:
-        path: Where in the payload, like ``$.pages[3].size``; ``$`` is the payload itself.
+        path: The place in the payload, like ``$.pages[3].size``; ``$`` is the payload itself.
 
     Example:
         >>> try:
@@ -124,12 +123,11 @@ class PayloadError(FairQueueError, ValueError, codes=("QF011",)):
     path: str = "$"
 
     def __str__(self) -> str:
-        """The problem, with the path."""
         return f"payload at {self.path}: {self.problem}"
 
 
 class SchemaMismatch(FairQueueError, codes=("QF004", "42883", "42P01", "3F000", "42703")):
-    """The queue is not installed in the schema that was named, or in a version that this library cannot use.
+    """The queue is not installed in this schema, or in a version that this library cannot use.
 
     Example:
         >>> try:
@@ -141,24 +139,22 @@ class SchemaMismatch(FairQueueError, codes=("QF004", "42883", "42P01", "3F000", 
 
 
 class NotGranted(FairQueueError, codes=("QF007",)):
-    """A call is outside of the queues or channels that the role's grants are bound to. Nothing was changed."""
+    """A call is outside of the queues or channels that the role was granted. Nothing was changed."""
 
 
 @dataclass(eq=False, repr=False)
 class DuplicateMessage(FairQueueError):
-    """Another message of the channel holds the key, and the enqueue asked to raise (``on_duplicate="raise"``).
+    """Another message of the channel holds the key, and ``on_duplicate`` is "raise".
 
-    Of a key with a period (``unique_for``) that message may have ended.
+    If the key has a period (``unique_for``), that message may have ended.
 
-    Or the transaction was asked to cancel the message that holds it, and then to enqueue under its key, with any
-    ``on_duplicate``: enqueues are sent before cancels, so that nothing would be left.
+    The error also occurs with any ``on_duplicate`` if the transaction first cancels the message and then enqueues under
+    its key: enqueues are sent before cancels, so neither message would remain.
 
-    The message was not added. A call on a connection leaves its transaction usable; a COMMIT fails whole.
+    The message was not added. The transaction of a connection stays usable; a COMMIT fails as a whole.
 
     Attributes:
-        channel: The channel.
-        key: The key.
-        message_id: The message that holds it.
+        message_id: The message that holds the key.
         cancelled: Whether the transaction cancels that message.
 
     Example:
@@ -177,7 +173,6 @@ class DuplicateMessage(FairQueueError):
     cancelled: bool = False
 
     def __str__(self) -> str:
-        """The key, its channel, and its holder."""
         if self.cancelled:
             return (
                 f"key {self.key!r} stands in channel {self.channel!r} until message {self.message_id} is cancelled, "
@@ -193,13 +188,12 @@ class DuplicateMessage(FairQueueError):
 
 @dataclass(eq=False, repr=False)
 class ChannelFull(FairQueueError, codes=("QF005",)):
-    """A channel has as many undelivered messages as its ``max_backlog`` allows, and its policy is to raise.
+    """A channel has as many undelivered messages as its ``max_backlog`` allows, and its policy says "raise".
 
-    The message was not added. A call on a connection leaves its transaction usable; a COMMIT fails whole.
+    The message was not added. The transaction of a connection stays usable; a COMMIT fails as a whole.
 
     Attributes:
-        channel: The channel, as far as it is known.
-        max_backlog: The bound, as far as it is known.
+        channel: None if it is unknown, and so is max_backlog.
 
     Example:
         >>> queue.configure_channel(engine, "customer-7", max_backlog=1)
@@ -217,7 +211,7 @@ class ChannelFull(FairQueueError, codes=("QF005",)):
 
 
 class OutsideGroupWarning(FairQueueWarning):
-    """A message is enqueued on a session within the block of a group of its queue, and is no member of the group.
+    """A message is enqueued within the block of a group of its queue, but not into the group.
 
     Example:
         >>> with warnings.catch_warnings(record=True, action="always") as found, Session(engine) as session:
@@ -230,11 +224,11 @@ class OutsideGroupWarning(FairQueueWarning):
 
 @dataclass(eq=False, repr=False)
 class LockOrderError(FairQueueError):
-    """An enqueue that takes effect at once breaks the lock order. Nothing was sent: the transaction is usable.
+    """An enqueue that is sent at once breaks the lock order. Nothing was sent; the transaction is usable.
 
     Attributes:
         sent: What the transaction has sent before: (schema, queue, channel, key), or "completion".
-        refused: The enqueue, which sorts before what was sent already.
+        refused: The enqueue, which sorts before that.
 
     Example:
         >>> with Session(engine) as session:
@@ -252,7 +246,7 @@ class LockOrderError(FairQueueError):
 
 
 class AutocommitError(FairQueueError):
-    """Queue work was asked of a connection in AUTOCOMMIT, where it could not be atomic with the business writes.
+    """A connection is in AUTOCOMMIT, so queue work would not be atomic with the business writes.
 
     Example:
         >>> autocommit = engine.execution_options(isolation_level="AUTOCOMMIT")
@@ -266,7 +260,7 @@ class AutocommitError(FairQueueError):
 
 
 class IsolationError(FairQueueError, codes=("QF003",)):
-    """A dequeue, a limit on a whole queue or a migration was asked for in a transaction that it cannot be done in.
+    """A dequeue, a limit on a whole queue or a migration needs another kind of transaction.
 
     All three need READ COMMITTED; a migration also needs a transaction that may write.
 
@@ -282,11 +276,11 @@ class IsolationError(FairQueueError, codes=("QF003",)):
 
 
 class UnsentWork(FairQueueError):
-    """Queue work of a transaction that cannot be sent in it any more.
+    """Queue work can no longer be sent in this transaction, and was not recorded.
 
-    There are two ways to get here. An earlier commit failed while it sent the work: only a rollback is possible then.
-    Or the call came when the transaction had already been committed, prepared or rolled back: from a hook that runs so
-    late, or after a failed flush whose error was caught, and is the cause of this one. Nothing was recorded.
+    Either an earlier commit failed while sending the work; then only a rollback is possible. Or the transaction had
+    already been committed, prepared or rolled back: the call came from a late hook, or after a failed flush whose error
+    was caught, and is the cause here.
 
     Example:
         >>> with Session(engine) as session:
@@ -302,13 +296,9 @@ class UnsentWork(FairQueueError):
 
 @dataclass(eq=False, repr=False)
 class UnknownChannel(FairQueueError, codes=("QF008",)):
-    """A channel was to be paused or resumed that does not exist: its name is mistyped, or it has had no message yet.
+    """The channel to pause or resume does not exist: its name is mistyped, or it has had no message yet.
 
-    From a call on a Connection or Engine nothing was changed; from a COMMIT it fails whole.
-
-    Attributes:
-        queue: The queue.
-        channel: The channel that it does not have.
+    On a Connection or Engine nothing was changed; a COMMIT fails as a whole.
 
     Example:
         >>> try:
@@ -325,14 +315,12 @@ class UnknownChannel(FairQueueError, codes=("QF008",)):
 
 @dataclass(eq=False, repr=False)
 class UnknownSchedule(FairQueueError, codes=("QF009",)):
-    """A schedule was to be paused, resumed or run that does not exist: its name or its channel is mistyped.
+    """The schedule to pause, resume or run does not exist: its name or channel is mistyped.
 
-    From a call on a Connection or Engine nothing was changed; from a COMMIT it fails whole.
+    On a Connection or Engine nothing was changed; a COMMIT fails as a whole.
 
     Attributes:
-        queue: The queue.
-        channel: The channel.
-        schedule: The schedule that the channel does not have.
+        schedule: Its name.
 
     Example:
         >>> try:
@@ -350,14 +338,10 @@ class UnknownSchedule(FairQueueError, codes=("QF009",)):
 
 @dataclass(eq=False, repr=False)
 class UnknownGroup(FairQueueError):
-    """A group of messages that does not exist, or that takes no members from here.
+    """A group does not exist, or takes no members from here.
 
-    Only the transaction that makes a group and the handlers of its members add members to it. From a COMMIT it fails
+    Only the transaction that creates a group and the handlers of its members can add members. A COMMIT fails as a
     whole.
-
-    Attributes:
-        queue: The queue.
-        group_id: The group.
 
     Example:
         >>> try:
@@ -374,15 +358,15 @@ class UnknownGroup(FairQueueError):
 
 @dataclass(eq=False, repr=False)
 class LeaseLost(FairQueueError):
-    """A delivery is no longer its holder's: the lease expired and the message was taken back, or it was settled before.
+    """The caller does not hold a delivery any more: its lease expired, or it was settled before.
 
-    Stop working on the message: another consumer may hold it. For the lost messages nothing was changed.
+    Stop working on the message: another consumer may hold it. Nothing was changed for the lost messages.
 
     Attributes:
         message_ids: The lost messages, ascending.
-        lease_id: The lease they were held under (of the first, if they differ).
-        expired_at: When that lease ended, as the delivery knew it.
-        holder: The consumer that holds the first of them now, if any.
+        lease_id: Their lease; the first one if they differ.
+        expired_at: The end of that lease, as the delivery knew it.
+        holder: The consumer that holds the first of them now, or None.
 
     Example:
         >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
@@ -401,7 +385,6 @@ class LeaseLost(FairQueueError):
     holder: str | None = None
 
     def __str__(self) -> str:
-        """The lease, its messages, its expiry, and the holder now."""
         first, *others = self.message_ids
         which = f"message {first}" + (f" and {len(others)} more" if others else "")
         until = f" (it was good until {self.expired_at:%H:%M:%S})" if self.expired_at else ""
@@ -415,12 +398,10 @@ class LeaseLost(FairQueueError):
 
 @dataclass(eq=False, repr=False)
 class HandlerTimeout(FairQueueError):
-    """A handler took longer than its kind may; its attempt has failed.
+    """A handler exceeded the timeout of its kind; its attempt has failed.
 
     Attributes:
-        message_id: The message.
-        kind: Its kind.
-        timeout: How long the handler may take.
+        timeout: The timeout of the kind.
 
     Example:
         >>> late = make_context(make_delivery(queue, 1, kind="parse"), timed_out=True)
@@ -436,7 +417,6 @@ class HandlerTimeout(FairQueueError):
     timeout: timedelta | None = None
 
     def __str__(self) -> str:
-        """The message, its kind, and the timeout."""
         timeout = "" if self.timeout is None else f" (timeout {self.timeout})"
         return (
             f"the handler of message {self.message_id} took longer than kind {self.kind!r} may{timeout}; "
@@ -446,12 +426,10 @@ class HandlerTimeout(FairQueueError):
 
 @dataclass(eq=False, repr=False)
 class HandlerCrashed(FairQueueError):
-    """The child process of a handler (``isolation="process"``) ended before the handler returned; its attempt failed.
+    """The child process of a handler (``isolation="process"``) ended before the handler; its attempt failed.
 
     Attributes:
-        message_id: The message.
-        kind: Its kind.
-        exitcode: The exit status of the process, or the negative number of the signal that killed it; None: not known.
+        exitcode: The exit status, or the negative number of the signal that killed it; None if unknown.
 
     Example:
         >>> print(HandlerCrashed(17, "parse", exitcode=-9))  # as the last error of the message says it
@@ -463,7 +441,6 @@ class HandlerCrashed(FairQueueError):
     exitcode: int | None
 
     def __str__(self) -> str:
-        """The message, its kind, and how the process ended."""
         code = self.exitcode
         if code is None:
             how = "ended"
@@ -480,10 +457,7 @@ class HandlerCrashed(FairQueueError):
 
 @dataclass(eq=False, repr=False)
 class MessageCancelled(FairQueueError):
-    """A message was withdrawn while its handler works on it. Stop working on it: the message is gone.
-
-    Attributes:
-        message_id: The message.
+    """A message was withdrawn while its handler works on it. Stop: the message is gone.
 
     Example:
         >>> cancelled = make_context(make_delivery(queue, 1), cancelled=True)
@@ -497,12 +471,11 @@ class MessageCancelled(FairQueueError):
     message_id: int
 
     def __str__(self) -> str:
-        """The message."""
         return f"message {self.message_id} was cancelled; stop working on it"
 
 
 class WorkerError(FairQueueError):
-    """A worker cannot do what it was asked to: a kind without a handler, a handler it cannot call, a second start.
+    """A worker cannot do as asked: it runs already, lacks a handler, or cannot call a handler.
 
     Example:
         >>> @queue.handler("call")
@@ -518,12 +491,12 @@ class WorkerError(FairQueueError):
 
 @dataclass(eq=False, repr=False)
 class StartError(WorkerError):
-    """A function that a queue declared with ``on_start`` failed, so that the worker did not start. The cause is kept.
+    """An ``on_start`` function failed, so the worker did not start. The cause is kept.
 
     Attributes:
-        queue: The queue.
-        function: The name of the function.
-        problem: What it raised, in words.
+        queue: The queue that declared it.
+        function: Its name.
+        problem: What it raised, as text.
 
     Example:
         >>> @queue.on_start
@@ -543,7 +516,6 @@ class StartError(WorkerError):
     problem: str
 
     def __str__(self) -> str:
-        """The function, its queue, and what it raised."""
         return (
             f"on_start function {self.function!r} of queue {self.queue!r} failed, and the worker did not start: "
             f"{self.problem}; correct it and start again"
@@ -551,7 +523,7 @@ class StartError(WorkerError):
 
 
 class HandlerTransactionWarning(FairQueueWarning):
-    """A handler commits the session that the worker gave it, so that its effects may happen more than once.
+    """A handler commits the worker's session, so that its effects may happen more than once.
 
     Example:
         >>> warnings.filterwarnings("error", category=HandlerTransactionWarning)  # such an attempt fails
@@ -559,7 +531,7 @@ class HandlerTransactionWarning(FairQueueWarning):
 
 
 class HandlerWaitWarning(FairQueueWarning):
-    """A handler waits for the result of another message, and keeps its place in the worker meanwhile.
+    """A handler waits for the result of another message, and occupies its place in the worker meanwhile.
 
     Example:
         >>> warnings.filterwarnings("error", category=HandlerWaitWarning)  # such an attempt fails
@@ -567,7 +539,7 @@ class HandlerWaitWarning(FairQueueWarning):
 
 
 class UnhandledKindWarning(FairQueueWarning):
-    """A message is enqueued whose kind has no handler, by a Queue object that has handlers for other kinds.
+    """The Queue object has handlers, but none for the kind of an enqueued message.
 
     Example:
         >>> @queue.handler("parse")
@@ -580,10 +552,7 @@ class UnhandledKindWarning(FairQueueWarning):
 
 
 class ResultError(FairQueueError):
-    """A message has no result to return. Its subclasses say what became of the message.
-
-    Attributes:
-        message_id: The message.
+    """A message has no result to return. Subclasses say how the message ended.
 
     Example:
         >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
@@ -599,11 +568,10 @@ class ResultError(FairQueueError):
 
 @dataclass(eq=False, repr=False)
 class ResultNotReady(ResultError, TimeoutError):
-    """A message has not ended, or not in the time that its result was waited for. It goes on: ask again later.
+    """A message has not ended, or not within the timeout. It goes on; ask again later.
 
     Attributes:
-        message_id: The message.
-        timeout: How long it was waited for. None: not at all.
+        timeout: None if the call did not wait.
 
     Example:
         >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
@@ -618,7 +586,6 @@ class ResultNotReady(ResultError, TimeoutError):
     timeout: timedelta | None = None
 
     def __str__(self) -> str:
-        """The message, and the time of the wait."""
         if self.timeout is None:
             return f"message {self.message_id} has not ended; ask again later, or wait by result(..., timeout=...)"
         return f"message {self.message_id} has not ended within {self.timeout}; ask again later, or wait longer"
@@ -626,12 +593,11 @@ class ResultNotReady(ResultError, TimeoutError):
 
 @dataclass(eq=False, repr=False)
 class MessageFailed(ResultError):
-    """A message whose result was asked for is a dead letter.
+    """The message whose result was asked for is a dead letter.
 
     Attributes:
-        message_id: The message.
-        reason: Why it will not be tried again.
-        error: Its last error, with the traceback; or None.
+        reason: Why it is not tried again.
+        error: Its last error with the traceback, or None.
 
     Example:
         >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
@@ -648,7 +614,6 @@ class MessageFailed(ResultError):
     error: str | None = None
 
     def __str__(self) -> str:
-        """The message, the reason, and the last line of the error."""
         line = last_line(self.error)
         last = f" ({line[:500]})" if line else ""
         return (
@@ -659,10 +624,7 @@ class MessageFailed(ResultError):
 
 @dataclass(eq=False, repr=False)
 class ResultCancelled(ResultError):
-    """A message whose result was asked for was cancelled.
-
-    Attributes:
-        message_id: The message.
+    """The message whose result was asked for was cancelled.
 
     Example:
         >>> queue.configure(engine, result_retention=timedelta(hours=1))
@@ -678,17 +640,15 @@ class ResultCancelled(ResultError):
     message_id: int
 
     def __str__(self) -> str:
-        """The message."""
         return f"message {self.message_id} was cancelled and has no result; enqueue it anew if it is needed"
 
 
 @dataclass(eq=False, repr=False)
 class ResultNotKept(ResultError):
-    """A message whose result was asked for has ended, and its result is not kept, or not any more.
+    """The message has ended, but its result is not kept, or not any more.
 
     Attributes:
-        message_id: The message.
-        problem: Why, as far as is known.
+        problem: Why, as far as it is known.
 
     Example:
         >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
@@ -704,17 +664,12 @@ class ResultNotKept(ResultError):
     problem: str
 
     def __str__(self) -> str:
-        """The message, and the reason."""
         return f"message {self.message_id} has ended, and no result of it is kept: {self.problem}"
 
 
 @dataclass(eq=False, repr=False)
 class UnknownMessage(ResultError):
-    """A result was asked for of a message that the queue never had: the id or the queue is wrong.
-
-    Attributes:
-        message_id: The id.
-        queue: The queue.
+    """The queue never had the message whose result was asked for: the id or the queue is wrong.
 
     Example:
         >>> try:
@@ -728,12 +683,11 @@ class UnknownMessage(ResultError):
     queue: str
 
     def __str__(self) -> str:
-        """The id, and the queue."""
         return f"queue {self.queue!r} never had a message {self.message_id}; correct the id, or ask the message's queue"
 
 
 def migration_refusal(error: DBAPIError, doing: str) -> FairQueueError | None:
-    """Return the error for what a guard, or a read-only transaction, refused; None if it was anything else."""
+    """Return the error for a migration that a guard or a read-only transaction refused; None for other errors."""
     original = error.orig
     code = getattr(original, "sqlstate", None) or getattr(original, "pgcode", None)
     said = getattr(getattr(original, "diag", None), "message_primary", None) or str(original)

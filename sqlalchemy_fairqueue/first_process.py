@@ -1,8 +1,8 @@
-"""Signals of the command ``fairqueue`` as the first process of a container, before anything else is imported.
+"""The handler of SIGTERM for the command ``fairqueue`` as process 1 of a container.
 
-The kernel delivers a signal to process 1 of a container only if the process has a handler for it. So a SIGTERM that
-came while modules are imported would be lost, and its sender would wait in vain. The package imports this first;
-in a program of the user's, and in any other process, it does nothing.
+The kernel delivers a signal to process 1 only if the process has a handler for it. Without one, a SIGTERM during
+imports would be lost and its sender would wait in vain. So the package imports this module first. In any other process
+it does nothing.
 """
 
 import os
@@ -15,7 +15,7 @@ _MODULE = "sqlalchemy_fairqueue.cli"
 
 
 def _obey_signals() -> None:
-    """End at a SIGTERM, as every process but the first one does without a handler. A worker sets its own later."""
+    """End at a SIGTERM, as other processes do without a handler. A worker installs its own handler later."""
     is_command = os.path.basename(sys.argv[0] if sys.argv else "") == _COMMAND or _MODULE in sys.orig_argv  # noqa: PTH119 - nothing else is imported yet
     if is_command and os.getpid() == 1 and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, _end)

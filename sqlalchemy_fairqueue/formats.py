@@ -22,10 +22,10 @@ _WHOLE = re.compile(r"\d{1,19}", re.ASCII)
 
 
 def parse_whole(text: str) -> int:
-    """A whole number that a bigint of PostgreSQL can keep, in decimal digits alone: ``0``, ``4711``.
+    """Parse decimal digits as a number that fits PostgreSQL's bigint: ``0``, ``4711``.
 
     Raises:
-        ValueError: The text is none. Python would read more, such as ``1_000``, and fail at thousands of digits.
+        ValueError: The text has another form. Python would accept ``1_000``, and fail at thousands of digits.
     """
     if not _WHOLE.fullmatch(text) or (number := int(text)) >= 2**63:
         raise ValueError(f"{text!r:.80} is no whole number from 0 to {2**63 - 1}")
@@ -33,16 +33,12 @@ def parse_whole(text: str) -> int:
 
 
 def parse_duration(text: str) -> timedelta:
-    """``30s``, ``250ms``, ``1h30m``, ``7d``; a number alone is seconds.
-
-    Raises:
-        ValueError: The text has another form, or the duration is too long.
-    """
+    """Parse ``30s``, ``250ms``, ``1h30m`` or ``7d``; a number alone means seconds. Other text raises ValueError."""
     return parsed_duration(text, seconds=True)
 
 
 def format_duration(duration: timedelta) -> str:
-    """A duration in the two largest units that it has: ``3d 4h``, ``12m 05s``, ``3.2s``, ``250ms``."""
+    """Format a duration in its two largest units: ``3d 4h``, ``12m 05s``, ``3.2s``, ``250ms``."""
     seconds = duration.total_seconds()
     sign, seconds = ("-" if seconds < 0 else ""), abs(seconds)
     if seconds < 1:
@@ -58,11 +54,7 @@ def format_duration(duration: timedelta) -> str:
 
 
 def parse_rate(text: str) -> Rate | Literal["none"]:
-    """A rate: ``10/s``, ``100/min``, ``1/30s``, ``50/s, burst 10``; or ``none``, for no limit.
-
-    Raises:
-        ValueError: The text has another form, or the rate cannot be kept.
-    """
+    """Parse a rate, ``10/s``, ``1/30s``, ``50/s, burst 10``, or ``none`` for no limit. Other text raises ValueError."""
     if text.strip().lower() == "none":
         return "none"
     try:
@@ -72,7 +64,7 @@ def parse_rate(text: str) -> Rate | Literal["none"]:
 
 
 def format_value(value: object) -> str:
-    """A value as text; None is a dash."""
+    """Format a value; None is a dash."""
     match value:
         case None:
             return "-"
@@ -89,7 +81,7 @@ def format_value(value: object) -> str:
 
 
 def format_longest(longest: LongestOut, now: datetime, channel: str | None = None) -> str:
-    """What is out longest: ``message 2641, parse, for 58.0s``, of another channel than *channel* with its name."""
+    """Describe the longest leased message: ``message 2641, parse, for 58.0s``; name its channel unless *channel*."""
     name = f" of {clean(longest.channel)}" if longest.channel != channel else ""
     kind = f", {clean(longest.kind)}" if longest.kind else ""
     since = f", for {format_duration(max(now - longest.since, timedelta()))}" if longest.since else ""
@@ -97,12 +89,12 @@ def format_longest(longest: LongestOut, now: datetime, channel: str | None = Non
 
 
 def end_words(state: str, at: datetime | None, attempts: Sequence[AttemptDetails]) -> str:
-    """How a message ended, in words: ``completed at 2026-03-01 10:00:00 UTC, 2 attempts, ran 3.2s``.
+    """Describe how a message ended: ``completed at 2026-03-01 10:00:00 UTC, 2 attempts, ran 3.2s``.
 
     Args:
-        state: How. "gone": after its last attempt, in a way that nothing tells of.
-        at: When. None: at the end of its last attempt.
-        attempts: Those that were recorded, the oldest first.
+        state: The outcome; "gone" if it ended after its last recorded attempt in an unknown way.
+        at: None: at the end of its last attempt.
+        attempts: The recorded attempts, the oldest first.
     """
     if not attempts:
         return f"{state} at {format_value(at)} UTC"
@@ -114,5 +106,5 @@ def end_words(state: str, at: datetime | None, attempts: Sequence[AttemptDetails
 
 
 def plural(count: int, noun: str) -> str:
-    """A count with its noun: ``1 channel``, ``2 channels``."""
+    """Format a count with its noun: ``1 channel``, ``2 channels``."""
     return f"{count:,} {noun}" + ("" if count == 1 else "s")

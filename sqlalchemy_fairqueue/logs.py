@@ -1,6 +1,6 @@
 """Structured fields of the log, and a formatter that writes records as JSON.
 
-The library logs through ``logging``, below the logger ``sqlalchemy_fairqueue``, and configures nothing.
+The library logs below the logger ``sqlalchemy_fairqueue`` and configures nothing.
 """
 
 from __future__ import annotations

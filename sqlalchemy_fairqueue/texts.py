@@ -1,4 +1,4 @@
-"""Texts of any exceptions, in a form that a log and a terminal can bear."""
+"""Texts of exceptions that suit a log and a terminal."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _ADDED = re.compile(
 
 
 def said(error: BaseException, most: int = _MOST) -> str:
-    """Return the text of any exception on one line, cut after *most* characters. It never raises.
+    """Return the text of an exception on one line, cut after *most* characters. It never raises.
 
-    Of a statement that failed it is the server's message alone, also where another exception quotes it.
+    For a failed statement it is only the server's message, even if another exception quotes it.
     """
     if isinstance(error, StatementError) and error.orig is not None:
         error = error.orig
@@ -29,7 +29,7 @@ def said(error: BaseException, most: int = _MOST) -> str:
 
 
 def logged(error: BaseException) -> str:
-    """Return the text of any exception for the log: short, and without the parameters of a statement."""
+    """Return the text of an exception for the log: short, and without the parameters of a statement."""
     return said(error, _MOST_LOGGED)
 
 
@@ -58,13 +58,12 @@ def _text(error: BaseException) -> str:
 
 
 def shortened(text: str, most: int) -> str:
-    """Return the text on one line, cut after *most* characters."""
     line = " ".join(text[:most].split())
     return line if len(text) <= most else f"{line} ... ({len(text):,} characters)"
 
 
 def last_line(error: str | None) -> str | None:
-    """Return the line of an error that names the exception, without the link that SQLAlchemy writes below it."""
+    """Return the line of an error that names the exception, without SQLAlchemy's link below it."""
     if error is None:
         return None
     lines = error.strip().splitlines()
@@ -73,7 +72,7 @@ def last_line(error: str | None) -> str | None:
 
 
 def clean(text: str) -> str:
-    r"""Escape everything in a text that a terminal does not show, or obeys: ``\n``, ``\x1b``."""
+    r"""Escape characters that a terminal does not print, or obeys."""
     return "".join(
         character if character.isprintable() else character.encode("unicode_escape", "backslashreplace").decode()
         for character in text

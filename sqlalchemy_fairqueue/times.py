@@ -31,11 +31,7 @@ def microseconds(duration: timedelta) -> int:
 
 
 def instant_microseconds(instant: datetime) -> int:
-    """Convert an aware datetime to microseconds since the epoch.
-
-    Raises:
-        ValueError: The datetime is naive, so that it names no instant.
-    """
+    """Convert an aware datetime to microseconds since the epoch; a naive one raises ValueError."""
     # As datetime itself does both: see microseconds().
     if datetime.utcoffset(instant) is None:
         raise ValueError(f"datetime {instant!r} has no time zone; give an aware one, like datetime.now(UTC)")
@@ -48,12 +44,12 @@ def instant(value: int) -> datetime:
 
 
 def any_instant(value: int) -> datetime:
-    """As :func:`instant`, but a time beyond the calendar becomes the first or last time in it."""
+    """Convert microseconds like :func:`instant`, clipped to the years that datetime has."""
     return instant(min(max(value, _FIRST), _LAST))
 
 
 def earlier(instant: datetime, by: timedelta) -> datetime:
-    """Return the instant that came so long before, or the first one of the calendar."""
+    """Return the instant that much earlier, clipped to the years that datetime has."""
     return max(instant - _FIRST_INSTANT, by) - by + _FIRST_INSTANT
 
 
@@ -65,11 +61,10 @@ def parsed_duration(text: str, *, seconds: bool = False) -> timedelta:
     """Parse a duration as people write it: ``30s``, ``250ms``, ``1h30m``, ``7d``.
 
     Args:
-        text: What they wrote.
-        seconds: Whether a number alone is seconds.
+        seconds: Whether a number alone means seconds.
 
     Raises:
-        ValueError: It is none of these, or too long.
+        ValueError: The text has another form, or the duration is too long.
     """
     words = text.strip().lower()
     if seconds and _NUMBER.fullmatch(words):

@@ -1,4 +1,4 @@
-"""The hook by which those who wait for results hear of them; it needs nothing else of the package."""
+"""The hook by which waits for results are notified. It needs nothing else of the package."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ if TYPE_CHECKING:
 
 
 class ResultWatch(Protocol):
-    """The notifications of one database about messages that have ended."""
+    """Notifications of one database about ended messages."""
 
     @property
     def is_listening(self) -> bool:
-        """Whether notifications are sent and arrive just now, as far as is known."""
+        """Whether notifications arrive now, as far as is known."""
         ...
 
     def join(self, engine: Engine | AsyncEngine, message_id: int, wake: Callable[[], None]) -> None:
-        """Call *wake*, in another thread, at each notification that may be about a message."""
+        """Call *wake* in another thread at each notification that may be about the message."""
         ...
 
     def leave(self, message_id: int, wake: Callable[[], None]) -> None:
-        """Call it no more."""
+        """Stop calling *wake*."""
         ...
 
 
 @dataclass(slots=True)
 class Watching:
-    """The hook by which listening connections as workers have them serve those who wait for results.
+    """The hook by which the listening connections of ``worker/`` serve waits for results.
 
     Attributes:
-        watch_of: The watch over the database of an engine. None: there is none, and everybody polls.
+        watch_of: Returns the watch of an engine's database. None: waits only poll.
     """
 
     watch_of: Callable[[Engine], ResultWatch] | None = None

@@ -1,7 +1,7 @@
-"""Asyncio classes of SQLAlchemy, or stand-ins where they cannot be imported.
+"""SQLAlchemy's asyncio classes, or stand-ins if they cannot be imported.
 
-The classes need greenlet, which SQLAlchemy 2.1 no longer installs by itself. An application without greenlet cannot
-make objects of them, and no object is an instance of a stand-in. So ``isinstance`` is right in both cases.
+They need greenlet, which SQLAlchemy 2.1 no longer installs by itself. An application without greenlet cannot create
+objects of them, and no object is an instance of a stand-in, so ``isinstance`` is right in both cases.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ else:
     except ImportError:
 
         class AsyncConnection:
-            """Stands in for a class that needs greenlet."""
+            """Stand-in for a class that needs greenlet, as are the others."""
 
         class AsyncEngine:
-            """Stands in for a class that needs greenlet."""
+            """Stand-in."""
 
         class AsyncSession:
-            """Stands in for a class that needs greenlet."""
+            """Stand-in."""
 
         class async_scoped_session:  # noqa: N801 - named as what it stands for
-            """Stands in for a class that needs greenlet."""
+            """Stand-in."""
 
 
 __all__ = ["AsyncConnection", "AsyncEngine", "AsyncSession", "async_scoped_session"]

@@ -1,10 +1,10 @@
 """Calls of SQL functions by name, and how they are sent.
 
-SQLAlchemy sends them, with all of its events. If no listener is registered and the driver can, they go past it, in half
-of the time. Calls can travel with the COMMIT of their transaction, in one round trip. Python cannot look at the outcome
-of such a call before the COMMIT, so the statement itself fails, by ``fq_refuse``, for an outcome that must not be
-committed. If an engine has listeners of statements, SQLAlchemy prepares each statement as usual, and its event
-``do_execute`` lets a listener of ours keep it: with the last of them the driver sends all together.
+SQLAlchemy sends them, with all of its events. If no listener is registered and the driver supports it, calls bypass
+SQLAlchemy, which halves their time. Calls can travel with the COMMIT of their transaction, in one round trip. Python
+then cannot see an outcome before the COMMIT, so the statement itself fails, by ``fq_refuse``, for an outcome that must
+not be committed. If an engine has listeners of statements, SQLAlchemy prepares each statement as usual, our listener of
+``do_execute`` collects them, and with the last one the driver sends all together.
 """
 
 from __future__ import annotations
@@ -64,9 +64,8 @@ class Target:
     """A queue in a database.
 
     Attributes:
-        schema: Where the queue is installed; None: found through the search_path.
-        queue: Name of the queue.
-        bind_arguments: How a session with several engines finds the engine that holds the queue.
+        schema: The schema of the installation; None: the search_path finds it.
+        bind_arguments: How a session with several engines finds the engine of the queue.
         notify: Whether transactions may wake waiting consumers.
     """
 
@@ -76,25 +75,23 @@ class Target:
     notify: bool = field(default=True, compare=False)
 
     def call(self, function: str, doing: str, shape: Shape = ALL, /, **values: Any) -> Call:
-        """Return the call of a function for the queue, as :func:`call` does; ``queue`` is given."""
+        """Return the call of a function with the queue as its parameter ``queue``, as :func:`call` does."""
         return call(self.schema, function, doing, shape, queue=self.queue, **values)
 
     def read(self, connection: Connection, function: str, doing: str, /, **values: Any) -> list[dict[str, Any]]:
-        """Return the rows of a function for the queue, as :func:`read` does; ``queue`` is given."""
+        """Return the rows of a function with the queue as its parameter ``queue``, as :func:`read` does."""
         return read(connection, self.schema, function, doing, queue=self.queue, **values)
 
     def named(self, channel: str | None = None) -> str:
-        """Return the queue, or a channel of it, as an error names it: ``channel 'customer-7' of queue 'documents'``."""
+        """Return the name of the queue or channel for errors: ``channel 'customer-7' of queue 'documents'``."""
         return f"queue {self.queue!r}" if channel is None else f"channel {channel!r} of queue {self.queue!r}"
 
 
 class Call(NamedTuple):
-    """A call of a function with its parameters, to be sent.
+    """A call of a SQL function with its parameters.
 
     Attributes:
-        clause: The statement.
-        parameters: Its parameters.
-        doing: What it does, for an error's message: ``"dequeue from queue 'documents'"``.
+        doing: What it does, for the message of an error: ``"dequeue from queue 'documents'"``.
     """
 
     clause: Clause
@@ -102,7 +99,7 @@ class Call(NamedTuple):
     doing: str
 
     def rows(self, connection: Connection, *, as_bytes: bool = False) -> Sequence[Any]:
-        """Send it; return its rows. In a two-phase transaction it notifies nobody; see :func:`can_notify`.
+        """Send the call and return its rows. In a two-phase transaction it notifies nobody; see :func:`can_notify`.
 
         Args:
             connection: Where it is executed.
@@ -124,14 +121,15 @@ class Call(NamedTuple):
             refuse(error, self.doing)
 
     def value(self, connection: Connection) -> Any:
-        """Send it; return the first value of its only row."""
+        """Send the call and return the first value of its only row."""
         [row] = self.rows(connection)
         return row[0]
 
     def tuples(self, connection: Connection, *, as_bytes: bool = False) -> Sequence[Sequence[Any]]:
-        """Send it as :meth:`rows`, past SQLAlchemy where nobody watches, in half of the time; the rows have no names.
+        """Send the call as :meth:`rows` does, but bypass SQLAlchemy if nobody listens, in half of the time.
 
-        Only a connection with :data:`ALONE` is used so. Errors are raised as SQLAlchemy raises them.
+        The rows have no names. Only connections with :data:`ALONE` are bypassed. Errors are raised as SQLAlchemy raises
+        them.
         """
         rows: list[Sequence[Any]] = []
         try:
@@ -146,9 +144,9 @@ class Call(NamedTuple):
         return self.rows(connection, as_bytes=as_bytes)
 
     def reraise(self, connection: Connection, error: BaseException) -> NoReturn:
-        """Raise what a driver raised as if SQLAlchemy had executed the call: it lets a broken connection go.
+        """Raise a driver's error as if SQLAlchemy had executed the call, so that it drops a broken connection.
 
-        What interrupted the call is raised as it is.
+        Other exceptions are raised unchanged.
         """
         if isinstance(error, connection.dialect.loaded_dbapi.Error):
             statement, _, _ = self.clause.number(driver_of(connection))
@@ -158,13 +156,10 @@ class Call(NamedTuple):
 
 
 def call(schema: str | None, function: str, doing: str, shape: Shape = ALL, /, **values: Any) -> Call:
-    """Return the call of a function in a schema; all of its parameters are given by their names without ``p_``.
+    """Return the call of a function in a schema; all parameters are given by name, without ``p_``.
 
-    Each is passed in its position and with its exact type, so that PostgreSQL never chooses an overload of another
-    role.
-
-    Raises:
-        TypeError: A parameter of the function is not given, or something that it does not have.
+    Each is passed in its position and with its exact type, so that PostgreSQL never chooses another role's overload.
+    Missing and unknown parameters raise TypeError.
     """
     clause = clauses_of(schema)[function, shape]
     if values.keys() != clause.types.keys():
@@ -175,10 +170,10 @@ def call(schema: str | None, function: str, doing: str, shape: Shape = ALL, /, *
 def read(
     connection: Connection, schema: str | None, function: str, doing: str, shape: Shape = READABLE, /, **values: Any
 ) -> list[dict[str, Any]]:
-    """Send the call of a function that people read; return its rows by the names of its columns.
+    """Call a function that people read, and return its rows as dicts.
 
-    Texts are texts, whatever the connection's encoding lacks. What ends in ``_at``, ``_until`` or ``_since`` is a
-    datetime in UTC.
+    Texts are read whatever the connection's encoding. Columns that end in ``_at``, ``_until`` or ``_since`` are
+    datetimes in UTC.
     """
     rows = call(schema, function, doing, shape, **values).rows(connection, as_bytes=True)
     columns = [(name, _reader(name, type_)) for name, type_ in signature(function).columns.items()]
@@ -196,7 +191,7 @@ def read(
 def read_by_queue(
     connection: Connection, schema: str | None, function: str, doing: str, queues: Sequence[Q], /, **values: Any
 ) -> dict[Q, list[dict[str, Any]]]:
-    """Call a function for each of several queues, by one statement; return the rows of each, as :func:`read` does."""
+    """Call a function for several queues in one statement, and return the rows of each as :func:`read` does."""
     found: dict[Q, list[dict[str, Any]]] = {queue: [] for queue in queues}
     for row in read(connection, schema, function, doing, EACH_QUEUE, queue=list(queues), **values):
         found[queues[row.pop("place") - 1]].append(row)
@@ -214,12 +209,10 @@ def _text(value: bytes) -> str:
 
 
 class Link:
-    """A connection that a transaction's operations go to, with what they have to know of it, asked once.
+    """A connection that a transaction's operations use, with facts about it that are asked once.
 
     Attributes:
-        connection: The connection.
-        driver: Its driver.
-        usable: Schemas of its database that are known to hold what is needed.
+        usable: Schemas of its database whose version this library can use.
     """
 
     __slots__ = ("connection", "driver", "usable")
@@ -237,7 +230,7 @@ class Link:
             AutocommitError: The connection commits each statement by itself.
         """
         connection = self.connection
-        # As is_in_autocommit().
+        # Inlined from is_in_autocommit().
         if getattr(connection.connection.dbapi_connection, "autocommit", False):
             raise AutocommitError(
                 f"the connection to {connection.engine.url.render_as_string()} is in AUTOCOMMIT, where queue work "
@@ -249,7 +242,7 @@ class Link:
     def can_commit_with(self) -> bool:
         """Return whether statements can travel with the COMMIT of the transaction, which is not a two-phase one.
 
-        Nobody else may have work to do right before the COMMIT, nor execute statements or commit in a way of their own.
+        No listener may have work right before the COMMIT, nor may anybody replace how statements execute or commit.
         """
         connection, dialect = self.connection, self.connection.dialect
         return (
@@ -261,9 +254,9 @@ class Link:
         )
 
     def commit_with(self, calls: Sequence[Call]) -> list[Sequence[Any]]:
-        """Send calls and COMMIT together, when :meth:`can_commit_with` says so; return the rows of each.
+        """Send calls and COMMIT together, if :meth:`can_commit_with` allows it, and return the rows of each.
 
-        SQLAlchemy's own commit then finds nothing to do. After an error, a rollback is owed as ever.
+        SQLAlchemy's own commit then has nothing to do. After an error the caller must roll back as usual.
 
         Raises:
             CommitRefused: A call had an outcome that must not be committed.
@@ -285,21 +278,21 @@ class Link:
                 raise CommitRefused(index, json.loads(refusal.detail or "")) from error
             refuse(error, calls[index].doing)
         except BaseException as error:
-            # A signal's handler, or the cancel of a task: nobody knows whether it was committed.
+            # A signal handler or the cancel of a task interrupted the call; nobody knows whether it was committed.
             let_go(connection, error)
             raise
         return rows
 
 
 class CommitRefused(FairQueueError):
-    """A statement had an outcome that its transaction must not be committed with; it was not.
+    """The outcome of a statement forbade the COMMIT that travelled with it; nothing was committed.
 
     Attributes:
-        index: Of the statement.
+        index: The position of the statement.
         outcome: "duplicate", "full" or "lost".
-        ordinal: Which message of an enqueue, from 1.
-        message_ids: The ids of the messages: the message that holds the key, or the lost messages, ascending.
-        max_backlog: The bound of a channel that is full.
+        ordinal: The message of an enqueue, from 1.
+        message_ids: The message that holds the key, or the lost messages in ascending order.
+        max_backlog: The bound of a full channel.
         holder: The consumer that holds the first of the lost messages now.
     """
 
@@ -322,12 +315,12 @@ def _sent_past(
     commit: bool = False,
     as_bytes: bool = False,
 ) -> bool:
-    """Send calls directly to the driver. Return False if somebody listens, or the driver cannot.
+    """Send calls directly to the driver. Return False, with nothing sent, if somebody listens or it is not supported.
 
-    SQLAlchemy sends them then. Errors are raised as by SQLAlchemy.
+    Errors are raised as SQLAlchemy raises them.
     """
-    # The flag that SQLAlchemy asks before each event, for the events themselves take longer than a statement. Without
-    # the flag everybody counts as listening.
+    # SQLAlchemy's own flag: the events themselves take longer than a statement. If the flag is missing, assume
+    # listeners.
     engine = connection.engine
     if (
         not driver.passes_sqlalchemy
@@ -351,7 +344,7 @@ def _sent_past(
 
 
 def _send(connection: Connection, driver: Driver, calls: Sequence[Call], rows: list[Sequence[Any]]) -> None:
-    """Let SQLAlchemy execute calls, with all of its events; the last one makes the driver send all, and COMMIT."""
+    """Let SQLAlchemy execute calls with all of its events; with the last one the driver sends all, and COMMIT."""
     dialect = connection.dialect
     if dialect not in _listening:
         event.listen(dialect, "do_execute", _do_execute)
@@ -369,16 +362,16 @@ def _send(connection: Connection, driver: Driver, calls: Sequence[Call], rows: l
 
 
 def fail_as_executed(connection: Connection, statement: str, parameters: Any, error: BaseException) -> NoReturn:
-    """Raise what a driver raised as if SQLAlchemy had executed the statement: it lets a broken connection go.
+    """Raise a driver's error as if SQLAlchemy had executed the statement, so that it drops a broken connection.
 
-    This has no public name. A statement that is executed for it would need a cursor, which a closed connection has not.
+    SQLAlchemy has no public name for this; a closed connection has no cursor for an ordinary statement.
     """
     handle: Callable[..., NoReturn] = connection._handle_dbapi_exception  # noqa: SLF001
     handle(error, statement, parameters, None, None)
 
 
 def note_failures(connection: Connection, note: Note) -> None:
-    """Let *note* be called with each error of the driver on a connection, as SQLAlchemy raises it."""
+    """Call *note* with each driver error on a connection, as SQLAlchemy raises it."""
     dialect = connection.dialect
     if dialect not in _telling:
         event.listen(dialect, "handle_error", _handle_error)
@@ -396,7 +389,7 @@ def executes_itself(dialect: Dialect) -> bool:
 
 
 def is_in_autocommit(connection: Connection) -> bool:
-    # What SQLAlchemy puts around an asyncio driver's connection knows it, where that itself does not.
+    # SQLAlchemy's adapter of an asyncio driver's connection knows it, even if that connection does not.
     return bool(getattr(connection.connection.dbapi_connection, "autocommit", False))
 
 
@@ -420,11 +413,11 @@ def named(queues: Sequence[str]) -> str:
 
 
 def can_notify(connection: Connection) -> bool:
-    """Return whether a connection's transaction may notify: PREPARE TRANSACTION fails after a NOTIFY."""
+    """Return whether a connection's transaction may notify; PREPARE TRANSACTION fails after a NOTIFY."""
     return not isinstance(connection.get_transaction(), TwoPhaseTransaction)
 
 
 def let_go(connection: Connection, error: BaseException) -> None:
-    """Let the driver's connection go, unless the server has answered all that was sent before the error."""
+    """Drop the driver's connection, unless the server has answered all that was sent before the error."""
     if not connection.invalidated and driver_of(connection).give_up(connection):
         connection.invalidate(error)

@@ -1,4 +1,4 @@
-"""Statements that call SQL functions, made once: a function's name, with the parameters and types of its file."""
+"""Statements that call SQL functions, made once, with the parameters and types in the function's file."""
 
 from __future__ import annotations
 
@@ -26,12 +26,11 @@ once_a_schema = lru_cache(maxsize=256)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Clause:
-    """A statement that is made once a schema, so that SQLAlchemy's cache finds it.
+    """A statement that is made once for each schema, so that SQLAlchemy's cache finds it.
 
     Attributes:
-        statement: The statement.
         types: The SQL types of its parameters.
-        numbered: For a driver by its name, what :meth:`number` returns.
+        numbered: Results of :meth:`number`, by the driver's name.
     """
 
     statement: TextClause | TextualSelect
@@ -54,8 +53,8 @@ class Clause:
         return encoded
 
     def number(self, driver: Driver) -> Numbered:
-        """Return the statement with numbered parameters, their names in order, and encoders by their positions."""
-        # An engine has imported it; before there is one, an import of this package need not take its time.
+        """Return the statement with numbered parameters, their names in order, and encoders by position."""
+        # Engines import it. Before there is an engine, importing this package must not cost its time.
         from sqlalchemy.dialects.postgresql.base import PGDialect  # noqa: PLC0415
 
         dialect: Any = PGDialect
@@ -70,17 +69,16 @@ class Clause:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shape:
-    """Another way to call a function than to select all that it returns. In its texts ``fairqueue.`` is the schema.
+    """A call that does more than select all columns of a function. In its texts ``fairqueue.`` stands for the schema.
 
     Attributes:
-        columns: What to select. None: all columns that the function returns.
-        condition: What stands after the function.
-        before: A function that is called before, in the same statement. It has the first parameter in common.
-        alone: Arrays of one element, which is the parameter then: the driver takes several times as long for an array
-            as for a value.
-        each: The parameter that is an array, of which each element is one call; the column "place" is the element's,
-            from 1.
-        readable: Texts come as bytes in UTF-8: one that the connection's encoding lacks would cost all rows.
+        columns: The columns to select. None: all.
+        condition: The text after the function.
+        before: A function to call before, in the same statement, with the same first parameter.
+        alone: Array parameters that get one value instead; drivers encode a value several times faster than an array.
+        each: An array parameter, of which each element is one call. The column "place" is its position, from 1.
+        readable: Whether texts come as UTF-8 bytes, so that a text outside of the connection's encoding cannot fail all
+            rows.
     """
 
     columns: Sequence[str] | None = None
@@ -97,14 +95,14 @@ EACH_QUEUE = Shape(each="queue", readable=True)
 
 
 class _Clauses(dict[tuple[str, Shape], Clause]):
-    """The statements of a schema, each made when it is needed first."""
+    """The statements of a schema, each made on first use."""
 
     def __init__(self, schema: str | None) -> None:
         super().__init__()
         self._schema = schema
 
     def __missing__(self, key: tuple[str, Shape]) -> Clause:
-        """Make a statement; of several threads that do, the first one's is kept."""
+        """Make a statement. If several threads do, the first one's is kept."""
         return self.setdefault(key, clause_of(self._schema, *key))
 
 
@@ -112,7 +110,6 @@ clauses_of = once_a_schema(_Clauses)
 
 
 def clause_of(schema: str | None, function: str, shape: Shape = ALL) -> Clause:
-    """Make the statement that calls a function."""
     qualified = qualifier(schema)
     found = signature(function)
     before = signature(shape.before).parameters if shape.before else {}
@@ -123,10 +120,10 @@ def clause_of(schema: str | None, function: str, shape: Shape = ALL) -> Clause:
     if shape.before:
         shared = next(iter(found.parameters))
         earlier = f"{qualified}{shape.before}({', '.join(given[name] for name in before)})"
-        # It is volatile, so that it is called, and once; the other one waits for its row.
+        # It is volatile, so it is called exactly once, and the other function waits for its row.
         source = f"(select {given[shared]} as {shared}, {earlier} as done) f cross join lateral {source}"
         given[shared] = f"f.{shared}"
-    # Where columns have names, SQLAlchemy remembers the shape of rows, else it works the shape out at each call.
+    # If columns have names, SQLAlchemy caches the shape of rows; otherwise it works the shape out at each call.
     columns = [one.replace("fairqueue.", qualified) for one in shape.columns or ()]
     if shape.columns is None:
         columns = [
@@ -146,12 +143,12 @@ def clause_of(schema: str | None, function: str, shape: Shape = ALL) -> Clause:
 
 
 def qualifier(schema: str | None) -> str:
-    """Return the schema with a dot, to put before a name; an empty text if the search_path finds it."""
+    """Return the schema with a dot, to put before a name; empty if the search_path finds it."""
     # text() takes :word for a parameter, also in quotes.
     return "" if schema is None else quoted(schema).replace(":", "\\:") + "."
 
 
 def argument(name: str, type_: str, *, alone: bool = False) -> str:
-    """Write a parameter with its type. *alone*: it is the only element of an array."""
+    """Write a parameter with its type. *alone* makes it the only element of an array."""
     one = f"cast(:{name} as {type_})"
     return f"array[{one}]" if alone else one

@@ -1,4 +1,4 @@
-"""Policies and settings as the functions of SQL take and return them, and reads of what is configured by them."""
+"""Policies and settings as JSON for SQL functions, and readings of the configuration."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def channel_changes_json(changes: PolicyChanges, plan: str | Unset | None, reset: Collection[str]) -> str:
-    """Write changes of a channel as JSON: fields of its policy, its plan, fields that the plan decides again."""
+    """Write changes of a channel as JSON: fields of its policy, its plan, fields to reset."""
     members = column_values(POLICY, changes)
     if plan is not UNSET:
         members["plan"] = plan
@@ -34,7 +34,7 @@ def channel_changes_json(changes: PolicyChanges, plan: str | Unset | None, reset
 
 
 def policy_json(values: Mapping[str, object]) -> str:
-    """Write fields of a policy as JSON, by the names of their columns, with durations in microseconds."""
+    """Write fields of a policy as JSON, by column, with durations in microseconds."""
     return json.dumps(column_values(POLICY, values))
 
 
@@ -75,14 +75,14 @@ def column_values(definitions: Mapping[str, Definition], values: Mapping[str, ob
 def read_limits(
     connection: Connection, schema: str | None, name: str | None = None, *, queue: str | None = None
 ) -> list[SharedLimit]:
-    """Return the shared limits by name; only that one, or only those that a queue draws from."""
+    """Return the shared limits by name: one, those of a queue, or all."""
     return limits_by_queue(connection, schema, [queue], name=name)[queue]
 
 
 def limits_by_queue(
     connection: Connection, schema: str | None, queues: Sequence[Q], *, name: str | None = None
 ) -> dict[Q, list[SharedLimit]]:
-    """Return the shared limits that queues draw from, by one statement. None for a queue: all limits."""
+    """Return the shared limits of queues, in one statement. None as a queue means all limits."""
     found = read_by_queue(connection, schema, "fq_limits", "list the limits", queues, name=name)
     return {queue: [_limit(row) for row in rows] for queue, rows in found.items()}
 
@@ -94,7 +94,7 @@ def _limit(row: dict[str, Any]) -> SharedLimit:
 
 
 def pause_channel(connection: Connection, target: Target, channel: str | None, *, new: bool) -> None:
-    """Stop serving a channel, or with None the whole queue. *new*: a channel that does not exist is made."""
+    """Stop serving a channel, or the whole queue if it is None. *new* creates a missing channel."""
     doing = f"pause {target.named(channel)}"
     try:
         target.call("fq_pause", doing, channel=channel, new=new).rows(connection)
@@ -104,7 +104,6 @@ def pause_channel(connection: Connection, target: Target, channel: str | None, *
 
 
 def resume_channel(connection: Connection, target: Target, channel: str | None) -> None:
-    """Go on serving a channel, or with None the whole queue."""
     doing = f"resume {target.named(channel)}"
     try:
         target.call("fq_resume", doing, channel=channel, notify=target.notify).rows(connection)
@@ -117,7 +116,6 @@ def _unknown_channel(target: Target, channel: str | None, advice: str) -> Unknow
 
 
 def queue_settings(connection: Connection, schema: str | None, queue: str | None = None) -> dict[str, QueueSettings]:
-    """Return the settings of a queue, or of all configured queues, by name."""
     doing = "read the settings of the queues" if queue is None else f"read the settings of queue {queue!r}"
     rows = call(schema, "fq_queue_settings", doing, queue=queue).rows(connection)
     return {row.queue: QueueSettings.of_columns(row._asdict()) for row in rows}
@@ -134,8 +132,7 @@ class Follower:
     """A channel that follows a plan.
 
     Attributes:
-        channel_id: Its id, the order of the list.
-        channel: Its name.
+        channel_id: The order of the list.
         overridden: The fields of its policy that were configured for it alone.
     """
 
@@ -147,15 +144,7 @@ class Follower:
 def read_plan_channels(
     connection: Connection, target: Target, name: str, *, after: int | None = None, limit: int
 ) -> list[Follower]:
-    """Return a page of the channels that follow a plan, in the order of their ids.
-
-    Args:
-        connection: Where to ask.
-        target: The queue.
-        name: The plan.
-        after: The id of the last channel of the page before.
-        limit: Most to return.
-    """
+    """Return a page of the channels that follow a plan, in the order of their ids, after the id *after*."""
     parameters = {"plan": name, "after": after, "limit": limit}
     doing = f"list the channels of plan {name!r} of queue {target.queue!r}"
     rows = target.read(connection, "fq_plan_channels", doing, **parameters)

@@ -1,4 +1,4 @@
-"""Deliveries: messages are taken under a lease, which is kept and ended, and settled."""
+"""Deliveries: dequeue messages under a lease, extend and end the lease, settle messages."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 LONGEST_WAIT = timedelta(seconds=61)
 """A worker registers a wait for no longer."""
 
-# Data exceptions, violated constraints, what exceeds a limit of the program, and rows that are broken.
+# Data exceptions, violated constraints, exceeded program limits, and corrupt rows.
 _ABOUT_DATA = ("22", "23", "54", "XX")
 _TOKEN = ("ids", "rows", "lease_ids", "deliveries")
-# Numbers come in one array, since each column of a result costs the client about 2 us: for a message the first ones,
-# for the call the others.
+# Numbers come in one array, since each column of a result costs the client about 2 us. The first ones belong to a
+# message, the others to the call.
 _OF_MESSAGE = (
     "array[message_id, enqueued_at, cast(attempt as bigint), cast(max_attempts as bigint), cast(deliveries as bigint)]"
 )
@@ -44,8 +44,8 @@ _NUMBERS = (
 _TEXTS = (
     # The driver reads no binary tid.
     "cast(row_id as text) as row_id",
-    # One message whose headers the driver cannot read as JSON, or whose texts the connection's encoding lacks, would
-    # cost the whole batch: so headers come as text, and texts as bytes.
+    # Headers come as text, and texts as bytes: one message with headers that the driver cannot read, or a text outside
+    # of the connection's encoding, would otherwise fail the whole batch.
     "pg_catalog.convert_to(channel, 'UTF8') as channel",
     "pg_catalog.convert_to(kind, 'UTF8') as kind",
     "content",
@@ -66,13 +66,11 @@ SettlementVerb = Literal["complete", "retry", "release", "bury"]
 
 
 class Token(NamedTuple):
-    """The fencing token of a delivery: the SQL functions settle the delivery only while it is valid.
+    """The fencing token of a delivery: SQL functions settle it only while the token is valid.
 
     Attributes:
-        message_id: The message.
-        row_id: Where its row stood when it was delivered.
-        lease_id: The lease that it is held under.
-        deliveries: How often it was handed out, ever.
+        row_id: The place of the row at the delivery.
+        deliveries: How often the message was ever delivered.
     """
 
     message_id: int
@@ -82,7 +80,7 @@ class Token(NamedTuple):
 
 
 class DeliveredMessage(TypedDict):
-    """A message that a dequeue took, by the names of the fields of a delivery."""
+    """A message that a dequeue took, by the field names of a delivery."""
 
     message_id: int
     row_id: str
@@ -102,14 +100,14 @@ class Dequeued:
     """The answer of a dequeue.
 
     Attributes:
-        messages: What it took, in turn.
-        unreadable: Messages that it took and that cannot be read, with what is wrong.
-        lease: The lease that they are held under. None: nothing was taken.
-        lease_id: The lease that the next dequeue may use again. None: there is none.
-        hold_slots: Whether the messages may hold slots of a limit, their channels' or the queue's.
+        messages: In fair order.
+        unreadable: Messages that it took but that cannot be read, with the problem.
+        lease: Their lease; None if nothing was taken.
+        lease_id: A lease that the next dequeue may use again, or None.
+        hold_slots: Whether the messages may hold slots of a limit, of their channels or the queue.
         is_timed: Whether the queue is fair by seconds.
-        keeps_results: Whether the queue keeps what handlers return.
-        is_held: Whether something is due that another transaction has locked.
+        keeps_results: Whether the queue keeps results.
+        is_held: Whether a due message is locked by another transaction.
         due_in: How long until something else may be due. None: nothing is scheduled.
     """
 
@@ -128,9 +126,8 @@ class ExtendedLease(NamedTuple):
     """A lease after a heartbeat.
 
     Attributes:
-        lease_id: The lease.
-        expires_at: When it ends now. None: it is lost.
-        cancelled: The messages that are held under it and were cancelled.
+        expires_at: The new end. None: the lease is lost.
+        cancelled: The cancelled messages under it.
     """
 
     lease_id: int
@@ -139,12 +136,12 @@ class ExtendedLease(NamedTuple):
 
 
 class SetAside(NamedTuple):
-    """A row that was taken out of the way of dequeues.
+    """A row that was set aside because dequeues could not handle it.
 
     Attributes:
-        message_id: The message. None: the state of a channel, or of the queue, was made anew.
-        channel_id: Its channel. None: it is about the queue.
-        outcome: "dead": it is a dead letter; "paused": its channel is paused; "mended": the state was made anew.
+        message_id: None if the state of a channel or queue was rebuilt.
+        channel_id: None if it concerns the queue.
+        outcome: "dead": the message is a dead letter; "paused": its channel is paused; "mended": the state was rebuilt.
         reason: Why.
     """
 
@@ -155,11 +152,11 @@ class SetAside(NamedTuple):
 
 
 class EncodedResult(NamedTuple):
-    """The result to keep of a message that is completed.
+    """The result to keep of a completed message.
 
     Attributes:
-        content: What its handler returned, encoded; None for None.
-        problem: Why that is not kept. None: it is.
+        content: The encoded result; None for None.
+        problem: Why the result is not kept, or None.
     """
 
     content: bytes | None = None
@@ -176,16 +173,13 @@ def take_messages(
     lease_id: int | None,
     max_bytes: int | None = None,
 ) -> Dequeued:
-    """Take ready messages under a lease. The caller commits.
+    """Take ready messages under a lease. It is the only statement of its transaction; the caller commits.
 
     Args:
-        connection: Where it is the only statement of its transaction.
-        target: The queue.
-        limit: Most messages to take.
-        lease: How long the lease is to live.
+        lease: How long the lease lives.
         consumer: Shown beside the lease.
-        lease_id: A lease of the consumer's to use again.
-        max_bytes: Most bytes of contents and headers to take; one message may have more. None: any number.
+        lease_id: A lease of the consumer to use again.
+        max_bytes: Most bytes of contents and headers; one message may have more. None: any number.
     """
     *rows, about = target.call(
         "fq_dequeue",
@@ -215,18 +209,14 @@ def take_messages(
 def take_more(
     connection: Connection, target: Target, first: Token, *, limit: int, max_cost: int | None, max_bytes: int | None
 ) -> tuple[list[DeliveredMessage], list[tuple[int, str]]]:
-    """Take messages that follow a message in its channel, under its lease. The caller commits.
+    """Take messages that follow *first* in its channel, under its lease. The caller commits.
 
     Args:
-        connection: Where it is the only statement of its transaction.
-        target: The queue.
-        first: The message.
-        limit: Most messages to take.
-        max_cost: Most that they may cost together. None: any.
-        max_bytes: Most bytes of their contents and headers. None: any number.
+        max_cost: Most that they cost together. None: any.
+        max_bytes: Most bytes of contents and headers. None: any number.
 
     Returns:
-        The messages, in order; and those that cannot be read, with what is wrong.
+        The messages, in order; and the ids of unreadable ones with the problem.
     """
     return _all_delivered(
         target.call(
@@ -273,14 +263,14 @@ def _delivered(row: Sequence[Any]) -> DeliveredMessage:
 
 
 def hear_signals(connection: Connection, target: Target) -> bool:
-    """Apply signals to the state of their channels; whether there are more. It is alone in its transaction."""
+    """Apply signals to the state of their channels, alone in the transaction. Return whether there are more."""
     doing = f"hear the signals of queue {target.queue!r}"
     [[has_more]] = target.call("fq_hear", doing, _HEAR).tuples(connection)
     return bool(has_more)
 
 
 def is_about_data(error: BaseException) -> bool:
-    """Return whether a dequeue failed because of a row, not of a lock, the connection, a timeout or a privilege."""
+    """Return whether a row made a dequeue fail, and not a lock, the connection, a timeout or a privilege."""
     if not isinstance(error, DBAPIError) or error.connection_invalidated:
         return False
     return sqlstate_of(error).startswith(_ABOUT_DATA)
@@ -295,13 +285,11 @@ def set_aside(
     message_ids: Sequence[int] | None = None,
     reason: str | None = None,
 ) -> list[SetAside]:
-    """Find what makes dequeues fail and set it aside, or set messages aside that the caller could not read.
+    """Find what makes dequeues fail and set it aside, or set aside messages that the caller could not read.
 
     Args:
-        connection: Where it is the only statement of its transaction. The caller commits.
-        target: The queue.
-        limit: The limit of the dequeue that failed.
-        lease_id: The lease that the messages are held under.
+        limit: The limit of the failed dequeue.
+        lease_id: The lease of the messages.
         message_ids: Messages that the caller could not read. None: find what makes dequeues fail.
         reason: Why the caller could not read them.
     """
@@ -317,10 +305,9 @@ def set_aside(
 
 
 def extend_lease(connection: Connection, target: Target, tokens: Sequence[Token], lease: timedelta) -> datetime | None:
-    """Let the lease of deliveries live for *lease* from now; it is never shortened. The caller commits.
+    """Extend the lease of deliveries to *lease* from now; it is never shortened. The caller commits.
 
-    Returns:
-        When it ends now. None: it has ended, or one of the deliveries is not held under it any more.
+    Return the new end; None if the lease has ended, or if it does not cover one of the deliveries any more.
     """
     lease_id = tokens[0].lease_id
     [[expires_at]] = target.call(
@@ -337,7 +324,7 @@ def extend_lease(connection: Connection, target: Target, tokens: Sequence[Token]
 def heartbeat(
     connection: Connection, target: Target, lease_ids: Sequence[int], lease: timedelta
 ) -> list[ExtendedLease]:
-    """Let leases live for *lease* from now, and learn of cancelled messages. The caller commits."""
+    """Extend leases to *lease* from now, and return their cancelled messages. The caller commits."""
     rows = target.call(
         "fq_heartbeat",
         f"extend {len(lease_ids)} leases of queue {target.queue!r}",
@@ -353,10 +340,7 @@ def heartbeat(
 def charge_running(
     connection: Connection, target: Target, tokens: Sequence[Token], charges: Sequence[tuple[int, int]]
 ) -> None:
-    """Charge channels for deliveries that are worked on: each up to so much, and from what the last call charged on.
-
-    The caller commits.
-    """
+    """Charge channels for running deliveries, each between two amounts. The caller commits."""
     target.call(
         "fq_charge_running",
         f"charge for {len(tokens)} deliveries of queue {target.queue!r}",
@@ -369,13 +353,11 @@ def charge_running(
 
 
 def held_tokens(connection: Connection, target: Target, lease_id: int) -> list[Token]:
-    """Return the tokens of the deliveries under a lease, in the order of the message ids."""
     found = call(target.schema, "fq_held", f"find what is held under lease {lease_id}", lease_id=lease_id)
     return [Token(row.message_id, row.row_id, lease_id, row.deliveries) for row in found.rows(connection)]
 
 
 def find_holder(connection: Connection, target: Target, message_id: int) -> str | None:
-    """Return the consumer that holds a message now, if any does."""
     found = call(target.schema, "fq_holder", f"find who holds message {message_id}", message_id=message_id)
     return found.value(connection)
 
@@ -384,8 +366,8 @@ def find_holder(connection: Connection, target: Target, message_id: int) -> str 
 def _settling(*, refusing: bool, costs: bool, alone: bool) -> Shape:
     """Return the shape of a call whose rows are the deliveries that were not settled as asked.
 
-    *refusing*: it returns nothing, and fails if a delivery is lost. *costs*: ``fq_correct_costs`` has to see the
-    messages before they are settled, in the same transaction. *alone*: of one delivery.
+    *refusing*: it returns nothing and fails if a delivery is lost. *costs*: ``fq_correct_costs`` sees the messages
+    first, in the same transaction. *alone*: it has one delivery.
     """
     before = "fq_correct_costs" if costs else ""
     arrays = (*_TOKEN, *(["costs", "charged"] if costs else [])) if alone else ()
@@ -416,23 +398,20 @@ def settlement(
     charged: Sequence[int | None] = (),
     refusing: bool = False,
 ) -> Call:
-    """Return the call that settles one or more deliveries by a verb, with the arguments of each.
+    """Return the call that settles deliveries by a verb, with the arguments of each.
 
-    It returns the ids of messages that were not settled as asked, each with its outcome: "lost": its token is not valid
-    any more; "buried": a retry found it out of attempts.
+    It returns messages that were not settled as asked, with an outcome: "lost" if the token is invalid, "buried" if a
+    retry found no attempts left.
 
     Args:
-        target: The queue.
-        verb: How to settle them.
-        tokens: The deliveries.
         delays: For retry and release.
         errors: For retry and bury.
         reasons: For bury.
-        results: For complete: what is kept of each. None: nothing. Empty: nothing of all of them.
-        notify: Whether those are woken who wait for messages, or for results.
-        costs: What they really cost. None: as charged.
-        charged: Up to what their channels were charged for them while they were worked on. None: they were not.
-        refusing: It fails if one is lost, to be sent together with COMMIT.
+        results: For complete, the result of each; None or an empty sequence keeps nothing.
+        notify: Whether to wake those who wait for messages or results.
+        costs: The actual costs. None: as charged.
+        charged: The costs charged while their handlers ran, or None.
+        refusing: It travels with COMMIT and fails if one is lost.
     """
     told = costs.count(None) < len(costs)
     alone = verb == "complete" and len(tokens) == 1

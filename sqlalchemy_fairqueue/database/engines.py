@@ -40,18 +40,16 @@ _explicit: WeakSet[Engine] = WeakSet()
 
 
 class _WithoutPool(OptionEngine):
-    """An engine with the events and options of another one, and a pool of its own."""
+    """An engine with the events and options of another one, and its own pool."""
 
-    # In place of a property, which is the pool of the other.
+    # Replaces a property that returns the other engine's pool.
     pool: Pool = NullPool(lambda: None)  # type: ignore[arg-type]
 
 
 def without_pool(engine: Engine, connect: Callable[[], Any] | None = None) -> Engine:
-    """Return an engine that connects as another one does, with its events and options, and keeps no connection.
+    """Return an engine that connects like another one, with its events and options, but keeps no connection.
 
-    Args:
-        engine: The other one.
-        connect: Makes a driver's connection, after all events of its pool. None: as the other one does.
+    *connect* creates the driver's connection after all events of the pool; None: as the other engine does.
     """
     shared, own = engine.pool, _WithoutPool(engine, {})
     if connect is not None:
@@ -62,9 +60,9 @@ def without_pool(engine: Engine, connect: Callable[[], Any] | None = None) -> En
 
 
 def blocking(engine: AsyncEngine) -> Engine:
-    """Return an engine that connects as an AsyncEngine does, with its events and options, and waits for its answers.
+    """Return a sync engine that connects as an AsyncEngine does, with its events and options.
 
-    It keeps no connection. It is not for a thread whose event loop runs.
+    It keeps no connection. It must not be used in a thread whose event loop runs.
     """
     connecting = without_pool(engine.sync_engine)
     return without_pool(engine.sync_engine, lambda: _connected(connecting))
@@ -88,7 +86,7 @@ def _waited(loop: asyncio.AbstractEventLoop, work: Callable[..., Any], *argument
 
 
 class _Waiting:
-    """What SQLAlchemy puts around a cursor of an asyncio driver's, for code outside of an event loop."""
+    """SQLAlchemy's adapter for a cursor of an asyncio driver, for code outside of an event loop."""
 
     def __init__(self, adapted: Any, loop: asyncio.AbstractEventLoop) -> None:
         vars(self).update(_adapted=adapted, _loop=loop)
@@ -121,7 +119,6 @@ class _WaitingConnection(_Waiting):
         self._end(self._pooled.close)
 
     def terminate(self) -> None:
-        """End the connection, which may be broken."""
         self._end(self._pooled.invalidate)
 
     def _end(self, work: Callable[[], None]) -> None:
@@ -133,54 +130,48 @@ class _WaitingConnection(_Waiting):
 
 
 def sets_up_transactions(connection: Connection) -> bool:
-    """Return whether listeners of the engine set its transactions up, which AUTOCOMMIT would pass by.
+    """Return whether listeners of the engine set up its transactions, which AUTOCOMMIT would bypass.
 
-    Args:
-        connection: A new connection.
+    *connection* must be new.
     """
     return connection.in_transaction() or bool(connection.engine.dispatch.begin)
 
 
 def isolate(connection: Connection, options: Mapping[str, Any]) -> Connection:
-    """Give a new connection options of isolation, also if a listener of ``engine_connect`` has begun a transaction.
+    """Give a new connection isolation options, even if a listener of ``engine_connect`` has begun a transaction.
 
     What the listener has set for the session stays. What it has set for that transaction is set again in each.
     """
     if connection.in_transaction():
         dispatch: Any = connection.engine.dispatch
         connection.commit()
-        # Not the listeners themselves, of which SQLAlchemy can keep no weak reference.
+        # A lambda, since SQLAlchemy cannot keep weak references to the listeners themselves.
         event.listen(connection, "begin", lambda begun: dispatch.engine_connect(begun))  # noqa: PLW0108
     return connection.execution_options(**options)
 
 
 class _ReadCommitted(OptionEngine):
-    """An engine whose connections are in READ COMMITTED from the start."""
+    """An engine whose connections start in READ COMMITTED."""
 
     def connect(self) -> Connection:
         return isolate(super().connect(), READ_COMMITTED)
 
 
 def read_committed(engine: Engine) -> Engine:
-    """Return the engine with READ COMMITTED for its default isolation."""
     return _ReadCommitted(engine, {})
 
 
 def run(engine: Engine, work: Callable[[Connection], R], *, calls_only: bool = False) -> R:
-    """Do *work* on a connection of the engine, where each statement is a READ COMMITTED transaction of its own.
+    """Call *work* on a connection where each statement is its own READ COMMITTED transaction.
 
-    It is one transaction if listeners of the engine set its transactions up.
-
-    Args:
-        engine: A sync engine.
-        work: What to do.
-        calls_only: All that it executes it executes by functions of ``calls``, which may pass by SQLAlchemy.
+    If listeners of the engine set up its transactions, it is one transaction. *calls_only* promises that *work*
+    executes only through functions of ``calls``, which may bypass SQLAlchemy.
     """
     driver = driver_of(engine)
     try:
         with engine.connect() as connection:
-            # AUTOCOMMIT is one round trip a statement; where the server's default isolation is another, READ COMMITTED
-            # must be asked for.
+            # AUTOCOMMIT needs one round trip for each statement. If the server's default isolation differs, READ
+            # COMMITTED must be set.
             if engine in _explicit or sets_up_transactions(connection):
                 isolate(connection, READ_COMMITTED)
             elif calls_only and driver.passes_sqlalchemy:
@@ -198,7 +189,7 @@ def run(engine: Engine, work: Callable[[Connection], R], *, calls_only: bool = F
 
 
 def on(where: Any, work: Callable[[Any], R]) -> R:
-    """Return what *work* returns of a sync session, connection or engine; for an async one, a coroutine that does it.
+    """Return what *work* returns for a sync session, connection or engine; for an async one, a coroutine.
 
     The types of verbs tell the two apart.
     """
@@ -208,7 +199,7 @@ def on(where: Any, work: Callable[[Any], R]) -> R:
         # It needs greenlet.
         from sqlalchemy.util import greenlet_spawn  # noqa: PLC0415
 
-        # As one call: each of SQLAlchemy's own async methods is a greenlet, and its close a task besides.
+        # One greenlet for everything: each async method of SQLAlchemy is a greenlet, and its close also a task.
         coroutine = greenlet_spawn(work, found.sync_engine)
     elif isinstance(found, (AsyncSession, AsyncConnection)):
         coroutine = found.run_sync(work)
@@ -220,8 +211,8 @@ def on(where: Any, work: Callable[[Any], R]) -> R:
 def read_again(read: Callable[[], R]) -> R:
     """Return what *read* returns; call it once more if its connection was lost.
 
-    An application's pool may hold connections that the server ended while nobody used them. The first error makes
-    SQLAlchemy replace all of them.
+    A pool may hold connections that the server ended while they were idle. The first error makes SQLAlchemy replace
+    all.
     """
     try:
         return read()
@@ -241,7 +232,7 @@ async def aread_again(read: Callable[[], Awaitable[R]]) -> R:
 
 
 def run_transaction(engine: Engine, work: Callable[[Connection], R]) -> R:
-    """Do *work* in one READ COMMITTED transaction of its own, which is committed when this returns."""
+    """Call *work* in one READ COMMITTED transaction, which is committed when this returns."""
     driver_of(engine)
     with engine.connect() as connection:
         isolate(connection, READ_COMMITTED)
@@ -252,9 +243,9 @@ def run_transaction(engine: Engine, work: Callable[[Connection], R]) -> R:
 
 @contextmanager
 def own_transaction(engine: Engine) -> Iterator[Connection]:
-    """Open a READ COMMITTED transaction on an engine for several statements, and commit it at the end.
+    """Open a READ COMMITTED transaction for several statements, and commit it at the end.
 
-    It is for calls that refuse AUTOCOMMIT: an engine in AUTOCOMMIT stays in it.
+    It suits calls that refuse AUTOCOMMIT; an engine in AUTOCOMMIT stays in it.
     """
     driver_of(engine)
     with engine.connect() as connection:
@@ -265,12 +256,12 @@ def own_transaction(engine: Engine) -> Iterator[Connection]:
 
 
 def set_lock_timeout(connection: Connection, timeout: timedelta) -> None:
-    """Let statements of a connection wait for a lock no longer than that. It must not be a transaction pooler's."""
+    """Limit how long statements of a connection wait for a lock; not for a transaction pooler."""
     connection.exec_driver_sql(f"set lock_timeout = {timeout // timedelta(milliseconds=1)}")
 
 
 def set_time_limit(connection: Connection, limit: timedelta) -> None:
-    """Let statements of a connection take so long, whatever its role has. It must not be a transaction pooler's."""
+    """Limit how long statements of a connection take, whatever its role has; not for a transaction pooler."""
     connection.execute(_SET_TIME_LIMIT, {"limit": str(limit // timedelta(milliseconds=1))})
 
 
@@ -280,7 +271,6 @@ def refused(
     """Return the error for an argument that is no session, connection or engine.
 
     Args:
-        where: The argument.
         wanted: What it should be.
         otherwise: What to do with an engine instead.
     """

@@ -1,4 +1,4 @@
-"""Errors of the database: what the server refused, whether it is away, and our errors for it, with what to do."""
+"""Errors of the database: what the server refused, whether it is away, and the matching error of this package."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 
     from sqlalchemy.exc import StatementError
 
-# Up to the context: a value may have lines of its own.
+# Up to the context, since a value may have several lines.
 _ROW = re.compile(r"(Failing row contains) \(.*?(?=\nCONTEXT:|\Z)", re.DOTALL)
-# asyncpg, of a parameter that it cannot encode.
+# asyncpg's error for a parameter that it cannot encode.
 _ARGUMENT = re.compile(r"(invalid input for query argument \$\d+).*", re.DOTALL)
 # Classes of SQLSTATE, and single ones, of a server that cannot serve now, whatever it was asked: the connection is lost
 # or refused, it takes no writes, a transaction or statement took too long, resources are short, a lock is held, an
 # operator intervened, the system failed.
 _AWAY = ("08", "25006", "25P03", "25P04", "28", "3D000", "53", "55P03", "57", "58")
-# Where the server said nothing. An error about the statement has an SQLSTATE or is of another class.
+# Driver errors without an SQLSTATE. An error about the statement has an SQLSTATE or another class.
 _AWAY_WITHOUT_STATE = {"OperationalError", "InterfaceError", "InternalClientError"}
 # A serialization failure, a deadlock.
 _SERIALIZATION = {"40001", "40P01"}
@@ -34,14 +34,12 @@ _DRIVERS = {"psycopg", "psycopg2", "asyncpg"}
 
 
 class Refusal(NamedTuple):
-    """The words of a server that refused a statement.
+    """How the server described a refused statement.
 
     Attributes:
-        sqlstate: The code; "": the error is not the server's.
+        sqlstate: Empty if the error is not from the server.
         message: The first line.
-        detail: More about it.
-        hint: What to do.
-        context: Where in a function it was raised. None: not in one.
+        context: Where in a function it was raised, or None.
     """
 
     sqlstate: str
@@ -52,16 +50,16 @@ class Refusal(NamedTuple):
 
 
 def sqlstate_of(error: BaseException | None) -> str:
-    """Return the SQLSTATE of an error of SQLAlchemy or a driver; empty if it did not come from the server."""
+    """Return the SQLSTATE of an error of SQLAlchemy or a driver; empty if it is not from the server."""
     error = getattr(error, "orig", error)
-    # psycopg and, by SQLAlchemy, asyncpg; psycopg2.
+    # The attribute of psycopg and of asyncpg through SQLAlchemy; then that of psycopg2.
     return str(getattr(error, "sqlstate", None) or getattr(error, "pgcode", None) or "")
 
 
 def is_away(error: BaseException) -> bool:
     """Return whether an error says that the database cannot serve now; the same call may succeed later.
 
-    It may be SQLAlchemy's, a driver's own, or one of the operating system's that a driver lets pass: asyncpg raises
+    It may come from SQLAlchemy, a driver, or the operating system through a driver: asyncpg raises
     ConnectionRefusedError while it connects, and TimeoutError after its ``command_timeout``.
     """
     if isinstance(error, OSError):
@@ -79,7 +77,7 @@ def is_away(error: BaseException) -> bool:
 
 
 def is_serialization_failure(error: BaseException) -> bool:
-    """Return whether the database asked for the whole transaction to be tried again."""
+    """Return whether the database asks to try the whole transaction again."""
     return sqlstate_of(error) in _SERIALIZATION
 
 
@@ -103,9 +101,9 @@ def refusal_of(error: BaseException) -> Refusal:
 
 
 def hide_row(error: BaseException) -> None:
-    """Take values out of the texts of SQLAlchemy's error and the driver's.
+    """Remove values from the texts of SQLAlchemy's error and the driver's.
 
-    PostgreSQL quotes a row that a constraint or trigger of the application's refuses.
+    PostgreSQL quotes rows that a constraint or trigger of the application refuses.
     """
     for one in _causes(error):
         if one.args and isinstance(one.args[0], str):
@@ -116,7 +114,7 @@ def hide_row(error: BaseException) -> None:
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """Yield SQLAlchemy's error, the driver's error in it, and the causes of that."""
+    """Yield SQLAlchemy's error, the driver's error in it, and that error's cause."""
     yield error
     original = getattr(error, "orig", None)
     if original is not None:
@@ -130,9 +128,9 @@ def _hidden(text: str) -> str:
 
 
 def refuse(error: StatementError, doing: str) -> NoReturn:
-    """Raise the error for a statement that failed: one of this package, or SQLAlchemy's. Neither shows contents.
+    """Raise the error for a failed statement: ours, or SQLAlchemy's. Neither text shows contents.
 
-    The parameters stay in its ``params``.
+    The parameters stay in ``params``.
     """
     error.hide_parameters = True
     hide_row(error)
@@ -151,13 +149,13 @@ def translated(error: DBAPIError, doing: str) -> FairQueueError | None:
     problem = f"{refusal.message} ({refusal.detail})" if refusal.detail else refusal.message
     hint = refusal.hint
     if kind is SchemaMismatch:
-        # Raised within a function: then it is installed.
+        # If it was raised within a function, fairqueue is installed.
         hint = to_repair() if refusal.context else to_install()
     return kind(f"cannot {doing}: {problem}; {hint or 'see the documentation of the call'}")
 
 
 def to_install(schema: str | None = None) -> str:
-    """Advice where no queue is found: the migration to the newest version, for the schema that was named."""
+    """Return advice if no queue is found: the migration to the newest version, in the named schema."""
     operation = f"op.create_fairqueue(version={latest_version()}{schema_argument(schema)})"
     return (
         f"put {operation} into an Alembic migration and run it, or give Queue(schema=...) the schema it was installed "
@@ -166,7 +164,7 @@ def to_install(schema: str | None = None) -> str:
 
 
 def to_repair() -> str:
-    """Advice where a function of the queue was found, and something that it names was not."""
+    """Return advice if a function of the queue exists, but something that it uses does not."""
     return (
         "a function of fairqueue is there, and what it names is not: after a rename of its schema put "
         f"op.repair_fairqueue(version={latest_version()}, schema=...) with the new name into an Alembic migration and "
@@ -175,7 +173,7 @@ def to_repair() -> str:
 
 
 def too_old(version: int, schema: str | None) -> str | None:
-    """Return the error text for a version that is too old for this library; None if the library can use it."""
+    """Return the error text for a version that is too old for this library; None if it is usable."""
     if version >= NEEDED_VERSION:
         return None
     if version == UNRELEASED:
@@ -187,7 +185,7 @@ def too_old(version: int, schema: str | None) -> str | None:
 
 
 def to_upgrade(version: int, schema: str | None) -> str:
-    """Return the operation of Alembic that brings an installation to the version that this library needs."""
+    """Return the Alembic operation that brings an installation to the version that this library needs."""
     if version == UNRELEASED:
         return f"op.create_fairqueue(version={latest_version()}{schema_argument(schema)})"
     return f"op.upgrade_fairqueue({version}, {NEEDED_VERSION}{schema_argument(schema)})"

@@ -1,8 +1,8 @@
-"""What a database has installed, and whether this library can use it; installation without a project of Alembic's.
+"""What a database has installed, whether this library can use it, and installation without Alembic.
 
-The library asks once for each engine and schema, before it sends anything else there, and remembers a version that it
-can use. That is safe because a database is migrated before the code that needs it is deployed, and the code is rolled
-back before the database.
+The library asks once for each engine and schema before it sends anything else, and remembers a usable version. That is
+safe because a database is migrated before the code that needs it is deployed, and code is rolled back before the
+database.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _ATTEMPTS = 5
-# What an install meets when another one commits meanwhile: its own guard, names that are taken, rows of the catalog.
+# Errors of an install when another one commits meanwhile: its own guard, taken names, rows of the catalog.
 _TAKEN = {SCHEMA_MISMATCH, "23505", "42P06", "42P07", "42710", "42723", "40P01", "40001", "XX000"}
 
 
@@ -44,20 +44,12 @@ _READ_ONLY = text("select pg_catalog.current_setting('transaction_read_only')")
 
 
 def read_version(connection: Connection, schema: str | None) -> int:
-    """Return the version that a schema holds.
-
-    Raises:
-        SchemaMismatch: It holds none.
-    """
+    """Return the version in a schema; raise SchemaMismatch if there is none."""
     return call(schema, "fq_version", "find the version of fairqueue's schema", _VERSION).value(connection)
 
 
 def check_writable(connection: Connection) -> None:
-    """Refuse a server that answers and takes no writes.
-
-    Raises:
-        FairQueueError: It says what to do.
-    """
+    """Refuse a server that takes no writes, with a FairQueueError that says what to do."""
     if connection.execute(_READ_ONLY).scalar_one() == "on":
         raise FairQueueError(
             "the server takes no writes: it is a standby, or transactions are read-only by default; connect to the "
@@ -66,14 +58,12 @@ def check_writable(connection: Connection) -> None:
 
 
 def check_installed(connection: Connection, schema: str | None) -> None:
-    """Refuse a schema that fairqueue is not installed in, or in a version that is too old. A newer one is usable.
+    """Refuse a schema without fairqueue or with a version that is too old. A newer one is usable.
 
-    Args:
-        connection: Where to ask. Unless the answer is known, one short statement is sent in its transaction.
-        schema: Where the queue is installed; None: found through the search_path.
+    Unless the answer is known, this sends one short statement in the connection's transaction.
 
     Raises:
-        InvalidArgument: The connection is not to PostgreSQL through a driver that the queue works on.
+        InvalidArgument: The connection is not to PostgreSQL through a supported driver.
         SchemaMismatch: It says what is installed, what is needed, and the migration to write.
     """
     usable = usable_schemas.setdefault(connection.engine.pool, set())
@@ -93,23 +83,23 @@ def check_installed(connection: Connection, schema: str | None) -> None:
 def install_fairqueue(where: Engine | Connection, schema: str | None = None) -> bool:
     """Install the newest version of fairqueue's schema if none is there; for tests and scripts without migrations.
 
-    Several processes may call it at once: one installs, and the others wait for it. With Alembic, use
-    ``op.create_fairqueue`` instead. In an asynchronous program: ``await connection.run_sync(install_fairqueue)``.
+    If several processes call it at once, one installs and the others wait. With Alembic, use ``op.create_fairqueue``
+    instead. In asynchronous programs: ``await connection.run_sync(install_fairqueue)``.
 
     Args:
-        where: An engine: in a transaction of its own, which is committed. A connection: in its transaction, in which it
-            fails if another one installs meanwhile.
-        schema: The schema to install into. It is made if it is missing. None is the connection's default schema.
+        where: On an engine it commits its own transaction. On a connection it uses the open one, and fails if another
+            process installs meanwhile.
+        schema: Created if it is missing. None: the connection's default schema.
 
     Returns:
-        Whether it was installed now. False: a version that this library can use was there.
+        True if it was installed now; False if a usable version was there.
 
     Raises:
-        SchemaMismatch: An older version is there, or objects that are not fairqueue's have its names. The error holds
-            the migration to write.
+        SchemaMismatch: An older version is there, or other objects have fairqueue's names. The error has the migration
+            to write.
         AutocommitError: The connection commits each statement by itself.
         IsolationError: The transaction is read-only.
-        ValueError: PostgreSQL cannot keep the schema's name, or the database is not PostgreSQL.
+        ValueError: PostgreSQL cannot store the schema's name, or the database is not PostgreSQL.
 
     Example:
         >>> install_fairqueue(engine)  # it is installed already
@@ -139,7 +129,7 @@ def install_fairqueue(where: Engine | Connection, schema: str | None = None) -> 
             cause = error if isinstance(error, DBAPIError) else error.__cause__
             if attempt == _ATTEMPTS or not isinstance(cause, DBAPIError) or sqlstate_of(cause) not in _TAKEN:
                 raise
-            # A guard's refusal stays, unless another process has installed it meanwhile.
+            # A guard's refusal is raised, unless another process has installed meanwhile.
             if isinstance(error, SchemaMismatch) and not _is_there(engine, schema):
                 raise
     raise AssertionError

@@ -1,4 +1,4 @@
-"""Messages, their groups and dead letters: added, found, and what became of them."""
+"""Messages, their groups and dead letters: add them, find them, read how they ended."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _OF_FOLLOWUPS = (
     "channels", "kinds", "contents", "headers", "delays", "ats", "priorities", "keys", "max_attempts", "ordering_keys",
 )  # fmt: skip
 _ARRAYS = (*_OF_FOLLOWUPS, "on_duplicates", "costs", "groups", "unique_fors", "from_ends")
-# C calls them: a call for each of many messages takes as long as all else.
+# attrgetter is called from C: a call for each of many messages would take as long as everything else.
 _of_message = attrgetter(
     "channel",
     "kind",
@@ -58,12 +58,12 @@ _of_message = attrgetter(
     "coalesce",
 )
 _of_encoded = attrgetter("message", "content", "headers", "max_attempts", "membership")
-# A row for each of many messages would cost the client as much as to encode it.
+# Arrays, since a row for each message would cost the client as much as encoding it.
 _IN_ARRAYS = ("pg_catalog.array_agg(ordinal) as ordinals", "pg_catalog.array_agg(message_id) as message_ids")
 
 
 class Content(bytes):
-    """A payload as a parameter, which the logs of an engine with ``echo`` do not show."""
+    """A payload as a parameter; logs of an engine with ``echo`` do not show it."""
 
     __slots__ = ()
 
@@ -72,11 +72,10 @@ class Content(bytes):
 
 
 class Membership:
-    """A group to which messages are added together.
+    """The group that messages are added to.
 
     Attributes:
-        group_id: The group.
-        adder: The delivery of the member that adds them. None: the transaction makes the group.
+        adder: The delivery of the member that adds them. None: the transaction creates the group.
     """
 
     __slots__ = ("adder", "group_id")
@@ -87,14 +86,13 @@ class Membership:
 
 
 class EncodedMessage(Protocol):
-    """A message to be, with its payload encoded.
+    """A message to enqueue, with its payload encoded.
 
     Attributes:
-        message: The message.
-        content: Its payload, encoded.
-        headers: Its headers as JSON text.
-        max_attempts: Its own or the queue's.
-        membership: The group that it is to be a member of. None: none.
+        content: The encoded payload.
+        headers: JSON text.
+        max_attempts: The message's own number or the queue's.
+        membership: The group of the message, or None.
     """
 
     message: Enqueue
@@ -105,12 +103,12 @@ class EncodedMessage(Protocol):
 
 
 class EnqueuedMessages(NamedTuple):
-    """The outcomes of an enqueue, an element a message in the order in which the database took them.
+    """The outcomes of an enqueue, one element a message, in the order of the database.
 
     Attributes:
         ordinals: Which message of the call, from 1.
-        message_ids: Its id, or that of the message that holds its key; None for one that was dropped or refused.
-        outcomes: What became of it. "full": its channel is full, and the policy is to raise.
+        message_ids: The message's id, or that of the message that holds its key; None if dropped or refused.
+        outcomes: "full" if the channel is full and the policy says "raise"; otherwise as in a receipt.
     """
 
     ordinals: list[int]
@@ -119,13 +117,13 @@ class EnqueuedMessages(NamedTuple):
 
     @classmethod
     def of_rows(cls, rows: Sequence[Sequence[Any]], count: int) -> EnqueuedMessages:
-        """Read the outcomes of *count* messages from the rows of :func:`enqueue`."""
+        """Read the outcomes of *count* messages from the rows of :func:`enqueue_call`."""
         [row] = rows
         if count == 1:
             message_id, outcome = row
             return cls([1], [message_id], [outcome])
         ordinals, message_ids, outcomes = row
-        # Null: all were created.
+        # Null means that all were created.
         return cls(ordinals, message_ids, outcomes or ["created"] * len(ordinals))
 
 
@@ -133,9 +131,9 @@ class MessagePosition(NamedTuple):
     """The end of a page of messages.
 
     Attributes:
-        step: The part of the order: 1 and 2 of a channel, 3 and 4 of a queue.
+        step: The part of the order: 1 and 2 for a channel, 3 and 4 for a queue.
         at: The position within step 2.
-        message_id: The last message that was looked at.
+        message_id: The last message that was read.
     """
 
     step: int
@@ -145,16 +143,14 @@ class MessagePosition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FoundResult:
-    """The end of a message.
+    """How a message ended.
 
     Attributes:
-        state: What; see ``fq_results``.
-        channel: Its channel. None: that is not known.
-        kind: Its kind. None: that is not known.
-        content: What its handler returned, encoded; None for None, or if nothing is kept.
-        reason: If the message is completed, why nothing is kept of it; if it died, why.
+        state: See ``fq_results``.
+        channel: None if unknown, as is kind.
+        content: The encoded result; None for None, or if nothing is kept.
+        reason: Why nothing is kept of a completed message, or why the message died.
         error: The last error of a dead letter.
-        finished_at: When it ended, in UTC.
         expires_at: Until when the result is kept, in UTC.
     """
 
@@ -170,7 +166,7 @@ class FoundResult:
 
 @cache
 def _enqueuing(*, alone: bool, refusing: bool) -> Shape:
-    """Return the shape of an enqueue. *alone*: of one message. *refusing*: it fails for what a caller raises."""
+    """Return the shape of an enqueue: of one message (*alone*), failing for outcomes that raise (*refusing*)."""
     outcome = "outcome"
     if refusing:
         channel, on_duplicate = (
@@ -186,7 +182,7 @@ def _enqueuing(*, alone: bool, refusing: bool) -> Shape:
         )
     if alone:
         return Shape(("message_id", f"{outcome} as outcome"), alone=_ARRAYS)
-    # Null: all were created.
+    # Null means that all were created.
     outcomes = (
         "case when pg_catalog.bool_and(outcome operator(pg_catalog.=) cast('created' as text))"
         f" then cast(null as text[]) else pg_catalog.array_agg({outcome}) end as outcomes"
@@ -207,13 +203,12 @@ def enqueue_call(
     """Return the call that adds messages to a queue; :class:`EnqueuedMessages` reads its rows.
 
     Args:
-        target: The queue.
         messages: At least one.
-        policy: For channels that are made now, if the queue has no configured one.
-        notify: Whether waiting consumers may be woken.
-        lock: Where messages are replaced: others of the queue that are locked with them, in one order.
-        refusing: It fails for "full", and for "duplicate" where that is to raise, to be sent together with COMMIT.
-        counts_members: It counts those of groups that the transaction has made.
+        policy: For new channels, if the queue has no configured defaults.
+        notify: Whether to wake waiting consumers.
+        lock: Other messages of the queue to lock in the same order, if messages are replaced.
+        refusing: It travels with COMMIT and fails for outcomes that raise.
+        counts_members: It counts the members of groups that the transaction created.
     """
     alone = len(messages) == 1
     values = _elements(messages[0]) if alone else _arrays(messages)
@@ -258,12 +253,12 @@ def _elements(encoded: EncodedMessage) -> dict[str, Any]:
 
 
 def _on_duplicate(message: Enqueue) -> str:
-    """Return what is done where another message waits that has the key, or the ordering key."""
+    """Return what to do if another message holds the key, or waits with the ordering key."""
     return "coalesce" if message.coalesce else message.on_duplicate
 
 
 def _arrays(messages: Sequence[EncodedMessage]) -> dict[str, Any]:
-    """Return the function's arrays for many messages, as :func:`_elements` does for one; null for an array of nulls."""
+    """Return the function's arrays for many messages, like :func:`_elements` for one; null for an array of nulls."""
     wanted, contents, headers, max_attempts, memberships = zip(*map(_of_encoded, messages), strict=True)
     of_messages = zip(*map(_of_message, wanted), strict=True)
     channels, kinds, priorities, keys, delays, ats, on_duplicates, costs, *of_keys = of_messages
@@ -293,21 +288,20 @@ def _arrays(messages: Sequence[EncodedMessage]) -> dict[str, Any]:
 
 
 def followup_values(messages: Sequence[EncodedMessage]) -> dict[str, Any]:
-    """Return the arrays of the messages that a group keeps until its members have ended; null without messages."""
+    """Return the arrays of follow-ups, which a group keeps until its members have ended; null without any."""
     # No driver writes an empty array of contents.
     rows = list(map(_elements, messages))
     return {name: [row[name] for row in rows] or None for name in _OF_FOLLOWUPS}
 
 
 def named_messages(target: Target, names: Sequence[MessageName]) -> Call:
-    """Return the call that finds the messages of names: their ids, each with the position of its name, from 1 on."""
+    """Return the call that finds messages by name: rows of id and position of the name, from 1."""
     channels, keys, ordering_keys = map(list, zip(*names, strict=True))
     doing = f"find messages of {target.named()} by name"
     return target.call("fq_find_named", doing, channels=channels, keys=keys, ordering_keys=ordering_keys)
 
 
 def first_named(connection: Connection, target: Target, name: MessageName) -> int | None:
-    """Return the first message that has a name. None: none has it."""
     return next((row.message_id for row in named_messages(target, [name]).rows(connection)), None)
 
 
@@ -323,9 +317,9 @@ def find_messages(
     kind: str | None = None,
     key: str | None = None,
 ) -> tuple[list[int], MessagePosition | None]:
-    """Return the ids of a page of messages, in order, and where the next page begins; None after the last page.
+    """Return the ids of a page of messages, in order, and where the next page begins, or None.
 
-    It looks at *scan* messages at most, from where the page before has ended.
+    It reads at most *scan* messages, from *after* on.
     """
     step, at, message_id = after or (None, None, None)
     rows = target.call(
@@ -357,9 +351,9 @@ def read_messages(
     limit: int = 20,
     content_bytes: int = 65_536,
 ) -> list[MessageDetails]:
-    """Return unsettled messages: those with the ids, or the first ones of a channel, leased messages first.
+    """Return unsettled messages: those with the ids, or the first of a channel, leased ones first.
 
-    *limit* is of those that consumers hold, and of those that nobody holds.
+    *limit* applies to leased and to other messages separately.
     """
     rows = target.read(
         connection,
@@ -384,7 +378,7 @@ def read_messages(
 def read_message_attempts(
     connection: Connection, target: Target, message_id: int, *, limit: int = 100, chars: int = 10_000
 ) -> list[AttemptDetails]:
-    """Return the last attempts at a message that have ended, the oldest first."""
+    """Return the last ended attempts at a message, the oldest first."""
     rows = target.read(
         connection,
         "fq_message_attempts",
@@ -397,7 +391,7 @@ def read_message_attempts(
 
 
 class HistoryPosition(NamedTuple):
-    """The end of a page of attempts: the transaction and the id of the last row that was looked at."""
+    """The end of a page of attempts: transaction and id of the last row that was read."""
 
     xid: int
     id: int
@@ -415,9 +409,9 @@ def read_recent_attempts(
     scan: int = 10_000,
     chars: int = 10_000,
 ) -> tuple[list[AttemptDetails], HistoryPosition | None]:
-    """Return a page of attempts that have ended, the last recorded first, and where the next page begins, or None.
+    """Return a page of ended attempts, the last recorded first, and where the next page begins, or None.
 
-    It looks at *scan* attempts of all queues at most, from where the page before has ended.
+    It reads at most *scan* attempts of all queues, from *after* on.
     """
     xid, last_id = after or (None, None)
     rows = target.read(
@@ -439,7 +433,7 @@ def read_recent_attempts(
 
 
 def read_results(connection: Connection, target: Target, message_ids: Sequence[int]) -> list[FoundResult]:
-    """Return how messages ended, in the order of *ids*."""
+    """Return how messages ended, in the order of *message_ids*."""
     doing = f"read results of queue {target.queue!r}"
     rows = target.read(connection, "fq_results", doing, ids=list(message_ids))
     return [FoundResult(**{name: row[name] for name in row if name != "message_id"}) for row in rows]
@@ -454,7 +448,6 @@ def read_audits(
     before: datetime | None = None,
     limit: int = 100,
 ) -> list[AuditEntry]:
-    """Return what was done to a queue, to a channel or to a message, the last first."""
     rows = target.read(
         connection,
         "fq_audits",
@@ -471,11 +464,11 @@ def read_audits(
 
 
 class Folded(NamedTuple):
-    """The result of a fold.
+    """What a fold did.
 
     Attributes:
-        folded: How many notes it counted.
-        finished: How many groups it tried to finish.
+        folded: Counted notes.
+        finished: Groups that it tried to finish.
         more: Whether there may be more to do.
     """
 
@@ -488,8 +481,6 @@ class Member(NamedTuple):
     """A member of a group that has not ended.
 
     Attributes:
-        message_id: The message.
-        channel: Its channel.
         state: Whether a consumer holds it, it is due later, or it waits.
     """
 
@@ -499,7 +490,6 @@ class Member(NamedTuple):
 
 
 def read_group(connection: Connection, target: Target, group_id: UUID) -> GroupStatus | None:
-    """Return the counts of a group; None if there is no such group."""
     doing = f"read group {group_id}"
     page = {"open": None, "before_at": None, "before_id": None, "limit": 1}
     rows = target.read(connection, "fq_groups", doing, group_id=str(group_id), **page)
@@ -516,7 +506,7 @@ def read_groups(
 ) -> list[GroupStatus]:
     """Return groups of a queue, the newest first, with their present counts.
 
-    Only those that are open, or with False only those that are finished; after *before*, the last of another page.
+    *is_open* selects open or finished ones; *before* is the last group of the previous page.
     """
     rows = target.read(
         connection,
@@ -537,16 +527,16 @@ def _status(group_id: UUID | str, added: int, **row: Any) -> GroupStatus:
 
 
 def read_group_members(connection: Connection, target: Target, group_id: UUID, *, limit: int) -> list[Member]:
-    """Return the members of a group that have not ended, by id; if there are more than *limit*, any of them."""
+    """Return members of a group that have not ended, by id; if there are more than *limit*, any of them."""
     parameters = {"group_id": str(group_id), "limit": limit}
     rows = target.read(connection, "fq_group_members", f"list the members of group {group_id}", **parameters)
     return sorted((Member(**row) for row in rows), key=lambda member: member.message_id)
 
 
 def fold_groups(connection: Connection, schema: str | None, *, limit: int, groups: int, notify: bool) -> Folded | None:
-    """Count what has become of members, and finish groups. None: another transaction does.
+    """Count ended members and finish groups; return None if another transaction is doing so.
 
-    It is alone in its transaction, folds *limit* notes at most, and finishes *groups* groups at most.
+    It is alone in its transaction, folds at most *limit* notes, and finishes at most *groups* groups.
     """
     found = call(schema, "fq_fold_groups", "finish groups", limit=limit, groups=groups, notify=notify)
     return next(map(Folded._make, found.rows(connection)), None)
@@ -564,7 +554,7 @@ def read_dead_letters(
     until: datetime | None,
     **which: str | list[int] | None,
 ) -> list[DeadLetterInfo]:
-    """Dead letters of a queue, the oldest death first; *after* is the last one of the page before."""
+    """Return dead letters of a queue, the oldest death first, after the last one of the previous page."""
     rows = target.read(
         connection,
         "fq_dead_letters",
@@ -594,7 +584,7 @@ def _dead_letter(
 
 
 def read_dead_letter_groups(connection: Connection, target: Target, *, limit: int, ids: int) -> list[DeadLetterGroup]:
-    """Group the newest *limit* dead letters by kind, reason and error, the largest first, with *ids* ids each."""
+    """Group the newest *limit* dead letters by kind, reason and error, the largest group first, with *ids* ids each."""
     doing = f"read the dead letters of queue {target.queue!r}"
     rows = target.read(connection, "fq_dead_letter_groups", doing, limit=limit, ids=ids)
     return [DeadLetterGroup(message_ids=tuple(row.pop("message_ids")), **row) for row in rows]

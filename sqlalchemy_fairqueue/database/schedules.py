@@ -1,6 +1,6 @@
-"""Schedules: set, removed, paused, run and listed; their slots are found, run and pruned by workers.
+"""Schedules: set, remove, pause, run and list them; workers find, run and prune their slots.
 
-Plans of slots are made by the caller (``values.planned``); these calls only read and write them.
+``values.planned`` plans the slots; these calls only read and write.
 """
 
 from __future__ import annotations
@@ -33,14 +33,12 @@ _OVERDUE = timedelta(minutes=5)
 
 @dataclass(frozen=True, slots=True)
 class ScheduleDefinition:
-    """A schedule to be.
+    """A schedule to set.
 
     Attributes:
-        name: Its name.
-        recurrence: When it is due.
-        message: What it enqueues, and in which channel.
-        policy: For the channel, if that is new when a slot comes and the queue has no configured one.
-        in_code: Whether code makes it each time a worker starts.
+        message: The message that it enqueues, with its channel.
+        policy: For a new channel, if the queue has no configured defaults.
+        in_code: Whether each start of a worker sets it.
     """
 
     name: str
@@ -51,7 +49,7 @@ class ScheduleDefinition:
 
 
 class DueSchedule(NamedTuple):
-    """A schedule as a worker needs it to find its slots; times are microseconds since the epoch."""
+    """A schedule that is due, for the worker that finds its slots. Times are microseconds since the epoch."""
 
     id: int
     queue: str
@@ -70,7 +68,7 @@ class DueSchedule(NamedTuple):
 
 
 def schedule_call(target: Target, definition: ScheduleDefinition) -> Call:
-    """Return the call that makes or changes a schedule, which returns "created", "changed" or "same"."""
+    """Return the call that sets a schedule; it returns "created", "changed" or "same"."""
     recurrence, encoded = definition.recurrence, definition.message
     return target.call(
         "fq_set_schedule",
@@ -93,21 +91,17 @@ def schedule_call(target: Target, definition: ScheduleDefinition) -> Call:
 
 
 def set_schedule_paused(connection: Connection, target: Target, channel: str, name: str, *, paused: bool) -> bool:
-    """Stop the slots of a schedule, or go on with them. Whether that changed anything.
-
-    Raises:
-        UnknownSchedule: There is none.
-    """
+    """Pause or resume a schedule, and return whether that changed anything. A missing one raises UnknownSchedule."""
     doing = f"{'pause' if paused else 'resume'} schedule {name!r}"
     with _named(target, channel, name):
         return target.call("fq_pause_schedule", doing, channel=channel, name=name, paused=paused).value(connection)
 
 
 def run_schedule(connection: Connection, target: Target, channel: str, name: str) -> int | None:
-    """Enqueue the message of a schedule now. Its id; None: the channel is full and drops.
+    """Enqueue the message of a schedule now. Return its id, or None if the full channel dropped it.
 
     Raises:
-        UnknownSchedule: There is none.
+        UnknownSchedule: The channel has no such schedule.
     """
     call = target.call("fq_run_schedule", f"run schedule {name!r}", channel=channel, name=name, notify=target.notify)
     with _named(target, channel, name):
@@ -123,7 +117,7 @@ def read_schedules(
     after: ScheduleInfo | None = None,
     limit: int = 1000,
 ) -> list[ScheduleInfo]:
-    """Return schedules of a queue, a channel or a name; *after* is the last one of the page before."""
+    """Return schedules of a queue, a channel or a name; *after* is the last one of the previous page."""
     rows = target.read(
         connection,
         "fq_schedules",
@@ -187,9 +181,9 @@ def due_schedules(
     ahead: timedelta,
     limit: int,
 ) -> list[DueSchedule]:
-    """Return the schedules of queues that are due now or within *ahead*, up to *limit* of each queue.
+    """Return schedules that are due within *ahead*, up to *limit* of each queue.
 
-    *in_code*: queue, channel and name of those that the caller's code declares.
+    *in_code* names queue, channel and name of those in the caller's code.
     """
     rows = call(
         schema,
@@ -215,12 +209,10 @@ def run_slots(
     next_slot: int | None,
     notify: bool,
 ) -> dict[int, int | None] | None:
-    """Run slots of a schedule and write its plan, unless another worker was first: then nothing is done.
+    """Run slots of a schedule and store its plan, alone in the transaction.
 
-    It is alone in its transaction. All slots up to *until* are done then, and *next_slot* comes after.
-
-    Returns:
-        The message of each slot that was run; None instead of it: it was dropped. None: nothing was done.
+    All slots up to *until* are done afterwards, and *next_slot* follows. Return the message of each slot, None for a
+    dropped one; or None, with nothing done, if another worker was first.
     """
     rows = call(
         schema,
@@ -240,7 +232,7 @@ def run_slots(
 def fail_schedule(
     connection: Connection, schema: str | None, due: DueSchedule, *, problem: str, delay: timedelta
 ) -> bool:
-    """Note why a schedule could not be run, and let it be tried again after *delay*. Whether it was noted."""
+    """Note why a schedule could not be run, and try it again after *delay*. Return whether it was noted."""
     return call(
         schema,
         "fq_fail_schedule",

@@ -1,4 +1,4 @@
-"""Stats of queues and channels, what competes in them, and their consumers, with requests to these to stop."""
+"""Readings of queues, channels, their competition and their consumers, and requests to stop."""
 
 from __future__ import annotations
 
@@ -56,11 +56,11 @@ _SAMPLE = Shape(("fq_now as now", "cast(pg_catalog.pg_current_snapshot() as text
 
 @dataclass(frozen=True, slots=True)
 class SampleContext:
-    """The context of a sample.
+    """The clock and snapshot of a sample.
 
     Attributes:
         at: The time by the queue's clock.
-        snapshot: The snapshot as PostgreSQL writes it.
+        snapshot: As PostgreSQL writes it.
     """
 
     at: datetime
@@ -68,12 +68,11 @@ class SampleContext:
 
 
 def read_clock(connection: Connection, schema: str | None) -> datetime:
-    """Return the time by the database's clock."""
     return instant(call(schema, "fq_now", "read the clock of the queues").value(connection))
 
 
 def sample_context(connection: Connection, schema: str | None) -> SampleContext:
-    """Return the clock and the snapshot of the transaction; run it in REPEATABLE READ, for one snapshot."""
+    """Return the clock and the snapshot of the transaction. In REPEATABLE READ this is the one snapshot."""
     [row] = call(schema, "fq_now", "read the clock of the queues", _SAMPLE).rows(connection)
     return SampleContext(instant(row.now), row.snapshot)
 
@@ -81,7 +80,7 @@ def sample_context(connection: Connection, schema: str | None) -> SampleContext:
 def count_completions(
     connection: Connection, schema: str | None, *, before: str, queues: Sequence[str]
 ) -> dict[tuple[str, str], int]:
-    """Completed attempts by queue and channel, recorded since the snapshot *before*, each counted once."""
+    """Count completed attempts by queue and channel that were recorded after the snapshot *before*, each once."""
     doing = "count the completions since the last sample"
     rows = read(connection, schema, "fq_completions", doing, before=before, queues=list(queues))
     return {(row["queue"], row["channel"]): row["attempts"] for row in rows}
@@ -97,7 +96,6 @@ def read_stats(connection: Connection, target: Target) -> QueueStats:
 
 
 def stats_by_queue(connection: Connection, schema: str | None, queues: Sequence[str]) -> dict[str, QueueStats]:
-    """Return the counts of queues, by one statement."""
     found = read_by_queue(connection, schema, "fq_stats", f"read the stats of {named(queues)}", queues)
     return {queue: _queue_stats(queue, row) for queue, [row] in found.items()}
 
@@ -116,7 +114,7 @@ def read_channel_stats(
     after: str | None = None,
     busy: bool = False,
 ) -> list[ChannelStats]:
-    """Return the stats of channels, by name, from the one after *after*. *busy*: only of channels with messages."""
+    """Return the stats of channels by name, after the name *after*; *busy* selects channels with messages."""
     rows = target.read(
         connection,
         "fq_channel_stats",
@@ -136,12 +134,11 @@ def _channel(target: Target, row: dict[str, Any]) -> ChannelStats:
 
 @dataclass(frozen=True, slots=True)
 class StopRequest:
-    """A request to the workers of a queue that have one name.
+    """A request to stop to the workers of a queue with one name.
 
     Attributes:
-        queue: The queue.
         requested_by: Who asked last.
-        requested_at: When, in UTC. Each request to the same consumer has another time.
+        requested_at: In UTC; differs for each request to the same consumer.
     """
 
     queue: str
@@ -150,14 +147,14 @@ class StopRequest:
 
 
 def read_contention(connection: Connection, target: Target, *, limit: int) -> Contention:
-    """Return the channels that wait longest and those with the most messages out, up to *limit* of each."""
+    """Return the channels that wait longest and those with the most leased messages, up to *limit* of each."""
     return contention_by_queue(connection, target.schema, [target.queue], limit=limit)[target.queue]
 
 
 def contention_by_queue(
     connection: Connection, schema: str | None, queues: Sequence[str], *, limit: int
 ) -> dict[str, Contention]:
-    """Return the same for queues, by one statement."""
+    """Return :func:`read_contention` for several queues, in one statement."""
     doing = f"read the contention of {named(queues)}"
     bounds = dict.fromkeys(("channels", "scan", "count"))
     found = read_by_queue(connection, schema, "fq_contention", doing, queues, limit=limit, **bounds)
@@ -191,12 +188,13 @@ def read_competition(
 ) -> tuple[QueueCapacity, Competition, list[ChannelDemand]]:
     """Return what holds a queue and some of its channels back, by a reading that does not grow with the queue.
 
-    It reads *scan* channels with messages out, ready channels and signals at most, and counts *count* messages out.
+    It reads at most *scan* channels with leased messages, ready channels and signals, and counts at most *count* leased
+    messages.
 
     Returns:
-        What holds the queue back; the channels with the most messages out, up to *rivals*, without
-            what waits in them; and those of *channels* that
-        exist. Of these the messages due later are not counted: they are among the ready ones where any is ready.
+        What holds the queue back; up to *rivals* channels with the most leased messages, without what waits in them;
+        and those of *channels* that exist. If one of these has ready messages, its scheduled ones are counted among
+        them.
     """
     rows = target.read(
         connection,
@@ -233,7 +231,7 @@ def read_competition(
 
 
 def with_longest_out(connection: Connection, target: Target, channels: Iterable[_Channel]) -> tuple[_Channel, ...]:
-    """Return channels whose waits for a limit of their own or of the queue tell what is out longest of it."""
+    """Add the message that occupies a limit longest to channels that wait for their own limit or the queue's."""
     found = tuple(channels)
     full = [one.channel for one in found if one.reason is Reason.OWN_LIMIT]
     own = {one.channel: one for one in _longest_out(connection, target, full)} if full else {}
@@ -258,21 +256,21 @@ def _longest_out(connection: Connection, target: Target, channels: list[str] | N
 
 
 def read_consumers(connection: Connection, target: Target, *, limit: int) -> list[ConsumerInfo]:
-    """Return the consumers with a lease that has not expired, the most messages first."""
+    """Return the consumers with an unexpired lease, the most messages first."""
     return consumers_by_queue(connection, target.schema, [target.queue], limit=limit)[target.queue]
 
 
 def consumers_by_queue(
     connection: Connection, schema: str | None, queues: Sequence[str], *, limit: int
 ) -> dict[str, list[ConsumerInfo]]:
-    """Return the same for queues, by one statement."""
+    """Return :func:`read_consumers` for several queues, in one statement."""
     doing = f"read the consumers of {named(queues)}"
     found = read_by_queue(connection, schema, "fq_consumers", doing, queues, limit=limit)
     return {queue: [_asked(ConsumerInfo(queue=queue, **row)) for row in rows] for queue, rows in found.items()}
 
 
 def _asked(consumer: ConsumerInfo) -> ConsumerInfo:
-    """Drop a request to stop if the consumer took or awaited work since, as no stopping worker does."""
+    """Drop a request to stop if the consumer took or awaited work since, which no stopping worker does."""
     if consumer.stop_requested_at is None:
         return consumer
     heard_at = consumer.stop_requested_at + HEARD

@@ -1,4 +1,4 @@
-"""``python -m sqlalchemy_fairqueue.demo``: run it, and end with a status that tells how it went."""
+"""``python -m sqlalchemy_fairqueue.demo``: run the demo, with an exit status that tells how it went."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from sqlalchemy_fairqueue.demo.endings import AskedToEnd, DemoError, listen
 
 
 def run() -> None:
-    """Run the demo; clean up also when a signal asks it to end."""
+    """Run the demo, and clean up even if a signal ends it."""
     try:
         from sqlalchemy.exc import SQLAlchemyError
 

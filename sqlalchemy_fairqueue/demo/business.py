@@ -25,7 +25,7 @@ class Base(DeclarativeBase):
 class Upload(Base):
     """A source file of a customer, who should not have to wait for the others.
 
-    The content stays where *path* says; an app with several machines would keep it in an object store.
+    The content is in the file *path*; an app with several machines would keep it in an object store.
     """
 
     __tablename__ = "upload"
@@ -39,7 +39,7 @@ class Upload(Base):
 class SourceStats(Base):
     """The content of an upload, or why it could not be parsed.
 
-    Nothing keeps an upload from having two: the demo counts at the end that each has exactly one.
+    Nothing prevents two for one upload; the demo counts at the end that each has exactly one.
     """
 
     __tablename__ = "source_stats"
@@ -55,7 +55,7 @@ class SourceStats(Base):
 
 
 def parse(upload: Upload) -> SourceStats:
-    """Count the definitions in an upload. A file that is not valid Python gives a result too: one with an error."""
+    """Count the definitions in an upload. A file that is not valid Python gives a result with an error."""
     source = Path(upload.path).read_bytes()
     error, found = None, Counter[type[ast.AST]]()
     try:
@@ -74,7 +74,7 @@ def parse(upload: Upload) -> SourceStats:
 
 
 def _statements(module: ast.Module) -> Iterator[ast.AST]:
-    """Every statement, however deep; not the expressions, which ``ast.walk`` would visit too: most of a tree."""
+    """Yield every statement, however deep, but not the expressions, most of a tree, which ``ast.walk`` visits too."""
     waiting: list[ast.AST] = [*module.body]
     while waiting:
         statement = waiting.pop()

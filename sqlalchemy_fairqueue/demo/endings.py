@@ -1,7 +1,7 @@
-"""How the demo ends early: by an error, or by Ctrl-C and other signals, which run its clean-up first.
+"""Early ends of the demo: by an error, or by Ctrl-C and other signals, with the clean-up first.
 
-Python raises what a signal handler raises wherever it just is, and where that is a finalizer it is lost. So the handler
-also leaves a note, which the main loop looks at.
+An exception of a signal handler is lost if it interrupts a finalizer. So the handler also sets a note, which the main
+loop reads.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ class DemoError(Exception):
 
 
 class AskedToEnd(SystemExit):
-    """A signal asked for it. The exit status is the one that a shell gives for the signal."""
+    """A signal asked the demo to end. The exit status is the one that a shell gives for the signal."""
 
 
 def listen() -> None:
@@ -27,7 +27,6 @@ def listen() -> None:
 
 
 def end_if_asked() -> None:
-    """Raise AskedToEnd if a signal came."""
     if _asked:
         raise AskedToEnd(128 + _asked[0])
 

@@ -16,7 +16,6 @@ queue = Queue("documents")
 
 
 def line_up(session: Session, upload: Upload) -> None:
-    """Have an upload parsed once it is committed."""
     queue.enqueue(session, channel=upload.customer, payload={"upload": upload.key}, kind="parse")
 
 
@@ -24,19 +23,19 @@ def line_up(session: Session, upload: Upload) -> None:
 def parse_upload(delivery: Delivery, session: Session) -> None:
     """Parse a file.
 
-    The worker commits the result together with the completion of the delivery. If its process dies before, neither is
-    there, and another worker gets the message when the lease ends.
+    The worker commits the result together with the completion of the delivery. If its process dies before, neither
+    exists, and another worker gets the message when the lease ends.
     """
     session.add(parse(session.get_one(Upload, delivery.payload["upload"])))
 
 
 def run(engine: Engine, name: str, ended: Callable[[float | None], bool]) -> None:
-    """The work of a worker process: parse files until *ended*, which is given the seconds it may wait."""
+    """Parse files in a worker process until *ended*, which may wait for the seconds that it is given, returns True."""
     with Worker(engine, queue, concurrency=2, lease=LEASE, name=name):
         ended(None)
 
 
 def held(worker: str) -> Select[Any]:
-    """The keys of the uploads that are leased to a worker, prefetched ones included."""
+    """Select the keys of the uploads that a worker has leased, including prefetched ones."""
     leased = select(Message.payload["upload"].astext).join(Lease, Lease.id == Message.lease_id)
     return leased.where(Lease.consumer == worker)

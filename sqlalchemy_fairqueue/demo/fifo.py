@@ -1,6 +1,6 @@
-"""The app on a plain job table, for comparison: first come, first served, with ``skip locked``, as many apps have it.
+"""The app on a plain job table, for comparison: first come, first served, with ``skip locked``, as in many apps.
 
-It makes the same writes as ``fair``: messages under a lease, one transaction a file. Its worker is a loop.
+It makes the same writes as ``fair``: messages under a lease, one transaction for each file. Its worker is a loop.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _IDLE = 0.02
 
 
 class Job(Base):
-    """A file to be parsed; gone when it is done."""
+    """A file to be parsed; deleted when it is done."""
 
     __tablename__ = "fifo_job"
 
@@ -29,12 +29,11 @@ class Job(Base):
 
 
 def line_up(session: Session, upload: Upload) -> None:
-    """Have an upload parsed once it is committed."""
     session.add(Job(upload_key=upload.key))
 
 
 def run(engine: Engine, name: str, ended: Callable[[float | None], bool]) -> None:
-    """The work of a worker process: parse files until *ended*, which is given the seconds it may wait."""
+    """Parse files in a worker process until *ended*, which may wait for the seconds that it is given, returns True."""
     while not ended(0 if _work(engine, name) else _IDLE):
         pass
 
@@ -51,7 +50,7 @@ def _work(engine: Engine, name: str) -> int:
 
 
 def lease(engine: Engine, name: str, limit: int) -> list[Job]:
-    """Lease the oldest jobs that nobody has to a worker."""
+    """Lease the oldest free jobs to a worker."""
     free = or_(Job.leased_until.is_(None), Job.leased_until < func.now())
     oldest = select(Job.id).where(free).order_by(Job.id).limit(limit).with_for_update(skip_locked=True)
     taken = {"leased_to": name, "leased_until": func.now() + LEASE}
@@ -61,5 +60,5 @@ def lease(engine: Engine, name: str, limit: int) -> list[Job]:
 
 
 def held(worker: str) -> Select[Any]:
-    """The keys of the uploads that are leased to a worker."""
+    """Select the keys of the uploads that a worker has leased."""
     return select(Job.upload_key).where(Job.leased_to == worker)

@@ -1,6 +1,6 @@
-"""The migration of the app: its tables, the queue, and the plain job table that the demo compares the queue with.
+"""The migration of the app: its tables, the queue, and the plain job table for comparison.
 
-In an application it is a revision of Alembic. The demo calls it by itself, in a new database that it drops afterwards.
+In an application it is an Alembic revision. The demo calls it itself, in a new database that it drops afterwards.
 """
 
 import sqlalchemy as sa
@@ -10,7 +10,7 @@ import alembic_ext  # noqa: F401 - gives migrations op.create_fairqueue()
 
 
 def upgrade() -> None:
-    """Make the tables and install the queue, in one transaction."""
+    """Create the tables and install the queue, in one transaction."""
     op.create_table(
         "upload",
         sa.Column("key", sa.String, primary_key=True),

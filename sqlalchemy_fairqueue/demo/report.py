@@ -1,7 +1,7 @@
-"""The fairness report of the demo: made in this process from the history of the fair queue.
+"""The demo's fairness report, made in this process from the history of the fair queue.
 
-The report has a replay beside it: the same files, first come, first served, as a simulator of the queue has it; what
-the other half of the demo does for real. The forecast is held against that half.
+It contains a replay of the same files first come, first served, by a simulator of the queue. The other half of the demo
+does this for real, so the forecast can be compared with it.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _TITLE = "Bob and the ten others: how fair it was"
 
 
 def files_ahead(files: Sequence[File]) -> float:
-    """How many files were done between the upload of a small customer's file and its result, on average.
+    """Return how many files were done on average between the upload of a small customer's file and its result.
 
-    It is a wait measured in work: it does not change with the machine's speed, which is never the same for two runs.
+    This wait, measured in work, does not depend on the machine's speed, which differs between two runs.
     """
     ends = sorted(file.parsed for file in files)
     small = [file for file in files if file.customer != BOB]
@@ -34,12 +34,12 @@ def files_ahead(files: Sequence[File]) -> float:
 
 
 class Forecast(NamedTuple):
-    """What a report tells of the other half.
+    """What a report forecasts about the other half.
 
     Attributes:
-        attempts: The attempts of the history.
-        files_ahead: As a replay foresees it for the same files first come, first served.
-        error: How far a replay of the record itself is from the record, as a part of the times in it.
+        attempts: Attempts in the history.
+        files_ahead: The forecast for the same files first come, first served.
+        error: The difference between a replay of the record itself and the record, as a fraction of its times.
     """
 
     attempts: int
@@ -48,12 +48,9 @@ class Forecast(NamedTuple):
 
 
 def make_report(engine: Engine, page: Path, step: Callable[[str, int, int], None]) -> Forecast:
-    """Make a report of the history of a database.
+    """Write a report of a database's history to *page*.
 
-    Args:
-        engine: The database.
-        page: Where the report is written.
-        step: Called before each step with its name, its number from 0 and the number of all steps.
+    *step* is called before each step with its name, its number from 0, and the number of steps.
     """
     from sqlalchemy_fairqueue.reporting import read_history, report
 
@@ -75,11 +72,9 @@ def _fifo(workers: float | None = None) -> Scenario:
 
 
 def forecast(history: RecordedHistory, workers: float | None = None) -> float:
-    """`files_ahead` as a replay foresees it for the same files first come, first served.
+    """Return `files_ahead` as a replay forecasts it for the same files first come, first served.
 
-    Args:
-        history: The history of the fair half.
-        workers: Files handled at once. None: as many as the history shows.
+    *workers* is the number of files handled at once; None: as many as the history shows.
     """
     from sqlalchemy_fairqueue.reporting.simulation.replay import replay_queue
 

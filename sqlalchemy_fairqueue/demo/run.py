@@ -1,7 +1,7 @@
-"""A run of one service: customers upload, workers parse, one of them is killed, until all is done.
+"""A run of one service: customers upload and workers parse until all is done; one worker is killed.
 
-The visits say which customer uploads which files, and when. A wait is the time from the transaction that uploads a
-file to the result of its parsing, both by the database's clock.
+The visits say which customer uploads which files, and when. A wait is the time from the transaction of the upload to
+the result, both by the database's clock.
 """
 
 from __future__ import annotations
@@ -47,9 +47,8 @@ class Visit:
     """A customer who comes once, with all files.
 
     Attributes:
-        customer: Who.
         files: Key to path.
-        after: The customer comes when so many files of others are parsed.
+        after: The customer comes when this many files of others are parsed.
     """
 
     customer: str
@@ -58,9 +57,9 @@ class Visit:
 
 
 def make_visits(seed: int, limit: int) -> list[Visit]:
-    """Give Bob the standard library, at most *limit* files of it, and then each of the others one to five files.
+    """Give Bob the standard library, at most *limit* files, and each of the others one to five files.
 
-    The others come one by one while 5 to 60 percent of Bob's files are parsed: long before his backlog is gone.
+    The others come one by one while 5 to 60 percent of Bob's files are parsed, long before his backlog is gone.
     """
     random = Random(seed)  # noqa: S311 - a repeatable scenario, no secret
     found = (path for path in LIBRARY.rglob("*.py") if _NOT_OURS.isdisjoint(path.relative_to(LIBRARY).parts))
@@ -82,13 +81,11 @@ def make_visits(seed: int, limit: int) -> list[Visit]:
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """An upload; seconds since the first upload of the run.
+    """An upload. Times are seconds since the first upload of the run.
 
     Attributes:
-        customer: Whose.
-        uploaded: When it came.
-        parsed: When its result was there; of one that has none: now.
-        key: Its key.
+        uploaded: When it was uploaded.
+        parsed: When its result existed; now if there is none.
         done: Whether it has a result.
     """
 
@@ -109,9 +106,8 @@ class Accident:
     """A worker was killed.
 
     Attributes:
-        worker: Its name.
-        at: When, in seconds since the first upload.
-        keys: The uploads that were leased to it then.
+        at: Seconds since the first upload.
+        keys: The uploads that it had leased.
     """
 
     worker: str
@@ -121,12 +117,11 @@ class Accident:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run, as far as it is.
+    """The present state of a run.
 
     Attributes:
-        service: Its name.
-        files: All that were uploaded, in the order in which they were parsed.
-        accident: None: no worker was killed yet.
+        files: All uploads, in the order in which they were parsed.
+        accident: None before a worker was killed.
     """
 
     service: str
@@ -135,14 +130,13 @@ class Run:
 
     @property
     def done(self) -> int:
-        """The number of files that have a result."""
         return sum(file.done for file in self.files)
 
     @property
     def orphans(self) -> list[File]:
         """The files that the killed worker left to the others.
 
-        A result from before the kill is the dead worker's own: its last commit was on the way.
+        A result from before the kill is the dead worker's own last commit.
         """
         if (accident := self.accident) is None:
             return []
@@ -151,15 +145,14 @@ class Run:
 
     @property
     def takeover(self) -> list[float]:
-        """Seconds from the kill to the result, of each of these files that has one."""
+        """Seconds from the kill to the result of each orphan that has one."""
         return [file.parsed - self.accident.at for file in self.orphans if self.accident and file.done]
 
     def of(self, *customers: str) -> list[File]:
-        """The files of these customers."""
         return [file for file in self.files if file.customer in customers]
 
     def median(self, *customers: str) -> float:
-        """Half of these customers' files waited no longer."""
+        """Return the median wait of these customers' files."""
         return median(file.wait for file in self.of(*customers))
 
 
@@ -178,9 +171,9 @@ def migrated_database(server: URL) -> Iterator[Engine]:
 
 
 def play(service: str, engine: Engine, visits: list[Visit], workers: Workers) -> Iterator[Run]:
-    """Play the visits on a service, and yield again and again how far it is, until all files are parsed.
+    """Play the visits on a service, and yield its progress repeatedly, until all files are parsed.
 
-    One worker is killed in mid-work, unless none holds a file at that time.
+    One worker is killed during its work, unless none has a file at that time.
 
     Raises:
         DemoError: A worker failed, or nothing was parsed for a minute.
@@ -210,7 +203,6 @@ def play(service: str, engine: Engine, visits: list[Visit], workers: Workers) ->
 
 
 def upload(service: str, engine: Engine, visit: Visit) -> None:
-    """Store a customer's files and line them up, many in a transaction."""
     files = list(visit.files.items())
     for first in range(0, len(files), _FILES_PER_TRANSACTION):
         with Session(engine) as session, session.begin():
@@ -224,7 +216,6 @@ def _since_start(instant: Any) -> ColumnElement[float]:
 
 
 def files_of(engine: Engine) -> list[File]:
-    """Read all uploads, in the order in which they were parsed."""
     parsed = _since_start(func.coalesce(SourceStats.parsed_at, func.clock_timestamp()))
     columns = Upload.customer, _since_start(Upload.uploaded_at), parsed, Upload.key, SourceStats.id.is_not(None)
     with Session(engine) as session:
@@ -233,7 +224,6 @@ def files_of(engine: Engine) -> list[File]:
 
 
 def now(session: Session) -> float:
-    """The time, in seconds since the first upload."""
     return session.scalars(select(_since_start(func.clock_timestamp()))).one()
 
 
@@ -249,13 +239,12 @@ def _kill_one(service: str, engine: Engine, workers: Workers) -> Accident | None
 
 
 def left(session: Session) -> int:
-    """The number of messages and jobs that are left, dead letters included."""
     counts = (select(func.count()).select_from(model) for model in (Message, DeadLetter, fifo.Job))
     return sum(session.scalars(count).one() for count in counts)
 
 
 def check(run: Run, engine: Engine, visits: list[Visit]) -> dict[str, int]:
-    """Return what was found in all files together: lines, functions, classes and errors.
+    """Return the totals over all files: lines, functions, classes and errors.
 
     Raises:
         DemoError: An upload has not exactly one result, or something is left in the queue.

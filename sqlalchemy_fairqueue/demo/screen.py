@@ -1,6 +1,6 @@
-"""What the demo shows: a live table in a terminal, a few lines elsewhere, and at the end what both runs came to.
+"""What the demo shows: a live table in a terminal, otherwise a few lines, and a summary of both runs.
 
-A picture shows who was served when: the fair queue above the FIFO, time from left to right, one row a customer.
+A picture shows who was served when: the fair queue above the FIFO, time from left to right, one row for each customer.
 """
 
 from __future__ import annotations
@@ -30,12 +30,7 @@ _LONG = 1.0  # seconds that a small customer notices
 
 
 class Screen:
-    """Shows the progress of both runs while the block of ``live`` is open.
-
-    Args:
-        console: Where.
-        visits: Who is to come.
-    """
+    """Shows the progress of both runs while the block of ``live`` is open."""
 
     def __init__(self, console: Console, visits: list[Visit]) -> None:
         self._console = console
@@ -48,11 +43,10 @@ class Screen:
         self._live = Live(console=console, auto_refresh=False, transient=True)
 
     def live(self) -> AbstractContextManager[object]:
-        """Take over the terminal, and give it back at the end, the table wiped."""
+        """Return a block that takes over the terminal, and wipes the table at its end."""
         return self._live if self._moving else nullcontext()
 
     def tell(self, stage: str) -> None:
-        """Show what is going on."""
         self._stage = stage
         if self._moving:
             self._live.update(self._table(), refresh=True)
@@ -63,7 +57,7 @@ class Screen:
         self.tell(f"report: {name} ({number + 1} of {count})")
 
     def show(self, run: Run) -> None:
-        """Show where the customers of a run stand, and who does the work of a worker that was killed."""
+        """Show the progress of customers in a run, and of a killed worker's files."""
         self._runs[run.service] = run
         if self._moving:
             self._live.update(self._table(), refresh=True)
@@ -87,7 +81,7 @@ def _table(
     caption: str,
     **options: Any,
 ) -> Table:
-    """A row for each customer, and for all but Bob together, with the cells that each run has for their files."""
+    """Return a table with a row for each customer, and one for all but Bob, with each run's cells for their files."""
     table = Table(pad_edge=False, caption=caption, caption_justify="left", **options)
     table.add_column("\ncustomer")
     for title in ("\nfiles", *(title.format(run.service) for run in runs for title in titles)):
@@ -113,13 +107,11 @@ def _waits(files: list[File], _total: int) -> list[Any]:
 
 
 def _wait(wait: float, files: list[File]) -> Text:
-    """A wait, in a colour if it is a small customer's."""
     bobs = files[0].customer == BOB
     return Text(seconds(wait), style="" if bobs else "bold red" if wait > _LONG else "bold green")
 
 
 def story(run: Run) -> tuple[str, str]:
-    """What happened to a worker, and what became of the files that it held."""
     assert run.accident is not None  # noqa: S101 - nobody asks before
     number, results = len(run.orphans), [seconds(wait) for wait in run.takeover]
     lease = f"(lease: {LEASE.total_seconds():.0f} s)"
@@ -132,7 +124,7 @@ def story(run: Run) -> tuple[str, str]:
 
 
 def print_summary(console: Console, visits: list[Visit], runs: list[Run], findings: dict[str, int]) -> None:
-    """Print one table with both runs side by side, what it shows, and what was verified."""
+    """Print one table of both runs side by side, with conclusions and what was verified."""
     bob, *others = (visit.customer for visit in visits)
     caption = "median, p95: wait from upload to result; last at: since Bob's upload"
     table = _table(visits, runs, ("{}\nmedian", "\np95", "\nlast at"), _waits, caption, box=box.SIMPLE_HEAD)
@@ -163,7 +155,6 @@ def seconds(duration: float) -> str:
 
 
 def draw(visits: list[Visit], runs: list[Run], path: Path) -> None:
-    """Write the picture to *path*; its ending says in which format."""
     with tempfile.TemporaryDirectory(prefix="fairqueue-") as folder:
         # matplotlib and fontconfig write into their cache folders when they are imported.
         os.environ.setdefault("MPLCONFIGDIR", folder)
@@ -183,7 +174,6 @@ def draw(visits: list[Visit], runs: list[Run], path: Path) -> None:
 
 
 def _panel(panel: Any, customers: list[str], run: Run) -> list[Any]:
-    """Draw a run. Return what the legend shows."""
     handles: list[Any] = []
     for row, customer in enumerate(customers):
         files, colour, width = run.of(customer), _BOB, 0.5

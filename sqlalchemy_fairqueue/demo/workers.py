@@ -1,7 +1,7 @@
 """Worker processes of one run: none fails unseen, and none is left behind.
 
-The first line of a worker's output says that it is ready; anything else is a failure. What ends a worker is the end of
-its input, which the operating system sees to should the demo's process die.
+The first line of a worker's output says that it is ready; anything else is a failure. A worker ends when its input
+ends, even if the demo's process dies.
 """
 
 from __future__ import annotations
@@ -30,15 +30,7 @@ SERVICES = {FAIR: fair, FIFO: fifo}
 
 
 class Workers:
-    """The workers of one run.
-
-    Args:
-        service: What they work for.
-        url: Its database.
-
-    Attributes:
-        members: Their processes, by their names.
-    """
+    """The workers of one run."""
 
     def __init__(self, service: str, url: URL) -> None:
         self._service = service
@@ -47,7 +39,7 @@ class Workers:
         self.members: dict[str, Any] = {}  # Popen; its pipes are there
 
     def add(self) -> None:
-        """Start one more worker, in a session of its own: Ctrl-C reaches every process of the terminal's."""
+        """Start one more worker, in a session of its own, since Ctrl-C reaches every process of the terminal."""
         self._started += 1
         name = f"worker {self._started}"
         command = [sys.executable, "-W", "ignore", "-m", __name__, self._service, name]
@@ -63,16 +55,16 @@ class Workers:
         self.members[name].stdin.write(json.dumps([*self._url]) + "\n")  # as text it would lose what is empty
 
     def replace(self, name: str) -> None:
-        """Kill a worker and start another, as a supervisor does. SIGKILL leaves a process no last word."""
+        """Kill a worker by SIGKILL and start another, as a supervisor does."""
         with self.members.pop(name) as member:
             member.kill()
         self.add()
 
     def watch(self, seconds: float) -> int:
-        """Wait, at most so long; less if a worker has something to say. Return how many have said that they are ready.
+        """Wait until a worker writes something, at most this long. Return how many have said that they are ready.
 
         Raises:
-            DemoError: One failed.
+            DemoError: A worker failed.
         """
         speaking = select.select([member.stdout for member in self.members.values()], [], [], seconds)[0]
         for name, member in self.members.items():
@@ -87,10 +79,10 @@ class Workers:
 
 @contextlib.contextmanager
 def running_workers(service: str, url: URL, size: int) -> Iterator[Workers]:
-    """Run *size* workers for the time of the block, which begins when all are ready.
+    """Run *size* workers during the block, which begins when all are ready.
 
     Raises:
-        DemoError: One failed, or none was ready after a minute.
+        DemoError: A worker failed, or none was ready after a minute.
     """
     running, ready = Workers(service, url), 0
     try:
@@ -112,9 +104,9 @@ def running_workers(service: str, url: URL, size: int) -> Iterator[Workers]:
 
 
 def _work() -> None:
-    """Work of a worker process: parse files until the input ends."""
+    """Parse files until the input ends, as a worker process."""
     service, name = sys.argv[1:]
-    # What the library logs would count as a failure; what matters of it the history tells.
+    # Any output counts as a failure, so the log is dropped; the history tells what matters.
     logging.getLogger("sqlalchemy_fairqueue").addHandler(logging.NullHandler())
     engine = create_engine(URL.create(*json.loads(sys.stdin.readline())))
     engine.connect().close()

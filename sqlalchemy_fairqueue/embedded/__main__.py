@@ -1,7 +1,7 @@
 """A private server for a terminal: ``python -m sqlalchemy_fairqueue.embedded`` runs one until Ctrl-C or SIGTERM.
 
-It prints the server's URL as lines for the shell, and removes the server and its data at the end. The documents'
-programs read ``DATABASE_URL``, and the commands ``FAIRQUEUE_DATABASE_URL``.
+It prints the server's URL as shell variables (``DATABASE_URL`` for programs of the documentation,
+``FAIRQUEUE_DATABASE_URL`` for the commands), and removes the server and its data at the end.
 """
 
 from __future__ import annotations

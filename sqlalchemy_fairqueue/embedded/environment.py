@@ -1,7 +1,7 @@
-"""The environment variables of libpq, to which connections to a private server are deaf.
+"""libpq's environment variables, which connections to a private server must ignore.
 
-An engine that the application makes for a server of its own goes on to honour them: what a URL can say, the URL of the
-private server says, and only what none can say is taken out of the environment while the server runs.
+Other engines of the application still honour them. So the private server's URL overrides what a URL can; only what no
+URL can override is removed from the environment while the server runs.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
     from sqlalchemy import URL
 
-# A service that is not defined fails each connection. The others go to the server beside the parameters of a URL.
+# An undefined service fails each connection. The others are sent to the server in addition to a URL's parameters.
 _UNANSWERABLE = ("PGSERVICE", "PGTZ", "PGDATESTYLE", "PGGEQO")
-# What a URL says itself, or what nobody asks for where all are trusted.
+# What a URL itself contains, or what is not needed if all are trusted.
 _SAID = {"service", "user", "password", "passfile", "dbname", "host"}
 # Defaults of parameters that take no empty text for theirs.
 _DEFAULTS = {
@@ -29,7 +29,7 @@ _DEFAULTS = {
     "min_protocol_version": "3.0",
     "max_protocol_version": "3.0",
 }
-# What asyncpg reads, by the names that it has for it.
+# The variables that asyncpg reads, with its own names for them.
 _OF_ASYNCPG = {
     "PGSSLMODE": ("ssl", "disable"),
     "PGSSLNEGOTIATION": ("direct_tls", ""),
@@ -44,13 +44,13 @@ _hiding = 0
 
 
 def libpq_variables() -> list[str]:
-    """Return the names of libpq's variables that the environment has."""
+    """Return the names of libpq's variables in the environment."""
     known = [option.envvar.decode() for option in Conninfo.get_defaults() if option.envvar is not None]
     return [name for name in dict.fromkeys([*known, *_UNANSWERABLE]) if name in os.environ]
 
 
 def answers() -> dict[str, str]:
-    """Return the parameters of a URL, with libpq's own defaults, that the environment would set otherwise."""
+    """Return the parameters of a URL, with libpq's defaults, that override the environment."""
     given = set(libpq_variables())
     options = [one for one in Conninfo.get_defaults() if one.envvar is not None and one.envvar.decode() in given]
     defaults = {one.keyword.decode(): (one.compiled or b"").decode() for one in options}
@@ -58,7 +58,7 @@ def answers() -> dict[str, str]:
 
 
 def for_driver(url: URL, driver: str) -> URL:
-    """Return the URL of a private server for another driver than psycopg, which knows fewer parameters, or others."""
+    """Return the URL of a private server for another driver than psycopg, which knows other parameters."""
     found = url.set(drivername=f"postgresql+{driver}")
     ours = [name for name, value in answers().items() if url.query.get(name) == value]
     if driver == "asyncpg" and ours:
@@ -82,7 +82,7 @@ def _psycopg2_knows(name: str) -> bool:
 
 @contextlib.contextmanager
 def without_unanswerable() -> Iterator[None]:
-    """Take the variables that no URL can answer out of the environment, until the last such block ends."""
+    """Remove variables that no URL can override from the environment, until the last such block ends."""
     global _hiding  # noqa: PLW0603 - the environment is the process's too
     with _lock:
         _hiding += 1

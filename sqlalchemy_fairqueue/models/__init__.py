@@ -1,11 +1,11 @@
 """Mapped classes for queries and relationships over fairqueue's tables.
 
-They map what ``op.create_fairqueue`` installs, names included, so that Alembic finds nothing to change. They are for
-reading: a flush that would write a row is refused, and the error names the verb to use instead. There are three ways
-to use them: the classes here, on a MetaData of their own (:data:`metadata`); :func:`make_models` for the MetaData of
-your Base; and the mixins, for classes of your own.
+They map exactly what ``op.create_fairqueue`` installs, so Alembic finds nothing to change. They are for reading: a
+flush that would write a row is refused, and the error names the verb to use instead. Use the classes here, on their own
+MetaData (:data:`metadata`); or :func:`make_models` for the MetaData of your Base; or the mixins for classes of your
+own.
 
-The classes here are mapped when a program asks for the first of them.
+The classes here are mapped on first access to one of them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Mixins of the tables. Those that applications query have the types of their columns in Python.
+"""Mixins of the tables. Those that applications query declare the Python types of their columns.
 
-What the columns are in the database, their constraints and indexes are read from the catalog. The mixins of tables that
-only functions of the schema use come last: they are made from the catalog alone.
+Database types, constraints and indexes are read from the catalog. The mixins at the end, for tables that only SQL
+functions use, are made from the catalog alone.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ TO_CHANNEL = {"channel": Related("fq_channel", own="channel_id", other="id", for
 
 
 class PausableMixin(FairqueueMixin):
-    """What can be paused: a queue, or a channel."""
+    """A queue or a channel, which can be paused."""
 
     if TYPE_CHECKING:
         paused_at: Mapped[datetime | None]
 
     @hybrid_property
     def is_paused(self) -> bool:
-        """Whether it is not served until it is resumed."""
+        """Whether it is paused."""
         return self.paused_at is not None
 
     @is_paused.inplace.expression
@@ -51,20 +51,17 @@ class PausableMixin(FairqueueMixin):
 
 @of_table("fq_queue", "use queue.configure(session, ...)")
 class QueueConfigMixin(PausableMixin):
-    """A configured queue: the policy of channels that are made from now on, and the settings of the queue itself.
+    """A configured queue: the policy of new channels, and the settings of the queue itself.
 
-    ``defaults`` has the fields of a policy by the names of the columns of :class:`ChannelStateMixin`,
-    ``rate_interval`` in microseconds; None: new channels take the policy that their first enqueue brings.
-    ``max_concurrency``, ``max_cost_out`` and the rate are those of the whole queue; ``limits`` are the names of the
-    shared limits that it draws from. ``history_retention`` None is 30 days. ``dead_letter_retention`` None is for ever;
-    ``dead_letter_retention_by_kind`` has those of single kinds, in microseconds. ``default_plan`` is the plan that
-    new channels follow; ``plans``: whether the queue has, or had, any. ``result_retention`` None: results of handlers
-    are not kept. ``on_dead``: whether the messages of an ordering key wait behind a dead letter;
-    ``on_dead_kinds``: the kinds whose dead letters are followed by a message.
+    ``defaults`` is a policy in the column names of :class:`ChannelStateMixin`, with microseconds; if it is None, the
+    first enqueue decides the policy of a channel. ``max_concurrency``, ``max_cost_out`` and the rate apply to the whole
+    queue; ``limits`` names its shared limits. Retentions are in microseconds: ``history_retention`` None means 30 days,
+    ``dead_letter_retention`` None for ever, ``result_retention`` None that no results are kept. ``plans`` tells whether
+    the queue has or had plans. :meth:`Queue.configure <sqlalchemy_fairqueue.Queue.configure>` documents the other
+    columns.
 
     Attributes:
-        channels: The queue's channels.
-        state: What the dispatcher of the queue knows; None before the first delivery and the first limit.
+        state: What the dispatcher knows of the queue; None before the first delivery and the first limit.
 
     Example:
         >>> queue.configure(engine, max_concurrency=20)
@@ -109,9 +106,8 @@ class ChannelMixin(FairqueueMixin):
 
     Attributes:
         state: The dispatcher's state of the channel: policy, start tag, concurrency.
-        queue_config: The configuration of the channel's queue, or None if it was never configured.
-        messages: The channel's messages, leased ones too.
-        dead_letters: The channel's messages that will not be tried again.
+        queue_config: None if the queue was never configured.
+        messages: Includes leased messages.
 
     Example:
         >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
@@ -137,7 +133,7 @@ class ChannelMixin(FairqueueMixin):
 
     @hybrid_property
     def is_paused(self) -> bool:
-        """Whether the channel itself is paused; its queue may be as well."""
+        """Whether the channel itself is paused, apart from its queue."""
         paused: bool = self.state.is_paused
         return paused
 
@@ -156,14 +152,11 @@ class ChannelMixin(FairqueueMixin):
     numbers=("due_at", "rate_at", "used_at"),
 )
 class ChannelStateMixin(PausableMixin):
-    """The dispatcher's state of a channel. One row a channel is the key; the table has no unique index, by design.
+    """The dispatcher's state of a channel, one row for each channel. The table has no unique index, by design.
 
     Times are microseconds since the epoch; they order the turns, and may be negative. Head and next are None while the
-    dispatcher knows of no message in the channel. ``backlog`` is what the dispatcher has heard of: signals that are not
-    heard yet add to it. ``problem`` tells why a dequeue has paused the channel.
-
-    Attributes:
-        channel: The channel.
+    dispatcher knows of no message in the channel. ``backlog`` counts only heard signals. ``problem`` tells why a
+    dequeue has paused the channel.
     """
 
     __fairqueue_related__: ClassVar[dict[str, Related]] = {
@@ -205,11 +198,7 @@ class ChannelStateMixin(PausableMixin):
 
 
 class ContentMixin(FairqueueMixin):
-    """A message's content, whether the message is waiting or dead.
-
-    Attributes:
-        channel: The channel.
-    """
+    """The content of a message, waiting or dead."""
 
     __fairqueue_related__: ClassVar[dict[str, Related]] = TO_CHANNEL
     if TYPE_CHECKING:
@@ -230,9 +219,9 @@ class ContentMixin(FairqueueMixin):
 
     @hybrid_property
     def payload(self) -> Any:
-        """The content read as JSON; in a query ``convert_from(content, 'UTF8')::jsonb``, taken apart like any JSONB.
+        """The content parsed as JSON; in a query, ``convert_from(content, 'UTF8')::jsonb``, a JSONB expression.
 
-        Only for messages whose codec writes JSON: a query that reads the payload of another fails.
+        Only for messages whose codec writes JSON; a query that reads the payload of others fails.
 
         Raises:
             PayloadError: The content is not JSON.
@@ -247,18 +236,17 @@ class ContentMixin(FairqueueMixin):
 
 @of_table("fq_message", "use queue.enqueue(session, ...) to add one, queue.cancel(session, message_id) to withdraw one")
 class MessageMixin(ContentMixin):
-    """A unit of work, from enqueue to completion.
+    """A message, from enqueue to completion.
 
-    ``dequeue_at`` orders the messages of the channel. It is when the message is due, in microseconds since the epoch.
-    Of a message with a ``priority`` that is due, it is minus the priority, or a time that is earlier by what its
-    channel's policy makes of the priority. ``returned_at`` is since when it is ready again. ``delivered_at`` is kept
-    where the queue records its history. ``group_id`` is the group that it is a member of. ``key_outlives`` is true
-    where a period of its key is counted from its end. A message that is ``cancelled`` was cancelled while a consumer
-    had leased it. ``charged`` is what its delivery charged its channel, in a queue that is fair by seconds. One whose
-    ``dequeue_at`` is the greatest number waits for others of its ``ordering_key``.
+    ``dequeue_at`` orders the messages of the channel. Usually it is the time when the message is due, in microseconds
+    since the epoch. For a due message with a ``priority`` it is minus the priority, or an earlier time according to the
+    policy's priority_aging. The greatest bigint means that the message waits for others of its ``ordering_key``.
+    ``returned_at`` is when it became ready again. ``delivered_at`` is stored if the queue records its history.
+    ``key_outlives`` is true if the period of its key begins when it ends. ``cancelled`` is true if it was cancelled
+    while a consumer held it. ``charged`` is what its delivery charged the channel, in a queue that is fair by seconds.
 
     Attributes:
-        lease: The lease under which a consumer holds the message, or None.
+        lease: None if no consumer holds the message.
 
     Example:
         >>> message_id = queue.enqueue(engine, channel="customer-7", payload={"file": "a.pdf"}).message_id
@@ -290,7 +278,7 @@ class MessageMixin(ContentMixin):
     def due_at(self) -> datetime | None:
         """The instant before which the message is not delivered.
 
-        None for one that is due and has a priority, and for one that waits for others of its ordering key.
+        None for a due message with a priority, and for one that waits for others of its ordering key.
         """
         return instant(self.dequeue_at) if 0 <= self.dequeue_at < _WAITS_FOR_OTHERS else None
 
@@ -303,9 +291,9 @@ class MessageMixin(ContentMixin):
 
 @of_table("fq_dead_letter", "use queue.bury(session, delivery, reason=...) to make one")
 class DeadLetterMixin(ContentMixin):
-    """A message that will not be tried again, whole, with the reason.
+    """A message that is not tried again unless it is redriven, with the reason.
 
-    ``holds``: whether the other messages of its ordering key wait for its redrive or purge.
+    ``holds`` tells whether other messages of its ordering key wait until it is redriven or purged.
 
     Example:
         >>> message_id = queue.enqueue(engine, channel="customer-7", payload={"number": "555"}).message_id
@@ -329,7 +317,7 @@ class LeaseMixin(FairqueueMixin):
     """A consumer's lease of messages, until ``expires_at``; ``epoch`` is the value of :class:`EpochMixin` then.
 
     Attributes:
-        messages: The messages held under the lease.
+        messages: The messages that it covers.
 
     Example:
         >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
@@ -354,10 +342,10 @@ class LeaseMixin(FairqueueMixin):
 
 @of_table("fq_key_period", "queue.enqueue(session, ..., key=..., unique_for=...) writes it")
 class KeyPeriodMixin(FairqueueMixin):
-    """A key that stays taken until ``expires_at``, also when its message has ended.
+    """A key that stays taken until ``expires_at``, even after its message has ended.
 
-    ``expires_at`` is None while the period has not begun, because it is counted from the end of its message.
-    Housekeeping deletes the row afterwards.
+    ``expires_at`` is None before the period begins, if it counts from the end of the message. Housekeeping deletes
+    expired rows.
 
     Example:
         >>> hour = timedelta(hours=1)
@@ -378,10 +366,10 @@ class KeyPeriodMixin(FairqueueMixin):
 
 @of_table("fq_plan", "use queue.plans.configure(session, name, ...)")
 class PlanMixin(FairqueueMixin):
-    """A plan of a queue: a policy with a name, and how far its last change has come.
+    """A plan of a queue: a policy with a name, and which channels have its last change.
 
-    ``policy`` has the fields of a policy by the names of the columns of :class:`ChannelStateMixin`, ``rate_interval``
-    in microseconds. ``spread_after`` is the last channel that the change was brought to; None: to all.
+    ``policy`` is in the column names of :class:`ChannelStateMixin`, with microseconds. ``spread_after`` is the last
+    channel that has the change; None if all have it.
 
     Example:
         >>> queue.plans.configure(engine, "gold", weight=3)
@@ -402,10 +390,10 @@ class PlanMixin(FairqueueMixin):
 
 @of_table("fq_channel_plan", "use queue.configure_channel(session, channel, plan=...)")
 class ChannelPlanMixin(FairqueueMixin):
-    """The plan that a channel follows, and the columns of its policy that were configured for it alone.
+    """The plan that a channel follows, and the overridden columns of its policy.
 
-    A channel has a row if it follows a plan, or was configured by itself; ``plan`` None: it follows none. ``revision``
-    is that of the plan whose values the state of the channel has.
+    Channels without a plan and without overridden columns have no row. ``revision`` is the revision of the plan that
+    the state of the channel has.
 
     Example:
         >>> queue.plans.configure(engine, "gold", weight=3)
@@ -425,7 +413,7 @@ class ChannelPlanMixin(FairqueueMixin):
 
 @of_table("fq_limit", "use queue.limits.configure(session, name, ...)")
 class LimitMixin(FairqueueMixin):
-    """A shared limit: what several queues together may have out, and at which rate they may take.
+    """A limit that several queues share: concurrency, cost and rate.
 
     Example:
         >>> queue.limits.configure(engine, "mail", max_concurrency=3)
@@ -447,8 +435,8 @@ class LimitMixin(FairqueueMixin):
 class GroupMixin(FairqueueMixin):
     """A group of messages, with the counts of its members that workers have folded.
 
-    What has happened since stands in the notes: ``queue.groups.status`` adds both. ``message_id`` is the message that
-    followed it at ``finished_at``.
+    Newer changes are in notes; ``queue.groups.status`` adds both. ``message_id`` is the follow-up, enqueued at
+    ``finished_at``.
 
     Example:
         >>> with Session(engine) as session, session.begin():
@@ -479,8 +467,8 @@ class GroupMixin(FairqueueMixin):
 class ResultMixin(FairqueueMixin):
     """The result of a message that has ended, kept until ``expires_at``.
 
-    ``outcome`` is "completed": ``content`` is what its handler returned, encoded as payloads are, None for None;
-    "unkept": ``problem`` says why it is not kept; or "cancelled". ``queue.result`` reads it.
+    ``outcome`` is "completed", with the encoded result in ``content``, or null for None; "unkept", with the reason in
+    ``problem``; or "cancelled". ``queue.result`` reads it.
 
     Example:
         >>> queue.configure(engine, result_retention=timedelta(hours=1))
@@ -507,9 +495,9 @@ class ResultMixin(FairqueueMixin):
 class ScheduleMixin(FairqueueMixin):
     """A schedule of a channel: what it enqueues, and when.
 
-    Every slot up to ``done_until`` is done: run, or passed over by the rule of ``catch_up``. ``next_at`` is the slot
-    after it, as the worker that planned it last found it; at ``due_at`` workers look at the schedule again.
-    ``revision`` grows with each change that makes an earlier plan wrong.
+    All slots up to ``done_until`` are done: run, or skipped by ``catch_up``. ``next_at`` is the following slot
+    according to the last worker that planned; workers look at the schedule again at ``due_at``. ``revision`` grows with
+    each change that invalidates earlier plans.
 
     Example:
         >>> queue.schedules.set(engine, "nightly", channel="customer-7", cron="0 3 * * *")
@@ -552,16 +540,15 @@ class ScheduleMixin(FairqueueMixin):
 
 @of_table("fq_history", "attempts are recorded after queue.configure(session, history=True)", key=("id",))
 class HistoryMixin(FairqueueMixin):
-    """An attempt that has ended.
+    """An ended attempt at a message.
 
-    A queue records its attempts after ``queue.configure(session, history=True)``, and whole days of them are pruned.
-    The table is partitioned by the day of ``finished_at``: a query with limits on it reads those days only. Ids commit
-    out of order: a reader that follows the history continues after the last (recorded_xid, id), and stays below the
-    transactions that are still open (``pg_snapshot_xmin``).
+    A queue records attempts after ``queue.configure(session, history=True)``; housekeeping drops whole days. The table
+    is partitioned by the day of ``finished_at``, so a query with bounds on it reads only those days. Ids commit out of
+    order: to follow the history, continue after the last (recorded_xid, id), and stay below open transactions
+    (``pg_snapshot_xmin``).
 
-    ``outcome`` is "completed", "retried", "released", "buried", "expired" (its lease ended) or "cancelled".
-    ``cost`` is what its consumer said that it cost, else what the channel was charged when it began.
-    ``group_id`` is the group of its message.
+    ``outcome`` is "completed", "retried", "released", "buried", "expired" (its lease ended) or "cancelled". ``cost`` is
+    the cost that the consumer told, else the cost charged at the start.
 
     Example:
         >>> queue.configure(engine, history=True)
@@ -593,7 +580,7 @@ class HistoryMixin(FairqueueMixin):
 
     @hybrid_property
     def wait(self) -> timedelta:
-        """The time for which the message was ready before the attempt began."""
+        """How long the message was ready before the attempt."""
         return self.started_at - self.ready_at
 
     @wait.inplace.expression
@@ -603,7 +590,7 @@ class HistoryMixin(FairqueueMixin):
 
     @hybrid_property
     def duration(self) -> timedelta:
-        """The duration of the attempt."""
+        """How long the attempt took."""
         return self.finished_at - self.started_at
 
     @duration.inplace.expression
@@ -614,9 +601,9 @@ class HistoryMixin(FairqueueMixin):
 
 @of_table("fq_pruned_history", "the housekeeping of the queues' history writes it")
 class PrunedHistoryMixin(FairqueueMixin):
-    """Record of attempts that housekeeping removed from the history: a row a time and day.
+    """A removal of attempts from the history by housekeeping, one row for each time and day.
 
-    ``(recorded_xid, history_id)`` is the last of these attempts: a reader that had read up to it has missed nothing.
+    ``(recorded_xid, history_id)`` is the last removed attempt: a reader that had read up to it has missed nothing.
 
     Example:
         >>> with Session(engine) as session:
@@ -639,7 +626,7 @@ def _between(earlier: Any, later: Any) -> ColumnElement[timedelta]:
 
 @of_table("fq_epoch", "the first queue.dequeue(engine, ...) after a crash makes it")
 class EpochMixin(FairqueueMixin):
-    """The history that the server writes, as a random number: gone after a crash, a failover, a restore of files."""
+    """A random number that changes when the server loses history: after a crash, a failover or a restore of files."""
 
 
 @of_table(
@@ -648,17 +635,14 @@ class EpochMixin(FairqueueMixin):
     key=("queue",),
 )
 class QueueStateMixin(FairqueueMixin):
-    """What the dispatcher of a queue knows, and the concurrency of a queue that has a limit.
+    """What the dispatcher of a queue knows, one row for each queue; and its concurrency, if it has a limit.
 
-    All signals are heard but those of transactions from ``heard_below`` on and in ``heard_open``. The ready order
-    begins at ``ready_floor`` and ``ready_channel``, since ``still_since``. No channel is due before ``due_floor``, and
-    no lease ended before ``lease_floor`` when all of them were looked at last, at ``swept_at``. Since ``held_since``
-    all that is due is locked. The row is as it was ``noted_at``.
+    The dispatcher has heard all signals except those of transactions from ``heard_below`` on and in ``heard_open``. The
+    ready order begins at ``ready_floor`` and ``ready_channel``, unchanged since ``still_since``. At ``swept_at``, no
+    channel was due before ``due_floor``, and no lease ended before ``lease_floor``. Since ``held_since`` all due
+    messages are locked. The row was written at ``noted_at``.
 
-    One row a queue is the key; the table has no unique index, by design.
-
-    Attributes:
-        queue_config: The queue's configuration.
+    The table has no unique index, by design.
     """
 
     __fairqueue_related__: ClassVar[dict[str, Related]] = {
@@ -674,19 +658,15 @@ class QueueStateMixin(FairqueueMixin):
     key=("queue", "due_at", "message_id"),
 )
 class PromotionMixin(FairqueueMixin):
-    """A message with a priority that is due later, and when. One row a message and time is the key; the table has none.
+    """A message with a priority that is due later, and when; one row for each message and time, without a key.
 
-    A row outlives a message that ends before, until it is due.
+    The row stays until that time even if the message ends before.
     """
 
 
 @of_table("fq_signal", "the verbs of a queue insert signals, and the dispatcher deletes them")
 class SignalMixin(FairqueueMixin):
-    """A note of the transaction ``xid`` for the dispatcher, until it is heard.
-
-    Attributes:
-        channel: The channel.
-    """
+    """A note of the transaction ``xid`` to the dispatcher, deleted when it is heard."""
 
     __fairqueue_related__: ClassVar[dict[str, Related]] = TO_CHANNEL
     if TYPE_CHECKING:
@@ -701,20 +681,20 @@ class SignalMixin(FairqueueMixin):
 class LimitShareMixin(FairqueueMixin):
     """A queue of a shared limit: what it has drawn, in virtual time, and until when it counts as held back.
 
-    One row a limit and queue is the key; the table has no unique index, by design.
+    One row for each limit and queue; the table has no unique index, by design.
     """
 
 
 @of_table("fq_group_followup", "queue.group makes groups, and workers finish them")
 class GroupFollowupMixin(FairqueueMixin):
-    """A message that may follow a group: the one for its failure, or the other one."""
+    """A follow-up of a group: ``on_failure`` or ``then``."""
 
 
 @of_table("fq_group_note", "queue.group makes groups, and workers finish them")
 class GroupNoteMixin(FairqueueMixin):
     """A note of a transaction that added members to a group or ended one, until a worker folds it.
 
-    ``id`` is the message that ended, and 0 where members were added.
+    ``id`` is the ended message, or 0 for added members.
     """
 
 
@@ -725,7 +705,7 @@ class ResultWaitMixin(FairqueueMixin):
 
 @of_table("fq_schedule_slot", "workers of the queue write it when they run a slot")
 class ScheduleSlotMixin(FairqueueMixin):
-    """A slot of a schedule that was run, and its message; old ones are deleted by workers.
+    """A slot of a schedule that was run, and its message. Workers delete old ones.
 
     Example:
         >>> with Session(engine) as session:
@@ -738,8 +718,7 @@ class ScheduleSlotMixin(FairqueueMixin):
 class GrantMixin(FairqueueMixin):
     """A kind of work that a role was granted, with its bounds. The rights themselves are privileges on functions.
 
-    ``role`` is the role's name as PostgreSQL prints it, in quotes where it needs them. ``queues`` and ``channels`` None
-    are all.
+    ``role`` is the name as PostgreSQL prints it, quoted if needed. ``queues`` and ``channels`` are None for all.
 
     Example:
         >>> with Session(engine) as session:
@@ -750,10 +729,9 @@ class GrantMixin(FairqueueMixin):
 
 @of_table("fq_load", "loads of sqlalchemy_fairqueue.spark write it")
 class LoadMixin(FairqueueMixin):
-    """A bulk load that was committed, by the name of its job: the same job again adds nothing.
+    """A committed bulk load, by the name of its job. The same job again adds nothing.
 
-    For a stream the row is that of the last micro-batch, ``batch_id``, and ``source`` is the query of the batches. The
-    counts are those of that load.
+    For a stream the row describes the last micro-batch, ``batch_id``, and ``source`` is the query of the batches.
 
     Example:
         >>> with Session(engine) as session:
@@ -764,9 +742,9 @@ class LoadMixin(FairqueueMixin):
 
 @of_table("fq_stop_request", "use queue.admin.stop_worker(session, ...)")
 class StopRequestMixin(FairqueueMixin):
-    """A request to the workers of a queue that have the name ``consumer`` to stop, by ``requested_by``.
+    """A request by ``requested_by`` that workers of the queue named ``consumer`` stop.
 
-    The row stays when they have stopped; a later request deletes it after an hour.
+    The row stays after they have stopped; a later request deletes it after an hour.
 
     Example:
         >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
@@ -780,7 +758,7 @@ class StopRequestMixin(FairqueueMixin):
 
 @of_table("fq_audit", "use queue.admin.record_audit(session, ...)", key=("at", "audit_id"))
 class AuditMixin(FairqueueMixin):
-    """A thing that ``who`` did to a queue, a channel or a message. Housekeeping deletes it after 90 days.
+    """An action of ``who`` on a queue, a channel or a message. Housekeeping deletes it after 90 days.
 
     Example:
         >>> queue.admin.record_audit(engine, "pause", by="dana")
@@ -802,7 +780,7 @@ class AuditMixin(FairqueueMixin):
 
 @of_table("fq_round", "workers of the queue write it in their housekeeping", key=("duty",))
 class RoundMixin(FairqueueMixin):
-    """A duty of the housekeeping, whose lock lets one transaction do it at a time: 'fold', 'forget' or 'history'.
+    """A duty of housekeeping, locked by the one transaction that does it: 'fold', 'forget' or 'history'.
 
-    ``waiting`` are transactions that ran when the round in ``snapshot`` began.
+    ``waiting`` are transactions that were running when the round in ``snapshot`` began.
     """

@@ -1,11 +1,10 @@
-"""Base of the mixins: rows of one schema that a session cannot write, with relationships to other mapped mixins.
+"""Base of the mixins: rows that a session cannot write, and relationships between mapped mixins.
 
-Only the SQL functions keep the invariants of the rows: a message without its signal would never be delivered. So a
-flush that would write a row is refused, and so is ``session.add`` of a new one, where the mistake was made.
+Only the SQL functions keep the invariants of the rows; a message without its signal would never be delivered. So
+``session.add`` of a new row and a flush that would write one are refused.
 
-A mixin lists its relationships; the tables have no foreign keys. Each is made when both of its classes are mapped on
-the same Base and in the same schema. So a user may map one mixin alone, under any class name: no class is looked up by
-its name.
+The tables have no foreign keys; each mixin lists its relationships. A relationship is created when both classes are
+mapped on the same Base and in the same schema. So you can map one mixin alone, and give classes any name.
 """
 
 from __future__ import annotations
@@ -42,10 +41,9 @@ class Related:
     """A relationship of a mixin with another table.
 
     Attributes:
-        table: The other table.
         own: The column of the mixin.
-        other: The column of the other table that equals it.
-        many: Whether several rows of the other table may belong to one here.
+        other: The equal column of the other table.
+        many: Whether several rows of the other table may belong to one row here.
         foreign_key_here: Whether the column here refers to the other table, as a foreign key would.
     """
 
@@ -59,12 +57,11 @@ class Related:
 class FairqueueMixin:
     """Base of the mixins.
 
-    A relationship of a mixin exists if the mixin of the other table is mapped too, on the same Base and in the same
-    schema.
+    A relationship exists if the mixin of the other table is mapped too, on the same Base and in the same schema.
 
     Attributes:
-        __fairqueue_schema__: The schema that fairqueue is installed in. None is the schema of the Base's MetaData, and
-            without one the connection's default schema.
+        __fairqueue_schema__: The schema of the installation. None: the schema of the Base's MetaData, or else the
+            connection's default schema.
     """
 
     __fairqueue_schema__: ClassVar[str | None] = None
@@ -128,7 +125,7 @@ def _check(mapper: Mapper[Any], class_: type[Any]) -> None:
 
 @event.listens_for(FairqueueMixin, "after_mapper_constructed", propagate=True)
 def _relate(mapper: Mapper[Any], _class: type[Any]) -> None:
-    """Make the relationships between a class that was just mapped and those mapped before."""
+    """Create the relationships between a newly mapped class and those mapped before."""
     for partner in mapper.registry.mappers:
         _connect(mapper, partner)
         _connect(partner, mapper)

@@ -1,4 +1,4 @@
-"""Factory of mapped classes for a MetaData of the user's, and the grants that it declares."""
+"""Creation of mapped classes for the user's MetaData, and the grants that it declares."""
 
 from __future__ import annotations
 
@@ -34,38 +34,7 @@ class HasMetaData(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Models:
-    """The mapped classes of one installation.
-
-    Attributes:
-        Audit: See :class:`AuditMixin`.
-        Channel: See :class:`ChannelMixin`.
-        ChannelPlan: See :class:`ChannelPlanMixin`.
-        ChannelState: See :class:`ChannelStateMixin`.
-        DeadLetter: See :class:`DeadLetterMixin`.
-        Epoch: See :class:`EpochMixin`.
-        Grant: See :class:`GrantMixin`.
-        Group: See :class:`GroupMixin`.
-        GroupFollowup: See :class:`GroupFollowupMixin`.
-        GroupNote: See :class:`GroupNoteMixin`.
-        History: See :class:`HistoryMixin`.
-        KeyPeriod: See :class:`KeyPeriodMixin`.
-        Lease: See :class:`LeaseMixin`.
-        Limit: See :class:`LimitMixin`.
-        LimitShare: See :class:`LimitShareMixin`.
-        Load: See :class:`LoadMixin`.
-        Message: See :class:`MessageMixin`.
-        Plan: See :class:`PlanMixin`.
-        Promotion: See :class:`PromotionMixin`.
-        PrunedHistory: See :class:`PrunedHistoryMixin`.
-        QueueConfig: See :class:`QueueConfigMixin`.
-        QueueState: See :class:`QueueStateMixin`.
-        Result: See :class:`ResultMixin`.
-        ResultWait: See :class:`ResultWaitMixin`.
-        Round: See :class:`RoundMixin`.
-        Schedule: See :class:`ScheduleMixin`.
-        ScheduleSlot: See :class:`ScheduleSlotMixin`.
-        Signal: See :class:`SignalMixin`.
-        StopRequest: See :class:`StopRequestMixin`.
+    """The mapped classes of one installation. The mixins document them: :class:`AuditMixin` documents ``Audit``.
 
     See Also:
         :func:`make_models`
@@ -106,7 +75,7 @@ _MIXINS: Mapping[str, type[Any]] = {field.name: vars(applications)[f"{field.name
 
 
 class _GeneratedMeta(type(DeclarativeBase)):  # type: ignore[misc]
-    """The type of generated classes: no module has them, and pickle asks their type how to find them again."""
+    """The type of generated classes. No module contains them; pickle asks this type how to find them again."""
 
 
 _TOKEN, _ADDRESS = "fairqueue_token", "fairqueue_address"  # keys of the info of a MetaData
@@ -115,7 +84,7 @@ _metadata_of: WeakValueDictionary[str, MetaData] = WeakValueDictionary()
 
 def _reduce(cls: Any) -> str | tuple[Any, ...]:
     if cls.__module__ != __name__:
-        # A class of the user's, in a module, that inherits from a generated one.
+        # A user's class in a module that inherits from a generated one.
         return str(cls.__qualname__)
     metadata = cls.metadata
     token = metadata.info.setdefault(_TOKEN, uuid4().hex)
@@ -126,7 +95,7 @@ def _reduce(cls: Any) -> str | tuple[Any, ...]:
 
 
 def _find_class(token: str, address: str | None, schema: str | None, name: str) -> Any:
-    """Return a generated class: by its MetaData in the process that pickled it, elsewhere by its Base's address."""
+    """Find a generated class: by its MetaData in the same process, in others by the address of its Base."""
     if (metadata := _metadata_of.get(token)) is not None:
         return getattr(make_models(SimpleNamespace(metadata=metadata), schema), name)
     if address is None:
@@ -138,8 +107,8 @@ def _find_class(token: str, address: str | None, schema: str | None, name: str) 
 
 
 def _address_of(base: Any) -> str | None:
-    """Return the module and the name of a Base; None if no module has it."""
-    # declarative_base() does not know the module of what it makes. Another process has another main module.
+    """Return the module and the name of a Base; None if it is no global of a module."""
+    # declarative_base() does not know the module of its result, and the main module differs between processes.
     own = getattr(base, "__module__", None)
     modules = sorted(sys.modules.copy().items(), key=lambda module: (module[0] != own, module[0] == "__main__"))
     for module, content in modules:
@@ -153,21 +122,21 @@ copyreg.pickle(_GeneratedMeta, _reduce)
 
 
 def make_models(base: type[Any] | HasMetaData, schema: str | None = None) -> Models:
-    """Map fairqueue's tables into the MetaData of a Base. For the same schema it returns the same classes again.
+    """Map fairqueue's tables into the MetaData of a Base. The same schema gives the same classes again.
 
-    The classes share the Base's MetaData and nothing else: they take no columns, dataclass behaviour or table names
-    from it, and their names do not clash with classes of the user's in ``relationship("Message")``. Relate to them by
-    class: ``relationship(models.Message, ...)``. For classes that do inherit from the Base, use the mixins.
+    The classes share only the MetaData with the Base: they inherit no columns, dataclass behaviour or table names from
+    it, and their names do not clash with yours in ``relationship("Message")``. Refer to them by class:
+    ``relationship(models.Message, ...)``. For classes that inherit from your Base, use the mixins.
 
-    Rows can be pickled. Another process can read them if it can import a module that has *base* as a global.
+    Rows can be pickled. Another process can unpickle them if *base* is a global of a module that it can import.
 
     Args:
         base: A declarative Base, or another object with a ``metadata``.
-        schema: The schema that fairqueue is installed in. None is the schema of the MetaData, and without one the
-            connection's default schema.
+        schema: The schema of the installation. None: the schema of the MetaData, or else the connection's default
+            schema.
 
     Raises:
-        ValueError: Classes of the user's map tables of these names in that schema.
+        ValueError: Your own classes map tables of these names in that schema.
 
     Example:
         >>> class Base(DeclarativeBase):
@@ -205,26 +174,25 @@ def make_models(base: type[Any] | HasMetaData, schema: str | None = None) -> Mod
 
 
 class DefaultBase(DeclarativeBase):
-    """The Base of the ready-made classes, of the connection's default schema."""
+    """The Base of the ready-made classes, in the connection's default schema."""
 
 
 @cache
 def default_models() -> Models:
-    """Return the ready-made classes. They are mapped at the first call, since that takes time."""
+    """Return the ready-made classes. The first call maps them, which takes time."""
     return make_models(DefaultBase)
 
 
 def declare_grants(metadata: MetaData, *grants: RoleGrant, schema: str | None = None) -> None:
-    """Say which grants an installation is to have, so that ``alembic revision --autogenerate`` writes the operations.
+    """Declare the grants of an installation, so that ``alembic revision --autogenerate`` writes the operations.
 
-    They are all of them: autogenerate revokes those of the database that are not declared. Without a declaration it
+    Declare all of them: autogenerate revokes grants in the database that are not declared. Without any declaration it
     leaves grants alone. Calls for the same schema add up.
 
     Args:
         metadata: The MetaData that ``env.py`` compares.
-        grants: ``RoleGrant("app_web", "producer")`` and so on. None: no role has a grant.
-        schema: The schema that fairqueue is installed in. None is the schema of the MetaData, and without one the
-            connection's default schema.
+        grants: ``RoleGrant("app_web", "producer")`` and so on. Without any, no role shall have a grant.
+        schema: As for :func:`make_models`.
 
     Raises:
         ValueError: A role has two grants of one kind.

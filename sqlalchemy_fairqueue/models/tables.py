@@ -50,8 +50,8 @@ _TYPES: Final[Mapping[str, type[TypeEngine[Any]]]] = {
     "xid8": Xid8,
     "xid8[]": Xid8Array,
 }
-# Numbers of microseconds, by the words in which names of columns end. The position of a message in its channel is one
-# of them only until it is due.
+# Columns of microseconds, by the endings of their names. A message's dequeue_at is a time only until it is due, so it
+# is excluded.
 _INSTANT = re.compile(r"(?<!dequeue)_(at|until|from|since)$|^at$|^(due|lease)_floor$")
 _DURATION = re.compile(r"_(interval|aging|retention)$|^(every|jitter|delay|unique_for|forget_\w+_after)$")
 _KEY = re.compile(r"^(PRIMARY KEY|UNIQUE) \((.+)\)$")
@@ -61,13 +61,12 @@ _INDEX = re.compile(r"^CREATE (UNIQUE )?INDEX \w+ ON (?:ONLY )?\w+ USING (\w+) \
 def of_table(
     table: str, verbs: str, *, key: tuple[str, ...] = (), numbers: tuple[str, ...] = ()
 ) -> Callable[[Mixin], Mixin]:
-    """Give a mixin the columns, constraints and indexes of a table, under the names that the installation gives them.
+    """Give a mixin the columns, constraints and indexes of a table, with the names of the installation.
 
     Args:
-        table: The table.
-        verbs: What writes it, for whoever tries to.
-        key: The key of the mapping, for a table that has none.
-        numbers: Columns that are called as instants are, and are read as plain numbers.
+        verbs: The verbs that write the table, for the error of somebody who tries to.
+        key: The key of the mapping, if the table has none.
+        numbers: Columns that are named like instants but are plain numbers.
     """
 
     def made(mixin: Mixin) -> Mixin:
@@ -76,7 +75,7 @@ def of_table(
         for name, facts in _of(table, "column"):
             setattr(mixin, name, _column(facts, _type(name, facts, as_number=name in numbers)))
 
-        # SQLAlchemy knows by the names of these functions that they may be called for a class that is not mapped.
+        # SQLAlchemy allows functions with these names for classes that are not mapped.
         def __table_args__(cls: Any) -> tuple[Any, ...]:  # noqa: N807
             return _arguments(table, cls.__fairqueue_schema__)
 
@@ -93,7 +92,7 @@ def of_table(
 
 @cache
 def _of(table: str, kind: str) -> list[tuple[str, Mapping[str, str]]]:
-    """Return the objects of a kind that belong to a table, by their names in the catalog without the table's."""
+    """Return the catalog's objects of a kind in a table, by their names without the table's."""
     begin = f"{kind} {table}."
     catalog = expected_catalog(NEEDED_VERSION)
     return [(name.removeprefix(begin), facts) for name, facts in catalog.items() if name.startswith(begin)]
@@ -114,7 +113,7 @@ def _type(name: str, facts: Mapping[str, str], *, as_number: bool) -> TypeEngine
 def _column(facts: Mapping[str, str], kind: TypeEngine[Any]) -> Any:
     default = facts.get("default")
     if default is not None and default.startswith("nextval("):
-        # Functions take the numbers.
+        # SQL functions take numbers from the sequence; inserts have no default.
         default = None
     identity = [Identity(always=True)] if facts.get("identity") == "a" else []
     return mapped_column(
@@ -157,7 +156,7 @@ def _index(name: str, definition: str) -> Index:
     options: dict[str, Any] = {} if method == "btree" else {"postgresql_using": method}
     if where is not None:
         options["postgresql_where"] = text(where)
-    # A column may have its direction behind it.
+    # A column may be followed by its direction.
     items = [text(one) if " " in one else one for one in _names(columns)]
     return Index(conv(name), *items, unique=unique is not None, **options)
 

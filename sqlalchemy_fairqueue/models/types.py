@@ -1,7 +1,7 @@
-"""Column types: BIGINT microseconds in the database, aware datetimes and timedeltas in Python; transaction ids; roles.
+"""Column types: BIGINT microseconds as datetimes and timedeltas; transaction ids; roles.
 
-Importing this module registers the types xid, xid8 and regrole with SQLAlchemy's PostgreSQL dialects, which would else
-warn of them when they reflect the tables.
+The import registers xid, xid8 and regrole with SQLAlchemy's PostgreSQL dialects, which would otherwise warn when they
+reflect the tables.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ _MICROSECOND = literal_column("interval '1 microsecond'", Interval())
 def timestamp(instant: SQLColumnExpression[Any]) -> ColumnElement[datetime]:
     """Cast a column of instants to PostgreSQL's timestamptz, for its functions and operators.
 
-    ``func.now() - timestamp(Message.enqueued_at)`` is an interval. Conditions find no index by it: there compare the
-    column itself, ``Message.enqueued_at < func.now()``.
+    ``func.now() - timestamp(Message.enqueued_at)`` is an interval. In conditions compare the column itself,
+    ``Message.enqueued_at < func.now()``, since no index serves the cast.
 
     Example:
         >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
@@ -74,7 +74,7 @@ def interval(duration: SQLColumnExpression[Any]) -> ColumnElement[timedelta]:
 
 
 def _kind(value: Any) -> TypeEngine[Any] | None:
-    """Return the type of an expression, without an application's TypeDecorator; None for a value of Python."""
+    """Return the type of an expression, inside an application's TypeDecorator; None for a Python value."""
     element = value.__clause_element__() if hasattr(value, "__clause_element__") else value
     if not isinstance(element, ColumnElement):
         return None
@@ -85,7 +85,7 @@ def _kind(value: Any) -> TypeEngine[Any] | None:
 
 
 def _to_microseconds(value: Any) -> Any:
-    """Convert times and intervals of PostgreSQL to the microseconds of our columns; return anything else unchanged."""
+    """Convert PostgreSQL times and intervals to microseconds; return anything else unchanged."""
     kind = _kind(value)
     if isinstance(kind, (DateTime, Date)):
         # As PostgreSQL compares a timestamp with a timestamptz: in the connection's time zone.
@@ -100,7 +100,7 @@ def _epoch_microseconds(value: Any) -> ColumnElement[int]:
 
 
 class _Comparator(TypeDecorator.Comparator[Any]):
-    """Comparison and arithmetic of instants and durations with PostgreSQL's own types on their right."""
+    """Comparison and arithmetic of instants and durations with PostgreSQL's own types on the right."""
 
     def operate(self, op: OperatorType, *other: Any, **given: Any) -> Any:
         others = [_to_microseconds(value) for value in other]
@@ -118,7 +118,7 @@ class _Comparator(TypeDecorator.Comparator[Any]):
 
 
 class Instant(TypeDecorator[datetime]):
-    """An instant: an aware datetime in Python, in UTC when it is read. A naive one is refused with ValueError.
+    """An instant: an aware datetime, read in UTC. A naive datetime raises ValueError.
 
     Example:
         >>> hour_ago = datetime.now(UTC) - timedelta(hours=1)
@@ -141,7 +141,7 @@ class Instant(TypeDecorator[datetime]):
         return instant_microseconds(value)
 
     def coerce_compared_value(self, op: OperatorType | None, value: Any) -> TypeEngine[Any]:
-        """Type what is compared with an instant as an instant, and what is added to one as a duration."""
+        """Type what is compared with an instant as an instant, and what is added to it as a duration."""
         return Duration() if isinstance(value, timedelta) else self
 
     def process_result_value(self, value: int | None, dialect: Dialect) -> datetime | None:
@@ -150,7 +150,6 @@ class Instant(TypeDecorator[datetime]):
 
     @property
     def python_type(self) -> type[Any]:
-        """The type of values in Python."""
         return datetime
 
 
@@ -175,17 +174,16 @@ class Duration(TypeDecorator[timedelta]):
         return microseconds(value)
 
     def process_result_value(self, value: int | Decimal | None, dialect: Dialect) -> timedelta | None:
-        """Convert microseconds, which are a Decimal in a sum, to a duration."""
+        """Convert microseconds to a timedelta. A sum of microseconds is a Decimal."""
         return None if value is None else duration(int(value))
 
     @property
     def python_type(self) -> type[Any]:
-        """The type of values in Python."""
         return timedelta
 
 
 class Xid8(UserDefinedType[int]):
-    """The id of a transaction, as PostgreSQL counts them without wrapping around: an int in Python."""
+    """A transaction id of PostgreSQL that does not wrap around, as an int."""
 
     cache_ok = True
     render_bind_cast = True
@@ -204,23 +202,22 @@ class Xid8(UserDefinedType[int]):
 
     @property
     def python_type(self) -> type[Any]:
-        """The type of values in Python."""
         return int
 
 
 class Xid8Array(TypeDecorator[list[int]]):
-    """Ids of transactions: a list of int in Python."""
+    """Transaction ids, as a list of int."""
 
     impl = ARRAY(Xid8)
     cache_ok = True
 
     def column_expression(self, column: ColumnElement[Any]) -> ColumnElement[Any]:
-        """Read the ids as numbers, because not every driver reads an array of xid8."""
+        """Read the ids as numbers, since not every driver reads an array of xid8."""
         return cast(cast(column, ARRAY(Text)), ARRAY(BigInteger))
 
 
 class Xid(Xid8):
-    """The id of a transaction as row versions have it, which wraps around."""
+    """The transaction id in a row version, which wraps around."""
 
     cache_ok = True
 
@@ -230,7 +227,7 @@ class Xid(Xid8):
 
 
 class RoleName(UserDefinedType[str]):
-    """A role: its name in Python, as PostgreSQL prints it, in quotes where it needs them."""
+    """A role, as its name in PostgreSQL's notation, quoted if needed."""
 
     cache_ok = True
     render_bind_cast = True
@@ -241,7 +238,6 @@ class RoleName(UserDefinedType[str]):
 
     @property
     def python_type(self) -> type[Any]:
-        """The type of values in Python."""
         return str
 
 

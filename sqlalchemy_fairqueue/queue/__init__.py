@@ -1,6 +1,6 @@
-"""Public class of the library: ``Queue``, one object a queue.
+"""Public class of the library: ``Queue``, one object for each queue.
 
-It knows what can be asked; ``unit_of_work``, ``consumer`` and ``database`` know how it is sent.
+This package checks what callers ask for; ``unit_of_work``, ``consumer`` and ``database`` send it.
 """
 
 from sqlalchemy_fairqueue.queue.admin import Admin, DeadLetters
@@ -39,30 +39,31 @@ class Queue(
 ):
     """A named set of channels in a PostgreSQL database, served in turn.
 
-    Cheap to make and stateless but for what dequeue remembers between calls; make one a queue and module. It connects
-    to nothing: every call is given the session, connection or engine that it works on.
+    Make one object for each queue, in a module of the application. Making it is cheap and connects to nothing; its only
+    state is what :meth:`dequeue` remembers between calls.
+
+    Every verb takes the session, Connection or Engine that it works on as its first argument, sync or async. Async ones
+    return a coroutine, except where a verb is only recorded on a session. A bad argument raises InvalidArgument before
+    anything is recorded or sent. A missing or outdated installation raises SchemaMismatch.
 
     Args:
-        name: 1 to 512 bytes. The queue needs no declaration: its first enqueue makes its channels.
-        schema: Where ``op.create_fairqueue(schema=...)`` installed it. None, the default: wherever the search_path
-            finds it, which must be the same installation for all connections of an engine.
-        codec: How payloads become bytes. Default: JSON. Every process that uses the queue must agree.
-        defaults: The policy of channels made by this object's enqueues, unless ``configure`` gave the queue another in
+        name: 1 to 512 bytes. The queue needs no declaration; its first enqueue creates what it needs.
+        schema: The schema given to ``op.create_fairqueue(schema=...)``. None, the default: the search_path finds it; it
+            must find the same installation on all connections of an engine.
+        codec: Converts payloads to bytes. Default: JSON. Every process that uses the queue needs the same codec.
+        defaults: The policy of channels that this object's enqueues create, unless ``configure`` has set defaults in
             the database.
-        max_attempts: Deliveries after which a failing message becomes a dead letter, unless the message says otherwise.
-        bind_arguments: For sessions with several engines: passed to ``Session.connection(bind_arguments=...)`` to find
-            the one that holds the queue, like ``{"mapper": Upload}``.
-        notify: Whether transactions of this object wake waiting consumers by NOTIFY, which is sent only while one
-            waits. Give False for transactions that you prepare by SQL of your own: PREPARE refuses one that has
-            notified. (Two-phase sessions and connections of SQLAlchemy never notify.) Workers that listen find such
-            work only at their next poll; give them ``Worker(listen=False)`` too, so that they poll more often. A
-            producer behind a transaction pooler can notify; a worker there cannot listen.
+        max_attempts: A failing message becomes a dead letter after this many attempts, unless it has its own number.
+        bind_arguments: For sessions with several engines: passed to ``Session.connection(bind_arguments=...)`` to
+            choose the engine of the queue, such as ``{"mapper": Upload}``.
+        notify: Whether transactions of this object wake waiting consumers by NOTIFY, which is sent only while a
+            consumer waits. Give False if you run PREPARE TRANSACTION by your own SQL, which PostgreSQL refuses after a
+            NOTIFY. (Two-phase sessions and connections of SQLAlchemy never notify.) Workers then find the work at their
+            next poll; start them with ``Worker(listen=False)``, so that they poll more often. A producer behind a
+            transaction pooler can notify; a worker there cannot listen.
         check_kinds: Whether an enqueue of a kind without a handler gives an
-            :class:`~sqlalchemy_fairqueue.UnhandledKindWarning`, once a kind, where this object has any handler. Give
-            False if other processes handle the other kinds.
-
-    Raises:
-        InvalidArgument: A bad name or number.
+            :class:`~sqlalchemy_fairqueue.UnhandledKindWarning`, once for each kind, if this object has any handler.
+            Give False if other processes handle the other kinds.
 
     Example:
         >>> queue = Queue("documents", defaults=ChannelPolicy(max_concurrency=4))
@@ -122,7 +123,7 @@ class Queue(
 
     @property
     def admin(self) -> Admin:
-        """What operators do rarely with single messages and workers.
+        """The rare operations on single messages and workers, for operators.
 
         See Also:
             :class:`~sqlalchemy_fairqueue.queue.Admin`

@@ -1,4 +1,4 @@
-"""Facets of operators: dead letters, and what they do rarely with single messages and workers."""
+"""Facets for operators: dead letters, and rare operations on single messages and workers."""
 
 from __future__ import annotations
 
@@ -59,10 +59,10 @@ _COUNT = Shape(("pg_catalog.count(*)",))
 
 
 class DeadLetters(Facet[QueueBase]):
-    """Dead letters of a queue, as ``queue.dead_letters``: all is done at once, since they return what they found.
+    """Dead letters of a queue, as ``queue.dead_letters``.
 
-    On a session or connection they are part of its transaction, and what a session has recorded but not sent is not
-    seen; on an engine they have one of their own. Of ids, channel, kind and keys all that are given must be met.
+    Each call is sent at once: on a session or connection in its transaction, on an engine in its own. It does not see
+    what a session has recorded but not sent. A dead letter must match all filters that are given.
 
     Example:
         >>> queue.dead_letters.list(engine)
@@ -87,25 +87,17 @@ class DeadLetters(Facet[QueueBase]):
     ) -> builtins.list[DeadLetterInfo]:
         """Return dead letters, the oldest first.
 
-        It reads what it returns, by an index, also of a channel or a kind. An error has no index: with one it reads the
-        dead letters of the channel or kind between *since* and *until*, after *after*, until it has found *limit*. Of
-        a million letters that takes about a second.
+        Indexes serve all filters but *error*. With *error* the call scans the dead letters that match the others until
+        it has found *limit*; a million take about a second.
 
         Args:
-            where: As for the class.
-            message_ids: Only these, one or several. None: all.
-            channel: Only those of this channel.
-            kind: Only those of this kind.
-            key: Only those that have this key in the channel, which must be given.
-            ordering_key: Only those that have this ordering key in the channel, which must be given.
-            error: Only those whose reason or error contains this text.
-            since: Only those that died then or later (aware).
-            until: Only those that died before then (aware).
-            limit: Most to return, 1 to 100,000.
-            after: Only those that died after this one: the last of the page before.
-
-        Raises:
-            InvalidArgument: A bad argument.
+            message_ids: One id or several.
+            key: Needs *channel*, and so does *ordering_key*.
+            error: A text that the reason or the error contains.
+            since: Earliest death (aware), inclusive.
+            until: Latest death (aware), exclusive.
+            limit: 1 to 100,000.
+            after: The last dead letter of the previous page.
 
         Example:
             >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1, kind="parse")
@@ -135,30 +127,25 @@ class DeadLetters(Facet[QueueBase]):
         ordering_key: str | None = None,
         limit: int = 1000,
     ) -> dict[int, str]:
-        """Give dead letters another life: the same messages with the same ids, due at once, the oldest death first.
+        """Make dead letters due again as the same messages with the same ids, the oldest death first.
 
-        Their attempts count anew. A bound of the channel's backlog does not hold them up.
+        Their attempts count from zero. max_backlog does not hold them back.
 
-        In the lock order it counts as a settlement: the transaction cannot enqueue afterwards. Use an engine, or a
-        transaction of its own. It locks the dead letters, waiting for another redrive or purge of those that are named,
-        and passing by others; and their keys, waiting for a transaction that is adding or settling the same ones.
+        In the lock order this is a settlement: the same transaction cannot enqueue afterwards, so use an engine or a
+        separate transaction. The call locks the dead letters and their keys. It waits for another redrive or purge of
+        named ids, and for transactions that add or settle the same keys. Without ids it skips locked dead letters.
 
         Args:
-            where: As for the class.
-            message_ids: Only these, one or several. None: the oldest.
-            channel: Only those of this channel.
-            kind: Only those of this kind.
-            key: Only those that have this key in the channel, which must be given.
-            ordering_key: Only those that have this ordering key in the channel, which must be given.
-            limit: Most to redrive where no ids are given, 1 to 100,000. Call again for more, as long as one was
-                redriven: those whose key stands come last.
+            message_ids: One id or several. None: the oldest.
+            key: Needs *channel*, and so does *ordering_key*.
+            limit: Most to redrive if no ids are given, 1 to 100,000. To redrive all, repeat the call while one is
+                redriven; dead letters whose key is taken come last.
 
         Returns:
-            What became of each, by id. "redriven"; "duplicate": another message holds its key, so that it stays dead;
-            "missing": an id that was given is no such dead letter.
+            The outcome of each, by id: "redriven"; "duplicate" if another message holds its key, so that it stays dead;
+            "missing" if no such dead letter has the id.
 
         Raises:
-            InvalidArgument: A bad argument.
             AutocommitError: On a session or connection in AUTOCOMMIT.
 
         Example:
@@ -185,25 +172,15 @@ class DeadLetters(Facet[QueueBase]):
         until: datetime | None = None,
         before: datetime | None = None,
     ) -> int:
-        """Delete dead letters for good. With no restriction all of the queue's go.
+        """Delete dead letters for good and return how many; without filters, all of the queue.
 
-        It locks them, waiting for a redrive or purge of those that are named, and passing by others that are locked.
+        The call locks them. It waits for another redrive or purge of named ids, and skips others that are locked.
 
         Args:
-            where: As for the class.
-            message_ids: Only these, one or several.
-            channel: Only those of this channel.
-            kind: Only those of this kind.
-            key: Only those that have this key in the channel, which must be given.
-            ordering_key: Only those that have this ordering key in the channel, which must be given.
-            until: Only those that died before then (aware).
-            before: Another name of *until*, which it had first. Give one of the two.
-
-        Returns:
-            How many were deleted.
-
-        Raises:
-            InvalidArgument: A bad argument.
+            message_ids: One id or several.
+            key: Needs *channel*, and so does *ordering_key*.
+            until: Latest death (aware), exclusive.
+            before: The former name of *until*. Give one of the two.
 
         Example:
             >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
@@ -226,7 +203,7 @@ class DeadLetters(Facet[QueueBase]):
 
 
 def redriving(target: Target, *, limit: int = 1, **which: Any) -> Call:
-    """Return the call that redrives dead letters, which returns the outcome of each with its id."""
+    """Return the call that redrives dead letters; it returns rows of id and outcome."""
     doing = f"redrive dead letters of {target.named()}"
     return target.call("fq_redrive", doing, limit=limit, notify=target.notify, **which)
 
@@ -238,7 +215,7 @@ def _which(
     key: str | None = None,
     ordering_key: str | None = None,
 ) -> dict[str, Any]:
-    """Return the parameters that name dead letters. What is given must all be met; None restricts nothing."""
+    """Return the parameters that select dead letters. All that are not None must match."""
     names = {"channel": channel, "kind": kind, "key": key, "ordering_key": ordering_key}
     check_names(**names)
     if channel is None and (key or ordering_key) is not None:
@@ -249,11 +226,7 @@ def _which(
 
 
 def checked_ids(message_ids: int | Iterable[int]) -> list[int]:
-    """Return one or several ids of messages as a list, checked.
-
-    Raises:
-        InvalidArgument: They are none.
-    """
+    """Check one or several ids of messages, and return them as a list."""
     given: object = message_ids
     if isinstance(given, str) or not isinstance(given, (int, Iterable)):
         raise InvalidArgument(f"message_ids is {given!r:.80}; give an id or several")
@@ -264,7 +237,6 @@ def checked_ids(message_ids: int | Iterable[int]) -> list[int]:
 
 
 def _position(after: object) -> HistoryPosition:
-    """Read the position at which the page before ended, from its ``next``."""
     try:
         xid, last_id = map(int, after.split(".")) if isinstance(after, str) else (0, 0)
     except ValueError:
@@ -275,9 +247,9 @@ def _position(after: object) -> HistoryPosition:
 
 
 class Admin(Facet[QueueBase]):
-    """What operators do rarely, as ``queue.admin``: done at once, since it returns what it found.
+    """Rare operations of operators, as ``queue.admin``.
 
-    On a session or connection it is part of its transaction, on an engine it has one of its own.
+    Each call is sent at once: on a session or connection in its transaction, on an engine in its own.
 
     Example:
         >>> queue.admin.consumers(engine)
@@ -286,29 +258,22 @@ class Admin(Facet[QueueBase]):
 
     @verb
     def move(self, where: Where, message_id: int | None, channel: str) -> MoveOutcome:
-        """Put a message that waits into another channel of the queue, where it stands by its time and priority.
+        """Move a waiting message to another channel of the queue, where its time and priority place it.
 
-        It keeps its id, key, payload and attempts. The channel is made if it is new. A bound of its backlog does not
-        hold the message up. On a session or connection the move is part of the transaction, on an engine it has one of
-        its own.
+        It keeps its id, key, payload and attempts. The channel is created if it is new. max_backlog does not hold the
+        message back.
 
-        In the lock order it counts as a settlement: the transaction cannot enqueue afterwards. Use an engine, or a
-        transaction of its own. It waits for a transaction that makes the channel or adds the same key to it, then for
-        one that delivers, settles, cancels or replaces the message, and locks all of these. A cancel that waits for the
-        move finds the message missing, and must be called again.
-
-        Args:
-            where: A session, Connection or Engine.
-            message_id: The message.
-            channel: The channel to put it into.
+        In the lock order this is a settlement: the same transaction cannot enqueue afterwards, so use an engine or a
+        separate transaction. The call locks the channel if it is new, the key and the message. It waits for
+        transactions that create the channel or add the same key to it, and then for one that delivers, settles, cancels
+        or replaces the message. A cancel that waits for the move reports "missing", and must be called again.
 
         Returns:
-            "moved"; "unchanged": it is in that channel; "leased": a consumer holds it, so that it stays; "duplicate":
-            another message of that channel holds its key, so that it stays; "missing": done, dead, withdrawn, or of
-            another queue.
+            "moved"; "unchanged" if it is in that channel already; "leased" if a consumer holds it, so that it stays;
+            "duplicate" if another message of that channel holds its key, so that it stays; "missing" if it is done,
+            dead, withdrawn, or in another queue.
 
         Raises:
-            InvalidArgument: A bad argument.
             AutocommitError: On a session or connection in AUTOCOMMIT.
 
         Example:
@@ -338,30 +303,26 @@ class Admin(Facet[QueueBase]):
         key: str | None = None,
         ordering_key: str | None = None,
     ) -> RetryNowOutcome:
-        """Let a message be tried at once: one that waits for its time, or for its next attempt, or that is dead.
+        """Make a message due now: a scheduled one, one that waits for its next attempt, or a dead letter.
 
-        A waiting message is due now, and stands in its channel as if it had been enqueued without a delay. Its attempts
-        stay counted. A dead letter is redriven, as by ``queue.dead_letters.redrive``. Limits, rates and pauses hold as
-        ever.
+        A waiting message gets the place in its channel that it would have had without a delay. Its attempts stay
+        counted. A dead letter is redriven, as by ``queue.dead_letters.redrive``. Limits, rates and pauses still apply.
 
-        In the lock order it counts as a settlement: the transaction cannot enqueue afterwards. Use an engine, or a
-        transaction of its own. It waits for one that delivers, settles, cancels or replaces the message, and locks it;
-        of a dead letter it locks what a redrive locks.
+        In the lock order this is a settlement: the same transaction cannot enqueue afterwards, so use an engine or a
+        separate transaction. The call locks the message, and waits for a transaction that delivers, settles, cancels or
+        replaces it. For a dead letter it takes the locks of a redrive.
 
         Args:
-            where: A session, Connection or Engine.
-            message_id: The message, or the dead letter.
-            channel: Instead of the id, with *key* or *ordering_key* or both: the channel of a message that is not dead.
-            key: The key that it holds.
-            ordering_key: Its ordering key; of several messages the one that is out, or else the next.
+            message_id: The id of the message or dead letter.
+            channel: Replaces the id, together with *key* or *ordering_key* or both. Finds no dead letters.
+            ordering_key: Of several messages with it, the one that a consumer holds is meant, or else the next.
 
         Returns:
-            "due"; "unchanged": it was due already; "redriven": it was dead; "leased": a consumer holds it; "duplicate":
-            it is dead, and another message holds its key, so that it stays dead; "missing": done, withdrawn, or of
-            another queue.
+            "due"; "unchanged" if it was due already; "redriven" if it was dead; "leased" if a consumer holds it;
+            "duplicate" if it is dead and another message holds its key, so that it stays dead; "missing" if it is done,
+            withdrawn, or in another queue.
 
         Raises:
-            InvalidArgument: A bad argument.
             AutocommitError: On a session or connection in AUTOCOMMIT.
 
         Example:
@@ -386,21 +347,15 @@ class Admin(Facet[QueueBase]):
 
     @verb
     def attempts(self, where: Where, message_id: int | None, *, limit: int = 100) -> tuple[AttemptDetails, ...]:
-        """Return the attempts at a message that have ended, the oldest first, also if it is done or dead.
+        """Return the ended attempts at a message, the oldest first, even if the message is done or dead.
 
-        The last one of a message that is done was "completed" or "cancelled". A message that was withdrawn before it
-        was delivered, or purged, has none of these. A queue records attempts after
-        ``queue.configure(where, history=True)``, and keeps them for its retention. An attempt that a worker did
-        not end shows as "expired", when its lease was found to be over. It costs an index probe a day that is kept, and
-        what is returned.
+        A queue records attempts after ``queue.configure(where, history=True)``, and keeps them for its
+        history_retention. The last attempt at a done message is "completed" or "cancelled"; a message that was purged,
+        or withdrawn before its delivery, has no such attempt. An attempt that no worker ended is "expired" once its
+        lease is found to be over. The call costs one index probe for each day of history.
 
         Args:
-            where: A session, Connection or Engine.
-            message_id: The message.
-            limit: Most to return, the last ones, 1 to 10,000.
-
-        Raises:
-            InvalidArgument: A bad argument.
+            limit: Return only the last so many, 1 to 10,000.
 
         Example:
             >>> queue.configure(engine, history=True)
@@ -431,21 +386,10 @@ class Admin(Facet[QueueBase]):
         until: datetime | None = None,
         limit: int = 100_000,
     ) -> int:
-        """Count the messages that ``queue.purge`` with the same arguments would delete. It reads and costs the same.
+        """Count the messages that ``queue.purge`` with the same arguments would delete. It reads the same rows.
 
         Args:
-            where: A session, Connection or Engine.
-            channel: The channel.
-            key: Only the one that has this key.
-            ordering_key: Only those that have this ordering key.
-            kind: Only those of this kind.
-            state: Only those that are "ready", "scheduled" or "held" now.
-            since: Only those that were enqueued then or later (aware).
-            until: Only those that were enqueued before then (aware).
-            limit: Count up to so many, 1 to 1,000,000,000.
-
-        Raises:
-            InvalidArgument: A bad argument.
+            limit: Stop counting at this number, 1 to 1,000,000,000.
 
         Example:
             >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1, kind="parse")
@@ -473,23 +417,16 @@ class Admin(Facet[QueueBase]):
         after: str | None = None,
         scan: int = _SCAN,
     ) -> AttemptPage:
-        """Return a page of attempts that have ended, the last recorded first: with "completed", messages that are done.
+        """Return a page of ended attempts, the last recorded first.
 
-        A queue records them after ``queue.configure(where, history=True)``, and keeps them for its retention. All
-        filters that are given must be met. No index helps with them: the call reads *scan* attempts of all queues of
-        the schema at most, about 2 us each. So a page may be empty although it is not the last one.
+        A queue records them after ``queue.configure(where, history=True)``, and keeps them for its history_retention.
+        Attempts must match all filters that are given. No index helps: the call reads at most *scan* attempts of all
+        queues of the schema, about 2 us each. So a page may be empty although it is not the last.
 
         Args:
-            where: A session, Connection or Engine.
-            channel: Only those at messages of this channel.
-            kind: Only those at messages of this kind.
-            outcome: Only those that ended so.
-            limit: Most to return, 1 to 10,000.
-            after: ``page.next`` of the page before, with the same filters.
-            scan: Most attempts to read, 1 to 1,000,000.
-
-        Raises:
-            InvalidArgument: A bad argument.
+            limit: 1 to 10,000.
+            after: ``page.next`` of the previous page, with the same filters.
+            scan: 1 to 1,000,000.
 
         Example:
             >>> queue.configure(engine, history=True)
@@ -533,21 +470,16 @@ class Admin(Facet[QueueBase]):
         message_ids: int | Iterable[int] | None = None,
         details: Mapping[str, Any] | None = None,
     ) -> None:
-        """Record that somebody did something to the queue, or to a channel or messages of it.
+        """Record an action on the queue, or on a channel or messages of it, for :meth:`audits`.
 
-        The command line and the dashboard record what they change in the transaction that changes it. Call this in
-        yours to have your own tools among them. Housekeeping deletes the rows after 90 days.
+        The command line and the dashboard record each change in the transaction that makes it; your own tools can do
+        the same by this call. Housekeeping deletes the records after 90 days.
 
         Args:
             where: A session, Connection or Engine. On a session or connection it is part of its transaction.
-            what: What was done, such as "pause".
-            by: Who did it. Default: the role of the database.
-            channel: To which channel.
-            message_ids: To which messages: a row for each.
-            details: More about it, as JSON.
+            what: The action, such as "pause". by: Who did it. Default: the database role.
 
-        Raises:
-            InvalidArgument: A bad name.
+            message_ids: One id or several; each gets a record of its own. details: Anything else, as JSON.
 
         Example:
             >>> with Session(engine) as session, session.begin():
@@ -581,19 +513,13 @@ class Admin(Facet[QueueBase]):
         before: datetime | None = None,
         limit: int = 100,
     ) -> list[AuditEntry]:
-        """Return what was done to the queue, the last first: who paused it, cancelled, purged, redrove, configured.
+        """Return recorded actions on the queue, the last first: who paused, cancelled, purged, redrove or configured.
 
-        It reads what it returns, by an index.
+        It reads by an index only what it returns.
 
         Args:
-            where: A session, Connection or Engine.
-            channel: Only what was done to this channel.
-            message_id: Only what was done to this message.
-            before: Only what was done before then (aware): the time of the last one of the page before.
-            limit: Most to return, 1 to 10,000.
-
-        Raises:
-            InvalidArgument: A bad argument.
+            before: Only earlier actions (aware); give the time of the last one of the previous page.
+            limit: 1 to 10,000.
 
         Example:
             >>> queue.admin.record_audit(engine, "purge", by="dana", channel="customer-7", details={"purged": 12})
@@ -611,27 +537,21 @@ class Admin(Facet[QueueBase]):
 
     @verb
     def stop_worker(self, where: Where, consumer: str, *, by: str | None = None) -> bool:
-        """Ask a worker to stop gracefully, as at a SIGTERM: with its own grace, and from all of its queues.
+        """Ask a worker to stop gracefully, as SIGTERM does: all of its queues, with its own grace period.
 
-        The worker polls for it and hears of it within about two seconds after the commit, also if it waits for work or
-        all of its handlers are busy; its log says who asked. Every worker of the queue with this name stops, also in
-        other processes. A worker that starts after the commit does not. So a supervisor that starts workers again
-        after each end starts this one again, too.
+        The worker sees the request within about two seconds after the commit, even if it is idle or all of its handlers
+        are busy, and logs who asked. Every worker of the queue with this name stops, in all processes. A worker that
+        starts after the commit does not; so a supervisor that restarts workers restarts this one too.
 
-        On a session or connection the request is part of the transaction, on an engine it has one of its own. It waits
-        for another transaction that has asked the same consumer.
+        The call waits for another transaction that has asked the same consumer.
 
         Args:
-            where: A session, Connection or Engine.
-            consumer: The worker's name, as :meth:`consumers` shows it.
-            by: Who asks, for the worker's log. Default: the role of the database.
+            consumer: The worker's name, as in :meth:`consumers`. by: Who asks, for the worker's log. Default: the
+                database role.
 
         Returns:
-            Whether a consumer of that name has a lease that has not expired. False: there is probably none, or it has
-            just started; the request stands all the same.
-
-        Raises:
-            InvalidArgument: A bad name.
+            Whether a consumer of that name has an unexpired lease. If False, there is probably none, or it has just
+            started; the request holds nevertheless.
 
         Example:
             >>> queue.admin.stop_worker(engine, "worker-1", by="alice")  # nobody of that name works on the queue
@@ -645,14 +565,10 @@ class Admin(Facet[QueueBase]):
 
     @verb
     def consumers(self, where: Where, *, limit: int = 100) -> list[ConsumerInfo]:
-        """Return the consumers whose lease has not expired, and what each holds, the most messages first.
+        """Return the consumers with an unexpired lease and what each holds, the most messages first.
 
         Args:
-            where: A session, connection or engine.
-            limit: Most consumers to return, 1 to 100,000.
-
-        Raises:
-            InvalidArgument: A bad argument.
+            limit: 1 to 100,000.
 
         Example:
             >>> queue.admin.consumers(engine)
@@ -663,16 +579,12 @@ class Admin(Facet[QueueBase]):
 
     @verb
     def contention(self, where: Where, *, limit: int = 100) -> Contention:
-        """Return the channels that wait longest and those with the most messages out, with what decides the turn.
+        """Return the channels that wait longest and those with the most leased messages, with what decides their turn.
 
-        It costs about what ``queue.stats`` costs.
+        It costs about as much as ``queue.stats``.
 
         Args:
-            where: A session, connection or engine.
-            limit: Most channels of each of the two sorts, 1 to 100,000.
-
-        Raises:
-            InvalidArgument: A bad argument.
+            limit: Most channels of each of the two groups, 1 to 100,000.
 
         Example:
             >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)

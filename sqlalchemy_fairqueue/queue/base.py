@@ -1,8 +1,7 @@
-"""Base of a queue: its name, schema and defaults, the ways of an operation to the database, and the types of verbs.
+"""Base of a queue: its name, schema and defaults, the types of verbs, and how verbs reach the database.
 
-Each verb is written once, for sync targets, and awaited where its target is async. A decorator of this module changes a
-method's type and nothing else. What the method returns comes from ``_perform``, ``_ask`` or ``on``, which give a
-coroutine where the target is async.
+Each verb is written once, as a sync method. On an async target, ``_perform``, ``_ask`` and ``on`` return a coroutine
+instead of the result. The decorators of this module do nothing at run time; they describe this to type checkers.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ if TYPE_CHECKING:
     R_co = TypeVar("R_co", covariant=True)
 
     class BoundVerb(Protocol[W_contra, A_contra, P, R_co]):
-        """A verb of one queue: awaited where its target is async."""
+        """A verb of one queue; its result must be awaited if the target is async."""
 
         @overload
         def __call__(self, where: W_contra, /, *args: P.args, **kwargs: P.kwargs) -> R_co: ...
@@ -58,7 +57,7 @@ if TYPE_CHECKING:
         def __call__(self, where: A_contra, /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R_co]: ...
 
     class Verb(Protocol[S_contra, W_contra, A_contra, P, R_co]):
-        """A method of a class that is a verb of its objects."""
+        """The verb as an attribute of the class, before it is bound to a queue."""
 
         @overload
         def __get__(self, instance: None, owner: type[Any]) -> Callable[Concatenate[Any, W_contra, P], R_co]: ...
@@ -67,27 +66,27 @@ if TYPE_CHECKING:
 
 
 def verb(method: Callable[Concatenate[S, Where, P], R]) -> Verb[S, Where, AsyncWhere, P, R]:
-    """Type a method that always talks with the database: on an async session it returns a coroutine, too."""
+    """Type a method that always talks to the database: on an async target it returns a coroutine."""
     return method  # pyright: ignore[reportReturnType] - of pyright: a function has a __get__ too
 
 
 def recorded(method: Callable[Concatenate[S, RecordedWhere, P], R]) -> Verb[S, RecordedWhere, SentWhere, P, R]:
-    """Type what is recorded on a session, sync or async, which returns at once; elsewhere it is sent at once."""
+    """Type a method that a session, sync or async, only records. On other targets the call is sent at once."""
     return method  # pyright: ignore[reportReturnType] - of pyright: a function has a __get__ too
 
 
 def on_engine(method: Callable[Concatenate[S, Engine, P], R]) -> Verb[S, Engine, AsyncEngine, P, R]:
-    """Type what needs transactions of its own, and so an engine."""
+    """Type a method that needs its own transactions, and therefore an engine."""
     return method  # pyright: ignore[reportReturnType] - of pyright: a function has a __get__ too
 
 
 def on_session(function: Callable[Concatenate[PlainSession, P], R]) -> BoundVerb[PlainSession, AwaitedSession, P, R]:
-    """Type a function that works on a session, and is awaited on an async one."""
+    """Type a function that works on a session, and must be awaited on an async one."""
     return function  # type: ignore[return-value]
 
 
 Q = TypeVar("Q", bound="QueueBase")
-# In the namespace of a session while it makes groups: sessions without pay for one look-up an enqueue.
+# An entry in a session's namespace while it creates groups. Other sessions pay for one look-up at each enqueue.
 OPEN_GROUPS = "_fairqueue_open_groups"
 
 
@@ -130,29 +129,27 @@ class QueueBase:
         self.notify = notify
         self.check_kinds = check_kinds
         self._target = Target(schema, name, bind_arguments, notify)
-        # Kinds of messages that _check_kind has checked.
+        # Kinds that _check_kind has checked.
         self._checked_kinds: set[str] = set()
         self._begin()
 
     def _begin(self) -> None:
-        """Make the state of a part here: ``__init__`` keeps the arguments that users see."""
+        """Create the state of a mixin; ``__init__`` has only the arguments that users see."""
 
     def _check_kind(self, kind: str) -> None:
-        """Warn of a message that no handler of this object is for. The part with the handlers overrides it."""
+        """Warn if this object has handlers but none for the kind. HandlerMethods overrides it."""
 
     def _check_groups(self, groups: Sequence[Any]) -> None:
-        """Warn of a message that is enqueued in the block of a group but not in the group."""
+        """Warn if a message is enqueued within the block of a group but outside the group."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r}" + (f", schema={self.schema!r})" if self.schema else ")")
 
     def _perform(self, where: RecordedWhere, operations: list[Operation], result: R) -> R:
-        """Record on a session; send at once in a connection's transaction, or in one of its own on an engine.
+        """Record operations on a session; send them at once on a connection or an engine.
 
-        The receipts of what is sent at once are filled in: on an engine after its commit.
-
-        Returns:
-            The result; on an async connection or engine a coroutine that does it all.
+        On an engine they have their own transaction, and their receipts are filled in after its commit. On an async
+        connection or engine the result is a coroutine, which does all of this.
         """
         if (session := session_of(where)) is not None:
             if operations:
@@ -174,15 +171,13 @@ class QueueBase:
         return result
 
     def _ask(self, where: Where, work: Callable[[Connection], R], *, settles: bool = False) -> R:
-        """Do *work* at once: in the transaction of a session or connection, or in one of its own on an engine.
+        """Call *work* at once in the transaction of a session or connection, or in its own on an engine.
 
-        With *settles* it counts as a settlement in the lock order of a transaction that is not its own.
-
-        Returns:
-            What *work* returns; on an async session, connection or engine a coroutine that does it.
+        With *settles* it counts as a settlement in the lock order of the caller's transaction. On async targets the
+        result is a coroutine.
 
         Raises:
-            SchemaMismatch: The queue is not installed, or in a version that is too old.
+            SchemaMismatch: The queue is not installed, or its version is too old.
         """
         return on(where, lambda sync: self._answer(sync, work, settles=settles))
 
@@ -218,7 +213,7 @@ def schema_of(queues: Sequence[QueueBase]) -> str | None:
     """Return the schema of the first of several queues.
 
     Raises:
-        InvalidArgument: An element is no queue.
+        InvalidArgument: An element is not a queue.
     """
     for queue in queues:
         if not isinstance(queue, QueueBase):

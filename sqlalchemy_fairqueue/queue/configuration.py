@@ -1,4 +1,4 @@
-"""Configuration of a queue and its channels, of plans, and of the limits that several queues share."""
+"""Configuration of a queue and its channels, of plans, and of limits that several queues share."""
 
 from __future__ import annotations
 
@@ -43,60 +43,55 @@ _CHUNK = 5000
 
 
 class ConfigurationMethods(QueueBase):
-    """configure, configure_channel, pause and resume: recorded on a session, sent at once on a Connection or Engine."""
+    """configure, configure_channel, pause and resume: recorded on a session, sent at once elsewhere."""
 
     @recorded
     def configure(self, where: RecordedWhere, **settings: Unpack[QueueChanges]) -> None:
-        """Set the queue's settings and defaults. Arguments that are not given stay as they are.
+        """Change settings and defaults of the queue. Settings that are not given stay as they are.
 
         Args:
-            where: As for the class.
-            defaults: The policy that channels made from now on start with, instead of ``Queue(defaults=...)``.
-                Channels that exist keep theirs. A ChannelPolicy replaces all of it. A dict of its fields,
-                ``{"max_backlog": 500}``, changes those and leaves the others; before the first change they are those of
-                ``Queue(defaults=...)``.
-            max_concurrency: Most messages of the whole queue that consumers hold at once, exactly, beside the limits of
-                its channels. None: no limit. Messages that are out are counted; while more are out than a new limit
-                allows, none is delivered.
-            max_cost_out: Most that these messages cost together, exactly, by what they were charged when they were
-                delivered. A message that costs more by itself goes out while nothing else is. None: no limit.
-            rate: Most messages, or most cost, of the whole queue in a time, exactly, such as an API allows that all
-                tenants share: a :class:`~sqlalchemy_fairqueue.Rate` or its text, ``"50/s"``, ``"100000/min of cost"``.
-                None: no rate.
-            limits: The names of shared limits that the queue draws from, at most 16, made by ``limits.configure``.
-                All of them hold, beside the queue's own. None: none.
-            history: Whether attempts are recorded in ``fq_history``: those that begin from the commit on.
-            history_retention: For how long they are kept, at least a day, since days are dropped whole. None: 30 days,
-                as before it is set.
-            dead_letter_retention: For how long dead letters are kept; housekeeping of workers then deletes them. None:
-                for ever, as before it is set. A dict of kinds, ``{"parse": timedelta(days=1)}``, changes those of its
-                kinds, where None means as all others, and leaves the rest; its key None stands for all others.
-            result_retention: For how long what handlers return is kept, for :meth:`result`: of messages that are
-                delivered from the commit on. Housekeeping of workers then deletes it. None: it is not kept, as before
-                it is set.
-            default_plan: The plan, made by ``plans.configure``, that channels made from now on follow. It goes
-                before the defaults. Channels that exist keep their plan, or none. None: none.
-            on_dead: What becomes of the messages of an ordering key behind one that dies from the commit on.
-                "continue": they go on; so it is until this is set. "hold": they wait until the dead letter is redriven
-                or purged.
-            on_dead_kinds: The kinds whose dead letters are followed by a message, as :meth:`on_dead` says. A worker
-                adds the kinds that it has such handlers for. None: none.
-            forget_channels_after: Housekeeping of workers deletes channels that have been idle for so long, without
-                messages and dead letters: their names, and how much they had dropped. The next enqueue makes such a
-                channel anew. Channels that are paused or that configure_channel has set stay. None: all stay. Before
-                it is set: 30 days.
-            fair_by: What is shared equally, by weight, among channels that stay backlogged. "messages": their number;
-                so it is until this is set. "cost": the sum of costs, as ``enqueue(cost=)`` declared and settlements
-                corrected them. "seconds": the time that handlers of workers took.
+            defaults: The policy of channels that are created from now on, instead of ``Queue(defaults=...)``; existing
+                channels keep theirs. A ChannelPolicy replaces the whole policy. A dict such as ``{"max_backlog": 500}``
+                changes only its fields; the first such change starts from ``Queue(defaults=...)``.
+            max_concurrency: Most messages of the whole queue that consumers hold at once, exactly, in addition to the
+                limits of its channels. None: no limit. After the limit is lowered, nothing is delivered until fewer
+                messages are out.
+            max_cost_out: Most that leased messages cost together, exactly, by the cost charged at their delivery. A
+                message that costs more by itself is delivered while no other is out. None: no limit.
+            rate: Most messages, or most cost, of the whole queue in a time, exactly: a
+                :class:`~sqlalchemy_fairqueue.Rate` or its text, ``"50/s"``, ``"100000/min of cost"``. For instance the
+                quota of an API that all tenants use. None: no rate.
+            limits: The names of at most 16 shared limits, made by ``limits.configure``. All of them apply, in addition
+                to the queue's own. None: none.
+            history: Whether ``fq_history`` records attempts that begin after the commit.
+            history_retention: How long attempts are kept, at least a day, since whole days are dropped. None: 30 days,
+                the initial value.
+            dead_letter_retention: How long dead letters are kept before housekeeping deletes them. None: for ever, the
+                initial value. A dict such as ``{"parse": timedelta(days=1)}`` changes only its kinds; None as a value
+                resets a kind to the common time, and None as a key is the common time.
+            result_retention: How long the results of handlers are kept for :meth:`result`, for messages delivered after
+                the commit. Housekeeping deletes them later. None: not at all, the initial value.
+            default_plan: The plan, made by ``plans.configure``, that channels created from now on follow; it takes
+                precedence over defaults. Existing channels keep their plan, or none. None: no plan.
+            on_dead: What happens to messages of an ordering key when one of them dies after the commit. "continue", the
+                initial value: the next ones go on. "hold": they wait until the dead letter is redriven or purged.
+            on_dead_kinds: The kinds whose dead letters cause a message to :meth:`on_dead` handlers. Workers add the
+                kinds of their handlers. None: none.
+            forget_channels_after: Housekeeping deletes channels that were idle for this time: without messages and dead
+                letters. Their names and their count of dropped messages are lost; the next enqueue creates them anew.
+                Channels that are paused or were set by configure_channel stay. None: all stay. Initially 30 days.
+            fair_by: What backlogged channels share equally, by weight. "messages", the initial value: the number of
+                messages. "cost": the sum of costs, as ``enqueue(cost=)`` declared and settlements corrected them.
+                "seconds": the time that handlers took.
 
-        Locks the queue's row until the transaction ends; waits for another configuration of the same queue. With
-        max_concurrency, max_cost_out or rate also the messages that consumers hold: it waits for transactions that are
-        settling one, and until the transaction ends the queue is not served. Consumers of a queue with one of them
-        dequeue one after the other. Keep such transactions short and apart from others.
+        The call locks the queue's row until the transaction ends, and waits for another configuration of the same
+        queue. With max_concurrency, max_cost_out or rate it also locks the leased messages: it waits for transactions
+        that are settling them, and the queue is not served until the transaction ends. Keep such transactions short and
+        separate. Consumers of a queue with one of these limits dequeue one after another.
 
         Raises:
-            InvalidArgument: A bad value, nothing to set, or a plan that does not exist.
-            IsolationError: One of these in a REPEATABLE READ or SERIALIZABLE transaction.
+            InvalidArgument: Nothing is set, or a plan does not exist.
+            IsolationError: One of these three in a REPEATABLE READ or SERIALIZABLE transaction.
 
         Example:
             >>> queue.configure(engine, max_concurrency=50, defaults=ChannelPolicy(max_concurrency=5))
@@ -116,37 +111,32 @@ class ConfigurationMethods(QueueBase):
         reset: Collection[str] | Literal["all"] = (),
         **changes: Unpack[PolicyChanges],
     ) -> None:
-        """Change how one channel is served: ``configure_channel(session, "customer-7", max_backlog=500)``.
+        """Change the policy of one channel: ``configure_channel(session, "customer-7", max_backlog=500)``.
 
         Args:
-            where: As for the class.
-            channel: The channel. A new one is made, and starts with the queue's configured defaults, or else with
+            channel: A new channel is created. It starts with the queue's configured defaults, or else with
                 ``Queue(defaults=...)``.
-            policy: A policy that replaces all of the channel's, its plan and what was configured for it alone included:
-                it follows no plan then.
-            plan: The plan that the channel follows from now on. None: none; the values that
-                hold now stay.
-            reset: Names of fields, such as ``["weight"]``, that are configured for this channel alone no longer: the
-                plan decides them again, or where there is none, the queue's configured defaults. ``"all"``: every
-                field. With ``plan=None`` too, the channel is as if it had never been configured, and is forgotten when
-                it is idle.
-            changes: Fields of :class:`~sqlalchemy_fairqueue.ChannelPolicy` to change, instead of a policy. Fields that
-                are not named stay as they are; ``max_concurrency=None``, ``rate=None`` and ``max_backlog=None`` lift a
-                limit, a rate and a bound. A field that is named, with None too, is the channel's own until it is
-                reset: changes of its plan do not change it.
+            policy: A policy that replaces the channel's whole policy, including its plan and overridden fields; the
+                channel then follows no plan.
+            plan: The plan that the channel follows from now on. None: no plan; the present values stay.
+            reset: Names of overridden fields, such as ``["weight"]``, that the plan shall decide again, or without a
+                plan the queue's configured defaults. ``"all"``: every field. With ``plan=None`` too, the channel is as
+                if it had never been configured, and housekeeping forgets it when it is idle.
+            changes: Fields of :class:`~sqlalchemy_fairqueue.ChannelPolicy` to change, instead of a policy. Others stay;
+                ``max_concurrency=None``, ``rate=None`` and ``max_backlog=None`` lift a limit. A field given here, even
+                as None, overrides the plan until it is reset.
 
-        It takes effect on the next dequeue after the commit and breaks no limit. The database applies it to the locked
-        policy: of two concurrent changes of different fields both last.
+        The next dequeue after the commit applies the change, and no limit is exceeded. Two concurrent changes of
+        different fields both take effect.
 
-        Locks the channel's state and, when it sets max_concurrency (by a plan too), the channel's leased messages: it
-        waits for transactions that are completing one, and for one that changes or removes the plan. Until the
-        transaction ends the channel is not served; only a change of the plan waits for it. Keep such transactions short
-        and apart from others.
+        The call locks the channel's state. If it sets max_concurrency, directly or by a plan, it also locks the leased
+        messages of the channel, and waits for transactions that are completing them. It waits for a transaction that
+        changes or removes the plan. Until the transaction ends the channel is not served; keep it short and separate.
 
         Raises:
             InvalidArgument: A bad name or value, both a policy and changes, nothing to set, or a plan that does not
-                exist. On a session that comes from the COMMIT.
-            TypeError: A change of something that is no field of a policy.
+                exist; on a session the COMMIT raises the last.
+            TypeError: A policy has no field of this name.
 
         Example:
             >>> queue.configure_channel(engine, "customer-7", max_concurrency=4, rate="10/s")
@@ -158,20 +148,20 @@ class ConfigurationMethods(QueueBase):
 
     @recorded
     def pause(self, where: RecordedWhere, channel: str | None = None, *, new: bool = False) -> None:
-        """Stop serving a channel, or with channel None the whole queue, until it is resumed.
+        """Stop serving a channel, or the whole queue if channel is None, until it is resumed.
 
-        A channel that does not exist is refused, since its name may be mistyped. ``new=True`` makes it, so that a
-        tenant can be stopped before its first message.
+        A channel that does not exist is refused, since its name may be mistyped. ``new=True`` creates it, so that you
+        can stop a tenant before its first message.
 
-        From the commit on no dequeue takes a message of it. Messages that consumers hold stay there and may be settled;
-        enqueues go on as before, and nothing is lost. A paused channel keeps its limits and its turn. The queue and its
-        channels are paused apart: a channel is served when neither is.
+        After the commit no dequeue takes a message of it. Leased messages stay with their consumers and may be settled.
+        Enqueues continue, and nothing is lost. A paused channel keeps its limits and its turn. A channel is served if
+        neither it nor its queue is paused.
 
-        Locks the queue's row, or the channel's state, until the transaction ends; waits for one that has it locked.
+        The call locks the queue's row or the channel's state until the transaction ends, and waits for other
+        transactions that have it locked.
 
         Raises:
-            InvalidArgument: A bad name.
-            UnknownChannel: There is no such channel. On a session it comes from the COMMIT, which then fails whole.
+            UnknownChannel: The channel does not exist. On a session the COMMIT raises it and fails as a whole.
 
         Example:
             >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
@@ -183,9 +173,9 @@ class ConfigurationMethods(QueueBase):
 
     @recorded
     def resume(self, where: RecordedWhere, channel: str | None = None) -> None:
-        """Go on serving a channel, or with channel None the queue. It is no error if it is not paused.
+        """Serve a paused channel again, or the queue if channel is None. It may be called if nothing is paused.
 
-        It takes effect on the next dequeue after the commit. Locks and errors as :meth:`pause`.
+        The next dequeue after the commit applies it. Locks and errors are those of :meth:`pause`.
 
         Example:
             >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
@@ -219,7 +209,7 @@ class ConfigurationMethods(QueueBase):
                     "configure_channel has a ChannelPolicy, which replaces all fields and the plan, and a plan or "
                     "fields to reset; give single fields beside those, such as weight=3"
                 )
-            # What it sets is nobody's exception: a plan that the channel is put on later decides all of it.
+            # This overrides no field: a plan that the channel is put on later decides all of them.
             whole = policy_changes("configure_channel", policy, changes)
             return change.configure_channel(
                 self._target, channel, whole, policy=self.defaults, plan=None, reset=tuple(POLICY)
@@ -241,7 +231,7 @@ class ConfigurationMethods(QueueBase):
 
 
 class Plans(Facet[QueueBase]):
-    """Plans of a queue, as ``queue.plans``: policies with a name, which channels follow.
+    """Plans of a queue, as ``queue.plans``. A plan is a policy with a name, which channels follow.
 
     Changes are recorded on a session, and sent at once on a connection or engine.
 
@@ -259,34 +249,33 @@ class Plans(Facet[QueueBase]):
         policy: ChannelPolicy | None = None,
         **changes: Unpack[PolicyChanges],
     ) -> None:
-        """Make a plan, or change it: ``queue.plans.configure(session, "gold", ChannelPolicy(weight=5, rate="50/s"))``.
+        """Create or change a plan: ``queue.plans.configure(session, "gold", ChannelPolicy(weight=5, rate="50/s"))``.
 
-        A plan is a policy with a name. A channel follows it once ``configure_channel(where, channel, plan="gold")`` or
-        ``configure(where, default_plan="gold")`` puts it on the plan. A change is one row, however many channels
-        follow. A field that was configured for one channel alone stays as it is there.
+        A channel follows the plan after ``configure_channel(where, channel, plan="gold")`` or, for new channels,
+        ``configure(where, default_plan="gold")``. A change writes one row, however many channels follow. Fields that
+        were configured for one channel alone keep their values there.
 
-        From the commit on no dequeue takes a message of these channels beyond the new max_concurrency and rate, or by
-        the old weight: it brings the plan to a channel before it takes from it. Consumers bring it to all other
-        channels too, a thousand a dequeue, and wake those that it frees; on an Engine this call itself does so, before
-        it returns, as far as nobody has a channel locked. Until it has reached a channel, enqueues go by the old
-        values of all other fields. ``list`` tells when it has reached all.
+        After the commit no dequeue takes messages beyond the new max_concurrency and rate, or by the old weight: it
+        first copies the plan to the channel. Consumers copy it to all other channels, a thousand a dequeue, and wake
+        those that it frees. On an Engine this call does so itself before it returns, except for channels that others
+        have locked. Until then enqueues to a channel follow the old values of the other fields. ``list`` tells when all
+        channels have the change.
 
-        If a plan limits max_concurrency for the first time while a transaction is completing a message of a channel,
-        that channel is not served until the transaction ends. Nobody waits.
+        If a plan sets max_concurrency for the first time while a transaction is completing a message of a channel, that
+        channel is not served until the transaction ends. Nobody waits.
 
         Args:
-            where: As for the class.
-            name: Its name, within the queue.
-            policy: A policy that replaces all of the plan's.
+            name: Unique in the queue.
+            policy: Replaces the whole policy of the plan.
             changes: Fields of :class:`~sqlalchemy_fairqueue.ChannelPolicy` to change, instead of a policy; None lifts a
-                limit. Fields that are not named stay as they are. A new plan has no limits but those that are named.
+                limit. Others stay; a new plan starts without limits.
 
-        Locks the queue's row and the plan's until the transaction ends; waits for another change of the plan, and for
-        a transaction that puts a channel on it.
+        The call locks the rows of the queue and the plan until the transaction ends. It waits for another change of the
+        plan, and for transactions that put a channel on it.
 
         Raises:
             InvalidArgument: A bad name or value, both a policy and changes, or neither.
-            TypeError: A change of something that is no field of a policy.
+            TypeError: A policy has no field of this name.
 
         Example:
             >>> queue.plans.configure(engine, "gold", weight=5, max_concurrency=20)
@@ -302,7 +291,7 @@ class Plans(Facet[QueueBase]):
         def at_once(engine: Engine) -> None:
             self._perform(engine, [operation], None)
             call = self._target.call("fq_spread_plans", f"spread the plans of {self._target.named()}", limit=_CHUNK)
-            # Until there is nothing more to do at once.
+            # Repeat until nothing more can be done now.
             while self._ask(engine, lambda connection: call.rows(connection)[0].due_in == 0):
                 pass
 
@@ -310,10 +299,10 @@ class Plans(Facet[QueueBase]):
 
     @recorded
     def remove(self, where: RecordedWhere, name: str) -> None:
-        """Remove a plan that no channel follows, and that is no default. It is no error if there is none.
+        """Remove a plan, if it exists. It must not be a default, and no channel may follow it.
 
         Raises:
-            InvalidArgument: A bad name, or the plan is in use. On a session that comes from the COMMIT.
+            InvalidArgument: The plan is in use. On a session the COMMIT raises it.
 
         Example:
             >>> queue.plans.configure(engine, "gold", weight=5)
@@ -326,11 +315,10 @@ class Plans(Facet[QueueBase]):
 
     @verb
     def list(self, where: Where, name: str | None = None) -> builtins.list[PlanInfo]:
-        """Return the plans of the queue by name, with the number of channels that follow each.
+        """Return the plans of the queue by name, with the number of channels that follow each, at once.
 
         Args:
             where: As for the class; answered at once.
-            name: Only this one, if it exists. None: all.
 
         Example:
             >>> queue.plans.configure(engine, "gold", weight=5)
@@ -342,7 +330,7 @@ class Plans(Facet[QueueBase]):
 
 
 class Limits(Facet[QueueBase]):
-    """Shared limits, as ``queue.limits``, which several queues draw from.
+    """Shared limits, as ``queue.limits``. Several queues draw from one.
 
     Changes are recorded on a session, and sent at once on a connection or engine.
 
@@ -362,20 +350,20 @@ class Limits(Facet[QueueBase]):
         max_cost_out: int | Unset | None = UNSET,
         rate: Rate | str | Unset | None = UNSET,
     ) -> None:
-        """Make a limit that several queues share, or change it: ``limits.configure(session, "openai", rate="50/s")``.
+        """Create or change a limit that several queues share: ``limits.configure(session, "openai", rate="50/s")``.
 
-        Queues draw from it when ``configure(where, limits=["openai"])`` names it. What they take together never
-        exceeds it. Queues that always have messages get equal parts, and what one leaves is for the others.
+        ``configure(where, limits=["openai"])`` makes a queue draw from it. Together its queues never exceed it. Queues
+        that always have messages get equal parts; the others use what is left over.
 
         Args:
-            where: As for the class.
-            name: Its name, within the schema of the queue.
+            name: Unique in the schema of the queue.
             max_concurrency: Most messages of all its queues that consumers hold at once, exactly. None: no limit.
             max_cost_out: Most that these messages cost together, exactly. None: no limit.
             rate: Most messages, or most cost, of all its queues in a time, exactly. None: no rate.
 
-        What is not given stays as it is. Dequeues of its queues run one after the other. A consumer that it holds back
-        polls 50 times a second. Locks the limit until the transaction ends, and its queues are not served meanwhile.
+        Values that are not given stay. Dequeues of its queues run one after another. A consumer that the limit holds
+        back polls 50 times a second. The call locks the limit until the transaction ends; meanwhile its queues are not
+        served.
 
         Raises:
             InvalidArgument: A bad name or value, or nothing to set.
@@ -396,10 +384,10 @@ class Limits(Facet[QueueBase]):
 
     @recorded
     def remove(self, where: RecordedWhere, name: str) -> None:
-        """Remove a shared limit from which no queue draws any more. It is no error if there is none.
+        """Remove a shared limit, if it exists. No queue may draw from it.
 
         Raises:
-            InvalidArgument: A bad name, or queues draw from it. On a session that comes from the COMMIT.
+            InvalidArgument: Queues draw from it. On a session the COMMIT raises it.
 
         Example:
             >>> queue.limits.configure(engine, "unused", max_concurrency=20)
@@ -413,10 +401,6 @@ class Limits(Facet[QueueBase]):
     @verb
     def list(self, where: Where, name: str | None = None) -> builtins.list[SharedLimit]:
         """Return the shared limits of the queue's schema by name, with the queues and messages that use them.
-
-        Args:
-            where: As for the class.
-            name: Only this one, if it exists. None: all.
 
         Example:
             >>> queue.limits.configure(engine, "mail", max_concurrency=3)

@@ -1,7 +1,7 @@
-"""Consumers of a queue: the memory of one process between two dequeues.
+"""Consumers of a queue: what a process remembers between two dequeues.
 
-It holds leases that the next dequeue can use again. A dequeue is right without them: after a connection error the
-consumer forgets everything.
+It remembers leases that the next dequeue can use again. Dequeues are correct without this memory: a consumer forgets
+everything after a connection error.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _OUTCOMES = {
 }
 _MOST_REASON = 150
 _CHUNKS = 5
-# For callers that ask for a long lease and a short one in turn.
+# More than one, for callers that alternate between a long and a short lease.
 _LEASES = 4
 
 
@@ -63,14 +63,13 @@ class Consumer:
     """One consumer of one queue on one engine. Threads may share it; a forked child starts anew.
 
     Args:
-        target: The queue.
         codec: Decodes the payloads.
-        name: Shown beside its leases; None: host, process and a random part.
-        keep: Called with each lease that something was delivered under and with the time, on time.monotonic, before
-            that dequeue was sent; gives the lease to put on the deliveries. For workers, which watch over their leases.
+        name: Shown beside its leases. None: host, process and a random part.
+        keep: Called with each lease that got deliveries and with the time.monotonic before that dequeue; returns the
+            lease object for the deliveries. Workers use it to watch over their leases.
 
     Attributes:
-        is_held_up: Whether the last dequeue found something due that another transaction has locked.
+        is_held_up: Whether the last dequeue found a due message that another transaction has locked.
     """
 
     def __init__(
@@ -89,27 +88,26 @@ class Consumer:
     def _forget(self) -> None:
         self._process = os.getpid()
         self.name: str = self._given_name or f"{socket.gethostname()}:{self._process}:{secrets.token_hex(4)}"
-        # By how long they were asked for, the last one first; replaced whole, for threads may share them.
+        # Leases with their durations, the last one first. Replaced as a whole, since threads may share them.
         self._leases: tuple[tuple[timedelta, int], ...] = ()
         self.is_held_up: bool = False
 
     @property
     def lease_id(self) -> int | None:
-        """The lease that the last dequeue had, and the next one may use again if it asks for as long."""
+        """The lease of the last dequeue, which the next may use again if it asks for the same duration."""
         return self._leases[0][1] if self._leases else None
 
     def lease_ids(self) -> list[int]:
-        """Return the leases that dequeues may use again."""
         return [lease_id for _, lease_id in self._leases]
 
     def forget_leases(self, *lease_ids: int) -> None:
-        """Let dequeues make leases of their own, instead of these or, with none named, of any that there were."""
+        """Forget these leases, or all if none is named, so that the next dequeue makes a new one."""
         self._leases = tuple(one for one in self._leases if lease_ids and one[1] not in lease_ids)
 
     def hear(self, connection: Connection) -> None:
-        """Apply signals that wait, some chunks of them, without dequeuing: for a heartbeat while all are at work.
+        """Apply some chunks of waiting signals without dequeuing, for a heartbeat while all handlers are busy.
 
-        Not during a dequeue.
+        It must not be called during a dequeue.
         """
         for _ in range(_CHUNKS):
             has_more = hear_signals(connection, self._target)
@@ -130,7 +128,7 @@ class Consumer:
                 except DBAPIError as error:
                     if not is_about_data(error):
                         raise
-                    # The rows at fault are set aside, each once; without a new one, the error is about something else.
+                    # Bad rows are set aside, each once. If there is no new one, the error has another cause.
                     found = self._set_aside(connection, limit, error)
                     if known.issuperset(found):
                         raise
@@ -142,14 +140,12 @@ class Consumer:
     def take_more(
         self, connection: Connection, first: Delivery, *, limit: int, max_cost: int | None, max_bytes: int
     ) -> list[Delivery]:
-        """Take messages that follow a delivery in its channel, under its lease, and commit before it returns.
+        """Take messages that follow a delivery in its channel, under its lease, and commit.
 
         Args:
-            connection: As for :meth:`dequeue`.
-            first: The delivery.
-            limit: Most messages to take.
-            max_cost: Most that they may cost together. None: any.
-            max_bytes: Most bytes of their contents and headers.
+            first: The delivery that they follow.
+            max_cost: Most that they cost together. None: any.
+            max_bytes: Most bytes of contents and headers.
         """
         token = Token(first.message_id, first.row_id, first.lease.id, first.deliveries)
         messages, unreadable = take_more(
@@ -197,7 +193,7 @@ class Consumer:
 
     def _call(self, connection: Connection, limit: int, lease: timedelta, max_bytes: int | None) -> Deliveries:
         sent_at = monotonic()
-        # A longer lease would keep what is taken under it from others for longer.
+        # A longer lease would keep its messages from others for longer.
         lease_id = next((known for made_for, known in self._leases if made_for == lease), None)
         dequeued = take_messages(
             connection,
@@ -222,13 +218,12 @@ class Consumer:
     def _remember(self, lease: timedelta, lease_id: int | None, asked: int | None) -> None:
         leases = self._leases
         if asked is not None and asked == lease_id and all(known != asked for _, known in leases):
-            # Forgotten while the call was under way: somebody extended it, or knows that it is lost.
+            # The lease was forgotten during the call, since somebody extended it or knows that it is lost.
             return
         others = tuple(one for one in leases if one[0] != lease)[: _LEASES - 1]
         self._leases = others if lease_id is None else ((lease, lease_id), *others)
 
     def deliveries(self, dequeued: Dequeued, lease: Lease) -> list[Delivery]:
-        """Return the deliveries of a dequeue, under a lease."""
         shared = {
             "queue": self._target.queue,
             "lease": lease,
@@ -241,7 +236,7 @@ class Consumer:
     def _deliveries(self, messages: Iterable[DeliveredMessage], shared: dict[str, Any]) -> list[Delivery]:
         deliveries: list[Delivery] = []
         for message in messages:
-            # They become the delivery itself: a copy would cost as much as the rest.
+            # The dict becomes the delivery's own; a copy would cost as much as the rest.
             fields, refused = cast("dict[str, Any]", message), None
             fields.update(shared)
             if message["headers"] is not None:

@@ -1,6 +1,6 @@
-"""Contexts of handlers: what a handler may ask about its delivery while it works, and the middleware around it.
+"""Contexts, by which a handler asks about its delivery while it works, and the middleware around handlers.
 
-This module keeps which middleware was declared and puts the calls together; workers and tests make the calls.
+This module keeps the declared middleware and composes calls; workers and tests make the calls.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _NO_RESOURCES: Mapping[str, Any] = MappingProxyType({})
 
 
 class HeldState(Protocol):
-    """The state of a delivery in a worker's hands, as its context shows it."""
+    """What a context reads of a delivery in a worker's hands."""
 
     cancelled: bool
     stopping: bool
@@ -51,38 +51,30 @@ class HeldState(Protocol):
 
     @property
     def batch(self) -> Sequence[HeldState]:
-        """The deliveries of the call, this one first."""
+        """All deliveries of the call, this one first."""
         ...
 
     @property
-    def delivery(self) -> Delivery:
-        """The delivery."""
-        ...
+    def delivery(self) -> Delivery: ...
 
     @property
-    def lost(self) -> bool:
-        """Whether another consumer may have the message now."""
-        ...
+    def lost(self) -> bool: ...
 
     @property
-    def timed_out(self) -> bool:
-        """Whether the handler has had its time."""
-        ...
+    def timed_out(self) -> bool: ...
 
     @property
     def enqueues(self) -> GroupMethods | None:
-        """The queue of the delivery, where it can be used."""
+        """The queue of the delivery, by which it adds members to groups; None in a process of its own."""
         ...
 
-    def check(self) -> None:
-        """Return if the handler may go on."""
-        ...
+    def check(self) -> None: ...
 
 
 class Context:
-    """The view that a handler that takes ``context`` has of its work.
+    """A running handler's view of its work; handlers take it as ``context``.
 
-    A handler in a thread cannot be interrupted: one that takes long should call ``check`` between its steps.
+    A handler in a thread cannot be interrupted. A long one should call ``check`` between its steps.
 
     Example:
         >>> @queue.handler("split")
@@ -118,7 +110,7 @@ class Context:
 
     @property
     def deliveries(self) -> list[Delivery]:
-        """The deliveries of the call, in order; several, if the handler is declared with ``batch``.
+        """All deliveries of the call, in order; several if the handler is declared with ``batch``.
 
         See Also:
             :meth:`retry`
@@ -126,18 +118,18 @@ class Context:
         return [held.delivery for held in self._held.batch]
 
     def retry(self, delivery: Delivery, *, delay: timedelta | None = None, error: str | None = None) -> None:
-        """Let one delivery of a batch be tried again, however the others end. It counts as an attempt.
+        """Let one delivery of a batch be tried again, whatever happens to the others. It counts as an attempt.
 
-        Like :meth:`release` and :meth:`bury` it holds if the handler returns: the worker settles the delivery so, in
-        the handler's transaction if it takes a session. If the handler raises, all deliveries have failed.
+        This holds if the handler returns: the worker then settles the delivery, in the handler's transaction if it
+        takes a session. If the handler raises, all deliveries have failed. The same applies to :meth:`release` and
+        :meth:`bury`.
 
         Args:
             delivery: A delivery of the call.
-            delay: As of :class:`~sqlalchemy_fairqueue.Retry`.
-            error: As of :class:`~sqlalchemy_fairqueue.Retry`.
+            delay: As for :class:`~sqlalchemy_fairqueue.Retry`, and so is *error*.
 
         Raises:
-            InvalidArgument: A bad argument, or a delivery of another call.
+            InvalidArgument: The delivery belongs to another call.
 
         Example:
             >>> @queue.handler("embed", batch=Batch(max_messages=50))
@@ -153,7 +145,7 @@ class Context:
         self._settle(delivery, Retry(delay=delay, error=error))
 
     def release(self, delivery: Delivery, *, delay: timedelta | None = None) -> None:
-        """Give one delivery of a batch back, uncounted, however the others end. As :meth:`retry`.
+        """Give one delivery of a batch back without counting the attempt, under the rules of :meth:`retry`.
 
         See Also:
             :meth:`retry`
@@ -161,7 +153,7 @@ class Context:
         self._settle(delivery, Release(delay=delay))
 
     def bury(self, delivery: Delivery, reason: str) -> None:
-        """Make a dead letter of one delivery of a batch, however the others end. As :meth:`retry`.
+        """Make one message of a batch a dead letter, under the rules of :meth:`retry`.
 
         See Also:
             :meth:`retry`
@@ -175,9 +167,9 @@ class Context:
 
     @property
     def session(self) -> Any:
-        """The Session that the handler takes, of an async handler an AsyncSession, or None if it takes none.
+        """The Session that the handler takes, or the AsyncSession of an async handler; None if it takes none.
 
-        What a middleware writes with it belongs to the handler's transaction. It must not commit.
+        What middleware writes with it belongs to the handler's transaction. Middleware must not commit.
 
         Example:
             >>> @queue.middleware
@@ -195,9 +187,9 @@ class Context:
 
     @property
     def resources(self) -> Mapping[str, Any]:
-        """The resources of the queue's :meth:`~sqlalchemy_fairqueue.Queue.on_start` functions, by their names.
+        """The resources that the queue's :meth:`~sqlalchemy_fairqueue.Queue.on_start` functions made, by name.
 
-        In a child process (``isolation="process"``) there are none.
+        Empty in a child process (``isolation="process"``).
 
         Example:
             >>> @queue.handler("call")
@@ -212,7 +204,7 @@ class Context:
         """Return the only resource that is an instance of this class.
 
         Raises:
-            InvalidArgument: None is, or several are; then ask ``resources`` by name.
+            InvalidArgument: No resource is, or several are; use ``resources`` to find one by name.
         """
         found = [name for name, one in self._resources.items() if isinstance(one, kind)]
         if len(found) != 1:
@@ -228,10 +220,10 @@ class Context:
 
     @property
     def group(self) -> MemberGroup | None:
-        """The group that the message is a member of, to add members by ``context.group.enqueue(parse, channel, ...)``.
+        """The group of the message; add members by ``context.group.enqueue(parse, channel, ...)``.
 
-        They are added with the session that the handler takes. None: it is in no group, or the handler has a process of
-        its own.
+        They are added with the session that the handler takes. None if the message is in no group, or if the handler
+        runs in a child process.
 
         See Also:
             :meth:`MemberGroup.within`
@@ -243,7 +235,7 @@ class Context:
 
     @property
     def after_group(self) -> GroupCounts | None:
-        """The group that the message follows, with its counts, or None.
+        """The counts of the group that the message follows; None if it follows none.
 
         See Also:
             :class:`~sqlalchemy_fairqueue.reports.GroupCounts`
@@ -252,7 +244,7 @@ class Context:
 
     @property
     def cancelled(self) -> bool:
-        """Whether somebody withdrew a message of the call. Then stop, as nothing of this attempt counts.
+        """Whether a message of the call was cancelled. If so, stop, since nothing of this attempt counts.
 
         Example:
             >>> context = make_context(make_delivery(queue, 1), cancelled=True)
@@ -267,7 +259,7 @@ class Context:
 
     @property
     def stopping(self) -> bool:
-        """Whether the worker is asked to stop; the handler may go on, for the grace period at most."""
+        """Whether the worker is stopping; the handler may go on until the grace period ends."""
         return self._held.stopping
 
     @stopping.setter
@@ -276,23 +268,23 @@ class Context:
 
     @property
     def max_attempts(self) -> int:
-        """After so many attempts the message becomes a dead letter.
+        """The message becomes a dead letter after this many attempts.
 
-        The number is its own limit (``delivery.max_attempts``) or the policy's, whichever is lower.
+        It is the lower one of the message's own limit (``delivery.max_attempts``) and the retry policy's.
         """
         return self._held.max_attempts
 
     @property
     def cost(self) -> int | None:
-        """The cost of this call to its channel, in the unit of ``enqueue(cost=)``, as in ``context.cost = 412``.
+        """The cost of this call to its channel, in the unit of ``enqueue(cost=)``; set it by ``context.cost = 412``.
 
-        The worker tells it when it settles the delivery, however the handler ends: the channel is charged what that is
-        more than the message's declared cost, or gets back what it is less. None, as before it is set: the declared
-        cost stands, or in a queue that is fair by seconds the milliseconds that the handler takes. A handler that
-        settles its delivery by a verb itself gives the cost there. The deliveries of a batch share the cost equally.
+        The worker passes it on when it settles the delivery, however the handler ends; the channel pays the difference
+        to the declared cost, or gets it back. None, the initial value: the declared cost stands, or in a queue that is
+        fair by seconds the milliseconds that the handler takes. A handler that settles its delivery by a verb gives the
+        cost there. The deliveries of a batch share the cost equally.
 
         Raises:
-            InvalidArgument: It is set to something else than an int of 0 to 1,000,000,000, or None.
+            InvalidArgument: The value is neither None nor an int of 0 to 1,000,000,000.
 
         Example:
             >>> @queue.handler("ask")
@@ -313,12 +305,12 @@ class Context:
 
     @property
     def lost(self) -> bool:
-        """Whether the lease is not known to be alive any more, so that another consumer may have the message now."""
+        """Whether the lease may have ended, so that another consumer may have the message now."""
         return self._held.lost
 
     @property
     def timed_out(self) -> bool:
-        """Whether the handler has had its time."""
+        """Whether the handler's timeout is over."""
         return self._held.timed_out
 
     def with_session(self, session: Any) -> Context:
@@ -330,18 +322,18 @@ class Context:
         return Context(self._held, self._session, resources)
 
     def check(self) -> None:
-        """Return if the handler may go on.
+        """Return if the handler may go on, or raise why it may not.
 
         Raises:
-            LeaseLost: The lease is not known to be alive any more.
-            MessageCancelled: Somebody withdrew the message.
-            HandlerTimeout: The time of this kind is over.
+            LeaseLost: The lease may have ended.
+            MessageCancelled: The message was cancelled.
+            HandlerTimeout: The timeout of this kind is over.
         """
         self._held.check()
 
 
 def called(context: Context, function: Callable[[], Any]) -> Any:
-    """Call a plain handler and flush its session, both within what is around it."""
+    """Call a plain handler and then flush its session."""
     before = handling.get()
     handling.set(context.delivery)
     try:
@@ -368,12 +360,12 @@ async def acalled(context: Context, function: Callable[[], Awaitable[Any]]) -> A
 
 
 def variables_of(context: Context) -> Variables | None:
-    """Return the context variables as they were when a handler with a session returned; None before."""
+    """Return the context variables at the return of a handler that takes a session; None before."""
     return context._variables  # noqa: SLF001 - a part of it
 
 
 async def finished(result: Awaitable[Any]) -> Any:
-    """Await a call, and what it returned if that can be awaited: ``return session.execute(...)`` forgets an await."""
+    """Await a call, and then its result too if that is awaitable, as in ``return session.execute(...)``."""
     found = await result
     return await found if inspect.isawaitable(found) else found
 
@@ -396,26 +388,23 @@ class MiddlewareMethods(QueueBase):
         self._middleware: list[AnyMiddleware] = []
 
     def middleware(self, function: M, /) -> M:
-        """Declare a function that is called around each handler of this queue: a decorator.
+        """Declare a function that is called around each handler of this queue. Use it as a decorator.
 
-        The function takes the :class:`~sqlalchemy_fairqueue.Context` of the delivery and ``proceed``, which calls the
-        handler. It must return what ``proceed`` returned: an outcome, as a rule None. An async function goes around
-        async handlers and awaits ``proceed()``; a plain one goes around plain handlers, in their thread. A queue that
-        has both kinds of handlers needs a middleware for each.
+        The function takes the :class:`~sqlalchemy_fairqueue.Context` of the delivery, and ``proceed``, which calls the
+        handler. It must return what ``proceed`` returned, an outcome or None. An async function wraps async handlers
+        and awaits ``proceed()``; a plain one wraps plain handlers, in their thread. A queue with both kinds of handlers
+        needs one middleware for each.
 
-        It counts as a part of the handler. It runs in the transaction of the handler's session (``context.session``),
-        before the completion. An outcome that it raises or returns replaces that of the handler. An exception fails the
-        attempt. Its time counts towards the timeout. It is called once an attempt, again if the database could not
-        serialize the transaction, and not at all for payloads that cannot be decoded. With ``isolation="process"`` it
-        runs in the worker, around the call of the child process.
+        Middleware is part of the handler. It runs in the transaction of ``context.session``, before the completion. An
+        outcome that it raises or returns replaces the handler's. An exception fails the attempt. Its time counts
+        towards the timeout. It runs once for each attempt, again if the transaction could not be serialized, and not
+        for payloads that cannot be decoded. With ``isolation="process"`` it runs in the worker, around the call of the
+        child process.
 
-        What is declared first is outermost; ``Worker(middleware=[...])`` goes around all of them.
-
-        Returns:
-            The function itself.
+        The middleware declared first is the outermost; ``Worker(middleware=[...])`` wraps all of it.
 
         Raises:
-            InvalidArgument: It does not take two arguments.
+            InvalidArgument: The function does not take two arguments.
 
         Example:
             >>> @queue.middleware
@@ -436,10 +425,10 @@ class MiddlewareMethods(QueueBase):
 
 
 def check_middleware(function: object) -> None:
-    """Refuse what cannot be called around a handler.
+    """Refuse middleware that is not a plain or async function of two arguments.
 
     Raises:
-        InvalidArgument: It is no function of two arguments, or a generator.
+        InvalidArgument: It has another signature, or is a generator.
     """
     if not callable(function):
         raise InvalidArgument(f"middleware is {function!r:.80}; give a function of context and proceed")
@@ -461,10 +450,10 @@ def middleware_of(queue: MiddlewareMethods, outer: Sequence[AnyMiddleware] = ())
 
 
 def middleware_for(handler: Handler, middleware: Sequence[AnyMiddleware]) -> tuple[AnyMiddleware, ...]:
-    """Return the middleware that goes around a handler: async for an async one.
+    """Return the middleware for a handler: async middleware for an async handler, plain for a plain one.
 
     Raises:
-        WorkerError: There are some, and none for handlers of its kind, plain or async.
+        WorkerError: There is middleware, but none of the handler's kind.
     """
     found = tuple(one for one in middleware if is_asynchronous(one) == handler.asynchronous)
     if middleware and not found:
@@ -482,14 +471,7 @@ def call_of(
     context: Context,
     function: Callable[..., Any] | None = None,
 ) -> Callable[[], Any]:
-    """Bind a handler to its arguments, and put middleware around it.
-
-    Args:
-        handler: The handler.
-        middleware: The functions that go around it, outermost first.
-        context: The context of its delivery, with the session that it takes.
-        function: To be called in place of its function.
-    """
+    """Bind a handler, or *function* in its place, to its arguments and wrap middleware around it, outermost first."""
     given: dict[str, Any] = {}
     if handler.session:
         given["session"] = context.session

@@ -1,4 +1,4 @@
-"""Delivery methods of a queue: messages are dequeued, and their deliveries extended and settled."""
+"""Delivery methods of a queue: dequeue messages, extend their leases, settle their deliveries."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ _LEAST = timedelta(microseconds=1)
 class DeliveryMethods(QueueBase):
     """dequeue and extend, and the verbs that settle a delivery.
 
-    complete, retry, release and bury settle deliveries. When they do depends on what they are called with:
+    complete, retry, release and bury settle deliveries. Their target decides when:
 
     - On a session they are recorded, and sent with its COMMIT. If a delivery was lost, the whole COMMIT fails with
-      LeaseLost, so that business effects and completion are one.
+      LeaseLost: business effects and completion happen together or not at all.
     - On a Connection they are sent at once, in its transaction.
-    - On an Engine they have a transaction of their own. It settles the deliveries that are not lost; LeaseLost then
-      names the others.
+    - On an Engine they have their own transaction. If some deliveries are lost, LeaseLost names them; others are
+      settled.
 
     They lock the messages, in the order of their ids, and nothing else.
     """
@@ -56,11 +56,10 @@ class DeliveryMethods(QueueBase):
         self._consumers: WeakKeyDictionary[Engine, Consumer] = WeakKeyDictionary()
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return all but the leases that dequeues remember: a copy has leases of its own."""
+        """Return all but the remembered leases: a copy gets its own."""
         return {name: value for name, value in vars(self).items() if name != "_consumers"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Take over the state of another, and begin to remember."""
         vars(self).update(state)
         self._consumers = WeakKeyDictionary()
 
@@ -70,25 +69,20 @@ class DeliveryMethods(QueueBase):
     ) -> Deliveries:
         """Lease up to *limit* ready messages, taking channels in turn.
 
-        The lease is committed when this returns, and ends *lease* from now or a little later. The caller owes each
-        delivery one complete, retry, release or bury before that; then another consumer may hold the message, and every
-        verb raises LeaseLost. It runs in READ COMMITTED transactions of its own, one statement each, and waits for no
-        lock.
+        The lease is committed when this returns, and ends *lease* from now or a little later. Until then the caller
+        must complete, retry, release or bury each delivery; afterwards another consumer may hold the message, and every
+        verb raises LeaseLost. The call runs READ COMMITTED transactions of its own, one statement each, and waits for
+        no lock.
 
         Args:
-            engine: An Engine or AsyncEngine. A session is refused: a lease that is not committed protects nothing.
+            engine: An Engine or AsyncEngine. A session is refused, since an uncommitted lease protects nothing.
             limit: Most messages to take, 1 to 100,000.
-            lease: How long the caller may need for them, up to 365 days. Use ``extend`` for more.
+            lease: How long the caller holds the messages, up to 365 days; ``extend`` prolongs it.
             max_bytes: Most bytes of contents and headers to take, 64 MiB by default. The batch ends before the message
-                that would exceed it, and ``due_in`` is zero then. A message that is larger by itself comes alone.
+                that would exceed it, with ``due_in`` zero. A message that is larger by itself comes alone.
 
         Returns:
-            The deliveries, in the order of their start tags; empty when nothing is ready. Its ``due_in`` says when to
-            poll again.
-
-        Raises:
-            InvalidArgument: A bad argument.
-            SchemaMismatch: The queue is not installed there, or in a version that is too old.
+            The deliveries in fair order; empty if nothing is ready. ``due_in`` of the list says when to poll again.
 
         Example:
             >>> receipt = queue.enqueue(engine, channel="customer-7", payload={"file": "a.pdf"})
@@ -117,21 +111,18 @@ class DeliveryMethods(QueueBase):
         cost: int | None = None,
         result: Any = None,
     ) -> None:
-        """Settle deliveries whose work is done: their messages are gone. See the class for where it takes effect.
+        """Settle deliveries whose work is done, and delete their messages. The class says when it takes effect.
 
-        A completion after the lease ended counts as long as nobody else took the message.
+        A completion after the end of the lease still counts if nobody else has taken the message.
 
         Args:
-            where: As for the class.
-            deliveries: One or several.
-            cost: What each of them really cost, 0 to 1,000,000,000 in the unit of ``enqueue(cost=)``: its channel is
-                charged the difference, or gets it back. None: as it was charged.
-            result: What :meth:`result` returns for each of them, where the queue keeps results.
+            cost: The actual cost of each, 0 to 1,000,000,000 in the unit of ``enqueue(cost=)``; the channel pays the
+                difference or gets it back. None: the cost stays as charged.
+            result: The value that :meth:`result` returns for each, if the queue keeps results.
 
         Raises:
-            InvalidArgument: A bad cost.
             PayloadError: The result cannot be encoded, or has more than 1,048,576 bytes.
-            LeaseLost: Some delivery is not the caller's any more; for those nothing changed.
+            LeaseLost: The caller does not hold some delivery any more; nothing changed for these.
 
         Example:
             >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
@@ -152,19 +143,16 @@ class DeliveryMethods(QueueBase):
         error: str | None = None,
         cost: int | None = None,
     ) -> None:
-        """Settle deliveries that failed: they are tried again, or become dead letters when they are out of attempts.
+        """Settle failed deliveries: each message is tried again, or becomes a dead letter after its last attempt.
 
         Args:
-            where: As for the class.
-            deliveries: One or several.
-            delay: Not before so much time from now, behind what is due before then, or where its priority puts it.
-                None: at once,
-                where the message stood in its channel.
+            delay: How long to wait before the next attempt. The message then stands behind those that were due before
+                it, or where its priority puts it. None: at once, in its old place in the channel.
             error: What went wrong, kept with the message.
-            cost: What the attempt cost, as for :meth:`complete`.
+            cost: The cost of the attempt, as for :meth:`complete`.
 
         Raises:
-            LeaseLost: As :meth:`complete`.
+            LeaseLost: As for :meth:`complete`.
 
         Example:
             >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
@@ -176,7 +164,7 @@ class DeliveryMethods(QueueBase):
 
     @recorded
     def release(self, where: RecordedWhere, deliveries: Held, *, delay: timedelta | None = None) -> None:
-        """Give deliveries back untried: their attempt is not counted. Arguments and errors as :meth:`retry`.
+        """Give deliveries back without counting the attempt. Arguments and errors are those of :meth:`retry`.
 
         Example:
             >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
@@ -196,9 +184,9 @@ class DeliveryMethods(QueueBase):
         error: str | None = None,
         cost: int | None = None,
     ) -> None:
-        """Settle deliveries for good: the whole messages go to the dead letters, with the reason.
+        """Move the messages of deliveries to the dead letters, with the reason and the error.
 
-        Cost and errors as :meth:`complete`.
+        Cost and errors are those of :meth:`complete`.
 
         Example:
             >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
@@ -210,12 +198,12 @@ class DeliveryMethods(QueueBase):
 
     @on_engine
     def extend(self, engine: Engine, deliveries: Held, *, lease: timedelta = LEASE) -> datetime:
-        """Let the lease of deliveries run for *lease* from now, in a transaction of its own; it is never shortened.
+        """Extend the lease of deliveries to *lease* from now, in its own transaction. It is never shortened.
 
-        A lease covers all messages that its consumer was given under it: extending one extends them all.
+        One lease may cover several messages; it is extended for all of them.
 
         Returns:
-            When the lease ends now (of several, the first to end).
+            The new end of the lease; of several leases, the first end.
 
         Raises:
             LeaseLost: The lease has ended, or a delivery is not held under it any more; nothing changed for that lease.
@@ -235,7 +223,7 @@ class DeliveryMethods(QueueBase):
 
         def extend(engine: Engine) -> datetime:
             until = run(engine, lambda connection: self._extend(connection, found, lease), calls_only=True)
-            # The next dequeue makes a lease of its own: these are longer than it asks for.
+            # The next dequeue must create a lease, since these are longer than it asks for.
             if (consumer := self._consumers.get(engine)) is not None:
                 consumer.forget_leases(*(delivery.lease.id for delivery in found))
             return until
@@ -277,7 +265,7 @@ class DeliveryMethods(QueueBase):
             settled = [one for one in operations if one.delivery.message_id not in error.message_ids]
             raise
         finally:
-            # The deliveries that were not lost are settled, and not every engine commits each statement by itself.
+            # Other deliveries are settled; commit them, since not every engine commits each statement by itself.
             connection.commit()
             name = verb.value
             for one in settled:

@@ -1,4 +1,4 @@
-"""Enqueue methods of a queue: messages are added inside the caller's transaction."""
+"""Enqueue methods of a queue: add messages inside the caller's transaction."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class _HeadersCodec(JsonCodec):
-    """The codec of headers: always JSON, so that a router need not know the queue's codec."""
+    """The codec of headers: always JSON, so that a router can read them without knowing the queue's codec."""
 
     def _converted(self, value: Any, path: str) -> Any:
         raise PayloadError(
@@ -44,20 +44,21 @@ _headers = _HeadersCodec()
 # PostgreSQL cannot return a bytea of twice this size as text, so a longer payload could never be dequeued.
 _CONTENT_BYTES = 256 * 2**20
 _NONE: Mapping[str, str] = {}
-# C calls them: they are asked of each of many messages.
+# attrgetter is called from C, which matters for many messages.
 _kind = attrgetter("message.kind")
 _receipt = attrgetter("receipt")
-# With longer headers nothing is carried: as text in the database, with its spaces, they may have twice as many bytes.
+# With longer headers of its own a message carries none of these: as text in the database, with its spaces, headers may
+# have twice as many bytes.
 _CARRIED_UP_TO = HEADERS_BYTES // 2
 
 
 class AddedHeaders:
-    """Headers that all messages of a call get besides their own, encoded once.
+    """Headers that are added to each message of a call, encoded once.
 
     Args:
-        carried: The headers of an instrumentation. A message gets none of them if it has a header of these names,
-            or if its own are large: a trace never makes headers too long for the database.
-        membership: The group of the messages, which is a header too. None: they are in none.
+        carried: Headers of the instrumentation. A message that has one of these names itself gets none of them. So does
+            a message with large headers of its own, whose size tracing must not push over the database's limit.
+        membership: The group of the messages, which becomes a header; None if they are in no group.
     """
 
     __slots__ = ("_all", "_carried", "_fixed", "text")
@@ -70,10 +71,10 @@ class AddedHeaders:
         """The headers of messages that have no others, as JSON."""
 
     def with_own(self, own: Mapping[str, Any]) -> bytes:
-        """Add the headers of a message to those of the queue, and write them as JSON.
+        """Return a message's own headers together with the added ones, as JSON.
 
         Raises:
-            PayloadError, TypeError, ValueError: A value of theirs is nothing for JSON.
+            PayloadError, TypeError, ValueError: JSON cannot represent a value.
         """
         if not any(name in own for name in self._carried):
             encoded = _headers.encode({**own, **self._all})
@@ -106,40 +107,38 @@ class EnqueueMethods(QueueBase):
         ordering_key: str | None = None,
         coalesce: bool = False,
     ) -> Receipt:
-        """Add a message in the caller's transaction: if it commits, the work exists; if it rolls back, it never did.
+        """Add a message in the caller's transaction. It exists if that commits, and never existed if it rolls back.
 
-        On a session the call records; what was recorded is sent in lock order right before the COMMIT, after the
-        session's own flush, one statement a queue. Inside a savepoint it shares the savepoint's fate. It takes no lock
-        until the COMMIT. Then it waits if another transaction is making the same channel, or adding the same key. Under
-        REPEATABLE READ and SERIALIZABLE those two can fail to serialize (SQLSTATE 40001): try the transaction again.
+        On a session the message is only recorded, and takes no lock. Right before the COMMIT, after its own flush, the
+        session sends all that it recorded, in lock order, one statement for each queue. A savepoint that rolls back
+        drops what was recorded within it. The COMMIT waits if another transaction is creating the same channel or
+        adding the same key. Under REPEATABLE READ and SERIALIZABLE it may then fail with SQLSTATE 40001; try the
+        transaction again.
 
-        On an engine the message has a transaction of its own, which is committed when this returns: the quickest way
-        if nothing else changes. On a connection it is added at once, in the transaction that is open. Such calls of
-        one transaction must come in the lock order (queue, channel, key; as UTF-8 bytes), and before any completion or
-        cancel that it sends itself. A call with a key, or one that makes a channel, keeps its lock until the
-        transaction ends. It can deadlock with row locks that the caller takes later, so enqueue last. In the
-        transaction of a session, ``session.connection()`` is that connection: for a message whose id is needed before
-        the COMMIT.
+        On an engine the call has its own transaction, committed before it returns: the fastest way if nothing else
+        changes. On a connection the message is added at once, in the open transaction. Several such calls must come in
+        lock order (by queue, channel and key, compared as UTF-8 bytes), and before completions and cancels of the same
+        transaction. A call with a key, or one that creates a channel, keeps its lock until the transaction ends, and
+        can deadlock with row locks that the caller takes later; so enqueue last. If you need the id of a message before
+        the COMMIT of a session, enqueue on ``session.connection()``.
 
-        The payload is encoded now: later changes to it do not count. The arguments are those of
-        :class:`~sqlalchemy_fairqueue.Enqueue`.
+        The payload is encoded immediately; later changes to it have no effect. :class:`~sqlalchemy_fairqueue.Enqueue`
+        documents the arguments.
 
         Returns:
-            A receipt, which has ``message_id`` and ``outcome`` once a session's transaction has committed, and when a
-            call on an engine or a connection returns.
+            A receipt. Its ``message_id`` and ``outcome`` are set after the session's COMMIT, or on return for an engine
+            or connection.
 
         Raises:
-            InvalidArgument: A bad value, before anything is recorded or sent.
-            PayloadError: The payload cannot be encoded; or it is larger than the channel's max_payload_bytes.
+            PayloadError: The payload cannot be encoded, or is larger than the channel's max_payload_bytes.
             DuplicateMessage: Another message holds the key, and on_duplicate is "raise".
-            ChannelFull: The channel has reached its max_backlog, and its policy is to raise.
-            LockOrderError: On a connection: out of order.
+            ChannelFull: The channel has reached its max_backlog, and its policy says "raise".
+            LockOrderError: A call on a connection is out of lock order.
             AutocommitError: The session or connection commits each statement by itself.
-            SchemaMismatch: The queue is not installed, or in a version that is too old.
 
-        A bad value and a payload that cannot be encoded are found at once. On a session all others come from the
-        COMMIT, which then fails whole. On a connection or an engine nothing was added, and the connection's transaction
-        goes on; only after a payload that is too large it must be rolled back.
+        A bad argument and a payload that cannot be encoded raise at once. On a session the COMMIT raises all other
+        errors, and nothing is committed. On a connection nothing was added and its transaction stays usable, except
+        after a payload that is too large: then roll it back.
 
         Example:
             >>> with Session(engine) as session, session.begin():
@@ -176,25 +175,15 @@ class EnqueueMethods(QueueBase):
 
     @recorded
     def enqueue_many(self, where: RecordedWhere, messages: Iterable[Enqueue]) -> list[Receipt]:
-        """Add messages in one statement, all or nothing, as :meth:`enqueue` adds one.
+        """Add messages in one statement, all or none, as :meth:`enqueue` adds one.
 
-        On a session they are recorded, and sent right before its COMMIT. On an engine they are added in a READ
-        COMMITTED transaction of their own, which is committed when this returns: the way for producers that have no
-        session. On a connection they are sent at once in its transaction, which keeps their locks until it ends.
-
-        All of them are checked and encoded before one is recorded or sent. Without messages nothing is sent.
+        All are checked and encoded before the first is recorded or sent. Without messages nothing is sent. On an engine
+        the transaction is READ COMMITTED.
 
         Returns:
-            A receipt for each message, in their order. They are filled in when a session's transaction has committed,
-            and when a call on an Engine or a Connection returns.
+            A receipt for each message, in their order, filled in as that of :meth:`enqueue`.
 
-        Raises:
-            InvalidArgument, PayloadError: As :meth:`enqueue`.
-            DuplicateMessage, ChannelFull: As :meth:`enqueue`. On an Engine and on a Connection the call raises them,
-                and has added nothing; the connection's transaction is usable.
-            LockOrderError: On a Connection: out of order; nothing was sent and the transaction is usable.
-            AutocommitError: The connection commits each statement by itself; nothing was sent.
-            SchemaMismatch: The queue is not installed, or in a version that is too old.
+        Errors are those of :meth:`enqueue`.
 
         Example:
             >>> files = [Enqueue(channel="customer-7", payload={"file": name}) for name in ("a.pdf", "b.pdf")]
@@ -232,7 +221,7 @@ class EnqueueMethods(QueueBase):
     def _enqueues(
         self, messages: Iterable[Enqueue], membership: Membership | None = None, *, sends: bool = True
     ) -> list[EnqueueMessage]:
-        """Check and encode messages. If the call sends them, they get its headers, and their kinds are checked."""
+        """Check and encode messages. If *sends*, warn of unhandled kinds and add the headers of the instrumentation."""
         if isinstance(messages, Enqueue) or not isinstance(messages, Iterable):
             raise InvalidArgument(f"messages is {messages!r:.80}; give a list of Enqueue")
         added: AddedHeaders | None = None
@@ -242,7 +231,7 @@ class EnqueueMethods(QueueBase):
         target, encode, defaults = self._target, self.codec.encode, self.defaults
         operations: list[EnqueueMessage] = []
         for message in messages:
-            # All of it in place: to call something for each of many messages costs as much as the rest.
+            # Inlined: a call for each of many messages would cost as much as the rest.
             if not isinstance(message, Enqueue):
                 raise _no_message(message)
             content: Any = encode(message.payload)

@@ -1,4 +1,4 @@
-"""Groups of messages: many messages, and one that follows when the last of them has ended."""
+"""Groups of messages: a follow-up message is enqueued when the last member of a group has ended."""
 
 from __future__ import annotations
 
@@ -43,22 +43,18 @@ R = TypeVar("R")
 
 
 class _Job(Protocol[P]):
-    """The part of a job that a group uses."""
+    """What a group uses of a job."""
 
     kind: str
 
     @property
-    def queue(self) -> QueueBase:
-        """The queue that it is of."""
-        ...
+    def queue(self) -> QueueBase: ...
 
-    def prepare(self, /, channel: str, *args: P.args, **kwargs: P.kwargs) -> Enqueue:
-        """Return the message of a call, without enqueueing it."""
-        ...
+    def prepare(self, /, channel: str, *args: P.args, **kwargs: P.kwargs) -> Enqueue: ...
 
 
 class _Members:
-    """The calls that add members to a group, on a session."""
+    """The methods that add members to a group, on a session."""
 
     id: UUID
 
@@ -68,17 +64,16 @@ class _Members:
         self._adder = adder
 
     def enqueue(self, job: _Job[P], /, channel: str, *args: P.args, **kwargs: P.kwargs) -> Receipt:
-        """Add a call of a job to the group, as ``Job.enqueue`` adds one: with the session's COMMIT.
+        """Add a call of a job to the group, with the session's COMMIT, as ``Job.enqueue`` adds one.
 
         Args:
-            job: A job of the group's queue, also one with options: ``parse.options(delay=...)``.
-            channel: Which channel. A group may have members in many.
-            args: As for ``Job.prepare``.
-            kwargs: As args, by name.
+            job: A job of the group's queue, also with options: ``parse.options(delay=...)``.
+            channel: A group may have members in many channels.
+            args: As for ``Job.prepare``, and so are *kwargs*.
 
         Raises:
-            TypeError, PayloadError: As ``Job.prepare``.
-            InvalidArgument: The job is another queue's; further as :meth:`enqueue_many`.
+            TypeError, PayloadError: As for ``Job.prepare``.
+            InvalidArgument: The job belongs to another queue; otherwise as for :meth:`enqueue_many`.
 
         Example:
             >>> @queue.job
@@ -98,13 +93,13 @@ class _Members:
         return self.enqueue_many([job.prepare(channel, *args, **kwargs)])[0]
 
     def enqueue_many(self, messages: Iterable[Enqueue]) -> list[Receipt]:
-        """Add messages to the group: prepared calls of jobs, or any Enqueue. They have the header ``group``, its id.
+        """Add messages to the group: prepared calls of jobs, or any Enqueue. Their header ``group`` has its id.
 
-        A message that is not created is no member: one that is skipped as a duplicate, or dropped.
+        A message that is skipped as a duplicate, or dropped, is no member.
 
         Raises:
-            InvalidArgument: A bad message; one with ``on_duplicate="replace"``, which would rewrite a message that may
-                belong to another group; one with a header ``group`` of its own; the group takes no more members.
+            InvalidArgument: A bad message; ``on_duplicate="replace"``, which could rewrite a member of another group; a
+                header ``group`` of its own; or the group takes no more members.
             PayloadError: A payload cannot be encoded.
 
         Example:
@@ -130,10 +125,10 @@ class _Members:
 
 
 class Group(_Members):
-    """A group that a transaction makes: ``with queue.group(session, then=...) as group: group.enqueue(...)``.
+    """A new group: ``with queue.group(session, then=...) as group: group.enqueue(...)``.
 
     Attributes:
-        id: Its id, for ``queue.groups.status``. Known from the beginning.
+        id: Known from the beginning, for ``queue.groups.status``.
 
     See Also:
         :meth:`~sqlalchemy_fairqueue.Queue.group`
@@ -177,7 +172,7 @@ class Group(_Members):
             discard(session, self.id)
 
     def enqueue_many(self, messages: Iterable[Enqueue]) -> list[Receipt]:
-        """Add messages to the group, as :meth:`MemberGroup.enqueue_many` does.
+        """Add messages to the group, as :meth:`MemberGroup.enqueue_many` does, within its block.
 
         Example:
             >>> with Session(engine) as session, session.begin():
@@ -201,14 +196,14 @@ class Group(_Members):
 
 
 class MemberGroup(_Members):
-    """The group of a message that a handler works on, as ``context.group``: the handler may add members.
+    """The group of the message that a handler works on, as ``context.group``; the handler may add members.
 
-    They are added with the session of the handler, whose COMMIT must come while the message is the handler's: if its
-    lease was lost by then, the COMMIT fails with LeaseLost, and if it was cancelled, with MessageCancelled. The group
-    is not finished before what its members added has ended too.
+    Members are added with the session of the handler. Its COMMIT must come while the handler holds the message: it
+    fails with LeaseLost after a lost lease, and with MessageCancelled after a cancel. The group finishes only when the
+    new members have ended too.
 
     Attributes:
-        id: Its id.
+        id: The group's id.
 
     See Also:
         :meth:`within`
@@ -220,7 +215,7 @@ class MemberGroup(_Members):
         self.id = group_id
 
     def within(self, session: AnySession) -> MemberGroup:
-        """Return the group for a session that the handler makes, and commits before it returns.
+        """Return the group bound to a session that the handler creates and commits before it returns.
 
         Example:
             >>> @queue.handler("split")
@@ -241,34 +236,35 @@ class GroupMethods(EnqueueMethods):
     """Groups, made on a session."""
 
     def group(self, session: AnySession, *, then: Enqueue | None = None, on_failure: Enqueue | None = None) -> Group:
-        """Make a group: the messages that are added to it in a ``with`` block, and one that follows them.
+        """Create a group: add its members in a ``with`` block; a follow-up message comes when they have ended.
 
-        The group and its members exist with the session's COMMIT, and never if that rolls back. A savepoint that is
-        rolled back takes its members with it. If the block raises, nothing of the group is enqueued. After the commit
-        only handlers of members add further members, by ``context.group``.
+        The group and its members exist after the session's COMMIT. A savepoint that rolls back drops its members. If
+        the block raises, nothing of the group is enqueued. After the commit only handlers of members can add members,
+        by ``context.group``.
 
         When the last member has ended, a worker of any queue of the installation enqueues *then*, exactly once, within
-        a second or so; without members, at once. A member has ended when it is completed, a dead letter, cancelled or
-        purged. A retry, or the death of a worker, does not end it. A dead letter that is redriven later is delivered
-        outside of the group. A member whose key another message replaces stays a member, with the other's content.
+        about a second; at once if there are no members. A member has ended when it is completed, dead, cancelled or
+        purged; a retry or the death of a worker does not end it. A dead letter that is redriven later is delivered
+        outside of the group. If another message replaces a member by its key, the member stays a member, with the new
+        content.
 
-        The follow-up has the counts as ``context.after_group``, in the header ``after_group``. While its channel is
-        full, it waits.
+        The handler of the follow-up reads the counts from ``context.after_group``, or from the header ``after_group``.
+        If its channel is full, the follow-up waits.
 
-        Only ``group.enqueue`` and ``group.enqueue_many`` add members. Another enqueue of the queue within the block
-        gives an :class:`~sqlalchemy_fairqueue.errors.OutsideGroupWarning`.
+        Only ``group.enqueue`` and ``group.enqueue_many`` add members. Other enqueues to this queue within the block
+        give an :class:`~sqlalchemy_fairqueue.errors.OutsideGroupWarning`.
 
-        Members do not wait for each other: no row of the group is updated by all of them.
+        Members do not wait for each other; they update no common row.
 
         Args:
-            session: A session; on an AsyncSession it is a plain ``with``, too, since all is recorded.
-            then: What follows, a prepared call of a job, ``then=report.prepare(channel="customer-7", run=1)``, or an
-                Enqueue of this queue. None: nothing; the group only counts.
-            on_failure: What follows instead of *then*, if a member failed or was cancelled. None: *then* does.
+            session: For an AsyncSession it is a plain ``with`` too, since everything is recorded.
+            then: The follow-up: a prepared call of a job, ``then=report.prepare(channel="customer-7", run=1)``, or an
+                Enqueue for this queue. None: the group only counts.
+            on_failure: The follow-up if a member failed or was cancelled. None: *then* follows in that case too.
 
         Raises:
-            InvalidArgument: A bad argument; a follow-up that raises or replaces when its key stands, or that has
-                a cost or unique_for.
+            InvalidArgument: A bad argument; or a follow-up with ``on_duplicate`` "raise" or "replace", a cost, or
+                unique_for.
             PayloadError: The payload of a follow-up cannot be encoded.
 
         Example:
@@ -324,7 +320,7 @@ class GroupMethods(EnqueueMethods):
             raise InvalidArgument(f"session is {session!r:.80}; give the session of your transaction")
         found_messages: list[Any] = list(messages)
         for message in found_messages:
-            # In place: for each of many a call would cost as much as what it asks.
+            # Inlined: a call for each of many messages would cost as much as the check.
             if (
                 not isinstance(message, Enqueue)
                 or message.on_duplicate == "replace"
@@ -338,7 +334,7 @@ class GroupMethods(EnqueueMethods):
 
 
 class Groups(Facet[QueueBase]):
-    """Groups of a queue, as ``queue.groups``: shown and cancelled at once; ``queue.group`` makes them.
+    """Groups of a queue, as ``queue.groups``. Calls are sent at once; ``queue.group`` creates groups.
 
     Example:
         >>> queue.groups.list(engine)
@@ -351,13 +347,8 @@ class Groups(Facet[QueueBase]):
 
         Groups are kept for seven days after they are finished.
 
-        Args:
-            where: A session, connection or engine.
-            group_id: The id of the group.
-
         Raises:
-            InvalidArgument: The id is none.
-            UnknownGroup: There is no such group in the queue, or not any more.
+            UnknownGroup: The queue has no such group, or has forgotten it.
 
         Example:
             >>> with Session(engine) as session, session.begin():
@@ -374,16 +365,12 @@ class Groups(Facet[QueueBase]):
     ) -> builtins.list[GroupStatus]:
         """Return groups of the queue, the newest first, with their present counts.
 
-        It reads what workers have not counted yet, of the last second or so.
+        It includes the members that ended within the last second, which workers have not counted yet.
 
         Args:
-            where: A session, connection or engine.
-            is_open: Only those that are open, or with False only those that are finished.
-            limit: Most to return, 1 to 100,000.
-            before: Only those before this one: the last of the page before.
-
-        Raises:
-            InvalidArgument: A bad argument.
+            is_open: True: only open groups. False: only finished ones.
+            limit: 1 to 100,000.
+            before: The last group of the previous page.
 
         Example:
             >>> with Session(engine) as session, session.begin():
@@ -401,18 +388,17 @@ class Groups(Facet[QueueBase]):
     def cancel(self, where: Where, group_id: UUID | str) -> GroupCancellation:
         """Withdraw all members of a group that have not ended, at once, in the transaction of a session or connection.
 
-        As ``queue.cancel`` does with each. A cancelled member adds no further ones. What follows the group is enqueued
-        when the members that consumers hold have ended: the one for its failure, if there is one.
+        Each member is cancelled as by ``queue.cancel``, and cannot add members any more. When the members that
+        consumers hold have ended, the follow-up is enqueued: *on_failure* if there is one.
 
-        Locks the members until the transaction ends; waits for transactions that have one locked. In the lock order it
-        counts as a settlement: enqueue before it.
+        The call locks the members until the transaction ends, and waits for transactions that have one locked. In the
+        lock order this is a settlement: enqueue before it.
 
         Returns:
-            How many are gone, and how many consumers hold.
+            How many members are gone, and how many consumers still hold.
 
         Raises:
-            InvalidArgument: The id is none.
-            UnknownGroup: There is no such group in the queue, or not any more.
+            UnknownGroup: The queue has no such group, or has forgotten it.
             IsolationError: The transaction is REPEATABLE READ or SERIALIZABLE.
 
         Example:
@@ -428,7 +414,7 @@ class Groups(Facet[QueueBase]):
     def _of_group(
         self, group_id: UUID | str, ask: Callable[[Connection, Target, UUID], R | None]
     ) -> Callable[[Connection], R]:
-        """Ask something of a group that must be known."""
+        """Return work that calls *ask*, and raises UnknownGroup if *ask* returns None."""
         checked = checked_group_id(group_id)
 
         def work(connection: Connection) -> R:

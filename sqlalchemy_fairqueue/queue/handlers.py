@@ -1,7 +1,7 @@
-"""Handlers of a queue by the kind of messages, and functions that each worker calls at its start and stop.
+"""Handlers of a queue by kind, and functions that each worker calls at its start and stop.
 
-This module only keeps what was declared; workers call the functions. What functions of the start return are resources,
-which handlers take.
+This module keeps what was declared; workers call the functions. Functions of the start return resources, which handlers
+take as arguments.
 """
 
 from __future__ import annotations
@@ -46,15 +46,14 @@ _KINDS = inspect.Parameter
 
 @dataclass(frozen=True, slots=True)
 class LifespanFunction:
-    """A function that a worker calls at its start or at its stop.
+    """A function that a worker calls at its start or its stop.
 
     Attributes:
-        function: The function.
-        name: Its name, which is that of its resource.
-        takes: The resources that it takes: names of parameters, each with the name of the resource.
+        name: The function's name, which is also the name of its resource.
+        takes: Names of parameters, each with the name of the resource that it takes.
         resource_type: The annotated type that it returns or yields; None without an annotation.
-        asynchronous: Whether it is to be awaited.
-        generator: Whether it yields: what follows the yield runs at the stop.
+        asynchronous: Whether its result must be awaited.
+        generator: Whether it yields; the code after the yield runs at the stop.
     """
 
     function: Callable[..., Any]
@@ -66,7 +65,7 @@ class LifespanFunction:
 
 
 class LifespanMethods(QueueBase):
-    """The functions around the handlers of a queue in each worker."""
+    """The functions that each worker of a queue calls at its start and stop."""
 
     def _begin(self) -> None:
         super()._begin()
@@ -74,35 +73,32 @@ class LifespanMethods(QueueBase):
         self._stops: dict[str, LifespanFunction] = {}
 
     def on_start(self, function: F, /) -> F:
-        """Declare a function that each worker of this queue calls when it starts: a decorator.
+        """Declare a function that each worker of this queue calls when it starts. Use it as a decorator.
 
-        What it returns is a resource, which has the function's name. It may also yield the resource once; what follows
-        the ``yield`` runs when the worker stops::
+        Its return value is a resource with the function's name. It may also yield the resource once; the code after the
+        ``yield`` runs when the worker stops::
 
             @queue.on_start
             def http() -> Iterator[Client]:
                 with Client() as client:
                     yield client
 
-        Handlers declared after it take the resource by a parameter of this name, or by one without a default whose
-        annotation is the type that the function returns or yields. So do further functions of on_start and
-        :meth:`on_stop`. ``context.resources`` has all of them by name, and ``context.resource(Client)`` finds one by
-        its type: for jobs, whose parameters are the payload's, and for middleware. A handler with
-        ``isolation="process"`` takes none: its child process runs no such functions.
+        A handler that is declared later takes the resource by a parameter of this name, or by one without a default
+        that is annotated with the type that the function returns or yields. Later on_start functions and
+        :meth:`on_stop` functions take it in the same way. Jobs, whose parameters are the payload's, and middleware find
+        it by ``context.resource(Client)`` or in ``context.resources``. A handler with ``isolation="process"`` takes no
+        resources, since its child process does not run these functions.
 
-        The functions run in the order of their declaration, those of the first queue of the worker first, after the
-        schemas were checked and before the first message is taken. A function of several queues of a worker runs
-        once, for all of them. In a Worker they run in the thread that starts it. In an AsyncWorker all of them run in
-        one task, plain ones in threads; only an AsyncWorker calls async ones.
+        The functions run in the order of their declaration, queue by queue, after the schemas were checked and before
+        the first message is taken. A function that several queues of a worker declare runs once. In a Worker they run
+        in the thread that starts it. In an AsyncWorker all run in one task, plain ones in threads; only an AsyncWorker
+        calls async ones.
 
-        If one fails, what had been started is stopped, and the start raises
-        :class:`~sqlalchemy_fairqueue.errors.StartError`. A worker that is started again calls them again.
-
-        Returns:
-            The function itself.
+        If a function fails, the started ones are stopped, and the start raises
+        :class:`~sqlalchemy_fairqueue.errors.StartError`. A worker that is started again calls the functions again.
 
         Raises:
-            InvalidArgument: It takes something that no resource is; or the queue has a resource of this name.
+            InvalidArgument: A parameter matches no resource, or the queue has a resource of this name already.
 
         Example:
             >>> @queue.on_start
@@ -131,19 +127,16 @@ class LifespanMethods(QueueBase):
         return function
 
     def on_stop(self, function: F, /) -> F:
-        """Declare a function that each worker of this queue calls when it stops: a decorator.
+        """Declare a function that each worker of this queue calls when it stops. Use it as a decorator.
 
-        It may take resources as functions of :meth:`on_start` do. The functions run after the last handler has
-        returned or was left behind, and after all deliveries are settled: those that were declared last first, then
-        what follows the yields of on_start functions, also in reverse order. They run whenever all on_start functions
-        of the queue have run, however the worker ends, unless its process is killed; an error is logged, and the others
+        It takes resources as :meth:`on_start` functions do. The functions run after the last handler has returned or
+        was left behind, and after all deliveries are settled: in reverse order of declaration, followed by the code
+        after the yields of on_start functions, also in reverse order. They run if all on_start functions of the queue
+        have run, however the worker ends, unless its process is killed. An error is logged, and the other functions
         still run. A function that several queues of a worker declare runs once.
 
-        Returns:
-            The function itself.
-
         Raises:
-            InvalidArgument: It takes something that no resource is, or it is a generator, or is declared already.
+            InvalidArgument: A parameter matches no resource, or the function is a generator or declared already.
 
         Example:
             >>> @queue.on_stop
@@ -167,7 +160,7 @@ def lifespan_of(queue: LifespanMethods) -> tuple[tuple[LifespanFunction, ...], t
 def resources_taken(
     function: Callable[..., Any], parameters: Iterable[inspect.Parameter], known: Mapping[str, LifespanFunction]
 ) -> dict[str, str]:
-    """Return the names of the resources that a function takes, by its parameters.
+    """Return the resource for each parameter that takes one, by the parameter's name.
 
     Raises:
         InvalidArgument: Several resources have the type of a parameter.
@@ -188,10 +181,10 @@ def resources_taken(
 
 
 def resource_of_type(wanted: Any, known: Mapping[str, LifespanFunction], whose: str) -> str | None:
-    """Return the name of the resource that is declared with exactly this type, if any.
+    """Return the name of the resource that is declared with exactly this type, or None.
 
     Raises:
-        InvalidArgument: Several resources are.
+        InvalidArgument: Several resources have the type.
     """
     found = [name for name, one in known.items() if one.resource_type is not None and one.resource_type == wanted]
     if len(found) > 1:
@@ -246,21 +239,16 @@ _NOT_A_FUNCTION = "; a typed job is its own handler already: schedule it by job.
 
 @dataclass(frozen=True, slots=True)
 class Handler:
-    """A function that is called with the deliveries of a kind.
+    """A function that is called with the deliveries of a kind, and what it takes.
 
     Attributes:
-        kind: The kind.
-        function: Called with the delivery, and by name with what it asks for.
         retry: Its own policy, or None for the worker's.
-        timeout: How long it may take, or None.
-        session: Whether it takes ``session``.
         session_type: The class that its parameter ``session`` is annotated with, or None.
-        context: Whether it takes ``context``.
-        asynchronous: Whether it is to be awaited.
+        asynchronous: Whether its result must be awaited.
         isolated: Whether it runs in a child process.
-        schema: The payload that it takes, if it is a job's.
-        resources: The resources that it takes: names of parameters, each with the name of the resource.
-        batch: How many deliveries it gets at once, or None: one.
+        schema: The payload schema of a job, or None.
+        resources: Names of parameters, each with the name of the resource that it takes.
+        batch: How many deliveries a call gets; None: one.
     """
 
     kind: str
@@ -311,39 +299,39 @@ class HandlerMethods(LifespanMethods):
     ) -> Any:
         """Declare the function that workers call with the deliveries of a kind.
 
-        ``@queue.handler`` is the same as ``@queue.handler()``: the handler of kind "default", which is also the kind of
-        messages that are enqueued without one.
+        ``@queue.handler`` means ``@queue.handler()``: the kind is "default", as for messages without a kind.
 
-        The function takes the delivery, and may take ``session`` and ``context`` by these names. With ``session`` it
-        gets a Session (an async function an AsyncSession) whose commit, made by the worker after it returned, carries
-        its writes and the completion: the effects in this database happen exactly once. It must not commit by itself,
-        which gives a :class:`~sqlalchemy_fairqueue.errors.HandlerTransactionWarning`; ``begin_nested`` is fine.
-        Without, the completion follows its return, and what it did happens at least once. ``context`` tells a long one
-        whether it should stop (:class:`sqlalchemy_fairqueue.Context`). It may also take resources that functions of
-        :meth:`on_start` give, by their names or types.
+        The function takes the delivery, and may take ``session``, ``context`` and resources of :meth:`on_start`.
 
-        The worker settles the delivery by how the function ends: completed when it returns, as an :class:`Outcome`
-        (Retry, Release, Bury) says, or retried by the policy after any other exception.
+        With ``session`` it gets a Session (an async function an AsyncSession). After it returns, the worker commits its
+        writes and the completion together, so its effects in this database happen exactly once. It must not commit
+        itself, which gives a :class:`~sqlalchemy_fairqueue.errors.HandlerTransactionWarning`; ``begin_nested`` is
+        allowed. Without ``session`` the completion follows its return, and its effects happen at least once.
+        ``context`` tells a long function whether to stop (:class:`sqlalchemy_fairqueue.Context`).
+
+        How the function ends decides the settlement: a return completes the delivery, an :class:`Outcome` (Retry,
+        Release, Bury) says what to do, and any other exception retries by the policy.
 
         Args:
-            kind: What ``enqueue(kind=...)`` said.
-            retry: For this kind instead of the worker's policy.
-            timeout: How long it may take; then the attempt has failed, and the message is retried or buried at once. An
-                async function is cancelled, a child process killed. A thread cannot be interrupted: nothing that the
-                function does from then on settles the message, its session refuses to commit and ``context.check()``
-                raises; but it counts towards the worker's ``concurrency`` until it returns. Default: no limit.
-            isolation: "process" runs it in a child process, which is killed at its timeout, when its lease is lost,
-                when its message is cancelled, and at the end of a stop's grace. For code that may hang or crash. The
-                function must be plain, take no ``session``, and stand at the top of a module that the child can import;
-                payload and headers must be picklable. Default: in the worker's process.
-            batch: The function gets a list of deliveries of one channel, in order: at least one, and as many as the
-                channel has ready, up to these numbers. They are settled together, in the transaction of its session if
-                it takes one; ``context.retry``, ``release`` and ``bury`` settle single ones in another way. If the
-                function raises, each has failed an attempt. A message that was tried before comes alone, so that only
-                the one that fails or crashes dies. Limits, rates and costs count each message.
+            kind: The kind given to ``enqueue(kind=...)``.
+            retry: A policy for this kind instead of the worker's.
+            timeout: How long a call may take; then the attempt has failed, and the message is retried or buried at
+                once. An async function is cancelled and a child process killed. A thread cannot be interrupted: from
+                then on nothing that the function does settles the message, its session refuses to commit, and
+                ``context.check()`` raises, but it occupies a place of the worker's ``concurrency`` until it returns.
+                Default: no limit.
+            isolation: "process" runs the function in a child process, for code that may hang or crash. The child is
+                killed at the timeout, when its lease is lost, when its message is cancelled, and when the grace period
+                of a stop ends. The function must be plain, take no ``session``, and stand at the top of a module that
+                the child can import; payload and headers must be picklable. Default: in the worker's process.
+            batch: The function gets a list of ready deliveries of one channel, in order: at least one, at most these
+                numbers. They are settled together, in the transaction of its session if it takes one;
+                ``context.retry``, ``release`` and ``bury`` settle single ones differently. If the function raises, each
+                of them has failed an attempt. A message that was tried before comes alone, so that only the one that
+                fails or crashes dies. Limits, rates and costs count each message.
 
         Raises:
-            InvalidArgument: The kind has a handler already, or the function takes something else, or it cannot run in
+            InvalidArgument: The kind has a handler already, a parameter matches nothing, or the function cannot run in
                 another process.
 
         Example:
@@ -386,26 +374,22 @@ class HandlerMethods(LifespanMethods):
         timeout: timedelta | None = None,
         isolation: Isolation = "none",
     ) -> Callable[[F], F]:
-        """Declare the function that workers call when a message of a kind has become a dead letter: a decorator.
+        """Declare the handler of messages that report dead letters of a kind. Use it as a decorator.
 
-        The transaction that buries the message, by whatever way it dies, also enqueues one of kind
-        ``"on_dead:" + kind`` to the same channel, beyond its max_backlog if need be. Workers handle that as any other
-        message, by the function, which is declared as with :meth:`handler`. Its payload is a dict that tells of the
-        dead letter:
-        ``message_id``, ``channel``, ``kind``, ``reason``, ``error``, ``attempts``, ``key`` and ``ordering_key``.
+        The transaction that buries a message, for whatever reason, also enqueues a message of kind ``"on_dead:" +
+        kind`` to the same channel, even beyond its max_backlog. The function handles it as any other; it is declared as
+        with :meth:`handler`. The payload is a dict with ``message_id``, ``channel``, ``kind``, ``reason``, ``error``,
+        ``attempts``, ``key`` and ``ordering_key`` of the dead letter.
 
-        Dead letters of the kind are followed from the first start of a worker that has the function on, by all workers,
-        also by those that lack it; the message then waits for one that has it. ``configure(on_dead_kinds=...)`` ends
-        that.
+        This begins when a worker that has the function first starts, and applies to dead letters from all workers. A
+        worker without the function leaves the message to one that has it. ``configure(on_dead_kinds=...)`` ends it.
 
         Args:
-            kind: What dies, of up to 500 bytes.
-            retry: As for :meth:`handler`.
-            timeout: As for :meth:`handler`.
-            isolation: As for :meth:`handler`.
+            kind: The kind of the dead letters, up to 500 bytes.
+            retry: As for :meth:`handler`, and so are *timeout* and *isolation*.
 
         Raises:
-            InvalidArgument: The kind has such a function already, or it takes something else.
+            InvalidArgument: The kind has such a function already, or a parameter matches nothing.
 
         Example:
             >>> @queue.on_dead("parse")
@@ -436,7 +420,7 @@ class HandlerMethods(LifespanMethods):
         isolation: Isolation,
         batch: Batch | None = None,
     ) -> None:
-        """Declare the handler of a kind: *function*, which calls the one that was *written*, or is it."""
+        """Declare *function* as the handler of a kind. *written* is the user's function, which *function* may wrap."""
         if kind in self._handlers:
             raise InvalidArgument(
                 f"kind {kind!r} of queue {self.name!r} has a handler already, {self._handlers[kind].function!r}; "
@@ -474,7 +458,7 @@ class HandlerMethods(LifespanMethods):
             UnhandledKindWarning,
             stacklevel=frames_of_this_package(),
         )
-        # After the warning: where it is an error, each enqueue raises it.
+        # After the warning, so that each enqueue raises it if warnings are errors.
         self._warned_kinds.add(kind)
 
 
@@ -484,7 +468,7 @@ def handlers_of(queue: HandlerMethods) -> Mapping[str, Handler]:
 
 
 def follow_dead(connection: Connection, queue: HandlerMethods, target: Target) -> None:
-    """Tell the database of which kinds the dead letters are followed."""
+    """Tell the database which kinds of dead letters need a message to their on_dead handlers."""
     if kinds := sorted(queue._followed):  # noqa: SLF001 - for workers alone
         target.call("fq_follow_dead", f"follow dead letters of {target.named()}", kinds=kinds).rows(connection)
 
@@ -493,11 +477,10 @@ def session_type_of(queues: Iterable[HandlerMethods], base: type[S]) -> type[S]:
     """Return the most derived class among the annotations of handlers' ``session`` parameters.
 
     Args:
-        queues: The queues of the handlers.
-        base: Session or AsyncSession. Classes that are none of its kind do not count.
+        base: Session or AsyncSession; other classes are ignored.
 
     Raises:
-        InvalidArgument: Two handlers take classes of which neither is the other's.
+        InvalidArgument: Neither of two annotated classes is derived from the other.
     """
     found, taker = base, ""
     for handler in (handler for queue in queues for handler in handlers_of(queue).values()):
@@ -526,7 +509,7 @@ def _check_options(retry: object, timeout: object, isolation: object, batch: obj
 
 
 def _wanted(function: object, known: Mapping[str, LifespanFunction]) -> tuple[set[str], dict[str, str]]:
-    """Return the parameters that a function takes beside the delivery: session, context, and resources by parameter."""
+    """Return which of session and context a function takes, and its resources by parameter."""
     if not callable(function):
         raise InvalidArgument(f"handler is {function!r:.80}; give a function")
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
@@ -561,7 +544,7 @@ def _wanted(function: object, known: Mapping[str, LifespanFunction]) -> tuple[se
 
 def _session_type(function: Callable[..., Any]) -> type | None:
     hints = hints_of(function)
-    # The session of a job may have another name, and is known by its annotation then.
+    # A job's session may have another name; its annotation tells.
     is_named = any(one.name == "session" for one in parameters_of(function))
     for found in map(class_of, [hints.get("session")] if is_named else hints.values()):
         if found is not None and issubclass(found, (Session, AsyncSession)):
@@ -570,7 +553,6 @@ def _session_type(function: Callable[..., Any]) -> type | None:
 
 
 def _check_isolated(function: object, wanted: set[str], resources: Mapping[str, str]) -> None:
-    """Refuse functions that cannot run in another process."""
     if resources:
         raise InvalidArgument(
             f"handler {function!r:.80} takes the resource {next(iter(resources.values()))!r}, and isolation is "

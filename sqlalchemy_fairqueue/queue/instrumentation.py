@@ -1,6 +1,6 @@
-"""Instrumentation of this process: hooks on enqueues, handlers and settlements, if anything is installed.
+"""Hooks of this process on enqueues, handlers and settlements, for tracing and metrics.
 
-If nothing is installed, each hook costs the read of one attribute.
+Without instrumentation each hook costs the read of one attribute.
 """
 
 from __future__ import annotations
@@ -17,19 +17,17 @@ if TYPE_CHECKING:
 
 
 class Handled(Protocol):
-    """What the context of a handler shows of it here."""
+    """What instrumentation reads of a handler's context."""
 
     @property
-    def delivery(self) -> Delivery:
-        """The delivery that it handles."""
-        ...
+    def delivery(self) -> Delivery: ...
 
 
 class Instrumentation(Protocol):
     """Hooks on the work of this process. Its methods must not raise."""
 
     def before_enqueue(self, queue: str, messages: Sequence[Enqueue]) -> Mapping[str, str]:
-        """Return headers for all messages of a call. A message that has one of them itself gets none of them."""
+        """Return headers for all messages of a call. A message that has one of these names itself gets none of them."""
         ...
 
     def around(self, context: Handled, proceed: Callable[[], Any]) -> Any:
@@ -39,17 +37,17 @@ class Instrumentation(Protocol):
     def around_async(self, context: Handled, proceed: Callable[[], Awaitable[Any]]) -> Awaitable[Any]: ...
 
     def settling(self, queue: str, verb: str, deliveries: Sequence[Delivery]) -> AbstractContextManager[object]:
-        """Return a block in which a worker settles deliveries by one statement."""
+        """Return a block around the statement by which a worker settles deliveries."""
         ...
 
     def settled(self, verb: str, deliveries: Sequence[Delivery]) -> None:
-        """Note that a worker's deliveries were settled; *verb* is complete, retry, release or bury."""
+        """Note that a worker settled deliveries; *verb* is complete, retry, release or bury."""
         ...
 
 
 @dataclass(slots=True)
 class _Installed:
-    """Holder of the instrumentation of this process."""
+    """The instrumentation of this process, if any."""
 
     instrumentation: Instrumentation | None = None
 
@@ -59,7 +57,7 @@ installed = _Installed()
 
 
 def settling(queue: str, verb: str, deliveries: Callable[[], Sequence[Delivery]]) -> AbstractContextManager[object]:
-    """Return a block in which deliveries are settled; instrumentation hears of it if there is at least one."""
+    """Return a block around a settlement; instrumentation is told of it if there are deliveries."""
     instrumentation = installed.instrumentation
     if instrumentation is None or not (found := deliveries()):
         return nullcontext()
@@ -67,7 +65,7 @@ def settling(queue: str, verb: str, deliveries: Callable[[], Sequence[Delivery]]
 
 
 def settled(verb: str, deliveries: Callable[[], Sequence[Delivery]]) -> None:
-    """Tell of deliveries that were settled."""
+    """Tell the instrumentation about settled deliveries."""
     instrumentation = installed.instrumentation
     if instrumentation is not None:
         instrumentation.settled(verb, deliveries())

@@ -1,4 +1,4 @@
-"""Typed jobs: one function gives the kind, the payload, the handler, and the methods that enqueue."""
+"""Typed jobs: a function defines the kind, the payload, the handler, and the methods that enqueue its calls."""
 
 from __future__ import annotations
 
@@ -45,14 +45,12 @@ _RESERVED = ("self", "session", "context", "channel")
 
 
 class Job(Generic[C, P, R_co]):
-    """A function that is enqueued by its arguments and called with them by a worker. ``Queue.job`` makes it.
+    """A function that is enqueued with its arguments and called with them by a worker. ``Queue.job`` makes it.
 
-    Called itself, it calls the function.
+    To call the job is to call the function here and now.
 
     Attributes:
-        queue: The queue of its messages.
         kind: The kind of its messages.
-        function: The function.
         schema: Converts its arguments to a payload and back.
 
     See Also:
@@ -70,20 +68,17 @@ class Job(Generic[C, P, R_co]):
         self._options: EnqueueOptions = {}
 
     def __call__(self, /, *args: C.args, **kwargs: C.kwargs) -> R_co:
-        """Call the function, here and now."""
         return self.function(*args, **kwargs)
 
     def __repr__(self) -> str:
         return f"<job {self.kind!r} of {self.queue!r}>"
 
     def __reduce__(self) -> Any:
-        """Pickled by its name, as functions are: a child process imports it."""
+        """Pickle the job by its name, as functions are; a child process imports it."""
         return getattr(self, "__qualname__", self.kind)
 
     def on_dead(self, function: F, /) -> F:
-        """Declare the function that workers call when a call of the job has become a dead letter: a decorator.
-
-        As ``Queue.on_dead`` with the job's kind.
+        """Declare the function that handles dead letters of this job, as ``Queue.on_dead`` does. Use it as a decorator.
 
         Example:
             >>> @queue.job
@@ -103,12 +98,10 @@ class Job(Generic[C, P, R_co]):
 
         Args:
             options: Arguments of ``Queue.enqueue``: delay, at, priority, key, headers, max_attempts, on_duplicate,
-                cost, unique_for, unique_from, ordering_key, coalesce. They replace those that were given before, one by
-                one.
+                cost, unique_for, unique_from, ordering_key, coalesce. Each replaces its earlier value.
 
         Raises:
-            TypeError: It is none of these.
-            InvalidArgument: A bad value.
+            TypeError: There is no such option.
 
         Example:
             >>> @queue.job
@@ -124,22 +117,21 @@ class Job(Generic[C, P, R_co]):
             raise TypeError(f"{min(unknown)!r:.80} is no option of a message; the options are {', '.join(_OPTIONS)}")
         job: Job[C, P, R_co] = Job(self.queue, self.kind, self.function, self.schema)
         job._options = {**self._options, **options}
-        # An error here is at the line that has the bad value, and not where the job is enqueued.
+        # Check now, so that an error points at the line with the bad value, and not at an enqueue.
         Enqueue(channel="any", payload=None, **job._options)
         return job
 
     def prepare(self, /, channel: str, *args: P.args, **kwargs: P.kwargs) -> Enqueue:
-        """Return the message of a call, for ``Queue.enqueue_many``.
+        """Return the message for a call, for ``Queue.enqueue_many``.
 
         Args:
-            channel: Which channel, usually the tenant.
-            args: The job's arguments, without context and session. They are converted now: later changes to them do not
-                count. The payload has those that were given; defaults are those of the worker's function.
-            kwargs: As args, by name.
+            channel: Usually the tenant.
+            args: The job's arguments, without context and session. They are converted immediately; later changes have
+                no effect. The payload has only the given arguments; a worker fills in the defaults of its own version.
 
         Raises:
-            TypeError: An argument is missing, or is none of the function's.
-            PayloadError: An argument has a value that its annotation does not allow. It names both.
+            TypeError: An argument is missing or unknown.
+            PayloadError: The annotation does not allow the value of an argument; the error names both.
             InvalidArgument: A bad channel or option.
 
         Example:
@@ -159,14 +151,11 @@ class Job(Generic[C, P, R_co]):
         self, where: SentWhere, /, channel: str, *args: P.args, **kwargs: P.kwargs
     ) -> Coroutine[Any, Any, Receipt]: ...
     def enqueue(self, where: Any, /, channel: str, *args: P.args, **kwargs: P.kwargs) -> Any:
-        """Add a call, as ``Queue.enqueue`` adds a message: on a session with its COMMIT, elsewhere at once.
-
-        Returns:
-            A receipt, as ``Queue.enqueue`` returns it.
+        """Enqueue a call: on a session with its COMMIT, elsewhere at once, as ``Queue.enqueue`` does.
 
         Raises:
-            TypeError, PayloadError: As :meth:`prepare`.
-            FairQueueError: As ``Queue.enqueue``.
+            TypeError, PayloadError: As for :meth:`prepare`.
+            FairQueueError: As for ``Queue.enqueue``.
 
         Example:
             >>> @queue.job
@@ -205,19 +194,17 @@ class Job(Generic[C, P, R_co]):
     def schedule(
         self, where: Any, name: str, recurrence: Recurrence, /, channel: str, *args: P.args, **kwargs: P.kwargs
     ) -> Any:
-        """Enqueue a call again and again, as ``Queue.schedule`` does with a message.
+        """Enqueue a call again and again, as ``queue.schedules.set`` does.
 
         Args:
-            where: As for ``Queue.schedule``.
             name: Unique in the channel.
-            recurrence: When: ``Recurrence(cron="0 3 * * *", timezone="Europe/Berlin")``.
-            channel: Which channel, usually the tenant.
-            args: The job's arguments, as for :meth:`prepare`.
-            kwargs: As args, by name.
+            recurrence: The times: ``Recurrence(cron="0 3 * * *", timezone="Europe/Berlin")``.
+            channel: Usually the tenant.
+            args: The job's arguments, as for :meth:`prepare`, and so are *kwargs*.
 
         Raises:
-            TypeError, PayloadError: As :meth:`prepare`.
-            FairQueueError: As ``Queue.schedule``.
+            TypeError, PayloadError: As for :meth:`prepare`.
+            FairQueueError: As for ``queue.schedules.set``.
 
         Example:
             >>> @queue.job
@@ -261,17 +248,17 @@ class Job(Generic[C, P, R_co]):
     def result(
         self, where: Any, message_id: int | None, *, channel: str | None = None, timeout: timedelta | None = None
     ) -> Any:
-        """Return the value of a call as the type that the function returns, by ``Queue.result``.
+        """Return the value that a call returned, as the annotated type, by ``Queue.result``.
 
         Args:
-            where: A session, Connection or Engine; to wait an Engine alone.
+            where: Waiting needs an Engine.
             message_id: The message of the call.
-            channel: The channel that it must be of, as for ``Queue.result``. None: of any.
-            timeout: How long to wait for it. None: it must have ended.
+            channel: The channel that the message must be in, as for ``Queue.result``. None: any.
+            timeout: How long to wait for the end of the call. None: do not wait.
 
         Raises:
-            ResultError: As ``Queue.result``; its subclasses say what became of the call.
-            InvalidArgument: The message is none of this job.
+            ResultError: As for ``Queue.result``; its subclasses say how the call ended.
+            InvalidArgument: The message belongs to another job.
 
         Example:
             >>> queue.configure(engine, result_retention=timedelta(hours=1))
@@ -288,7 +275,7 @@ class Job(Generic[C, P, R_co]):
 
 
 class JobHandler:
-    """The handler of a job: it calls the function with the arguments that the payload has."""
+    """The handler of a job: calls the function with the arguments in the payload."""
 
     def __init__(self, job: Job[..., ..., Any], leading: tuple[str, ...]) -> None:
         functools.update_wrapper(self, job.function)
@@ -296,7 +283,7 @@ class JobHandler:
         self._leading = leading
 
     def __call__(self, deliveries: Delivery | list[Delivery], **given: Any) -> Any:
-        """Call the function; a payload that does not fit it is buried."""
+        """Call the function. A payload that does not fit it is buried."""
         leading = [given[name] for name in self._leading]
         if isinstance(deliveries, list):
             return self._job.function(*leading, [self._arguments(delivery) for delivery in deliveries])
@@ -311,11 +298,9 @@ class JobHandler:
             raise Bury(str(error)) from error
 
     def __repr__(self) -> str:
-        """The function by its module and name."""
         return f"<handler of job {self._job.function.__module__}.{self._job.function.__qualname__}>"
 
     def __reduce__(self) -> Any:
-        """Pickled by the name of its job."""
         return JobHandler, (self._job, self._leading)
 
 
@@ -336,12 +321,11 @@ class _Declare:
     @overload
     def __call__(self, function: Callable[P, R], /) -> Job[P, P, R]: ...
     def __call__(self, function: Callable[..., Any], /) -> Any:
-        """Make the job of a function."""
         return self._declare(function)
 
 
 class _DeclareBatch(_Declare):
-    """The decorator that ``Queue.job(batch=...)`` returns: each enqueue is given an item of the function's list."""
+    """The decorator that ``Queue.job(batch=...)`` returns: each enqueue takes one item of the function's list."""
 
     @overload  # type: ignore[override]
     def __call__(self, function: Callable[[Context, S, list[T]], Any], /) -> Job[[Context, S, list[T]], [T], Any]: ...
@@ -352,7 +336,6 @@ class _DeclareBatch(_Declare):
     @overload
     def __call__(self, function: Callable[[list[T]], Any], /) -> Job[[list[T]], [T], Any]: ...
     def __call__(self, function: Callable[..., Any], /) -> Any:
-        """Make the job of a function."""
         return self._declare(function)
 
 
@@ -405,38 +388,31 @@ class JobMethods(ScheduleMethods, ResultMethods):
     ) -> Any:
         """Make a typed job of a function: ``@queue.job`` or ``@queue.job(timeout=...)``.
 
-        The function may take ``context`` first, then ``session``, as :meth:`handler` says. Both may have another name
-        if they are annotated with Context, and with Session, AsyncSession or a subclass. A resource of :meth:`on_start`
-        is found by ``context.resource(...)``.
+        The function may take ``context`` first, then ``session``, as :meth:`handler` says. Both may have other names if
+        they are annotated with Context, and with Session, AsyncSession or a subclass. Resources of :meth:`on_start` are
+        found by ``context.resource(...)``.
 
-        What follows are the arguments of the payload. They need annotations: plain values, dataclasses, TypedDicts,
-        msgspec structs, pydantic models, enums, UUID, datetime, date, time, timedelta, Decimal, bytes, and containers
-        and unions of them. Type checkers check each ``enqueue`` against the function, and the call itself checks the
-        values.
+        All other parameters are the arguments in the payload. They need annotations: plain values, dataclasses,
+        TypedDicts, msgspec structs, pydantic models, enums, UUID, datetime, date, time, timedelta, Decimal, bytes, and
+        containers and unions of them. Type checkers check each ``enqueue`` against the function, and the call checks
+        the values.
 
-        A worker calls it with the arguments again. What the payload lacks is left to the function's defaults. A payload
-        that does not fit is a dead letter at once, whose reason names the argument. An argument that the function does
-        not know is left to workers that may know it, as an unknown kind is.
+        A worker calls the function with the same arguments. Arguments missing from the payload get the function's
+        defaults. A payload that does not fit is a dead letter at once, with a reason that names the argument. A message
+        with an unknown argument is left to other workers, which may know it, as a message of an unknown kind is.
 
         Args:
-            function: The function, plain or async.
             kind: The kind of its messages. Default: the function's name.
-            retry: As for :meth:`handler`.
-            timeout: As for :meth:`handler`.
-            isolation: As for :meth:`handler`.
-            batch: As for :meth:`handler`. After context and session the function takes one list, with an item for each
-                of ``context.deliveries``: ``texts: list[Text]``. Each call of ``enqueue`` is given one item, whose
-                plain value is the payload: ``embed.enqueue(session, "customer-7", Text("one"))``.
-            former: Names of arguments that the function had once, or of fields of an item. Payloads that have them are
-                handled without.
-
-        Returns:
-            A :class:`Job`, which can be called as the function.
+            retry: As for :meth:`handler`, and so are *timeout*, *isolation* and *batch*.
+            batch: After context and session the function takes one list, such as ``texts: list[Text]``, with an item
+                for each of ``context.deliveries``. Each ``enqueue`` takes one item, whose plain value is the payload:
+                ``embed.enqueue(session, "customer-7", Text("one"))``.
+            former: Names of arguments, or of fields of an item, that older versions had. They are ignored in payloads.
 
         Raises:
-            InvalidArgument: The kind has a handler already; an argument has no annotation, or one that cannot be
-                converted; ``context`` or ``session`` are out of place; the queue's codec takes bytes only; with
-                ``batch`` it takes something else than one list.
+            InvalidArgument: The kind has a handler already; an argument has no annotation, or none that can be
+                converted; ``context`` or ``session`` come later than first and second; the queue's codec takes only
+                bytes; or with ``batch`` the function takes something else than one list.
 
         Example:
             >>> @queue.job(retry=RetryPolicy(max_attempts=5))
@@ -517,11 +493,11 @@ def _parameters(kind: str, function: Callable[..., Any]) -> tuple[tuple[str, ...
 
 
 def _is_given(parameter: inspect.Parameter, name: str, hints: Mapping[str, Any]) -> bool:
-    """Return whether a worker passes this parameter, by its name or its annotation."""
+    """Return whether a worker passes this parameter, by its name or annotation, instead of the payload."""
     classes = (Context,) if name == "context" else (Session, AsyncSession)
     annotation = hints.get(parameter.name, parameter.annotation)
     if isinstance(annotation, str):
-        # It is not defined, but for type checkers.
+        # Only type checkers know the annotation.
         is_annotated = annotation.rpartition(".")[2] in {one.__name__ for one in classes}
     else:
         found = class_of(annotation)

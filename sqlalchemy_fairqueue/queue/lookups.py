@@ -1,4 +1,4 @@
-"""Counts of a queue and single messages: looked up, cancelled or purged before they are delivered."""
+"""Counts of a queue and lookups of messages, and verbs that withdraw messages before their delivery."""
 
 from __future__ import annotations
 
@@ -49,19 +49,18 @@ ERROR = 2**20
 
 
 class LookupMethods(QueueBase):
-    """stats, channels, message and messages: answered at once. They lock nothing.
+    """stats, channels, message and messages. They lock nothing.
 
-    Asked on a session or connection they are part of its transaction, on an engine they have one of their own. They
-    neither count nor find what a transaction has recorded but not sent. For message and messages a database role needs
-    the grant "operator".
+    Each call is sent at once: on a session or connection in its transaction, on an engine in its own. It does not see
+    what a session has recorded but not sent. message and messages need the grant "operator".
     """
 
     @verb
     def stats(self, where: Where) -> QueueStats:
-        """Return the numbers of ready, scheduled, leased and dead messages, who works on them, and what holds them up.
+        """Return how many messages are ready, scheduled, leased and dead, who works on them, and what holds them up.
 
-        It reads a little of each channel that has messages (10 us), and what is scheduled, prioritised, leased and
-        dead, but neither the ready messages nor the state of idle channels.
+        It reads a little of each channel that has messages (10 us), and all scheduled, prioritised, leased and dead
+        messages, but neither the ready messages nor idle channels.
 
         Example:
             >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
@@ -80,19 +79,14 @@ class LookupMethods(QueueBase):
         after: str | None = None,
         busy: bool = False,
     ) -> list[ChannelStats]:
-        """Return the state of each channel: its counts, its policy, when it was last served.
+        """Return channels by name, with their counts, their policy, and when they were last served.
 
         Args:
-            where: As for the class.
-            channel: Only this one, if it exists. None: all, by name.
-            limit: Most channels to return, 1 to 100,000.
-            after: Only those whose names sort after this one, as UTF-8 bytes: the last name of the page before.
-            busy: Only those that are not idle: with messages, ready, scheduled or leased, or with signals that no
-                dequeue has heard yet. Idle channels cost nothing then, however many there are. Dead letters and pauses
-                do not make a channel busy.
-
-        Raises:
-            InvalidArgument: A bad argument.
+            channel: Only this one, if it exists.
+            limit: 1 to 100,000.
+            after: The last name of the previous page; names sort as UTF-8 bytes.
+            busy: Only channels with ready, scheduled or leased messages, or with signals that no dequeue has heard.
+                Idle channels then cost nothing. Dead letters and pauses do not make a channel busy.
 
         Example:
             >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
@@ -119,26 +113,25 @@ class LookupMethods(QueueBase):
     ) -> MessageDetails | None:
         """Return one unsettled message with its whole content, by its id, or by its channel and key or ordering key.
 
-        ``queue.codec.decode(found.content)`` is its payload. Dead letters are found by ``queue.dead_letters``. Its
-        ``wait`` says why it waits and who has what it waits for: other channels, and with a shared limit other queues.
-        Its ``history`` has the attempts that ended; ``queue.admin.attempts`` has them also of a message that is done.
+        ``queue.codec.decode(message.content)`` is its payload. ``wait`` says why it waits and who holds what it waits
+        for: other channels, and with a shared limit other queues. ``history`` has its ended attempts;
+        ``queue.admin.attempts`` returns those of settled messages too. Dead letters are not found;
+        ``queue.dead_letters`` lists them.
+
         The call reads O(log n) and a bounded part of the queue. It counts up to 1,000 messages ahead of this one, and
-        up to 60,000 leased messages. Shares are computed from 1,000 of the channels that have these, and 1,000 ready
-        ones; if there are more, the share that a channel is entitled to is an upper bound. ``queue.admin.contention``
-        reads all.
+        up to 60,000 leased messages. It computes shares from 1,000 channels with leased messages and 1,000 ready ones;
+        if there are more, a channel's entitled share is an upper bound. ``queue.admin.contention`` reads all.
 
         Args:
-            where: A session, Connection or Engine.
-            message_id: The message.
-            channel: Instead of the id, with *key* or *ordering_key* or both: its channel.
-            key: The key that it holds. A message that was cancelled while a consumer holds it has no key any more.
-            ordering_key: Its ordering key; of several messages the one that is out, or else the next.
+            channel: Replaces the id, together with *key* or *ordering_key* or both.
+            key: The message that holds it. A message that was cancelled while a consumer holds it has no key any more.
+            ordering_key: Of several messages with it, the one that a consumer holds is meant, or else the next.
 
         Returns:
-            The message; None: it is done, dead, withdrawn, or never was.
+            The message; None if it is done, dead or withdrawn, or never existed.
 
         Raises:
-            InvalidArgument: A bad argument; or not either an id or a name.
+            InvalidArgument: Neither an id nor a name is given, or both.
 
         Example:
             >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1, key="invoice-12").message_id
@@ -183,32 +176,26 @@ class LookupMethods(QueueBase):
     ) -> MessagePage:
         """Return a page of unsettled messages, with the first 65,536 bytes of each content.
 
-        Messages of a channel come in the order of delivery: first those that consumers hold, by id, then others in
-        their order of delivery. Messages of the whole queue come by their ids, in the order of their enqueues.
-        All filters that are given must be met.
+        Messages of one channel come in the order of delivery: first those that consumers hold, by id, then the others.
+        Messages of the whole queue come by id, in the order of their enqueues. Messages must match all filters that are
+        given.
 
-        ``page.next`` says where the next page begins, and is None on the last one. A message whose rank in the order
-        does not change is on one page and no other, whatever else is enqueued or settled meanwhile; one that is
-        delivered or returned between two pages may be on both or on none. Each message is shown as it is when it is
-        read.
+        ``page.next`` tells where the next page begins; it is None on the last page. A message that keeps its place in
+        the order is on exactly one page, whatever is enqueued or settled between pages. One that is delivered or
+        returned between two pages may be on both or neither. Each message is shown as it is when it is read.
 
-        It costs O(log n) and what is returned, where a channel, a key or a state of a channel is given, and for the
-        whole queue if the installation has no other. No index helps with a *kind*, or with a *state* of the whole
-        queue: the call then reads *scan* messages at most. So a page may be empty although it is not the last one.
-        Where the state is not given or "leased", it also reads the ids of what consumers hold of the queue.
+        The call costs O(log n) and what it returns if you give a channel, with or without key or state, or if the
+        installation has one queue. No index helps with *kind*, or with *state* of the whole queue: the call then reads
+        at most *scan* messages, so a page may be empty although it is not the last. If state is not given or is
+        "leased", the call also reads the ids of all leased messages of the queue.
 
         Args:
-            where: A session, Connection or Engine.
-            channel: Only messages of this channel. A channel that does not exist has none.
-            state: Only those that are "leased", "ready", "held" or "scheduled" now.
-            kind: Only those of this kind.
-            key: Only the one that holds this key in the channel, which must be given.
-            limit: Most to return, 1 to 10,000.
-            after: ``page.next`` of the page before, with the same channel, state and kind.
-            scan: Most messages to read, 1 to 1,000,000.
-
-        Raises:
-            InvalidArgument: A bad argument.
+            channel: A channel that does not exist has no messages.
+            state: "leased", "ready", "held" or "scheduled".
+            key: Needs *channel*.
+            limit: 1 to 10,000.
+            after: ``page.next`` of the previous page, with the same filters.
+            scan: 1 to 1,000,000.
 
         Example:
             >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
@@ -249,14 +236,13 @@ class LookupMethods(QueueBase):
 
 
 def _wait(connection: Connection, target: Target, message: MessageDetails) -> Wait | None:
-    """Return why a message waits that no consumer holds."""
     now = sample_context(connection, target.schema).at
     if message.due_at > now:
         return Wait(Reason.SCHEDULED, message.due_at)
     if message.behind is not None:
         return Wait(Reason.ORDERING_KEY, behind=message.behind)
     capacity, competition, own = read_competition(connection, target, [message.channel])
-    # The message is ready, which the reading shows only of a part of them.
+    # The message is ready. The reading knows that only for some channels.
     own = [replace(one, oldest_ready_at=message.due_at) for one in own]
     limits = read_limits(connection, target.schema, queue=target.queue)
     waiting = with_longest_out(connection, target, with_waits(capacity, competition, limits, own, now))
@@ -264,7 +250,6 @@ def _wait(connection: Connection, target: Target, message: MessageDetails) -> Wa
 
 
 def _position(after: object, channel: str | None) -> MessagePosition:
-    """Read the position at which the page before ended, from its ``next``."""
     try:
         step, at, message_id = map(int, after.split(".")) if isinstance(after, str) else (0, 0, 0)
     except ValueError:
@@ -277,10 +262,10 @@ def _position(after: object, channel: str | None) -> MessagePosition:
 def checked_name(
     message_id: int | None, channel: str | None, key: str | None, ordering_key: str | None
 ) -> MessageName | None:
-    """Check an id, or what is given instead of it. None: the id.
+    """Check that either an id or a name is given. Return the name, or None for an id.
 
     Raises:
-        InvalidArgument: It is neither of the two, or both.
+        InvalidArgument: Neither is given, or both.
     """
     named = channel is not None and (key is not None or ordering_key is not None)
     if named == (message_id is not None) or (not named and (channel or key or ordering_key) is not None):
@@ -308,32 +293,29 @@ class WithdrawalMethods(QueueBase):
         key: str | None = None,
         ordering_key: str | None = None,
     ) -> CancelReceipt:
-        """Withdraw a message, or all of an ordering key. If it is done, dead or unknown, nothing happens.
+        """Withdraw a message, or all messages of an ordering key. If none is found, nothing happens.
 
-        A message that a consumer holds may still be completed; settled in any other way, it is gone. Its key is free
-        at once, and its worker learns of it at the next heartbeat.
+        If a consumer holds the message, a completion still counts; settled in any other way, the message is gone. Its
+        key is free at once, and its worker learns of the cancel at the next heartbeat.
 
-        In one transaction enqueues are sent first, so that the key of a message that it cancels still stands for them:
-        to enqueue under it after the cancel was asked for raises DuplicateMessage. Rewrite the message by
-        ``enqueue(..., on_duplicate="replace")``, or cancel in a transaction before.
+        A transaction sends its enqueues before its cancels, so the key of a message that it cancels is still taken for
+        its own enqueues. An enqueue under that key after the cancel raises DuplicateMessage. To rewrite the message,
+        use ``enqueue(..., on_duplicate="replace")``, or cancel it in an earlier transaction.
 
-        Locks the message until the transaction ends; dequeue passes it by meanwhile, and it is ready again if the
-        transaction rolls back. Waits for a transaction that has the message locked.
+        The call locks the message until the transaction ends, and waits for a transaction that has it locked. Meanwhile
+        dequeues skip it; after a rollback it is ready again.
 
-        A name stands for the messages that have it when the transaction sends its work, before its own enqueues.
+        A name means the messages that have it when the transaction sends its work, before its own enqueues.
 
         Args:
-            where: As for the class.
-            message_id: The message.
-            channel: Instead of the id, with *key* or *ordering_key* or both: the channel.
-            key: The key that the message holds.
-            ordering_key: The ordering key of the messages.
+            channel: Replaces the id, together with *key* or *ordering_key* or both.
+            ordering_key: All messages with it are withdrawn.
 
         Returns:
-            A receipt that has ``outcome`` and ``outcomes`` once the transaction has committed; on a Connection at once.
+            A receipt. Its ``outcome`` and ``outcomes`` are set after the COMMIT, on a Connection at once.
 
         Raises:
-            InvalidArgument: No message can have this id or name; or not either an id or a name.
+            InvalidArgument: No message can have this id or name; or neither or both are given.
 
         Example:
             >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
@@ -358,35 +340,25 @@ class WithdrawalMethods(QueueBase):
         since: datetime | None = None,
         until: datetime | None = None,
     ) -> PurgeReceipt:
-        """Delete the messages of a channel that no consumer holds, ready, scheduled and held, for good.
+        """Delete all messages of a channel that no consumer holds: ready, scheduled and held ones.
 
-        Of *key*, *ordering_key*, *kind*, *state*, *since* and *until* all that are given must be met.
-        ``queue.admin.count_undelivered`` counts them before.
+        Messages must match all filters that are given. ``queue.admin.count_undelivered`` counts them before.
 
-        Messages that are out stay, and so do those that another transaction has locked or not committed. In one
-        transaction enqueues are sent first, so that what it enqueues to the channel is deleted as well. A channel that
-        does not exist has nothing to delete.
+        Leased messages stay, and so do those that another transaction has locked or not committed. A transaction sends
+        its enqueues first, so its own messages are deleted too. If the channel does not exist, nothing is deleted.
 
-        Locks the channel's state and the messages until the transaction ends: until then the channel is not served.
-        Waits for a dequeue that is serving the channel. A channel of a million messages takes seconds. A key or an
-        ordering key is found by an index; else the call reads all undelivered messages of the channel, or with
+        The call locks the channel's state and the messages until the transaction ends; until then the channel is not
+        served. It waits for a dequeue that is serving the channel. A million messages take seconds. *key* and
+        *ordering_key* are found by an index; otherwise the call reads all undelivered messages of the channel, or with
         "scheduled" those that are due later.
 
         Args:
-            where: As for the class.
-            channel: The channel.
-            key: Only the one that has this key.
-            ordering_key: Only those that have this ordering key.
-            kind: Only those of this kind.
-            state: Only those that are "ready", "scheduled" or "held" when the call is sent.
-            since: Only those that were enqueued then or later (aware).
-            until: Only those that were enqueued before then (aware).
+            state: "ready", "scheduled" or "held", at the time when the call is sent.
+            since: Earliest enqueue (aware), inclusive.
+            until: Latest enqueue (aware), exclusive.
 
         Returns:
-            A receipt that has ``purged`` once the transaction has committed; on a Connection at once.
-
-        Raises:
-            InvalidArgument: A bad argument.
+            A receipt. Its ``purged`` is set after the COMMIT, on a Connection at once.
 
         Example:
             >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1, kind="parse")

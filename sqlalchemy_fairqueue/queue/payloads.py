@@ -1,7 +1,7 @@
-"""Payloads of jobs: the arguments of a function as plain values that a codec takes, and back.
+"""Conversion of job arguments and results to plain values, which a codec takes, and back.
 
-msgspec converts; pydantic's models convert themselves; what a value would lose on the way is refused. It is apart from
-``jobs`` because msgspec takes long to import.
+msgspec converts, and pydantic converts its own models. A value that would not come back equal is refused. The module is
+separate because msgspec takes long to import.
 """
 
 from __future__ import annotations
@@ -34,13 +34,12 @@ _AT = " - at `"
 
 
 class PayloadSchema:
-    """The arguments that a job's payload has: their names, types and which may be missing.
+    """The names and types of the arguments in a job's payload, and which of them may be missing.
 
     Args:
         kind: The job's kind, for errors.
-        function: The function, which has the annotations.
-        parameters: Its parameters that the payload has.
-        former: Names of arguments that it had once, and that are ignored.
+        parameters: The parameters of the function that the payload has.
+        former: Names of arguments of older versions, which are ignored.
 
     Raises:
         InvalidArgument: A parameter has no annotation, or one that cannot be converted.
@@ -65,7 +64,7 @@ class PayloadSchema:
         }
         typed: Any = TypedDict
         self._type = typed(kind if kind.isidentifier() else "Payload", fields)
-        # All that msgspec refuses, it refuses here.
+        # msgspec refuses unsupported types here and not later.
         for name, annotation in types.items():
             _check_type(kind, name, annotation)
 
@@ -73,12 +72,12 @@ class PayloadSchema:
         """Convert the arguments of a call to the plain values of a payload.
 
         Raises:
-            TypeError: An argument is missing, or is none of the function's.
-            PayloadError: An argument has a value that its annotation does not allow, or that would not come back
-                equal and of its own type.
+            TypeError: An argument is missing or unknown.
+            PayloadError: The annotation does not allow the value of an argument, or it would not come back equal and of
+                the same type.
         """
         given = kwargs
-        # To bind takes longer than all else.
+        # Binding the arguments would take longer than everything else.
         if args or not self._required <= kwargs.keys() <= self._names:
             try:
                 given = self.signature.bind(*args, **kwargs).arguments
@@ -103,15 +102,11 @@ class PayloadSchema:
         return self.joined(payload)
 
     def joined(self, arguments: dict[str, Any]) -> Any:
-        """Return the payload that has these arguments, which are plain values."""
+        """Return the payload for these arguments, which are plain values."""
         return arguments
 
     def plain(self, name: str, value: Any) -> Any:
-        """Convert one argument to a plain value.
-
-        Raises:
-            PayloadError: Nothing converts it.
-        """
+        """Convert one argument to a plain value, or raise PayloadError."""
         try:
             return msgspec.to_builtins(value, str_keys=True, enc_hook=_plain_model)
         except RecursionError:
@@ -122,18 +117,18 @@ class PayloadSchema:
         raise PayloadError(f"{whose}: {problem}", self._path(f"$.{name}"))
 
     def decode(self, payload: Any) -> Any:
-        """Convert a payload to the arguments of a call. The function's defaults stand for what it lacks.
+        """Convert a payload to the arguments of a call, with the function's defaults for missing ones.
 
         Raises:
-            PayloadError: It does not fit the function.
+            PayloadError: The payload does not fit the function.
         """
         return self._convert(payload, payload if isinstance(payload, Mapping) else {})
 
     def check_known(self, payload: Any) -> None:
-        """Refuse a payload with names that are no arguments of the function, and never were.
+        """Refuse a payload with arguments that neither this version of the function nor an older one has.
 
         Raises:
-            PayloadError: It has one. Another version of the function may know it.
+            PayloadError: An argument is unknown; a newer version may know it.
         """
         if self._known is None or not isinstance(payload, Mapping):
             return
@@ -160,15 +155,15 @@ class PayloadSchema:
         return arguments
 
     def _path(self, path: str) -> str:
-        """Return where in the payload it is, by where it is in the arguments."""
+        """Convert a path within the arguments to a path within the payload."""
         return path
 
 
 class ItemSchema(PayloadSchema):
-    """The payload of a job with ``batch``: an item of the list that its function takes. Arguments as PayloadSchema.
+    """The payload of a job with ``batch``: one item of the list that its function takes.
 
     Raises:
-        InvalidArgument: The function takes something else than one list of items that can be converted.
+        InvalidArgument: The function does not take exactly one list of items that can be converted.
     """
 
     def __init__(
@@ -188,7 +183,6 @@ class ItemSchema(PayloadSchema):
         self._known = _field_names(item)
 
     def joined(self, arguments: dict[str, Any]) -> Any:
-        """Return the item alone."""
         return arguments[self._name]
 
     def decode(self, payload: Any) -> Any:
@@ -203,7 +197,7 @@ def _item_type(annotation: Any) -> Any:
 
 
 def _field_names(annotation: Any) -> frozenset[str] | None:
-    """Return the names that an item's plain value may have; None if its type does not tell."""
+    """Return the field names that an item's plain value may have; None if its type does not tell."""
     info = msgspec.inspect.type_info(annotation)
     if not isinstance(info, (msgspec.inspect.DataclassType, msgspec.inspect.StructType, msgspec.inspect.TypedDictType)):
         return None
@@ -212,15 +206,14 @@ def _field_names(annotation: Any) -> frozenset[str] | None:
 
 
 class ResultSchema:
-    """The type that a job's function returns: its values as plain values that a codec takes, and back.
+    """The return type of a job's function: converts values to plain values, and back.
 
-    An annotation that nothing converts, or none, leaves what is read as the codec gives it: to return what cannot be
-    kept is no error of a job whose queue keeps no results.
+    If the function has no annotation, or none that can be converted, values are read as the codec returns them. A value
+    that cannot be kept is no error if the queue keeps no results.
 
     Args:
         kind: The job's kind, for errors.
-        function: The function.
-        is_batch: Whether it returns a list, with a value for each message.
+        is_batch: Whether the function returns a list with a value for each message.
     """
 
     def __init__(self, kind: str, function: Callable[..., Any], *, is_batch: bool = False) -> None:
@@ -231,8 +224,8 @@ class ResultSchema:
         """Convert a returned value to plain values.
 
         Raises:
-            PayloadError: Nothing converts it, it is not what the annotation says, or it would not come back equal and
-                of its own type.
+            PayloadError: It cannot be converted, does not fit the annotation, or would not come back equal and of the
+                same type.
         """
         try:
             plain = msgspec.to_builtins(value, str_keys=True, enc_hook=_plain_model)
@@ -246,10 +239,10 @@ class ResultSchema:
         return plain
 
     def value(self, plain: Any) -> Any:
-        """Convert a kept value to the type that the function is annotated with.
+        """Convert a kept value to the annotated return type.
 
         Raises:
-            PayloadError: It does not fit the annotation: another version of the function returned it.
+            PayloadError: It does not fit the annotation, since another version of the function returned it.
         """
         return self._converted(plain, f"the result of job {self.kind!r} is {plain!r:.80}")
 
@@ -298,7 +291,7 @@ def _is_outcome(annotation: Any) -> bool:
 
 
 def _types(kind: str, function: Callable[..., Any], parameters: list[inspect.Parameter]) -> dict[str, Any]:
-    """Resolve the types of the parameters, by name. Other annotations of the function need not be defined."""
+    """Resolve the types of the parameters, by name. Other annotations may be undefined."""
     for one in parameters:
         if one.annotation is _KINDS.empty:
             raise InvalidArgument(
@@ -329,7 +322,7 @@ def _check_type(kind: str, name: str, annotation: Any) -> None:
 
 
 def _unsupported(info: Any, seen: set[Any]) -> str | None:
-    """Return the problem of the first type within a type that nothing converts."""
+    """Describe the first type within a type that cannot be converted; None if all can."""
     if isinstance(info, msgspec.inspect.CustomType):
         return None if _is_model(info.cls) else f"{info.cls!r} is no type that msgspec or pydantic knows"
     if cls := getattr(info, "cls", None):
@@ -348,14 +341,13 @@ def _is_model(cls: Any) -> bool:
 
 
 def _plain_model(value: Any) -> Any:
-    """Convert a pydantic model to plain values."""
     if not _is_model(type(value)):
         raise TypeError(f"a {type(value).__name__} cannot be converted")
     return value.model_dump(mode="json", by_alias=True, round_trip=True)
 
 
 def _model(cls: Any, value: Any) -> Any:
-    """Make a pydantic model of plain values, by way of JSON, since a strict model takes a date only from JSON."""
+    """Make a pydantic model of plain values, through JSON, since a strict model takes a date only from JSON."""
     if not _is_model(cls):
         raise TypeError(f"a {cls.__name__} cannot be converted")
     if type(value) is cls:
@@ -367,7 +359,6 @@ def _model(cls: Any, value: Any) -> Any:
 
 
 def _problems(error: ValueError) -> str:
-    """Return pydantic's problems with a value, on one line."""
     errors = getattr(error, "errors", None)
     if errors is None:
         return said(error)
@@ -382,10 +373,10 @@ _COLLECTIONS = (dict, list, tuple, set, frozenset)
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """A part of a value that comes back as something else.
+    """A part of a value that does not come back unchanged.
 
     Attributes:
-        path: Where it is, from the value on.
+        path: The path of the part within the value.
         given: The part.
         found: What comes back instead.
     """
@@ -396,7 +387,7 @@ class Loss:
 
     @property
     def problem(self) -> str:
-        """What comes back instead, and what to do."""
+        """Describe what comes back instead, and what to do."""
         kind = type(self.found)
         back = f"{self.found!r:.80}" if kind is type(self.given) else f"the {kind.__name__} {self.found!r:.80}"
         part = f"its part {self.path.removeprefix('.')} is {self.given!r:.80}, and that" if self.path else "it"
@@ -404,10 +395,10 @@ class Loss:
 
 
 def find_loss(given: Any, found: Any) -> Loss | None:
-    """Return the first part of a value that does not come back equal and of its own type; None if all of it does.
+    """Return the first part of a value that does not come back equal and of the same type, or None.
 
-    Dataclasses, classes of attrs, structs of msgspec and models of pydantic are compared field by field and not by
-    their ``__eq__``: it may leave out fields, and holds NaN for unequal to itself.
+    Dataclasses, classes of attrs, structs of msgspec and models of pydantic are compared field by field. Their
+    ``__eq__`` may leave out fields, and NaN is not equal to itself.
     """
     kind = type(given)
     if kind is not type(found):
@@ -432,7 +423,7 @@ def find_loss(given: Any, found: Any) -> Loss | None:
 
 
 def _loss_of_items(given: Any, found: Any) -> Loss | None:
-    """Return the first loss of two collections that have one type and length."""
+    """Return the first loss between two collections of the same type and length."""
     kinds = {*map(type, given), *map(type, found)}
     is_uniform = len(kinds) == 1 and kinds <= _SCALARS
     if isinstance(given, list | tuple):
@@ -467,7 +458,7 @@ def _to_key(key: Any) -> str:
 
 @lru_cache(1024)
 def _fields_of(kind: Any) -> Sequence[str] | None:
-    """Return the names of the attributes that make an object of a class; None if the class does not declare them."""
+    """Return the names of the attributes that define an object of a class; None if the class does not declare them."""
     if is_dataclass(kind):
         return [field.name for field in fields(kind)]
     if hasattr(kind, "__attrs_attrs__"):
@@ -485,8 +476,8 @@ def _are_equal(given: Any, found: Any) -> bool:
 
 
 def _reading(moment: datetime | time) -> tuple[str, bool]:
-    """Return what a clock shows, and whether it has a zone, which comes back as its offset.
+    """Return the local time, and whether it lacks a zone. A zone comes back as its offset.
 
-    Moments in different zones may be unequal, though both name the same instant by the same offset.
+    Moments in different zones may compare unequal although they are the same instant with the same offset.
     """
     return moment.isoformat(), moment.tzinfo is None

@@ -1,4 +1,4 @@
-"""Results of handlers: how they are encoded, read, and waited for."""
+"""Results of handlers: encode them, read them, and wait for them."""
 
 from __future__ import annotations
 
@@ -53,13 +53,14 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.queue.payloads import PayloadSchema
     from sqlalchemy_fairqueue.watching import ResultWatch
 
-# Seconds between two reads of one who waits, the first ones soon: a transaction that began before the wait was
-# registered notifies nobody. Then the longest, for what nobody notifies of: a worker that died in the last attempt.
+# Seconds between two polls of a wait. The first ones come soon, since a transaction that began before the wait was
+# registered does not notify. Then comes the longest, for ends without a notification, such as a worker that died in the
+# last attempt.
 FIRST_POLLS = (0.02, 0.1, 0.5, 2.5)
 LONGEST_POLL = 5.0
-# While notifications do not arrive.
+# Seconds between two polls while notifications do not arrive.
 POLL_UNNOTIFIED = 0.5
-# A wait is registered for no longer, and again after half of that: those of a process that died end by themselves.
+# The duration of a registered wait. It is renewed after half of that; the waits of a dead process expire.
 _REGISTERED = timedelta(seconds=60)
 _PROBLEM = 2_000
 _READ_ONLY = "25006"
@@ -70,10 +71,9 @@ class ResultQuestion:
     """A question about how a message ended.
 
     Attributes:
-        message_id: The message.
-        channel: The channel that it must be of. None: of any.
-        timeout: How long to wait for it. None: not at all.
-        kind: The kind of the job that asks, which the message must be of. None: of any.
+        channel: The channel that the message must be in. None: any.
+        timeout: How long to wait for its end. None: do not wait.
+        kind: The kind that the message must have, if a job asks. None: any.
     """
 
     message_id: int
@@ -82,7 +82,6 @@ class ResultQuestion:
     kind: str | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what no message can have."""
         check_names(channel=self.channel)
         if self.timeout is not None:
             object.__setattr__(self, "timeout", check_duration("timeout", self.timeout))
@@ -100,31 +99,32 @@ class ResultMethods(HandlerMethods):
     def result(
         self, where: Where, message_id: int | None, *, channel: str | None = None, timeout: timedelta | None = None
     ) -> Any:
-        """Return what a handler returned, if ``configure(where, result_retention=...)`` lets the queue keep it.
+        """Return what the handler returned, if ``configure(where, result_retention=...)`` makes the queue keep it.
 
-        It is decoded as payloads are. Of a kind that is a job of this queue it has the type that the job's function is
-        annotated with.
+        The value is decoded like a payload. If the kind is a job of this queue, it has the annotated return type.
 
         Args:
-            where: A session, Connection or Engine; to wait an Engine alone.
-            message_id: The message, as its receipt has it. Ids are consecutive numbers, which anybody can guess.
-            channel: The channel that it must be of, such as that of the tenant who asks. A message of another channel
-                is unknown then, and so is one of which nothing is kept, not even its channel. None: of any.
-            timeout: How long to wait for the message to end. None, the default: it must have ended. Waiting holds no
-                connection of the pool; a listening connection, which all that wait on this engine share, tells when to
-                poll, and in between it polls every 5 seconds. A handler that waits keeps its place in the worker, and
-                gets a HandlerWaitWarning: a group (:meth:`group`) follows messages without a wait.
+            where: Waiting needs an Engine.
+            message_id: The id in the receipt. Ids are consecutive numbers, which anybody can guess.
+            channel: The channel that the message must be in, such as the channel of the tenant who asks. Messages of
+                other channels raise UnknownMessage then, and so do messages whose channel is not kept any more. None:
+                any.
+            timeout: How long to wait for the end of the message. None, the default: do not wait. Waiting holds no
+                connection of the pool: one listening connection an engine tells all its waiters when to poll, and they
+                poll every 5 seconds in any case. A handler that waits keeps its place in the worker and gets a
+                HandlerWaitWarning; a :meth:`group` follows messages without waiting.
 
         Returns:
-            The value; None also where a queue that keeps results completed the message by a verb without one.
+            The value; also None if a verb completed the message without a result.
 
         Raises:
             ResultNotReady: The message has not ended, or not in time. It is a TimeoutError.
-            MessageFailed: It is a dead letter. It has the reason and the last error.
-            ResultCancelled: It was cancelled.
-            ResultNotKept: It is completed, and its result is not kept, or not any more. It says why as far as is known.
-            UnknownMessage: The queue never had such a message, or it is not known to be of the *channel*.
-            PayloadError: What was kept is not the codec's, or does not fit the job's annotation.
+            MessageFailed: The message is a dead letter. The error has the reason and the last error.
+            ResultCancelled: The message was cancelled.
+            ResultNotKept: The message is completed, but its result is not kept, or not any more. The error says why if
+                it is known.
+            UnknownMessage: The queue never had such a message, or it is not known to be in the *channel*.
+            PayloadError: The codec cannot decode the kept value, or it does not fit the job's annotation.
             InvalidArgument: A bad argument, or a timeout with a session or Connection.
 
         Example:
@@ -216,7 +216,7 @@ def _check_wait(where: object, asked: ResultQuestion) -> None:
 
 
 class _LoopEvent:
-    """As ``threading.Event``, for work on an async engine, which waits in its event loop."""
+    """A ``threading.Event`` for work on an async engine: it waits in the engine's event loop."""
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
@@ -224,13 +224,12 @@ class _LoopEvent:
         self.clear = self._event.clear
 
     def set(self) -> None:
-        """Wake the one who waits, from any thread."""
         # The loop may be closed, and nobody waits then.
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._event.set)
 
     def wait(self, seconds: float) -> None:
-        """Wait until it is set, and no longer than that."""
+        """Wait until the event is set, at most this long."""
         # It needs greenlet.
         from sqlalchemy.util import await_only  # noqa: PLC0415
 
@@ -244,14 +243,12 @@ class _LoopEvent:
 
 
 class _Wait:
-    """One who waits for the result of a message.
+    """One wait for the result of a message.
 
     Args:
-        queue: The queue.
-        engine: Where it is.
-        asked: What.
-        timeout: For how long.
-        wake: Called, by another thread, when a poll is worthwhile.
+        engine: The engine of the queue.
+        asked: The question.
+        wake: Called by another thread when a poll is worthwhile.
     """
 
     def __init__(
@@ -277,10 +274,10 @@ class _Wait:
             self._watch.join(AsyncEngine(engine) if engine.dialect.is_async else engine, asked.message_id, wake)
 
     def poll(self, connection: Connection) -> FoundResult:
-        """Return how the message ended, read after the wait is registered."""
+        """Register the wait if needed, then return how the message ended."""
         if self._watch is not None and monotonic() >= self._register_at:
             self._register_at = monotonic() + _REGISTERED.total_seconds() / 2
-            # First: a task may be cancelled when the database has registered it.
+            # First, since a task may be cancelled after the database has registered the wait.
             self.is_registered = True
             try:
                 self._target.call(
@@ -302,7 +299,7 @@ class _Wait:
         return self._asked.answer(connection, self._target)
 
     def seconds(self) -> float | None:
-        """Return the seconds to wait for a notification before the next poll; None if the time is over."""
+        """Return the seconds to wait for a notification before the next poll; None after the timeout."""
         left = self._over_at - monotonic()
         if left <= 0:
             return None
@@ -312,14 +309,14 @@ class _Wait:
         return min(poll, left)
 
     def unregister(self, connection: Connection) -> None:
-        """Nobody needs to notify any more."""
+        """Remove the registration, so that nobody notifies this wait any more."""
         message_id = self._asked.message_id
         doing = f"stop waiting for the result of message {message_id}"
         call = self._target.call("fq_wait_for_result", doing, message_id=message_id, waiter=str(self._waiter), wait=0)
         call.rows(connection)
 
     def end(self) -> None:
-        """Be woken no more."""
+        """Stop receiving notifications."""
         watch, self._watch = self._watch, None
         if watch is not None:
             watch.leave(self._asked.message_id, self._wake)
@@ -327,7 +324,7 @@ class _Wait:
 
 @dataclass(frozen=True, slots=True)
 class UnkeptValue:
-    """A value that a handler returned, and that is no result: it could not be sent from another process, say."""
+    """A returned value that is no result, for instance because it could not be sent from a child process."""
 
     problem: str
 
@@ -346,7 +343,7 @@ def encoded_result(codec: Codec, schema: PayloadSchema | None, value: object) ->
 
 
 def results_of_batch(result: object, count: int) -> list[Any]:
-    """Return the result of each of *count* messages, by what their handler returned; it never raises either."""
+    """Return the result of each of *count* messages, from what their handler returned. It never raises."""
     if result is None or isinstance(result, UnkeptValue):
         return [result] * count
     if isinstance(result, list) and len(result) == count:
@@ -356,7 +353,7 @@ def results_of_batch(result: object, count: int) -> list[Any]:
 
 
 def given_result(codec: Codec, value: object) -> EncodedResult:
-    """Encode a result that the application gives.
+    """Encode a result that the application passes to a verb.
 
     Raises:
         PayloadError: It cannot be encoded, or is too large.
@@ -378,5 +375,5 @@ def _content(codec: Codec, schema: PayloadSchema | None, value: object) -> bytes
 
 
 def _unkept(problem: str) -> EncodedResult:
-    # In ASCII, which every encoding of a database has bytes for.
+    # In ASCII, which every database encoding can represent.
     return EncodedResult(problem=clean(problem[:_PROBLEM]).encode("ascii", "backslashreplace").decode())

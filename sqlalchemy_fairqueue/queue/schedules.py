@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound="Callable[..., Any]")
 _NONE = timedelta()
-# Options of a message that a schedule says itself, or cannot keep.
+# Options of a message that a schedule sets itself, or cannot store.
 _OWN = ("delay", "at", "priority", "key", "coalesce")
 
 
@@ -58,32 +58,23 @@ class ScheduleMethods(EnqueueMethods, HandlerMethods):
     ) -> Callable[[F], F]:
         """Declare a schedule in code, and the function that handles its messages.
 
-        Every worker of the queue that starts sets the schedule as its code says. Only workers that have it in their
-        code run its slots: one that vanished from the code runs no more once the last worker of the old code has
-        stopped. Its row is removed when it has been due for a week; until then a worker that has it again goes on by
-        catch_up. If two versions of the code differ, the one whose worker started last counts.
+        Each worker of the queue sets the schedule when it starts. Only workers that have it in their code run its
+        slots, so a schedule that was removed from the code runs no more once the last worker of the old code has
+        stopped. Its row is removed after it has been due for a week; until then a worker that has it again continues by
+        catch_up. If two versions of the code differ, the worker that started last decides.
 
-        The role of the worker must be a producer too.
+        The worker's role needs the grant "producer" too.
 
         Args:
             name: Default: the function's name.
-            channel: As for ``schedules.set``, also the next five.
-            cron: The expression.
-            every: Instead of cron.
-            timezone: Of cron.
-            catch_up: What becomes of slots that are late.
-            jitter: Spreads messages.
-            kind: The kind of its messages. Default: the name. The function becomes the handler of the kind, unless it
-                is that already: then several schedules can share it.
-            payload: Of each message.
-            headers: Of each message.
-            max_attempts: Of each message.
-            ordering_key: Of each message.
-            retry: As for :meth:`handler`.
-            timeout: As for :meth:`handler`.
+            channel: As for ``schedules.set``, and so are all arguments that are not named here.
+            kind: The kind of its messages. Default: the name. The function becomes the handler of this kind, unless it
+                is that already, so several schedules can share it.
+            retry: As for :meth:`handler`, and so is *timeout*.
 
         Raises:
-            InvalidArgument: As ``schedules.set`` and :meth:`handler`; the channel has a schedule of that name already.
+            InvalidArgument: As for ``schedules.set`` and :meth:`handler`; or the channel has a schedule of that name
+                already.
 
         Example:
             >>> @queue.periodic(channel="system", every=timedelta(hours=6))
@@ -164,39 +155,30 @@ class Schedules(Facet[ScheduleMethods]):
         ordering_key: str | None = None,
         job: Enqueue | None = None,
     ) -> None:
-        """Enqueue a message again and again, or change the schedule of that name in the channel.
+        """Create or change the schedule of that name in the channel: it enqueues a message again and again.
 
-        It takes effect with the caller's commit, and never if that rolls back. The first slot is later than the call:
-        a schedule that is new does not run at once. From then on any worker of the queue runs its slots, each once: it
-        inserts a row for the slot and the message in one transaction. While no worker runs, nothing is enqueued;
-        *catch_up* says what becomes of these slots.
+        It takes effect with the caller's commit. The first slot is later than the call, so a new schedule does not run
+        at once. Any worker of the queue then runs its slots, each once: one transaction records the slot and enqueues
+        the message. While no worker runs, nothing is enqueued; *catch_up* decides what happens to these slots.
 
-        A call with another cron, timezone or every begins anew from now. Any other change leaves the slots as they are,
-        and the same call again changes nothing. A paused schedule stays paused.
+        A call with another cron, timezone or every begins anew from now. Other changes keep the slots, and the same
+        call again changes nothing. A paused schedule stays paused.
 
-        The message has the headers ``schedule``, the name, and ``scheduled_for``, the slot as an ISO time in UTC.
+        The message has two headers: ``schedule``, the name, and ``scheduled_for``, the slot as an ISO time in UTC.
 
-        Locks the schedule until the transaction ends; waits for another transaction that changes it.
+        The call locks the schedule until the transaction ends, and waits for another transaction that changes it.
 
         Args:
-            where: As for the class.
-            name: Unique in the channel: each tenant may have its "nightly".
-            channel: The channel of its messages. It is made by the first one.
-            cron: As :class:`~sqlalchemy_fairqueue.Recurrence` says, also the next four.
-            every: Instead of cron.
-            timezone: Of cron.
-            catch_up: What becomes of slots that are late.
-            jitter: Spreads the messages of many schedules that have the same slots.
-            kind: As for ``queue.enqueue``, also the next four. The payload is encoded now.
-            payload: Of each message.
-            headers: Of each message.
-            max_attempts: Of each message.
-            ordering_key: Of each message.
-            job: Instead of channel and of the five before: a prepared call of a typed job,
-                ``job=parse.prepare("customer-7", upload="a.pdf")``.
+            name: Unique in the channel, so that each tenant can have its "nightly".
+            channel: The channel of its messages. The first message creates it.
+            cron: :class:`~sqlalchemy_fairqueue.Recurrence` documents it, *every*, *timezone*, *catch_up* and *jitter*.
+            kind: As for ``queue.enqueue``, and so are the next four.
+            payload: Encoded immediately.
+            job: A prepared call of a typed job, ``job=parse.prepare("customer-7", upload="a.pdf")``, instead of
+                channel, kind, payload, headers, max_attempts and ordering_key.
 
         Raises:
-            InvalidArgument: A bad argument: an expression that is none or never comes, an unknown time zone.
+            InvalidArgument: A bad argument, an expression that is invalid or never comes, or an unknown time zone.
             PayloadError: The codec cannot encode the payload.
 
         Example:
@@ -219,12 +201,9 @@ class Schedules(Facet[ScheduleMethods]):
 
     @recorded
     def remove(self, where: RecordedWhere, name: str, *, channel: str) -> None:
-        """Remove a schedule. It is no error if there is none. Messages that it enqueued stay.
+        """Remove a schedule, if it exists. Messages that it has enqueued stay.
 
-        Locks it until the transaction ends; waits for a worker that runs a slot of it, which is short.
-
-        Raises:
-            InvalidArgument: A bad name.
+        The call locks it until the transaction ends, and waits for a worker that runs one of its slots, which is short.
 
         Example:
             >>> queue.schedules.set(engine, "nightly", channel="customer-7", cron="0 3 * * *")
@@ -236,13 +215,13 @@ class Schedules(Facet[ScheduleMethods]):
 
     @recorded
     def pause(self, where: RecordedWhere, name: str, *, channel: str) -> None:
-        """Pause a schedule. Slots that come while it is paused are passed over, whatever its catch_up.
+        """Pause a schedule. Slots that come during the pause are skipped, whatever its catch_up.
 
-        Messages that it enqueued are delivered; to stop these, pause the channel. Locks as :meth:`remove`.
+        Messages that it has enqueued are still delivered; pause the channel to stop these. Locks are those of
+        :meth:`remove`.
 
         Raises:
-            InvalidArgument: A bad name.
-            UnknownSchedule: The channel has no such schedule. On a session it comes from the COMMIT, which fails whole.
+            UnknownSchedule: The channel has no such schedule. On a session the COMMIT raises it and fails as a whole.
 
         Example:
             >>> queue.schedules.set(engine, "nightly", channel="customer-7", cron="0 3 * * *")
@@ -252,7 +231,7 @@ class Schedules(Facet[ScheduleMethods]):
 
     @recorded
     def resume(self, where: RecordedWhere, name: str, *, channel: str) -> None:
-        """Go on with the slots of a schedule, from the first one after now. Locks and errors as the pause.
+        """Resume a schedule with its first slot after now. Locks and errors are those of :meth:`pause`.
 
         Example:
             >>> queue.schedules.set(engine, "nightly", channel="customer-7", cron="0 3 * * *")
@@ -263,18 +242,17 @@ class Schedules(Facet[ScheduleMethods]):
 
     @verb
     def run(self, where: Where, name: str, *, channel: str) -> int | None:
-        """Enqueue the message of a schedule at once, beside its slots, also while it is paused.
+        """Enqueue the message of a schedule at once, in addition to its slots, even while it is paused.
 
-        On a session or connection in its transaction. The header ``scheduled_for`` of its message has the time of the
-        call, since the message has no slot.
+        On a session or connection this happens in its transaction. The header ``scheduled_for`` is the time of the
+        call.
 
         Returns:
-            The message's id. None: the channel is full, and its policy is to drop.
+            The message's id; None if the channel is full and its policy says "drop".
 
         Raises:
-            InvalidArgument: A bad name.
             UnknownSchedule: The channel has no such schedule.
-            ChannelFull: The channel is full, and its policy is to raise.
+            ChannelFull: The channel is full, and its policy says "raise".
 
         Example:
             >>> queue.schedules.set(engine, "nightly", channel="customer-7", cron="0 3 * * *", kind="report")
@@ -295,17 +273,11 @@ class Schedules(Facet[ScheduleMethods]):
         limit: int = 1000,
         after: ScheduleInfo | None = None,
     ) -> builtins.list[ScheduleInfo]:
-        """Return the schedules of the queue by channel and name. What a session has recorded is not seen.
+        """Return the schedules of the queue by channel and name, without those that a session has only recorded.
 
         Args:
-            where: As for the class.
-            channel: Only those of this channel.
-            name: Only those of this name.
-            limit: Most to return, 1 to 100,000.
-            after: Only those after this one: the last of the page before.
-
-        Raises:
-            InvalidArgument: A bad argument.
+            limit: 1 to 100,000.
+            after: The last schedule of the previous page.
 
         Example:
             >>> queue.schedules.set(engine, "hourly", channel="customer-7", every=timedelta(hours=1))

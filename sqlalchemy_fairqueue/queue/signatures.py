@@ -1,8 +1,7 @@
-"""Functions of the application: their signatures and annotations, and where they call this package.
+"""Functions of the application: their signatures and annotations, and the frame that calls this package.
 
-Annotations are read so that names for type checkers alone need not be defined. Python 3.14 evaluates annotations when
-somebody asks for them, and raises NameError for such a name. Here it stays what it is under
-``from __future__ import annotations``: a text.
+Names that only type checkers import need not be defined. Python 3.14 evaluates annotations on request, and raises
+NameError for such names. Here such an annotation stays text, as under ``from __future__ import annotations``.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def class_of(hint: Any) -> type | None:
-    """Return the class that a type is, or the X of ``X | None``; None for anything else."""
+    """Return the class that a type is, or X for ``X | None``; None for anything else."""
     if get_origin(hint) in {Union, UnionType}:
         [hint, *others] = [one for one in get_args(hint) if one is not NoneType]
         if others:
@@ -74,7 +73,7 @@ def is_asynchronous(function: Callable[..., Any]) -> bool:
 
 
 def frames_of_this_package() -> int:
-    """Return the ``stacklevel`` with which the caller's warning points at the code that called this package."""
+    """Return the ``stacklevel`` by which a warning points at the code that called this package."""
     level, frame = 1, inspect.currentframe()
     frame = None if frame is None else frame.f_back
     while frame is not None and str(frame.f_globals.get("__name__")).startswith("sqlalchemy_fairqueue."):

@@ -1,9 +1,10 @@
 """Fairness reports: figures about the service of channels, and a page that shows and defines them.
 
-Read ``template/definitions.toml`` first: the meaning and the source of each figure. ``figures`` and ``reports`` are the
-values, ``page`` and ``plots`` show them. ``history`` reads a history into the process, ``kernel``, ``fair_shares`` and
-``measurement`` take its figures, ``replaying`` replays it and tries policies, and ``making`` puts the report together,
-for Spark too. ``simulation`` dequeues a recorded history under other policies. Nothing here needs Spark.
+Read ``template/definitions.toml`` first; it has the meaning and the source of each figure. ``figures`` and ``reports``
+are the values; ``page`` and ``plots`` show them. ``history`` reads a history into the process; ``kernel``,
+``fair_shares`` and ``measurement`` calculate its figures; ``replaying`` replays it and tries policies; ``making``
+assembles the report, for Spark too. ``simulation`` dequeues a recorded history under other policies. Nothing here needs
+Spark.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ __all__ = [
     "report",
 ]
 
-# Functions and values that need more than the figures: each is imported at its first use.
+# Functions and values with more dependencies than the figures, each imported on first use.
 _LATER = {
     "RecordedHistory": "sqlalchemy_fairqueue.reporting.history",
     "read_archive": "sqlalchemy_fairqueue.reporting.history",

@@ -1,4 +1,4 @@
-"""Columns of a history in an Arrow table, the attempts of one queue as arrays, and the names that a page shows."""
+"""Columns of a history in an Arrow table, and the attempts of one queue as arrays."""
 
 from __future__ import annotations
 
@@ -48,11 +48,7 @@ OUTCOMES = ("completed", "retried", "released", "buried", "expired", "cancelled"
 
 
 def check_columns(names: Sequence[str], needed: Sequence[str] = COLUMNS) -> None:
-    """Refuse what is no history.
-
-    Raises:
-        InvalidArgument: A column is missing.
-    """
+    """Refuse a table that lacks columns of a history, with InvalidArgument."""
     missing = [name for name in needed if name not in names]
     if missing:
         raise InvalidArgument(
@@ -62,7 +58,7 @@ def check_columns(names: Sequence[str], needed: Sequence[str] = COLUMNS) -> None
 
 
 def queues_of(history: pa.Table) -> Iterator[tuple[str, pa.Table]]:
-    """The queues of a history by name, each with its rows."""
+    """Yield the queues of a history by name, each with its rows."""
     names, codes = encoded(history, "queue")
     for code in sorted(range(len(names)), key=names.__getitem__):
         rows = codes == code
@@ -71,7 +67,7 @@ def queues_of(history: pa.Table) -> Iterator[tuple[str, pa.Table]]:
 
 
 def encoded(table: pa.Table, name: str) -> tuple[list[Any], Any]:
-    """The different values of a column, and of each row the index of its value."""
+    """Return the different values of a column, and for each row the index of its value."""
     column = table[name].combine_chunks()
     if not pa.types.is_dictionary(column.type):
         column = column.dictionary_encode()
@@ -81,7 +77,7 @@ def encoded(table: pa.Table, name: str) -> tuple[list[Any], Any]:
 
 
 def numbers(table: pa.Table, name: str) -> Numbers:
-    """A column of whole numbers, or of timestamps in microseconds; nulls as 0."""
+    """Return a column of whole numbers, or of timestamps in microseconds; nulls become 0."""
     column = table[name]
     if pa.types.is_timestamp(column.type):
         column = column.cast(pa.timestamp("us", column.type.tz))
@@ -97,11 +93,7 @@ def recorded_costs(history: pa.Table) -> pa.Array:
 
 
 def check_ids(rows: pa.Table) -> None:
-    """Refuse a queue in which an id stands for two channels.
-
-    Raises:
-        InvalidArgument: It does.
-    """
+    """Refuse a queue in which an id belongs to two channels, with InvalidArgument."""
     ids, of_id = encoded(rows, "channel_id")
     names, of_name = encoded(rows, "channel")
     name_of = np.zeros(len(ids), np.int64)
@@ -115,21 +107,18 @@ def check_ids(rows: pa.Table) -> None:
 
 
 class QueueAttempts:
-    """The attempts of one queue: an array a column, and channels by number, in the order of their ids.
+    """The attempts of one queue, an array for each column; channels are numbered in the order of their ids.
 
     Attributes:
-        queue: Name of the queue.
-        ids: The ids of its channels.
-        names: The names of its channels.
-        counts: The number of attempts of each channel.
-        channel: Of each attempt, the number of its channel.
-        ready: When it was ready, in microseconds; so are *started* and *finished*.
-        started: When it began.
-        finished: When it ended.
+        ids: Ids of the channels.
+        names: Names of the channels.
+        counts: Attempts of each channel.
+        channel: The channel number of each attempt.
+        ready: When each was ready, in microseconds, as *started* and *finished*.
         wait: From ready to started.
         service: From started to finished.
-        outcome: The index of its outcome in OUTCOMES; the next one for any other.
-        cost: Its cost; None: all cost the same.
+        outcome: The index of the outcome in OUTCOMES; the next number for any other.
+        cost: The cost of each; None: all cost the same.
         begin: The least of *ready*.
         end: The greatest of *finished*.
     """
@@ -148,7 +137,7 @@ class QueueAttempts:
         self.names: list[str] = [names[number] for number in name_of]
         self.counts = np.bincount(self.channel, minlength=len(ids))
         ready, started = numbers(rows, "ready_at"), numbers(rows, "started_at")
-        # A clock that was set back must not make time run backwards: a later event counts as no earlier one.
+        # A clock that was set back must not reverse time: a later event counts as not earlier.
         started = np.maximum(started, ready)
         finished = np.maximum(started, numbers(rows, "finished_at"))
         self.ready, self.started, self.finished = ready, started, finished
@@ -168,21 +157,15 @@ class QueueAttempts:
 
 
 def check_label_column(column: str, names: Sequence[str]) -> None:
-    """Refuse a column of labels that a history does not have.
-
-    Raises:
-        InvalidArgument: It does not have it.
-    """
+    """Refuse a column of labels that the history lacks, with InvalidArgument."""
     if column not in names:
         raise InvalidArgument(f"the history has no column {column!r} of labels: it has {', '.join(names)}")
 
 
 def last_labels(attempts: pa.Table, column: str) -> LastLabels:
-    """The label of each channel's last attempt that has one, with the time at which that ended.
+    """Return the label of each channel's last attempt that has one, with the end of that attempt.
 
-    Args:
-        attempts: A history, with the columns channel and finished_at.
-        column: Name of the column of labels; what is no text is made text.
+    *attempts* has the columns channel and finished_at; labels are converted to text.
     """
     table = pa.table({
         "channel": attempts["channel"].cast(pa.string()),
@@ -194,7 +177,7 @@ def last_labels(attempts: pa.Table, column: str) -> LastLabels:
 
 
 def labels_of(parts: Iterable[LastLabels]) -> dict[str, str]:
-    """The labels of channels, from the parts of a history; those that several channels have, with the channel behind.
+    """Return the labels of channels, from the parts of a history; a label that several channels share gets the channel.
 
     Channels without a label are left out.
     """

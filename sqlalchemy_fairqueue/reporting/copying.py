@@ -1,4 +1,4 @@
-"""Text of COPY: the server sends rows as text, and Arrow parses them without a Python object a value."""
+"""COPY as text: the server sends rows as text, and Arrow parses them without a Python object for each value."""
 
 from __future__ import annotations
 
@@ -15,24 +15,23 @@ if TYPE_CHECKING:
 
     from psycopg.pq.abc import PGresult
 
-# No byte of COPY's text means two things: ends of lines and tabs within values are escaped. An empty line is the empty
-# text of a frame with one column.
+# Every byte of COPY's text is unambiguous, since line ends and tabs within values are escaped. An empty line is an
+# empty text in a frame with one column.
 _PARSE = csv.ParseOptions(
     delimiter="\t", quote_char=False, double_quote=False, escape_char=False, ignore_empty_lines=False
 )
 _CHUNK_BYTES = 4 << 20
-# Placeholder of a backslash until the other escapes are replaced: the one character that no text of the server has.
+# Placeholder of a backslash until the other escapes are replaced: NUL, which no text of the server contains.
 _NUL = "\0"
 _ESCAPES = {"\\\\": _NUL, "\\n": "\n", "\\t": "\t", "\\r": "\r", "\\b": "\b", "\\f": "\f", "\\v": "\v", _NUL: "\\"}
 
 
 def copied_text(connection: psycopg.Connection, query: str, parameters: Mapping[str, object]) -> Iterator[bytearray]:
-    """The rows of a query, in chunks of about four megabytes of text; at least one row each.
+    """Yield the rows of a query, in chunks of about four megabytes of text, at least one row each.
 
     Args:
-        connection: With client encoding UTF-8. Busy until the iterator ends; closed if that fails or is not exhausted.
-        query: A select.
-        parameters: Its ``%(name)s`` values.
+        connection: With client encoding UTF-8. Busy until the iterator ends; closed after an error or an early end.
+        query: A select with the ``%(name)s`` values of *parameters*.
     """
     wire = connection.pgconn
     copy = psycopg.ClientCursor(connection).mogrify(f"copy ({query}) to stdout", parameters)
@@ -43,8 +42,8 @@ def copied_text(connection: psycopg.Connection, query: str, parameters: Mapping[
         chunk = bytearray()
         receive = wire.get_copy_data
         while True:
-            # One message of the protocol is one row, so that a chunk never ends within a row. Rows are not kept as
-            # objects: the garbage collector would take more time for so many than all the rest.
+            # One message of the protocol is one row, so a chunk never ends within a row. Rows are not kept as objects,
+            # since the garbage collector would take more time than everything else.
             length, row = receive(0)
             if length <= 0:
                 break
@@ -59,12 +58,12 @@ def copied_text(connection: psycopg.Connection, query: str, parameters: Mapping[
             yield chunk
     finally:
         if not done:
-            # The server may still send rows, which nothing reads.
+            # The server may still send rows, which nobody reads.
             connection.close()
 
 
 def _expect(result: PGresult | None, status: pq.ExecStatus) -> None:
-    """Raise what the server said instead, if it did."""
+    """Raise the server's error if the result has another status."""
     if result is None or result.status != status:
         raise (
             psycopg.errors.error_from_result(result) if result else psycopg.OperationalError("the connection was lost")
@@ -72,13 +71,12 @@ def _expect(result: PGresult | None, status: pq.ExecStatus) -> None:
 
 
 def parsed(text: bytearray, schema: pa.Schema, since: Mapping[str, str], *, use_threads: bool) -> pa.RecordBatch:
-    """Rows as Arrow: instants and durations come as microseconds, binaries as hexadecimal digits.
+    """Parse a chunk of rows; instants and durations are microseconds, binaries hexadecimal digits.
 
     Args:
-        text: A chunk.
-        schema: The columns in their order.
-        since: Columns of instants that the server sends as differences, with the column that they follow.
-        use_threads: Whether columns are parsed at the same time.
+        schema: The columns in order.
+        since: Columns of instants that the server sends as differences, with the column that they refer to.
+        use_threads: Whether columns are parsed in parallel.
     """
     read = csv.ReadOptions(column_names=schema.names, use_threads=use_threads, block_size=len(text) + 1)
     convert = csv.ConvertOptions(
@@ -95,7 +93,6 @@ def parsed(text: bytearray, schema: pa.Schema, since: Mapping[str, str], *, use_
 
 
 def _sent(kind: pa.DataType) -> pa.DataType:
-    """The type that the text is parsed to."""
     if pa.types.is_temporal(kind):
         return pa.int64()
     return pa.string() if pa.types.is_binary(kind) else kind
@@ -112,7 +109,6 @@ def _typed(values: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _unescaped(texts: pa.Array) -> pa.Array:
-    """Texts of COPY without its escapes."""
     characters = texts.buffers()[2]
     if characters is None or b"\\" not in characters.to_pybytes():
         return texts

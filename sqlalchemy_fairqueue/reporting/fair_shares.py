@@ -1,4 +1,4 @@
-"""Fair shares of the channels of a queue: of its messages, or of their costs; the time grid; percentiles."""
+"""Fair shares of a queue's channels, by messages or by cost; widths of windows; percentiles."""
 
 from __future__ import annotations
 
@@ -43,23 +43,23 @@ MESSAGES_A_SHARE = 8
 
 
 def shown_window(span: int) -> int:
-    """The width of the windows in which a queue is shown."""
+    """Return the width of the windows in which a queue is shown."""
     return rung(span / _WINDOWS)
 
 
 def fairness_window(span: int, attempts: int, backlogged: int) -> int:
-    """The width of the windows of fair shares: a backlogged channel gets several messages in one.
+    """Return the width of the windows for fair shares, in which a backlogged channel gets several messages.
 
     Args:
         span: From the first event of the queue to the last.
-        attempts: The number of the queue's attempts.
-        backlogged: The sum of its channels' backlogged times.
+        attempts: The number of attempts.
+        backlogged: The sum of the channels' backlogged times.
     """
     return rung(max(MESSAGES_A_SHARE * backlogged / max(attempts, 1), span / _FAIRNESS_WINDOWS))
 
 
 def rung(width: float) -> int:
-    """The least width of the ladder that is at least this; multiples of the last beyond it."""
+    """Return the least width of the ladder that is at least *width*, or a multiple of the last one."""
     if width > LADDER[-1]:
         return -int(-width // LADDER[-1]) * LADDER[-1]
     return next(upper for lower, upper in pairwise((0, *LADDER)) if lower < width <= upper or width <= lower)
@@ -70,7 +70,7 @@ _THOUSAND = 1000
 
 
 def grouped(values: Numbers, ends: Numbers) -> list[tuple[int, ...]]:
-    """The percentiles and the maximum of each group of values that lie one behind the other; *values* is reordered."""
+    """Return percentiles and maximum of each group of consecutive values; *values* is reordered."""
     found, begin = [], 0
     for end in ends.tolist():
         found.append(nearest_ranks(values[begin:end]) if end > begin else ())
@@ -79,7 +79,7 @@ def grouped(values: Numbers, ends: Numbers) -> list[tuple[int, ...]]:
 
 
 def nearest_ranks(values: Numbers) -> tuple[int, ...]:
-    """The percentiles by nearest rank, and the maximum."""
+    """Return the percentiles by nearest rank, and the maximum; *values* is reordered."""
     count = len(values)
     ranks = [(count * percentile + _THOUSAND - 1) // _THOUSAND - 1 for percentile in _PERCENTILES]
     values.partition([*ranks, count - 1])
@@ -87,14 +87,14 @@ def nearest_ranks(values: Numbers) -> tuple[int, ...]:
 
 
 def spread_of(values: Numbers) -> Spread:
-    """The spread of durations in microseconds; *values* is reordered."""
+    """Return the spread of durations in microseconds; *values* is reordered."""
     return Spread(*map(duration, nearest_ranks(values)))
 
 
-# Tenants of a queue whose culprits are found, and culprits that are told of each.
+# How many tenants of a queue get culprits, and how many culprits each.
 _VICTIMS = 20
 _CULPRITS = 3
-# In a window of the shares by cost, a backlogged channel gets several messages that are dearer than these.
+# The windows by cost are so wide that a backlogged channel gets several of its messages beyond this quantile of cost.
 _DEAR = 0.99
 _LEAST_WINDOWS = 20
 _AMOUNTS = ("share", "served", "denied", "above", "stretch", "worst")
@@ -103,15 +103,15 @@ _WINDOW_NUMBERS = ("stretch_begin", "stretch_end", "worst_begin", "worst_end")
 
 @dataclass(frozen=True, slots=True)
 class FairShares:
-    """Fair shares of a queue.
+    """Fair shares of a queue's channels.
 
     Attributes:
-        names: The names of its channels.
-        width: Width of the windows, in microseconds.
+        names: Names of the channels.
+        width: The width of the windows, in microseconds.
         shares: The shares of the channels, by number.
-        windows: The windows in which a channel was served, by number from the beginning of time.
-        indexes: Jain's index of each of them; NaN: no channels competed.
-        amounts: What each channel was served in all: messages, or their costs.
+        windows: Windows in which a channel was served, numbered from the epoch.
+        indexes: Jain's index of each window; NaN if no channels competed.
+        amounts: What each channel was served, in messages or cost.
     """
 
     names: Sequence[str]
@@ -123,17 +123,17 @@ class FairShares:
 
     @property
     def fairness(self) -> float | None:
-        """Mean of the indexes; None: no channels competed."""
+        """The mean of the indexes; None if no channels ever competed."""
         return float(self._competed.mean()) if len(self._competed) else None
 
     @property
     def least_fairness(self) -> float | None:
-        """The least of the indexes; None: no channels competed."""
+        """The least of the indexes; None if no channels ever competed."""
         return float(self._competed.min()) if len(self._competed) else None
 
     @property
     def contended(self) -> float:
-        """The part of the windows in which at least two channels competed."""
+        """The fraction of windows in which at least two channels competed."""
         return len(self._competed) / len(self.windows)
 
     @property
@@ -141,11 +141,11 @@ class FairShares:
         return self.indexes[~np.isnan(self.indexes)]
 
     def share_of(self, number: int) -> float | None:
-        """What a channel was served, as a part of its fair share; None: it had no backlog."""
+        """Return what a channel was served as a fraction of its fair share; None if it never had a backlog."""
         return float(self.shares.served[number] / self.shares.share[number]) if self.shares.share[number] else None
 
     def denial_of(self, number: int) -> Denial | None:
-        """When a channel was denied its share, and because of whom; None: it was not."""
+        """Return when a channel was denied its share, and because of whom; None if it was not."""
         shares, width = self.shares, self.width
         if not round(shares.denied[number] * width):
             return None
@@ -167,7 +167,7 @@ class FairShares:
         )
 
     def queue_costs(self) -> QueueCosts:
-        """How evenly the costs were shared; these are shares of costs."""
+        """Return how evenly the cost was shared; these must be shares of cost."""
         return QueueCosts(
             cost=int(self.amounts.sum()),
             fairness=self.fairness,
@@ -177,7 +177,7 @@ class FairShares:
         )
 
     def channel_costs(self, number: int) -> ChannelCosts:
-        """The costs of a channel; these are shares of costs."""
+        """Return the cost of a channel; these must be shares of cost."""
         return ChannelCosts(
             cost=int(self.amounts[number]),
             fair_share=self.share_of(number),
@@ -192,9 +192,7 @@ class Division:
     """Divides what a queue served among its channels.
 
     Attributes:
-        attempts: The attempts of the queue.
-        events: Their times.
-        policies: The policies of its channels; None: not known.
+        policies: The policies of the channels; None if unknown.
         compile: Whether to compile the kernel.
     """
 
@@ -204,22 +202,14 @@ class Division:
     compile: bool
 
     def by_messages(self, backlogged: int) -> FairShares:
-        """The fair shares of the messages.
-
-        Args:
-            backlogged: The backlogged times of all channels together, in microseconds.
-        """
+        """Return the fair shares of messages; *backlogged* is the sum of the channels' backlogged microseconds."""
         attempts = self.attempts
         return self._divide(fairness_window(attempts.end - attempts.begin, len(attempts.ready), backlogged))
 
     def by_costs(self, backlogged: int, width: int) -> FairShares | None:
-        """The fair shares of the costs; None: all attempts cost the same.
+        """Return the fair shares of cost; None if all attempts cost the same.
 
-        A backlogged channel gets as many of the dear messages in a window as it gets messages where these are counted.
-
-        Args:
-            backlogged: The backlogged times of all channels together, in microseconds.
-            width: Width of the windows of the shares of messages, which these are at least as wide as.
+        The windows are at least *width* wide, so that a backlogged channel gets several expensive messages in each.
         """
         attempts = self.attempts
         if attempts.cost is None:
@@ -247,7 +237,7 @@ class Division:
             sizes = (np.ones(len(attempts.ready), np.int64),) * 2
         else:
             costs = np.bincount(attempts.channel, weights=cost, minlength=attempts.channels)
-            # Its limits are in messages.
+            # The policy's limits are in messages.
             most *= np.maximum(costs / attempts.counts, 1)
             sizes = (
                 cost[np.argsort(attempts.ready, kind="stable")],

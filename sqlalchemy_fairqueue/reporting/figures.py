@@ -1,4 +1,4 @@
-"""Figures of queues and channels, as values. Their meanings are in ``template/definitions.toml``, and on the page."""
+"""Figures of queues and channels. ``template/definitions.toml`` and the page define their meanings."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Starvation:
 
     Attributes:
         lasted: The time in it in which other channels were served.
-        from_: When it began.
+        from_: Its beginning.
         to: When the channel's next attempt began.
     """
 
@@ -58,11 +58,10 @@ class Starvation:
 
 @dataclass(frozen=True, slots=True)
 class Culprit:
-    """A channel that got what another one was denied.
+    """A channel that received what another one was denied.
 
     Attributes:
-        channel: Its name.
-        part: The part of the denied messages that it got above its own share.
+        part: The fraction of the denied messages that it received above its own share.
     """
 
     channel: str
@@ -71,14 +70,14 @@ class Culprit:
 
 @dataclass(frozen=True, slots=True)
 class Denial:
-    """The denial of a channel's fair share: when, and because of whom.
+    """When a channel was denied its fair share, and because of whom.
 
     Attributes:
-        from_: When the worst stretch of windows in which it was denied its share began.
-        to: When that ended.
-        part: The part of its denied messages that lies in this stretch.
-        culprits: The channels that got most of what it was denied, the greatest part first; known of the twenty
-            channels of a queue that were denied most.
+        from_: The beginning of its worst stretch of windows.
+        to: The end of that stretch.
+        part: The fraction of its denied messages in that stretch.
+        culprits: The channels that received most of it, the greatest part first; known for the twenty channels of a
+            queue that were denied most.
     """
 
     from_: datetime
@@ -89,14 +88,14 @@ class Denial:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChannelCosts:
-    """The costs of a channel's attempts, and its fair share of all costs.
+    """The cost of a channel's attempts, and its fair share of the total cost.
 
     Attributes:
-        cost: Cost of its attempts together.
-        fair_share: Served cost / fair share, while it had a backlog; None: it had none.
-        denied_cost: The cost by which it got less than its share, over all windows.
-        above_share: The cost by which it got more than its share, over all windows.
-        denial: When it was denied its share by cost, and because of whom; None: it was not.
+        cost: Total cost of its attempts.
+        fair_share: Served cost / fair share during its backlog; None: no backlog.
+        denied_cost: Cost below its share, over all windows.
+        above_share: Cost above its share, over all windows.
+        denial: When it was denied its share, and because of whom; None: never.
     """
 
     cost: int
@@ -108,14 +107,14 @@ class ChannelCosts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueCosts:
-    """The costs of the attempts of a queue, and how evenly they were shared.
+    """The cost of a queue's attempts, and how evenly it was shared.
 
     Attributes:
-        cost: Cost of all attempts together.
+        cost: Total cost of all attempts.
         fairness: Mean of Jain's index by cost over its windows; None: no channels competed.
         least_fairness: The index of its least fair window.
-        fairness_window: Width of these windows.
-        contended: The part of these windows in which at least two channels competed.
+        fairness_window: The width of these windows.
+        contended: The fraction of these windows in which at least two channels competed.
     """
 
     cost: int
@@ -127,7 +126,7 @@ class QueueCosts:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """The policy of a channel when the report was made, and the plan that it follows. None: no limit, no plan."""
+    """The policy of a channel when the report was made, and its plan. None means no limit, no plan."""
 
     max_concurrency: int | None = None
     rate_interval: timedelta | None = None
@@ -141,26 +140,21 @@ class ChannelFigures:
     """The figures of a channel.
 
     Attributes:
-        queue: Name of the queue.
-        channel: Name of the channel.
-        attempts: Attempts that have ended.
-        outcomes: Their outcomes.
         wait: From ready to started.
         service: From started to finished.
         slowdown: (wait + service) / service.
-        mean_wait: Mean of the waits.
-        denied_wait: The part of it that the channel would not have had with its fair share, at least.
-        fair_share: Served / fair share, while it had a backlog; None: it had none.
+        denied_wait: The part of the mean wait that it owes to a denied fair share, at least.
+        fair_share: Served / fair share during its backlog; None: no backlog.
         backlogged: The time in which it had messages ready and not started.
-        starved: The part of it in which none of its messages was leased and other channels were served.
-        longest_starvation: The longest stretch of that; None: there was none.
+        starved: The part of it in which none of its messages was leased while other channels were served.
+        longest_starvation: The longest stretch of that, or None.
         greatest_concurrency: Most of its messages leased at once.
         greatest_rate: Most attempts begun in one second.
         greatest_burst: The least burst that would have allowed its attempts; None: its policy has no rate.
-        policy: Its policy; None: not known.
-        above_share: Messages that it got above its fair share, over all windows; None: not computed.
-        denial: When it was denied its share, and because of whom; None: it was not, or it was not computed.
-        by_cost: Its fair share of the costs; None: all attempts of the queue cost the same.
+        policy: None if unknown.
+        above_share: Messages above its fair share, over all windows; None: not computed.
+        denial: When it was denied its share, and because of whom; None: never, or not computed.
+        by_cost: Its fair share of cost; None: all attempts of the queue cost the same.
     """
 
     queue: str
@@ -186,13 +180,13 @@ class ChannelFigures:
 
     @property
     def over_concurrency(self) -> bool:
-        """Whether more of its messages were leased at once than the policy allows now."""
+        """Whether more of its messages were leased at once than its policy allows now."""
         limit = self.policy.max_concurrency if self.policy else None
         return limit is not None and self.greatest_concurrency > limit
 
     @property
     def over_rate(self) -> bool:
-        """Whether its attempts were faster than the policy allows now."""
+        """Whether its attempts were faster than its policy allows now."""
         return bool(self.policy and self.greatest_burst and self.greatest_burst > self.policy.rate_burst)
 
 
@@ -201,12 +195,11 @@ class WindowFigures:
     """A queue in one window of time.
 
     Attributes:
-        begin: When it begins.
         started: Attempts begun.
         completed: Attempts that completed their message.
-        waiting: Messages that were ready and not started when it ended.
-        wait: Waits of the attempts begun; None: there were none.
-        fairness: Mean of Jain's index over it; None: no channels competed in it.
+        waiting: Messages ready and not started at the end of the window.
+        wait: Waits of the attempts begun; None: no attempts.
+        fairness: Mean of Jain's index over it; None: no channels competed.
     """
 
     begin: datetime
@@ -222,23 +215,19 @@ class QueueFigures:
     """A queue as a whole.
 
     Attributes:
-        queue: Name of the queue.
-        from_: When the first of its messages became ready.
+        from_: When its first message became ready.
         to: When its last attempt ended.
         channels: How many channels were served.
-        attempts: Attempts that have ended.
-        outcomes: Their outcomes.
         wait: From ready to started.
         service: From started to finished.
         busy: The time in which at least one message was leased.
         greatest_concurrency: Most messages leased at once.
         fairness: Mean of Jain's index over its windows; None: no channels competed.
         least_fairness: The index of its least fair window.
-        fairness_window: Width of the windows of the index.
-        contended: The part of these windows in which at least two channels competed.
-        window: Width of the windows in *windows*.
-        windows: Its windows of time.
-        by_cost: How evenly the costs were shared; None: all attempts cost the same.
+        fairness_window: The width of the windows of the index.
+        contended: The fraction of these windows in which at least two channels competed.
+        window: The width of the windows in *windows*.
+        by_cost: How evenly cost was shared; None: all attempts cost the same.
     """
 
     queue: str
@@ -262,21 +251,18 @@ class QueueFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanFigures:
-    """The channels of a queue that follow one plan, taken together.
+    """The channels of a queue that follow one plan, together.
 
     Attributes:
-        queue: Name of the queue.
-        plan: Name of the plan; None: the channels that follow none.
+        plan: None: the channels without a plan.
         channels: How many channels were served.
-        attempts: Attempts that have ended.
-        part: The part of all attempts of the queue.
+        part: Their fraction of the queue's attempts.
         wait: From ready to started.
-        mean_wait: Mean of the waits.
-        denied_wait: The part of it that the channels would not have had with their fair shares, at least.
+        denied_wait: The part of the mean wait that they owe to denied fair shares, at least.
         denied_channels: How many of them were denied a part of their fair share.
-        service: From started to finished, all attempts together.
-        service_part: The part of that of all attempts of the queue.
-        cost: Cost of all attempts together; None: all attempts of the queue cost the same.
+        service: Total time from started to finished.
+        service_part: Their fraction of the queue's service time.
+        cost: Total cost; None: all attempts of the queue cost the same.
     """
 
     queue: str
@@ -298,9 +284,9 @@ class Figures:
     """All figures of a history.
 
     Attributes:
-        queues: Queues by name.
-        channels: Channels in descending order of denied wait, then mean wait, then by name.
-        plans: Plans by queue, in descending order of denied wait; of queues in which a channel follows one.
+        queues: By name.
+        channels: In descending order of denied wait, then mean wait, then by name.
+        plans: By queue, in descending order of denied wait; only for queues with plans.
     """
 
     queues: tuple[QueueFigures, ...]
@@ -308,5 +294,5 @@ class Figures:
     plans: tuple[PlanFigures, ...] = ()
 
     def of(self, queue: str) -> tuple[ChannelFigures, ...]:
-        """The channels of a queue, in the same order."""
+        """Return the channels of a queue, in the same order."""
         return tuple(channel for channel in self.channels if channel.queue == queue)

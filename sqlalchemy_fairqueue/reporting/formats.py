@@ -12,7 +12,7 @@ _DIGITS = 10
 
 
 def name(text: str, longest: int | None = None) -> str:
-    """A name, with characters that do not print as escapes, and cut off if it is too long."""
+    """Escape unprintable characters of a name, and shorten it to *longest* characters."""
     clean = "".join(
         character if character.isprintable() else character.encode("unicode_escape", "backslashreplace").decode()
         for character in text
@@ -21,7 +21,7 @@ def name(text: str, longest: int | None = None) -> str:
 
 
 def duration(value: timedelta | None) -> str:
-    """``0``, ``17 us``, ``3.2 ms``, ``1.25 s``, ``2 min 05 s``, ``3 h 02 min``, ``4 d 03 h``; a dash for None."""
+    """Format a duration: ``0``, ``17 us``, ``3.2 ms``, ``1.25 s``, ``2 min 05 s``, ``3 h 02 min``; a dash for None."""
     if value is None:
         return "\u2013"
     micros = value // _MICRO
@@ -42,7 +42,7 @@ def _digits(value: float) -> str:
 
 
 def number(value: float | None, digits: int = 0) -> str:
-    """A number with its thousands apart; a dash for None."""
+    """Format a number with thousands separators; a dash for None."""
     return "\u2013" if value is None else f"{value:,.{digits}f}"
 
 
@@ -51,12 +51,11 @@ def ratio(value: float) -> str:
 
 
 def percent(value: float | None) -> str:
-    """A part as a percentage; a dash for None."""
     return "\u2013" if value is None else f"{100 * value:,.1f} %"
 
 
 def moment(value: datetime, after: datetime | None = None) -> str:
-    """An instant, to the second; without the day, if it is of the same day as another one that stands before it."""
+    """Format an instant to the second, without the day if *after* is on the same day."""
     value = value.astimezone(UTC)
     if after is not None and after.astimezone(UTC).date() == value.date():
         return f"{value:%H:%M:%S}"

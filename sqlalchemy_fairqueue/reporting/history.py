@@ -1,6 +1,6 @@
-"""Histories as Arrow tables: read from the database in one transaction, or from an archive in Parquet.
+"""Histories as Arrow tables: read from the database in one transaction, or from a Parquet archive.
 
-A run that compacts an archive leaves files for a moment whose rows another file holds, too. Readers pass over them.
+While a run compacts an archive, some files have rows that another file has too. Readers skip them.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class ArchiveFile(NamedTuple):
     Attributes:
         day: The UTC day, in days since the epoch.
         low: The first transaction.
-        high: The first transaction after its last one.
+        high: One past the last transaction.
     """
 
     day: int
@@ -59,7 +59,7 @@ class ArchiveFile(NamedTuple):
 
     @classmethod
     def named(cls, path: str) -> ArchiveFile | None:
-        """The file of a path with slashes; None: no run names a file so."""
+        """Return the file with this path, separated by slashes; None if no run names a file so."""
         found = _FILE.fullmatch(path)
         return found and cls((date.fromisoformat(found[1]) - _EPOCH).days, int(found[2]), int(found[3]))
 
@@ -69,26 +69,24 @@ class ArchiveFile(NamedTuple):
 
     @property
     def path(self) -> str:
-        """The path below the archive's folder."""
+        """The path within the archive's folder."""
         return f"{self.folder}/history-{self.low}-{self.high}.parquet"
 
 
 def day_of(number: int) -> date:
-    """The date so many days after the epoch."""
     return _EPOCH + timedelta(days=number)
 
 
 def _in_order(paths: Iterable[str]) -> list[tuple[ArchiveFile, str]]:
-    """The files of an archive by day, first transaction and last one, the greatest first."""
+    """Return the files of an archive by day, first transaction and last one, the greatest first."""
     files = ((file, path) for path in paths if (file := ArchiveFile.named(path)))
     return sorted(files, key=lambda one: (one[0].day, one[0].low, -one[0].high, one[1]))
 
 
 def superseded(paths: Iterable[str]) -> set[str]:
-    """The paths of files whose rows are all in another one: that of the same day from before or until after.
+    """Return the paths of files whose rows are all in another file of the same day.
 
-    Args:
-        paths: Paths of files, with slashes. Those that no run names so are never superseded.
+    Only files with names that a run gives are considered.
     """
     covered, reached = set(), defaultdict[int, int](lambda: -1)
     for file, path in _in_order(paths):
@@ -99,7 +97,7 @@ def superseded(paths: Iterable[str]) -> set[str]:
 
 
 def has_gap(paths: Iterable[str]) -> bool:
-    """Whether a day lacks a file between others, or before them: its folder was listed while a run compacted it."""
+    """Return whether a day lacks a file before or between others, since its folder was listed during a compaction."""
     reached = defaultdict[int, int](int)
     for file, _ in _in_order(paths):
         if file.low > reached[file.day]:
@@ -142,11 +140,11 @@ class RecordedHistory:
     """A history that was read.
 
     Attributes:
-        attempts: A row an attempt that has ended.
-        policies: The policies of channels by queue and channel, as they were when it was read.
+        attempts: One row for each ended attempt.
+        policies: The policies of channels by queue and channel, at the time of the reading.
         policies_known: Whether they were read.
-        settings: The settings of queues, by queue, as they were when it was read; others have none.
-        plans: The plans that channels follow, by queue and channel, as they were when it was read; others follow none.
+        settings: The settings of queues by queue, at that time; others have none.
+        plans: The plans of channels by queue and channel, at that time; others have none.
 
     See Also:
         :func:`read_history`
@@ -170,21 +168,20 @@ def read_history(
 ) -> RecordedHistory:
     """Read the history of a database, and the policies of its channels, in one read-only transaction.
 
-    It runs on a connection of its own, by psycopg, without statement timeout. No lock is taken that a queue waits for.
-    The snapshot keeps vacuums from removing rows until everything is read, at about a million attempts a second or two.
+    It uses its own connection, by psycopg, without statement timeout, and takes no lock that a queue waits for. The
+    snapshot keeps vacuums from removing rows until everything is read, one to two million attempts a second.
 
     Args:
-        engine: The database.
-        queue: The queue. None: all queues.
-        schema: The schema of the installation. None: found through the search_path.
-        since: Only attempts that ended at this time or later.
-        until: Only attempts that ended before this time.
-        most: The most attempts that are read.
+        queue: None: all queues.
+        schema: The schema of the installation. None: the search_path finds it.
+        since: Earliest end of an attempt, inclusive.
+        until: Latest end of an attempt, exclusive.
+        most: The most attempts to read.
 
     Raises:
         HistoryEmpty: There is no such attempt.
         HistoryTooLong: There are more than *most*.
-        HistoryUnreadable: The server cannot be reached, or refuses.
+        HistoryUnreadable: The server is unreachable, or refuses.
         ValueError: A time has no time zone.
 
     Example:
@@ -217,45 +214,27 @@ def read_history(
 def read_policies(
     engine: Engine, *, queue: str | None = None, schema: str | None = None
 ) -> dict[tuple[str, str], ChannelPolicy]:
-    """Read the policies of channels, by queue and channel, for a history that was read from an archive.
+    """Read the policies of channels, by queue and channel, for a history from an archive.
 
-    Args:
-        engine: The database.
-        queue: The queue. None: all queues.
-        schema: The schema of the installation. None: found through the search_path.
-
-    Raises:
-        HistoryUnreadable: The server cannot be reached, or refuses.
+    Arguments and errors are those of :func:`read_history`.
     """
     with _connection(engine) as connection:
         return _policies(connection, queue, schema)
 
 
 def read_plans(engine: Engine, *, queue: str | None = None, schema: str | None = None) -> dict[tuple[str, str], str]:
-    """Read the plans that channels follow, by queue and channel, for a history that was read from an archive.
+    """Read the plans of channels, by queue and channel, for a history from an archive.
 
-    Args:
-        engine: The database.
-        queue: The queue. None: all queues.
-        schema: The schema of the installation. None: found through the search_path.
-
-    Raises:
-        HistoryUnreadable: The server cannot be reached, or refuses.
+    Arguments and errors are those of :func:`read_history`.
     """
     with _connection(engine) as connection:
         return _plans(connection, queue, schema)
 
 
 def read_settings(engine: Engine, *, queue: str | None = None, schema: str | None = None) -> dict[str, QueueSettings]:
-    """Read the settings of queues, for a history that was read from an archive.
+    """Read the settings of queues, for a history from an archive. Queues that were never configured are missing.
 
-    Args:
-        engine: The database.
-        queue: The queue. None: all queues that somebody configured.
-        schema: The schema of the installation. None: found through the search_path.
-
-    Raises:
-        HistoryUnreadable: The server cannot be reached, or refuses.
+    Arguments and errors are those of :func:`read_history`.
     """
     with _connection(engine) as connection:
         return _settings(connection, queue, schema)
@@ -276,24 +255,24 @@ def read_archive(
 
     Args:
         path: The folder, or one of its Parquet files.
-        queue: The queue. None: all queues.
-        since: Only attempts that ended at this time or later.
-        until: Only attempts that ended before this time.
-        policies: The policies of channels, which are not in an archive: what :func:`read_policies` gives.
-        settings: The settings of queues: what :func:`read_settings` gives.
-        plans: The plans that channels follow: what :func:`read_plans` gives.
-        label: A further column that is read, with labels of tenants.
+        queue: None: all queues.
+        since: Earliest end of an attempt, inclusive.
+        until: Latest end of an attempt, exclusive.
+        policies: An archive has no policies; pass those of :func:`read_policies`.
+        settings: Those of :func:`read_settings`.
+        plans: Those of :func:`read_plans`.
+        label: Another column to read, with labels of tenants.
 
     Raises:
-        HistoryEmpty: It has no attempt.
-        HistoryUnreadable: It is not there, or no archive.
+        HistoryEmpty: It has no attempts.
+        HistoryUnreadable: It does not exist, or is no archive.
         InvalidArgument: It has no column *label*.
     """
     from pyarrow import dataset  # noqa: PLC0415 - a history in the database needs none
 
     try:
         found = dataset.dataset(_files_of(Path(path)), format="parquet", exclude_invalid_files=False)
-        # Old files lack costs, and the first file's schema would hold for all: what is null costs 1.
+        # Old files lack costs, and the schema of the first file would apply to all. Null means a cost of 1.
         if "cost" not in found.schema.names:
             found = found.replace_schema(found.schema.append(pa.field("cost", pa.int64())))
         conditions = [pc.scalar(True)]
@@ -323,7 +302,7 @@ LISTINGS = 5
 
 
 def _files_of(path: Path) -> Path | list[str]:
-    """The files of an archive, without those whose rows another file holds; the path of anything else."""
+    """Return the files of an archive, without those whose rows another file has; the path of anything else."""
     files: list[str] = []
     for _ in range(LISTINGS):
         files = sorted(file.as_posix() for file in path.rglob("*.parquet") if not _is_hidden(file.relative_to(path)))
@@ -338,7 +317,6 @@ def _is_hidden(path: Path) -> bool:
 
 
 def _condition(queue: str | None, since: datetime | None, until: datetime | None) -> tuple[str, dict[str, Any]]:
-    """The condition of the rows, with its values."""
     clauses, values = ["true"], dict[str, Any]()
     if queue is not None:
         clauses.append("h.queue = %(queue)s")
@@ -351,7 +329,7 @@ def _condition(queue: str | None, since: datetime | None, until: datetime | None
 
 
 def _qualifier(schema: str | None) -> str:
-    """The schema before a name; in statements with parameters a percent sign is doubled."""
+    """Return the schema before a name, with percent signs doubled for statements with parameters."""
     return f"{quoted(schema)}.".replace("%", "%%") if schema else ""
 
 
@@ -372,7 +350,7 @@ def _settings(connection: psycopg.Connection, queue: str | None, schema: str | N
 def _rows(
     connection: psycopg.Connection, statement: str, column: str, queue: str | None, schema: str | None
 ) -> list[tuple[Any, ...]]:
-    """The rows of a queue, whose name is in a column; all rows without one."""
+    """Return the rows of a queue, whose name is in *column*; all rows without a queue."""
     condition, values = ("true", {}) if queue is None else (f"{column} = %(queue)s", {"queue": queue})
     text = statement.format(schema=_qualifier(schema), condition=condition)
     return connection.execute(text.encode(), values).fetchall()
@@ -381,14 +359,14 @@ def _rows(
 def policy_of(
     max_concurrency: int | None, rate_interval: int | None, rate_burst: int | None, weight: int | None
 ) -> ChannelPolicy:
-    """The policy of a channel, of the columns of its state; the interval is in microseconds."""
+    """Return the policy in the columns of a channel's state; the interval is in microseconds."""
     rate = Rate.every(duration(rate_interval or 0), rate_burst or 1)
     return ChannelPolicy(max_concurrency=max_concurrency, rate=rate, weight=weight or 1)
 
 
 @contextmanager
 def _connection(engine: Engine) -> Iterator[psycopg.Connection]:
-    """A connection of psycopg's in autocommit, closed afterwards; errors of the server name what was done."""
+    """Yield a psycopg connection in autocommit. Errors of the server become HistoryUnreadable."""
     dialect = engine.dialect
     if dialect.driver != "psycopg" or dialect.is_async:
         kind = "an AsyncEngine of " if dialect.is_async else ""
@@ -397,7 +375,7 @@ def _connection(engine: Engine) -> Iterator[psycopg.Connection]:
             "create_engine('postgresql+psycopg://...') to the same database, or the command --database-url"
         )
     try:
-        # Not the pool's: it gets other settings.
+        # Not from the pool, since its settings are changed.
         with without_pool(engine).connect() as opened:
             isolate(opened, {"isolation_level": "AUTOCOMMIT"})
             connection = opened.connection.driver_connection
@@ -409,7 +387,7 @@ def _connection(engine: Engine) -> Iterator[psycopg.Connection]:
                 driver_of(engine).end(connection, asyncio.run)
                 opened.invalidate()
     except (psycopg.Error, DBAPIError) as error:
-        # SQLAlchemy wraps what fails while it connects.
+        # SQLAlchemy wraps errors of the connection attempt.
         cause: Any = error.orig if isinstance(error, DBAPIError) else error
         said = cause.diag.message_primary or str(cause).strip() or type(cause).__name__
         raise HistoryUnreadable(

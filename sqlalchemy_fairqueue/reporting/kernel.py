@@ -1,11 +1,11 @@
-"""Kernel of the report: walks through the events of a queue in time, compiled by numba where it is installed.
+"""Kernel of the report: walks through the events of a queue in time, compiled by numba if it is installed.
 
-``sweep`` goes once through all events; ``divide`` goes once through the windows of fair shares, whose width follows
-from the sweep. Both take events that are sorted by time, and fill arrays with a row a channel. Times are microseconds.
+``sweep`` goes once through all events; ``divide`` once through the windows of fair shares, whose width follows from the
+sweep. Both take events sorted by time, in microseconds, and fill arrays with one row for each channel.
 
 Sweep line: M. I. Shamos, D. Hoey, "Geometric intersection problems", 1976. Fair shares by water-filling: D. Bertsekas,
-R. Gallager, "Data Networks", 2nd edition, 1992, section 6.5.2. All compiled functions are in this module: numba keeps
-compiled code until the file of that function changes.
+R. Gallager, "Data Networks", 2nd edition, 1992, section 6.5.2. All compiled functions are in this module, since numba
+caches compiled code until the file of that function changes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _SECOND = 1_000_000
 _NEVER = 2**63 - 1
-# Rounding makes no culprit: a channel that got a billionth more than its share got its share.
+# Tolerance of rounding: a channel with a billionth above its share is no culprit.
 _TOLERANCE = 1e-9
 
 
@@ -31,23 +31,23 @@ class Channel:
     """State and figures of a channel in a sweep.
 
     Attributes:
-        waiting: Messages that are ready and not started.
+        waiting: Messages ready and not started.
         held: Leased messages.
-        at: When its last event was.
-        served_then: The time in which the queue was served until then.
-        backlogged: The time in which messages waited.
-        starved: The part of it in which other channels were served, and this one was not.
+        at: The time of its last event.
+        served_then: How long the queue had been served until then.
+        backlogged: How long messages waited.
+        starved: How long other channels were served during that, but not this one.
         concurrency: Most messages leased at once.
-        begun_at: When its present starvation began; -1: it is not starved.
-        begun_served: The time in which the queue was served until then.
-        lasted: The time of the longest starvation in which others were served.
-        longest_begin: When that began.
-        longest_end: When it ended.
+        begun_at: The beginning of its present starvation; -1: none.
+        begun_served: How long the queue had been served until then.
+        lasted: How long others were served in the longest starvation.
+        longest_begin: The beginning of that starvation.
+        longest_end: Its end.
         second: The second of its last start.
         in_second: Starts in that second.
         rate: Most starts in one second.
-        interval: The interval of its rate; zero: it has none.
-        theoretical: The theoretical time of its next message by the cell rate algorithm.
+        interval: The interval of its rate; zero: no rate.
+        theoretical: The theoretical arrival time of its next message in the cell rate algorithm.
         burst: The least burst that would have allowed its starts.
     """
 
@@ -72,17 +72,10 @@ class Channel:
 
 
 class Events(NamedTuple):
-    """The events of a queue's attempts: three columns by kind, each sorted by time.
+    """The events of a queue's attempts in three groups, each sorted by time, with the channel of each event.
 
-    Attributes:
-        ready_at: When messages became ready.
-        ready_channel: Their channels.
-        started_at: When attempts started.
-        started_channel: Their channels.
-        started_held: One for an attempt that has a duration, else zero: it does not count for concurrency.
-        finished_at: When attempts ended.
-        finished_channel: Their channels.
-        finished_held: As *started_held*.
+    ``started_held`` and ``finished_held`` are 1 for attempts with a duration, and 0 for others, which do not count for
+    concurrency.
     """
 
     ready_at: Any
@@ -97,7 +90,7 @@ class Events(NamedTuple):
 
 @compilable
 def _advance(channel: Channel, at: int, served: int) -> bool:
-    """Bring a channel up to an instant; whether it is starved then."""
+    """Advance a channel to an instant. Return whether it is starved then."""
     starved = channel.waiting > 0 and channel.held == 0
     if channel.waiting > 0:
         channel.backlogged += at - channel.at
@@ -124,18 +117,14 @@ def _count_start(channel: Channel, at: int) -> None:
 
 
 def sweep(events: Events, channels: Sequence[Channel]) -> tuple[int, int]:
-    """Go through all events in time.
+    """Go through all events in time, and fill *channels*.
 
     At one instant, ends come before messages that become ready, and these before starts: an end makes room for a start.
 
-    Args:
-        events: The events.
-        channels: A row a channel, which is filled.
-
     Returns:
-        The time in which the queue was served, and the most messages leased at once.
+        How long the queue was served, and the most messages leased at once.
     """
-    # Compiled, it gets a plain tuple: numba's code on disk must not name classes, which a later version may lack.
+    # Compiled code gets a plain tuple: numba's cache on disk must not refer to classes, which a later version may lack.
     ready_at, ready_channel, started_at, started_channel, started_held, finished_at, finished_channel, finished_held = (
         events
     )
@@ -185,26 +174,26 @@ def sweep(events: Events, channels: Sequence[Channel]) -> tuple[int, int]:
 
 
 class Shares(NamedTuple):
-    """Fair shares of channels over all windows; arrays with a row a channel, but for the last three.
+    """Fair shares of channels over all windows: arrays with one row for each channel, except the last three.
 
-    What is told of messages holds for their costs, where these are shared out.
+    For shares of cost, "messages" below means their cost.
 
     Attributes:
         weights: Weights of the policies.
         most: The most messages in a window that the policy allows; infinity: no limit.
-        share: Fair shares of the windows at whose start the channel had a backlog.
-        served: Messages that it got in these.
-        denied: Messages by which it got less than its share.
-        above: Messages by which it got more than its share.
-        stretch: Denied messages of the present stretch of windows in which it was denied its share.
+        share: Fair shares in windows that began with a backlog of the channel.
+        served: Messages that it received in these.
+        denied: Messages below its share.
+        above: Messages above its share.
+        stretch: Denied messages in the present stretch of windows with denial.
         stretch_begin: The first window of that stretch.
-        stretch_end: The last window of it.
-        worst: Denied messages of its worst stretch.
-        worst_begin: The first window of it.
-        worst_end: The last window of it.
-        victims: The row in *blame* of a channel; -1: it has none.
-        blame: Messages that each victim was denied (rows) by what each channel got above its share (columns).
-        windows: The windows in which messages were started.
+        stretch_end: Its last window.
+        worst: Denied messages in its worst stretch.
+        worst_begin: The first window of that.
+        worst_end: Its last window.
+        victims: The row of a channel in *blame*; -1: none.
+        blame: Messages that each victim (rows) was denied by what each channel received above its share (columns).
+        windows: Windows in which messages were started.
         indexes: Jain's index of each; NaN: fewer than two channels competed.
     """
 
@@ -232,13 +221,12 @@ _GAP = 2
 
 @compilable
 def _share_out(shares: Shares, members: Any, waiting: Any, served: Any, window: int) -> float:
-    """Compare what channels got in a window with their fair shares.
+    """Compare what channels received in a window with their fair shares, and add it to *shares*.
 
     Args:
-        shares: The shares, which are added to.
-        members: Channels that had messages left from before, or got some.
-        waiting: Their messages that were left from before.
-        served: The messages that they got, of which there are some.
+        members: Channels that had messages left or received some.
+        waiting: Their messages left from before.
+        served: The messages that they received, at least one.
         window: The number of the window.
 
     Returns:
@@ -286,7 +274,6 @@ def _share_out(shares: Shares, members: Any, waiting: Any, served: Any, window: 
 
 @compilable
 def _deny(shares: Shares, channel: int, lack: float, window: int) -> None:
-    """Count messages that a channel was denied in a window."""
     shares.denied[channel] += lack
     if shares.stretch[channel] == 0 or window - shares.stretch_end[channel] > _GAP:
         shares.stretch[channel] = 0.0
@@ -301,7 +288,7 @@ def _deny(shares: Shares, channel: int, lack: float, window: int) -> None:
 
 @compilable
 def _join(members: Any, index: Any, size: int, channel: int) -> int:
-    """Make a channel one of the first *size* members, if it is none yet. Returns their number then."""
+    """Add a channel to the first *size* members, unless it is one. Return their new number."""
     if index[channel] >= 0:
         return size
     index[channel] = size
@@ -310,15 +297,13 @@ def _join(members: Any, index: Any, size: int, channel: int) -> int:
 
 
 def divide(events: Events, width: int, shares: Shares, ready_size: Any, started_size: Any) -> int:
-    """Go through the windows of fair shares.
+    """Go through the windows of fair shares, and fill *shares*.
 
-    A channel can use the messages that were ready when a window began, or those that it got, if these are more.
+    A channel can use the messages that were ready when a window began, or those that it received if these are more.
 
     Args:
-        events: The events.
-        width: Width of a window.
-        shares: The shares, which are filled.
-        ready_size: What the messages that became ready count: 1 each, or their costs.
+        width: The width of a window.
+        ready_size: The weight of each message that became ready: 1, or its cost.
         started_size: The same of those that started.
 
     Returns:
@@ -328,7 +313,7 @@ def divide(events: Events, width: int, shares: Shares, ready_size: Any, started_
     shares = Shares(*shares)
     count, channels = len(started_at), len(shares.weights)
     waiting, served = np.zeros(channels, np.int64), np.zeros(channels, np.int64)
-    # The channels that have messages left, or got some in this window; and the index of each among them.
+    # The channels that have messages left or received some in this window, and the index of each among them.
     members, index = np.zeros(channels, np.int64), np.full(channels, -1, np.int64)
     size = ready = started = found = 0
     while started < count:

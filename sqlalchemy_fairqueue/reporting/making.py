@@ -1,4 +1,4 @@
-"""Making of a fairness report: the figures, replays and advice of each queue, and the page of all.
+"""Assembly of a fairness report: the figures, replays and advice of each queue, and the page of all.
 
 Each queue is a :func:`queue_report`, in this process or in a worker of Spark.
 """
@@ -45,16 +45,16 @@ def of_queue(values: Mapping[tuple[str, str], V], queue: str) -> dict[str, V]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What a report is to say of each queue.
+    """What a report shall contain.
 
     Attributes:
-        policies: The policies of channels, by queue and channel.
+        policies: By queue and channel.
         policies_known: Whether policies and plans were given.
-        plans: The plans that they follow.
-        settings: The settings of queues.
+        plans: By queue and channel.
+        settings: By queue.
         scenarios: The scenarios to replay, by name.
-        replayed: Whether the record is replayed and policies are tried.
-        window: Width of the windows over time.
+        replayed: Whether to replay the record and try policies.
+        window: The width of the windows over time.
         objective: The target for waits.
         label: The column of labels.
     """
@@ -71,24 +71,22 @@ class Asked:
 
     @property
     def replays(self) -> list[str]:
-        """The names of the replays: that of the record comes first, if there is any."""
+        """The names of the replays, that of the record first."""
         return [REPLAYED, *self.scenarios] if self.replayed or self.scenarios else []
 
     @property
     def steps(self) -> list[str]:
-        """What is done with a queue."""
         replays = [f"replaying {'the record' if name == REPLAYED else repr(name)}" for name in self.replays]
         return ["measuring the record", *replays, *(["trying policies"] if self.replayed else [])]
 
 
 class QueueReport(NamedTuple):
-    """What a report says of one queue.
+    """The report of one queue.
 
     Attributes:
-        measured: Its figures.
-        labels: The labels of its channels, each with the time of the attempt that has it.
-        replays: The replay of the record and that of each scenario; empty: nothing was to be replayed.
-        advice: A policy for it.
+        labels: The labels of its channels, each with the time of its attempt.
+        replays: The replay of the record and of each scenario; empty if nothing was replayed.
+        advice: A policy for it, or None.
     """
 
     measured: MeasuredQueue
@@ -98,13 +96,7 @@ class QueueReport(NamedTuple):
 
 
 def queue_report(rows: pa.Table, asked: Asked, tell: Callable[[], object] = lambda: None) -> QueueReport:
-    """Make the report of a queue.
-
-    Args:
-        rows: The attempts of the queue.
-        asked: What is asked.
-        tell: Called before each of the steps.
-    """
+    """Make the report of a queue from its attempts. *tell* is called before each step."""
     name: str = rows["queue"][0].as_py()
     policies, plans = of_queue(asked.policies, name), of_queue(asked.plans, name)
     shown = {(name, channel): figures_policy(policy, plans.get(channel)) for channel, policy in policies.items()}
@@ -139,11 +131,11 @@ def assembled(
     tenant: str | None,
     replays: Sequence[Replay] = (),
 ) -> Report:
-    """The report of all queues, with its page; the arguments are those of :func:`report`.
+    """Return the report of all queues, with its page; the arguments are those of :func:`report`.
 
     Raises:
         HistoryEmpty: There is no queue, or none has *tenant*.
-        InvalidArgument: The queues are of several databases.
+        InvalidArgument: The queues are from several databases.
     """
     figures = figures_of([one.measured for one in parts])
     if tenant is not None and tenant not in {one.channel for one in figures.channels}:
@@ -185,26 +177,26 @@ def report(
 ) -> Report:
     """Make a fairness report in this process: figures, and a page that shows and defines them.
 
-    It takes about 200 bytes of memory an attempt, and 500 for a replay.
+    It needs about 200 bytes of memory an attempt, and 500 for a replay.
 
     Args:
-        history: What :func:`read_history` or :func:`read_archive` gives.
-        scenarios: Scenarios that are replayed, for comparison with the history.
+        history: From :func:`read_history` or :func:`read_archive`.
+        scenarios: Scenarios to replay, for comparison with the history.
         output: The file of the page, which is replaced. None: no page.
-        title: Its title.
-        window: Width of the windows over time. None: one that makes at most 240 of them.
+        window: The width of the windows over time. None: one that gives at most 240 windows.
         objective: A target for the waits of each tenant, such as "p95 < 2 s".
-        labels: The names of tenants on the page, by channel, or the column of the history that holds them; others stand
-            as they are. Of a column the label of a channel's last attempt counts.
-        tenant: A channel: the page is about it alone, on one sheet, and names no other. The figures are of all.
-        replayed: Whether the record is replayed under its own policies, to tell how far forecasts can be trusted, and
-            policies are tried for the tenant because of whom others were denied their share or miss the objective.
-        progress: Called before each step with its name, its number from 0, and the number of all steps.
+        labels: Names of tenants on the page, by channel; or the column of the history that has them, of which each
+            channel's last attempt counts. Other channels keep their names.
+        tenant: A channel. The page is about it alone, on one sheet, and names no other; the figures cover all.
+        replayed: Whether to replay the record under its own policies, which tells how far forecasts can be trusted, and
+            to try limits for the tenant that denied others their share or made them miss the objective.
+        progress: Called before each step with its name, its number from 0, and the number of steps.
 
     Raises:
-        HistoryEmpty: The history has no attempt, or none of *tenant*.
-        InvalidArgument: A column is missing, the history is of several databases, or two scenarios have one name.
-        ValueError: The objective cannot be read.
+        HistoryEmpty: The history has no attempts, or none of *tenant*.
+        InvalidArgument: A column is missing, the history is from several databases, or two scenarios have the same
+            name.
+        ValueError: The objective is invalid.
 
     Example:
         >>> queue.configure(engine, history=True)

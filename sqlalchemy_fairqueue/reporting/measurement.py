@@ -1,4 +1,4 @@
-"""Measurement of a history that lies in an Arrow table: the figures of its queues and channels, without Spark."""
+"""Measurement of a history in an Arrow table: the figures of its queues and channels, without Spark."""
 
 from __future__ import annotations
 
@@ -39,22 +39,15 @@ if TYPE_CHECKING:
     Numbers = NDArray[np.int64]
     Policies = Mapping[tuple[str, str], Policy]
 
-# To compile takes longer than to interpret fewer attempts than this.
+# Compiling takes longer than interpreting fewer attempts than this.
 _WORTH_COMPILING = 100_000
 _THOUSAND = 1000
-# A service counts as so many microseconds at least in the slowdown.
+# The least service time in the slowdown, in microseconds.
 _LEAST_SERVICE = 10_000
 
 
 class MeasuredQueue(NamedTuple):
-    """The figures of a queue.
-
-    Attributes:
-        queue: Of the queue as a whole.
-        channels: Of its channels.
-        ids: The ids of its channels, in the same order.
-        plans: Of the plans that they follow, in descending order of denied wait.
-    """
+    """The figures of a queue, of its channels with their ids, and of their plans in descending order of denied wait."""
 
     queue: QueueFigures
     channels: list[ChannelFigures]
@@ -69,22 +62,22 @@ def measure_queue(
 
     Args:
         rows: Its attempts, with the columns of COLUMNS; times as timestamps.
-        policies: The policies by queue and channel; others have no limits, and weigh the same.
-        window: Width of the windows over time. None: one that makes at most 240 of them.
+        policies: By queue and channel; other channels have no limits and equal weights.
+        window: The width of the windows over time. None: one that gives at most 240 windows.
         compile_: Whether to compile the kernel. None: if numba is installed and the history is long enough.
 
     Raises:
-        InvalidArgument: A channel's id stands for two channels.
+        InvalidArgument: An id belongs to two channels.
     """
     check_ids(rows)
     return _Queue(QueueAttempts(rows), policies, window, compile_=compile_).figures()
 
 
 def figures_of(measured: Sequence[MeasuredQueue]) -> Figures:
-    """The figures of a history, of those of its queues.
+    """Combine the figures of queues into those of a history.
 
     Raises:
-        HistoryEmpty: There is none.
+        HistoryEmpty: There is no queue.
         InvalidArgument: The id of a channel is in two queues.
     """
     if not measured:
@@ -114,7 +107,6 @@ class _Queue:
         self._shown = shown_window(attempts.end - attempts.begin) if window is None else microseconds(window)
 
     def figures(self) -> MeasuredQueue:
-        """The figures of the queue and of its channels."""
         attempts, events = self._attempts, self._events()
         swept, busy, concurrency = self._sweep(events)
         backlogged = int(swept["backlogged"].sum())
@@ -221,7 +213,7 @@ class _Queue:
         return found
 
     def _plans(self, channels: Sequence[ChannelFigures]) -> list[PlanFigures]:
-        """The channels by the plan that they follow; none if no channel follows one."""
+        """Return the figures by plan; empty if no channel follows one."""
         attempts = self._attempts
         members: defaultdict[str | None, list[int]] = defaultdict(list)
         for number, policy in enumerate(self._policies):

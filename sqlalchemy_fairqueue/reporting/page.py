@@ -1,10 +1,9 @@
 """Page of a report: one HTML file without scripts and external resources.
 
-Names of tenants are arbitrary text: jinja2 escapes them, characters that do not print are shown as escapes, and the
-page forbids scripts and foreign resources (Content-Security-Policy).
+Names of tenants are arbitrary text: jinja2 escapes them, unprintable characters are shown as escapes, and the page
+forbids scripts and foreign resources (Content-Security-Policy).
 
-The page about one tenant has its figures and nobody else's, so that the tenant itself may get it. Other tenants are not
-named.
+The page about one tenant contains nobody else's figures or names, so you can give it to that tenant.
 """
 
 from __future__ import annotations
@@ -33,12 +32,11 @@ _COMPARED = 15
 
 
 class Definition(NamedTuple):
-    """The meaning of a figure.
+    """The definition of a figure.
 
     Attributes:
         title: Its name on the page.
-        meaning: Its meaning.
-        fields: The fields of the values in ``figures`` that hold it.
+        fields: The fields in ``figures`` that hold it.
         source: The data that it is read from, or the publication that defines it.
     """
 
@@ -62,7 +60,7 @@ def page_of(report: Report) -> str:
 
 
 def rendered(template: str, report: Report, **values: object) -> str:
-    """A page of a template, with the style and the formats that all pages share."""
+    """Render a template with the style and the formats that all pages share."""
     from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415 - the figures do not need it
 
     environment = Environment(
@@ -90,7 +88,6 @@ def rendered(template: str, report: Report, **values: object) -> str:
 
 
 def _section(queue: QueueFigures, report: Report) -> dict[str, Any]:
-    """What the template shows of a queue."""
     channels = report.figures.of(queue.queue)
     compared = [one for one in report.replays if any(other.queue == queue.queue for other in one.channels)]
     late = () if report.objective is None else report.objective.missed(channels)
@@ -124,15 +121,7 @@ _LEFT_OUT = frozenset({"Throughput", "Jain's index", "Capacity"})
 
 
 def tenant_page_of(report: Report, channel: str) -> str:
-    """The page as HTML.
-
-    Args:
-        report: The report.
-        channel: The tenant's channel, in all queues of the report.
-
-    Raises:
-        HistoryEmpty: The report has no such channel.
-    """
+    """Return the page about one tenant, in all queues of the report; raise HistoryEmpty if the report lacks it."""
     sections = [
         _tenant_section(report, queue, one)
         for queue in report.figures.queues

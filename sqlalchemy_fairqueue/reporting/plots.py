@@ -1,4 +1,4 @@
-"""Drawings of a queue over time: the points of lines, which the template of the page draws in its colours."""
+"""Drawings of a queue over time: the points of lines, which the page's template draws."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class Drawing(NamedTuple):
 
     Attributes:
         title: A description for screen readers.
-        lines: The label of each line, and its points; where values are missing, it is parted.
+        lines: The label of each line, and its points; missing values interrupt it.
         ticks: Heights, with their texts.
-        times: Places on the axis of time, with their texts.
+        times: Places on the time axis, with their texts.
     """
 
     title: str
@@ -42,7 +42,6 @@ class Drawing(NamedTuple):
 
 
 def over_time(queue: QueueFigures) -> dict[str, Drawing]:
-    """The drawings of a queue by what they show."""
     windows, seconds = queue.windows, queue.window.total_seconds()
     rates = {
         "started": [window.started / seconds for window in windows],
@@ -75,7 +74,7 @@ def _linear(queue: QueueFigures, title: str, series: Mapping[str, Sequence[float
 
 
 def _logarithmic(queue: QueueFigures, title: str, series: Mapping[str, Sequence[float | None]]) -> Drawing:
-    """A drawing of durations, in seconds."""
+    """Return a drawing of durations in seconds, on a logarithmic axis."""
     ticks = list(_DURATIONS)
     found = [min(max(value, ticks[0]), _LONGEST) for values in series.values() for value in values if value is not None]
     first = min(bisect_right(ticks, min(found)) - 1, len(ticks) - 2)

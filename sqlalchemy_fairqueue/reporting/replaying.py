@@ -1,4 +1,4 @@
-"""Replays of a queue under scenarios, and advice: a policy for the tenant because of whom others waited."""
+"""Replays of a queue under scenarios, and advice: a policy for the tenant that made others wait."""
 
 from __future__ import annotations
 
@@ -35,11 +35,10 @@ class RecordedQueue:
     """The common input of replays of a queue.
 
     Attributes:
-        name: Its name.
         trace: The work.
         capacity: The capacity that the record shows.
-        policies: The policies of the record that limit or weigh channels.
-        settings: The settings of the recorded queue.
+        policies: The recorded policies that limit or weigh channels.
+        settings: The recorded settings.
     """
 
     name: str
@@ -52,10 +51,10 @@ class RecordedQueue:
 def recorded_queue(
     rows: pa.Table, policies: Mapping[str, ChannelPolicy], settings: QueueSettings | None = None
 ) -> RecordedQueue:
-    """A queue, of its rows, the policies of its channels, and its settings.
+    """Prepare a queue for replays, from its rows, policies and settings.
 
     Raises:
-        InvalidArgument: A row is there twice, or a message is in two channels.
+        InvalidArgument: A row occurs twice, or a message is in two channels.
     """
     trace = trace_of(rows)
     limited = {channel: policy for channel, policy in policies.items() if policy != ChannelPolicy()}
@@ -66,13 +65,12 @@ def recorded_queue(
 def replay_of(
     queue: RecordedQueue, scenario: Scenario | None, *, policies_known: bool, window: timedelta | None = None
 ) -> Replay:
-    """The figures of a replay of a queue.
+    """Return the figures of a replay of a queue.
 
     Args:
-        queue: The queue.
-        scenario: The scenario. None: the record's own policies, with the error against the record.
-        policies_known: Whether the policies of the record are known.
-        window: Width of the windows over time. None: as for the report.
+        scenario: None: the record's own policies, with the error against the record.
+        policies_known: Whether the record's policies are known.
+        window: The width of the windows over time. None: as for the report.
     """
     chosen = as_recorded(queue.policies, queue.settings) if scenario is None else scenario
     workers = chosen.workers
@@ -103,11 +101,7 @@ def replay_of(
 
 
 def merged_replay(name: str, queues: Sequence[Replay]) -> Replay:
-    """The replays of single queues as one of all.
-
-    Raises:
-        HistoryEmpty: There is none.
-    """
+    """Combine the replays of single queues into one; raise HistoryEmpty if there are none."""
     if not queues:
         raise HistoryEmpty(empty_history())
     channels = [channel for one in queues for channel in one.channels]
@@ -118,7 +112,6 @@ def merged_replay(name: str, queues: Sequence[Replay]) -> Replay:
 
 
 def figures_policy(policy: ChannelPolicy, plan: str | None = None) -> Policy:
-    """A policy as the report shows it, with the plan that the channel follows."""
     rate = policy.rate
     return Policy(
         max_concurrency=policy.max_concurrency,
@@ -129,13 +122,13 @@ def figures_policy(policy: ChannelPolicy, plan: str | None = None) -> Policy:
     )
 
 
-# A policy is advised if it shortens the victims' mean wait by this part.
+# The least reduction of the victims' mean wait for advice.
 _WORTH_IT = 0.1
 _PARTS = (2, 4)
 
 
 class _Followers(NamedTuple):
-    """The channels of a record that follow a plan, and those that suffer outside of it."""
+    """The channels of a record that follow a plan, and those outside of it that suffer."""
 
     plan: str | None
     members: set[str]
@@ -151,20 +144,20 @@ def advice_of(
     objective: Objective | None = None,
     plans: Mapping[str, str] | None = None,
 ) -> Advice | None:
-    """Advice for a queue in which tenants were denied their share, or else miss the objective; None for any other.
+    """Return advice for a queue in which tenants were denied their share or miss the objective; None for others.
 
-    Limits of concurrency are tried for one tenant: the one that got most of what others were denied; where nobody was
-    denied, the one that held the workers for longest. They are a half and a quarter of the workers, and one. The one
-    that shortens the mean wait of the others most is advised. If others follow the tenant's plan, the same limits are
-    tried for all of them; the plan is advised where that shortens the wait of those outside of it by another tenth.
+    It tries limits of concurrency for one tenant: the one that received most of what others were denied; if nobody was
+    denied, the one that occupied the workers longest. The limits are a half and a quarter of the workers, and one. It
+    advises the limit that shortens the mean wait of the others most. If other channels follow the tenant's plan, it
+    tries the same limits for all of them, and advises that for the plan if it shortens the wait of those outside of the
+    plan by another tenth.
 
     Args:
         channels: The figures of the record's channels.
-        queue: The queue.
-        again: The replay under the record's own policies, which forecasts are compared with.
-        policies_known: Whether the policies of the record are known.
-        objective: The target that waits are held against.
-        plans: The plans that channels follow.
+        again: The replay under the record's own policies, with which forecasts are compared.
+        policies_known: Whether the record's policies are known.
+        objective: The target for waits.
+        plans: The plans of channels.
     """
     late = () if objective is None else objective.missed(channels)
     victims: Sequence[ChannelFigures] = [one for one in channels if one.denial and one.denial.culprits]
@@ -177,14 +170,16 @@ def advice_of(
 
 
 def _longest_served(queue: RecordedQueue) -> str:
-    """The channel whose attempts took longest in all."""
     trace = queue.trace
     totals = np.bincount(trace.channel_of, weights=trace.finished - trace.started, minlength=len(trace.channels))
     return trace.channels[int(totals.argmax())]
 
 
 def _followers(queue: RecordedQueue, channel: str, plans: Mapping[str, str], sufferers: set[str]) -> _Followers | None:
-    """The followers of a channel's plan; None: it follows none, is alone, or nobody outside of the plan suffers."""
+    """Return the channels that share the plan of *channel* and those that suffer outside of it.
+
+    Return None if the channel has no plan, no other channel follows it, or nobody outside of it suffers.
+    """
     plan = plans.get(channel)
     if plan is None:
         return None
@@ -242,7 +237,7 @@ def _advice(
 
 
 def main_culprit(victims: Iterable[ChannelFigures]) -> str:
-    """The channel that got most of what others were denied, by time waited."""
+    """Return the channel that received most of what others were denied, weighted by their waits."""
     blame: dict[str, float] = {}
     for one in victims:
         for culprit in one.denial.culprits if one.denial else ():
@@ -252,7 +247,6 @@ def main_culprit(victims: Iterable[ChannelFigures]) -> str:
 
 
 def _mean_wait(replay: Replay, names: Collection[str]) -> timedelta:
-    """The mean wait of the attempts of some channels of a queue."""
     members = [one for one in replay.channels if one.channel in names]
     attempts = sum(one.attempts for one in members)
     return sum((one.mean_wait * one.attempts for one in members), timedelta()) / max(attempts, 1)

@@ -26,7 +26,7 @@ def frame_of(rows: Iterable[dict[str, Any]]) -> DataFrame:
 
 
 def row_of(value: Any, without: tuple[str, ...] = (), prefix: str = "") -> dict[str, Any]:
-    """A value as a row; the fields of values in it become columns like ``wait_p95``."""
+    """Return a value as a row; fields of nested values become columns like ``wait_p95``."""
     row: dict[str, Any] = {}
     for each in fields(value):
         one, name = getattr(value, each.name), prefix + each.name.rstrip("_")
@@ -36,7 +36,7 @@ def row_of(value: Any, without: tuple[str, ...] = (), prefix: str = "") -> dict[
 
 
 def document_of(value: Any, without: tuple[str, ...] = ()) -> dict[str, Any]:
-    """A value as a document for programs: values in it become mappings, durations seconds."""
+    """Return a value as a document for programs: nested values are mappings, durations seconds."""
     document: dict[str, Any] = {}
     for each in fields(value):
         one, name = getattr(value, each.name), each.name.rstrip("_")
@@ -77,10 +77,10 @@ class Objective:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """An objective as people write it: ``p95 < 2 s``, ``mean<500ms``.
+        """Parse an objective as people write it: ``p95 < 2 s``, ``mean<500ms``.
 
         Raises:
-            ValueError: It is none.
+            ValueError: The text has another form.
         """
         found = _TEXT.fullmatch(text)
         if found is None:
@@ -89,10 +89,10 @@ class Objective:
 
     @classmethod
     def of(cls, value: Self | str | None) -> Self | None:
-        """An objective, given as such or as text.
+        """Return an objective that is given as an Objective or as text.
 
         Raises:
-            ValueError: The text is none.
+            ValueError: The text has another form.
 
         Example:
             >>> Objective.of("p95 < 2 s") == Objective.parse("p95 < 2 s")
@@ -101,17 +101,16 @@ class Objective:
         return cls.parse(value) if isinstance(value, str) else value
 
     def value(self, channel: ChannelFigures) -> timedelta:
-        """The statistic of a channel's waits."""
+        """Return the statistic of a channel's waits."""
         found: timedelta = channel.mean_wait if self.statistic == "mean" else getattr(channel.wait, self.statistic)
         return found
 
     def missed(self, channels: Iterable[ChannelFigures]) -> tuple[ChannelFigures, ...]:
-        """The channels that do not keep it, the longest wait first."""
+        """Return the channels that miss the objective, the longest wait first."""
         late = [one for one in channels if self.value(one) >= self.limit]
         return tuple(sorted(late, key=self.value, reverse=True))
 
     def __str__(self) -> str:
-        """The text, with the limit in seconds."""
         return f"{self.statistic} < {self.limit.total_seconds():g} s"
 
 
@@ -121,20 +120,19 @@ TRUSTED_ERROR = 0.15
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayedQueue:
-    """The workers that a replay gives a queue, and how far it is from the record.
+    """The workers that a replay gives a queue, and its difference from the record.
 
     Attributes:
-        queue: Name of the queue.
         workers: Messages handled at once.
-        estimated: Whether that is the capacity that the history shows, and not a number that the scenario names.
-        backlogged: The backlogged time in which the capacity was measured; zero: there was too little of it.
+        estimated: Whether that is the capacity that the history shows, instead of the scenario's number.
+        backlogged: The backlogged time in which the capacity was measured; zero: there was too little.
         least_workers: The capacity in the quarter of that time in which it was least.
         greatest_workers: The capacity in the quarter in which it was greatest.
-        policies_known: Whether the policies of the record were given.
-        settings: The settings of the scenario, in words.
-        replay_error: Of a replay under the record's own policies: the mean difference between the replayed and the
-            recorded time from ready to finished of an attempt, as a part of the mean recorded time. Else None.
-        replay_bias: The same with its sign: negative if the replay is faster.
+        policies_known: Whether the record's policies were given.
+        settings: The settings of the scenario, as text.
+        replay_error: For a replay under the record's own policies: the mean difference between the replayed and the
+            recorded time from ready to finished, as a fraction of the mean recorded time. Otherwise None.
+        replay_bias: The same with its sign; negative: the replay is faster.
     """
 
     queue: str
@@ -161,8 +159,8 @@ class Replay:
     Attributes:
         name: Its name on the page, like "customer-7 with three workers".
         channels: Figures of the same channels.
-        queues: Figures of the same queues, where known.
-        replayed: The workers and the error of each queue, where known.
+        queues: Figures of the same queues, if known.
+        replayed: The workers and the error of each queue, if known.
     """
 
     name: str
@@ -173,19 +171,18 @@ class Replay:
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """A policy for the tenant because of whom others waited, with its replayed effect.
+    """Advice for a queue: a limit for the tenant that made others wait, and its effect in a replay.
 
     Attributes:
-        queue: Name of the queue.
-        channel: Name of that tenant.
-        before: Mean wait of the others that were denied their share, or else miss the objective, in the replay of the
-            record; with a plan, of those that do not follow it.
-        own_before: Mean wait of *channel* in it.
-        max_concurrency: The policy to set; None: none is advised.
-        after: As *before*, with the policy.
-        own_after: As *own_before*, with the policy.
-        reason: Why none is advised.
-        plan: The plan of that tenant, if the policy is for all tenants that follow it; None: it is for that tenant.
+        channel: That tenant.
+        before: In the replay of the record, the mean wait of the others that were denied their share or miss the
+            objective; with a plan, of those outside of it.
+        own_before: The mean wait of *channel* in it.
+        max_concurrency: The policy to set; None: no advice.
+        after: *before* with the policy.
+        own_after: *own_before* with the policy.
+        reason: Why there is no advice.
+        plan: The plan to set it for; None: only for that tenant.
 
     See Also:
         :class:`Report`
@@ -204,17 +201,13 @@ class Advice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """A report that was made.
+    """A report.
 
     Attributes:
-        title: Its title.
-        figures: The figures of the history.
-        replays: The figures of replays.
-        path: The page; None: none was asked for.
-        made_at: When it was made.
-        objective: The target that the tenants' waits are held against; None: none.
-        advice: Policies to set; empty: nobody was denied its share, or nothing was replayed.
-        labels: The names of tenants on the page, by channel; others stand as they are.
+        path: The page, or None.
+        objective: The target for the tenants' waits, or None.
+        advice: Policies to set; empty if nobody was denied its share, or nothing was replayed.
+        labels: The names of tenants on the page, by channel; others keep their names.
 
     Example:
         >>> queue.configure(engine, history=True)
@@ -236,20 +229,20 @@ class Report:
 
     @property
     def late(self) -> tuple[ChannelFigures, ...]:
-        """The channels that do not keep the objective, the longest wait first."""
+        """The channels that miss the objective, the longest wait first."""
         return () if self.objective is None else self.objective.missed(self.figures.channels)
 
     @property
     def channels(self) -> DataFrame:
-        """A row a channel, in descending order of denied wait; nested figures as ``wait_p95`` and the like."""
+        """One row for each channel, in descending order of denied wait; nested figures as ``wait_p95`` and the like."""
         return frame_of(row_of(one) for one in self.figures.channels)
 
     @property
     def queues(self) -> DataFrame:
-        """A row a queue."""
+        """One row for each queue."""
         return frame_of(row_of(one, without=("windows",)) for one in self.figures.queues)
 
     @property
     def windows(self) -> DataFrame:
-        """A row a queue and window of time."""
+        """One row for each queue and window of time."""
         return frame_of({"queue": one.queue, **row_of(window)} for one in self.figures.queues for window in one.windows)

@@ -1,7 +1,7 @@
 """Data pipeline: queues as a Spark data source, in both directions (extra ``spark``, PySpark 4.1 or later).
 
 ``register(spark)``, then ``df.write.format("fairqueue")``, ``spark.read.format("fairqueue")`` and their streaming
-forms. Executors import this package too: it, psycopg and pyarrow must be installed where they run.
+forms. Executors import this package too, so it, psycopg and pyarrow must be installed there.
 """
 
 from __future__ import annotations
@@ -32,11 +32,10 @@ _FUNCTIONS: dict[str, str] = {
 
 
 def register(spark: SparkSession) -> None:
-    """Make the data source ``fairqueue`` known to a session, classic or Connect.
+    """Register the data source ``fairqueue`` with a session, classic or Connect.
 
-    It also adds the options that hold secrets to those that the session redacts in plans and logs
-    (``spark.sql.redaction.options.regex``), and lets the server evaluate filters
-    (``spark.sql.python.filterPushdown.enabled``).
+    It also makes the session redact options with secrets in plans and logs (``spark.sql.redaction.options.regex``), and
+    lets the server evaluate filters (``spark.sql.python.filterPushdown.enabled``).
 
     Example:
         >>> register(spark)

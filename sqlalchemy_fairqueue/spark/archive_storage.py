@@ -1,13 +1,12 @@
-"""Storage of an archive's files, on any file system that Spark knows, through Hadoop's interface.
+"""Storage of an archive's files, on any file system of Spark, through Hadoop's interface.
 
-Nothing is written in place: files are written to a folder that readers ignore, and renamed.
+Nothing is written in place: files are written to a folder that readers ignore, and then renamed.
 
-The names of files record what is archived: ``day=2026-11-20/history-0-8123.parquet`` holds the attempts that finished
-on that UTC day, were recorded by transactions from 0 to 8123 (excluded), and nothing else;
-``history-8123-9001.parquet`` beside it holds those recorded later. So one rename makes rows visible and records them as
-archived.
+The names of files record what is archived. ``day=2026-11-20/history-0-8123.parquet`` has exactly the attempts that
+finished on that UTC day and were recorded by transactions from 0 to 8123 (exclusive); ``history-8123-9001.parquet``
+beside it has those recorded later. So one rename both publishes rows and records them as archived.
 
-The marker of an archive, ``_fairqueue.json``, names the history that it is of. Readers of Parquet ignore the file.
+The marker of an archive, ``_fairqueue.json``, names its history. Readers of Parquet ignore it.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ DAY = 86_400_000_000
 
 
 def archived_through(archive_files: Iterable[ArchiveFile]) -> Mapping[int, int]:
-    """The transaction up to which each day is archived, excluded.
+    """Return one past the last archived transaction of each day.
 
     Raises:
         ArchiveDamaged: The files of a day overlap or leave a gap.
@@ -60,10 +59,10 @@ class Marker:
     """The content of the marker.
 
     Attributes:
-        origin: The history that is archived.
-        pruned: The entry of ``fq_pruned_history`` up to which pruned rows are of no concern.
+        origin: The archived history.
+        pruned: Entries of ``fq_pruned_history`` up to this one do not matter.
         archive: A random name, which processes lock.
-        columns: The version of the columns of its newest files. Older files lack what came later.
+        columns: The version of the columns in its newest files. Older files lack newer columns.
     """
 
     origin: Origin
@@ -76,16 +75,12 @@ class Marker:
         return json.dumps({**own, **asdict(self.origin)})
 
     def updated(self, origin: Origin, pruned: int) -> Marker:
-        """The same archive, continued with another origin, another entry of pruned rows, and today's columns."""
+        """Return the marker with another origin, another entry of pruned rows, and today's columns."""
         return replace(self, origin=origin, pruned=pruned, columns=COLUMNS_VERSION)
 
 
 def read_marker(text: str) -> Marker:
-    """The marker in the text of the file.
-
-    Raises:
-        ArchiveDamaged: It cannot be read.
-    """
+    """Parse the marker; raise ArchiveDamaged if that is impossible."""
     try:
         words = {"columns": 0} | json.loads(text)
         if words.pop("format") != _FORMAT:
@@ -129,10 +124,10 @@ class Storage:
         self._replace[0] = options.OVERWRITE
 
     def marker(self) -> Marker | None:
-        """The marker of the archive; None: there is no archive yet.
+        """Return the marker, or None if there is no archive yet.
 
         Raises:
-            ArchiveDamaged: The folder holds other things, or the marker cannot be read.
+            ArchiveDamaged: The folder contains other things, or the marker cannot be read.
         """
         path = self._at(NAME)
         if self._files.exists(path):
@@ -159,11 +154,7 @@ class Storage:
         self._rename(work, self._at(NAME), self._keep if new else self._replace)
 
     def archive_files(self) -> list[ArchiveFile]:
-        """Every file of the archive.
-
-        Raises:
-            ArchiveDamaged: The archive has files of other names.
-        """
+        """Return all files of the archive; raise ArchiveDamaged for files with other names."""
         found = []
         for folder in filter(_is_shown, self._names(self._root)):
             for name in filter(_is_shown, self._names(self._at(folder))):
@@ -179,18 +170,17 @@ class Storage:
         return self._spark.read.schema(frame_schema(HISTORY, ())).parquet(*paths)
 
     def remove(self, file: ArchiveFile) -> None:
-        """Remove a file whose rows another file holds."""
         self._files.delete(self._at(file.path), False)
 
     def write(self, rows: DataFrame, file: ArchiveFile) -> int:
-        """Write a file where no reader sees it; returns the number of its rows."""
+        """Write a file where readers do not see it, and return the number of its rows."""
         path = self._at(_WORK, file.folder)
         # One file: the session's own limit does not count.
         rows.write.mode("overwrite").option("maxRecordsPerFile", "0").parquet(str(path))
         return self._spark.read.parquet(str(path)).count()
 
     def publish(self, file: ArchiveFile) -> None:
-        """Make a file visible to readers by a rename; an existing one is never replaced."""
+        """Publish a file by a rename, which never replaces another one."""
         work = self._at(_WORK, file.folder)
         written = [name for name in self._names(work) if name.startswith("part-")]
         if len(written) != 1:
@@ -201,7 +191,7 @@ class Storage:
         self._rename(self._fs.Path(work, written[0]), self._at(file.path), self._keep)
 
     def clean(self) -> None:
-        """Remove unfinished files of runs that died."""
+        """Remove unfinished files of dead runs."""
         self._files.delete(self._at(_WORK), True)
 
     def _at(self, *names: str) -> Any:
@@ -228,5 +218,5 @@ class Storage:
 
 
 def _is_shown(name: str) -> bool:
-    """Whether readers of Parquet look at a file or folder."""
+    """Return whether readers of Parquet read a file or folder of this name."""
     return not name.startswith(("_", "."))

@@ -1,8 +1,8 @@
-"""Archive: the history as Parquet, a folder a UTC day, kept up to date by runs that may die at any time.
+"""Archive: the history as Parquet, a folder a UTC day, updated by runs that may die at any time.
 
-Readers see a change by a single rename: the rows of a day that a run adds are one file, and its name tells its content.
-``archive_storage`` has the files, their names and the marker. A run takes the archive's lock, finds the rows that are
-missing and adds them day by day.
+Readers see a change by one rename: the rows that a run adds to a day are one file, and its name tells its content.
+``archive_storage`` handles the files and the marker. A run takes the archive's lock, finds the missing rows, and adds
+them day by day.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class ArchivedDay:
     """The rows that a run added to a day.
 
     Attributes:
-        day: The UTC day.
-        rows: The number of attempts.
+        day: In UTC.
+        rows: How many attempts.
         is_late: Whether the day was archived before.
     """
 
@@ -63,10 +63,10 @@ class ArchiveResult:
     """The result of a run.
 
     Attributes:
-        days: The days that were added to, in their order.
-        through_xid: All rows of the days before *until* that transactions below this one recorded are archived.
+        days: The days with new rows, in order.
+        through_xid: All rows of days before *until* from transactions below this one are archived.
         until: The first day that is not archived yet.
-        lost: Days of which attempts were pruned before they were archived.
+        lost: Days with attempts that were pruned before they were archived.
     """
 
     days: tuple[ArchivedDay, ...]
@@ -76,7 +76,6 @@ class ArchiveResult:
 
     @property
     def rows(self) -> int:
-        """The number of attempts that were added."""
         return sum(day.rows for day in self.days)
 
 
@@ -85,9 +84,9 @@ class CompactedDay:
     """A day whose files a run has joined.
 
     Attributes:
-        day: The UTC day.
-        rows: The number of its attempts.
-        files: The number of files that it had.
+        day: In UTC.
+        rows: How many attempts it has.
+        files: How many files it had.
     """
 
     day: date
@@ -108,28 +107,27 @@ def archive(
     accepted_origin: str | None = None,
     progress: Callable[[ArchivedDay], None] | None = None,
 ) -> ArchiveResult:
-    """Bring the archive at *path* up to date with the history.
+    """Update the archive at *path* from the history.
 
-    A day is added whole by one rename, and so are rows of an archived day that were recorded later: readers never see
-    half of what a run adds to a day. A run that dies leaves the days that it finished; the next run continues there.
-    Run it after midnight UTC, and before housekeeping drops the oldest day.
+    One rename adds a whole day, and another one late rows of an archived day, so readers never see half of an addition.
+    A run that dies leaves finished days; the next run continues. Run it after midnight UTC, and before housekeeping
+    drops the oldest day.
 
     Args:
-        spark: A classic session (not Spark Connect: it works with the session's file systems).
-        path: A folder on any file system that the session knows and whose rename is atomic.
-        dsn: Where the history is; or *dsn_env*, the variable that holds it on driver and executors.
-        dsn_env: See *dsn*.
-        schema: The schema of the installation; None: the connection's default.
-        today: Whether the present day is archived as far as it goes, which makes a file each time.
-        num_partitions: How many tasks read a day; None: one for a quarter of a million rows, up to 16.
-        fail_on_data_loss: Whether days that were dropped before they were archived are an error; else a warning.
-        accepted_origin: The origin, as the error wrote it, with which an archive of another origin continues.
-        progress: Called after each day that was added to.
+        spark: A classic session; not Spark Connect, since it uses the session's file systems.
+        path: A folder on a file system of the session with atomic renames.
+        dsn: The database of the history; or give *dsn_env*, the variable that has it on driver and executors.
+        schema: The schema of the installation. None: the connection's default.
+        today: Whether to archive the present day so far, which creates a file each time.
+        num_partitions: How many tasks read a day. None: one for each quarter of a million rows, up to 16.
+        fail_on_data_loss: Whether days that were dropped before they were archived are an error, or only a warning.
+        accepted_origin: The origin in the error message, to continue an archive of another origin.
+        progress: Called after each changed day.
 
     Raises:
         ArchiveBusy: Another process updates the archive.
-        ArchiveDamaged: The folder holds files that no run leaves there.
-        OriginChanged: The archive is of another history.
+        ArchiveDamaged: The folder has files that no run leaves there.
+        OriginChanged: The archive belongs to another history.
         DataLoss: Days were dropped from the history before they were archived.
     """
     raw_options = _raw_options(
@@ -152,8 +150,8 @@ def archive(
             what = f"attempts of {days} were pruned from the history before they were archived"
             note_loss(options, what, "archive more often or keep the history longer")
         if marker != marker.updated(now.origin, pruned):
-            # Rows pruned until now were archived, or are reported as lost once: a folder that is removed from the
-            # archive later must not count as lost.
+            # Rows that were pruned until now are archived or were reported as lost. Later removals of folders from the
+            # archive must not count as lost.
             marker = marker.updated(now.origin, pruned)
             storage.save_marker(marker, new=False)
         [(time,)] = query(connection, "now", {}, schema=namespace)
@@ -190,18 +188,16 @@ def compact_archive(
 ) -> tuple[CompactedDay, ...]:
     """Join the files of each day of the archive at *path* that has several.
 
-    A day of joined files appears by one rename, and the files that it holds are removed then. Readers of
-    :func:`read_archive` and of the report see each attempt once at any time. A run that dies loses and doubles nothing:
-    the next run, of :func:`archive` or of this function, removes what it left. Queries that have begun before fail if
-    they open a file that was removed: run them again.
+    One rename publishes the joined file, and then the old files are removed. Readers by :func:`read_archive` and the
+    report see each attempt exactly once at any time. A run that dies loses and doubles nothing; the next run of this
+    function or :func:`archive` removes what it left. A query that began before fails if it opens a removed file; run it
+    again.
 
     Args:
         spark: A classic session.
-        path: The folder of an archive.
-        dsn: The database of its history, where the archive's lock is; or *dsn_env*, the variable that holds it.
-        dsn_env: See *dsn*.
-        schema: The schema of the installation; None: the connection's default.
-        min_files: The least number of files of a day that are joined.
+        dsn: The database of its history, which has the archive's lock; or give *dsn_env*, the variable with it.
+        schema: The schema of the installation. None: the connection's default.
+        min_files: Join days with at least this many files.
         progress: Called after each day.
 
     Returns:
@@ -209,9 +205,9 @@ def compact_archive(
 
     Raises:
         ArchiveBusy: Another process updates the archive.
-        ArchiveDamaged: The folder holds files that no run leaves there.
+        ArchiveDamaged: The folder has files that no run leaves there.
         ArchiveError: There is no archive.
-        OriginChanged: The archive is of another history. If this one continues it, run :func:`archive` with
+        OriginChanged: The archive belongs to another history. To continue it with this one, run :func:`archive` with
             *accepted_origin* first.
     """
     options = read_options(ReadOptions, _raw_options(dsn=dsn, dsnEnv=dsn_env, schema=schema))
@@ -253,9 +249,9 @@ def compact_archive(
 
 
 def read_archive(spark: SparkSession, path: str) -> DataFrame:
-    """The archive as a frame: the columns of the history and ``day``, the UTC day of ``finished_at``.
+    """Return the archive as a frame: the columns of the history, and ``day``, the UTC day of ``finished_at``.
 
-    In files that were written before the history had costs, each attempt has cost 1; before it had groups, none.
+    In files from before costs and groups existed, each attempt has cost 1 and no group.
     """
     reader = spark.read.schema(frame_schema(HISTORY, ()).add("day", "date"))
     listings = 0
@@ -271,21 +267,20 @@ def read_archive(spark: SparkSession, path: str) -> DataFrame:
 
 
 def _raw_options(**given: Any) -> dict[str, str]:
-    """Those that are given, as text."""
     return {name: str(value) for name, value in given.items() if value is not None}
 
 
 def pending_rows(
     connection: psycopg.Connection, schema: str, archived: Mapping[int, int], high: int, until: int
 ) -> dict[int, int]:
-    """The number of rows that an archive lacks, by day.
+    """Return the number of rows that an archive lacks, by day.
 
-    A day that was never archived is read whole; for the others the index on (recorded_xid, id) gives the later rows.
+    A day that was never archived is read whole; for others the index on (recorded_xid, id) gives the later rows.
 
     Args:
         connection: A connection to the history, outside of a transaction.
-        schema: The schema as statements quote it.
-        archived: Up to which transaction each day is archived.
+        schema: The quoted schema.
+        archived: One past the last archived transaction of each day.
         high: The first transaction that is not to be archived.
         until: The first day that is not to be archived.
     """
@@ -300,13 +295,13 @@ def pending_rows(
 
 
 def lost_days(connection: psycopg.Connection, schema: str, archived: Mapping[int, int], pruned: int) -> list[int]:
-    """The days of which rows were pruned before they were archived."""
+    """Return the days with rows that were pruned before they were archived."""
     rows = query(connection, "pruned_days", {"pruned": pruned}, schema=schema)
     return sorted({day for _, day, xid in rows if xid >= archived.get(day, 0)})
 
 
 def _day_ranges(archived: Mapping[int, int], until: int) -> Iterator[tuple[int, int, int]]:
-    """Ranges of days with the transaction to begin at: each archived day, and the days between them."""
+    """Yield ranges of days with the first transaction to read: each archived day, and the days between them."""
     reached = 0
     for day, high in sorted(archived.items()):
         if day >= until:
@@ -320,13 +315,13 @@ def _day_ranges(archived: Mapping[int, int], until: int) -> Iterator[tuple[int, 
 
 
 def _own_files(storage: Storage, marker: Marker, now: Horizon, accepted: str | None) -> list[ArchiveFile]:
-    """The files of the archive, after what dead runs left was removed.
+    """Return the files of the archive, after removing what dead runs left.
 
-    Nothing is removed where the connection leads to another database than the archive's: the lock that was taken there
-    says nothing of runs that are under way.
+    Nothing is removed if the connection is to another database than the archive's, since its lock would not exclude
+    running processes.
 
     Raises:
-        OriginChanged: The connection leads to another history.
+        OriginChanged: The connection is to another history.
     """
     found = {file.path: file for file in storage.archive_files()}
     covered = superseded(found)
@@ -341,12 +336,9 @@ def _own_files(storage: Storage, marker: Marker, now: Horizon, accepted: str | N
 
 @contextmanager
 def _opened(spark: SparkSession, options: ReadOptions, action: str) -> Iterator[tuple[psycopg.Connection, str]]:
-    """A connection for the block, and the quoted schema. The session has the data source, and writes timestamps in UTC.
+    """Yield a connection and the quoted schema. The session gets the data source, and writes timestamps in UTC.
 
-    Args:
-        spark: The session.
-        options: Where the history is.
-        action: What is tried, for messages.
+    *action* is for messages.
     """
     try:
         register(spark)
@@ -364,15 +356,15 @@ def _opened(spark: SparkSession, options: ReadOptions, action: str) -> Iterator[
 
 
 def _lock(connection: psycopg.Connection, storage: Storage, marker: Marker, path: str) -> Callable[[], None]:
-    """Take the archive's lock, which ends with the connection; returns a check that it is still held.
+    """Take the archive's lock, which ends with the connection, and return a check that it is still held.
 
     Raises:
         ArchiveBusy: Another process holds it, or has changed the marker before it was free.
     """
     key = f"fairqueue archive {marker.archive}"
     try:
-        # Waits, as the server may not have noticed yet that a process died. The lock outlives the transaction, the
-        # timeout does not.
+        # This waits, since the server may not have noticed yet that a process died. The lock outlives the transaction,
+        # the timeout does not.
         with connection.transaction():
             connection.execute("select set_config('lock_timeout', %s, true)", [_LOCK_TIMEOUT])
             connection.execute("select pg_catalog.pg_advisory_lock(pg_catalog.hashtextextended(%s, 0))", [key])
@@ -395,7 +387,7 @@ def _lock(connection: psycopg.Connection, storage: Storage, marker: Marker, path
 
 
 def _frame(spark: SparkSession, raw_options: Mapping[str, str], file: ArchiveFile, start: Offset) -> DataFrame:
-    """The rows of a file, in one partition, in the order in which they finished."""
+    """Return the rows of a file, in one partition, in the order in which they finished."""
     after = Position(file.low - 1, _LAST_ID) if file.low else Position()
     found = spark.read.format("fairqueue").options(
         **raw_options,

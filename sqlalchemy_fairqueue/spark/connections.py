@@ -33,28 +33,25 @@ class Installation:
     """The installation that a connection leads to.
 
     Attributes:
-        schema: The schema's name, also when the options leave it to the connection.
+        schema: The schema's name, even if the options leave it to the connection.
     """
 
     schema: str
 
     @property
     def quoted(self) -> str:
-        """The schema as statements with parameters quote it: a percent sign is doubled."""
+        """The schema quoted for statements with parameters, with doubled percent signs."""
         return quoted(self.schema).replace("%", "%%")
 
 
 def connect(target: TargetOptions, purpose: str, *, autocommit: bool = False) -> psycopg.Connection:
-    """A connection to the target. The caller closes it.
+    """Return a connection to the target; the caller closes it.
 
-    Args:
-        target: The options of the target.
-        purpose: The purpose; pg_stat_activity shows it as ``fairqueue spark PURPOSE``.
-        autocommit: Each statement its own transaction.
+    *purpose* is shown in pg_stat_activity as ``fairqueue spark PURPOSE``.
 
     Raises:
-        BadOption: The dsn cannot be read, or the variable that should hold it is not set.
-        Unreachable: The server cannot be reached, or refuses.
+        BadOption: The dsn cannot be parsed, or its variable is not set.
+        Unreachable: The server is unreachable, or refuses.
     """
     conninfo = _conninfo(target)
     secrets = _secrets(conninfo)
@@ -71,7 +68,7 @@ def connect(target: TargetOptions, purpose: str, *, autocommit: bool = False) ->
 
 
 def find_installation(connection: psycopg.Connection, schema: str | None) -> Installation:
-    """The installation in the schema of the options.
+    """Return the installation in the schema of the options.
 
     Raises:
         SchemaMismatch: There is none, or it is too old.
@@ -97,7 +94,7 @@ def find_installation(connection: psycopg.Connection, schema: str | None) -> Ins
 
 @cache
 def statement(name: str) -> str:
-    """The statement of a file of the folder ``statements``, with its parts in braces."""
+    """Return the statement in a file of the folder ``statements``, with its parts in braces."""
     lines = (files(__package__) / "statements" / f"{name}.sql").read_text(encoding="utf-8").splitlines()
     return "\n".join(line for line in lines if not line.startswith("--"))
 
@@ -105,14 +102,14 @@ def statement(name: str) -> str:
 def query(
     connection: psycopg.Connection, name: str, values: Mapping[str, object], **parts: str
 ) -> list[tuple[Any, ...]]:
-    """The rows of the statement of a file, with its parts, such as ``schema`` as statements quote it."""
+    """Return the rows of the statement in a file, with its parts, such as the quoted ``schema``."""
     return connection.execute(statement(name).format(**parts).encode(), values).fetchall()
 
 
 def call(
     connection: psycopg.Connection, installation: Installation, function: str, **values: object
 ) -> list[tuple[Any, ...]]:
-    """The rows of a function of the installation, whose parameters are given by their names without ``p_``."""
+    """Call a function of the installation, with its parameters by name without ``p_``, and return the rows."""
     places = ", ".join(f"%({name})s::{kind}" for name, kind in signature(function).parameters.items())
     statement = f"select * from {installation.quoted}.{function}({places})"  # noqa: S608 - quoted
     return connection.execute(statement.encode(), values).fetchall()
@@ -120,12 +117,10 @@ def call(
 
 @contextmanager
 def translated_errors(action: str) -> Iterator[None]:
-    """Raise errors of the server as errors of this package: by SQLSTATE, else as PipelineError.
+    """Convert errors of the server to errors of this package: by SQLSTATE, or to PipelineError.
 
-    They keep the server's message, but not its DETAIL, which may quote a row: a payload may be confidential.
-
-    Args:
-        action: What was tried, for the message: ``"merge job 'j1'"``.
+    They keep the server's message, but not its DETAIL, which may quote a row; a payload may be confidential. *action*
+    is for the message: ``"merge job 'j1'"``.
     """
     try:
         yield
@@ -141,7 +136,7 @@ def translated_errors(action: str) -> Iterator[None]:
 
 
 def display_target(target: TargetOptions) -> str:
-    """The server and database as text, without anything secret."""
+    """Return the server and database as text, without secrets."""
     words = conninfo_to_dict(_conninfo(target))
     host = words.get("host") or words.get("hostaddr") or "the default host"
     port = f":{words['port']}" if words.get("port") else ""
@@ -149,7 +144,7 @@ def display_target(target: TargetOptions) -> str:
 
 
 def _conninfo(target: TargetOptions) -> str:
-    """The dsn for libpq, with a time limit for connecting."""
+    """Return the dsn for libpq, with a time limit for connecting."""
     dsn, source = target.dsn, "option dsn"
     if target.dsn_env is not None:
         dsn, source = os.environ.get(target.dsn_env), f"variable {target.dsn_env}"

@@ -6,11 +6,11 @@ from sqlalchemy_fairqueue.errors import FairQueueError
 
 
 class PipelineError(FairQueueError):
-    """Something between Spark and a queue failed. Its message holds no secret."""
+    """Something between Spark and a queue failed. The message contains no secret."""
 
 
 class Unreachable(PipelineError):
-    """The server cannot be reached, or refuses the connection."""
+    """The server is unreachable, or refuses the connection."""
 
 
 class BadOption(PipelineError, ValueError):
@@ -18,7 +18,7 @@ class BadOption(PipelineError, ValueError):
 
 
 class BadFrame(PipelineError, ValueError):
-    """A frame has columns that the data source does not take."""
+    """A frame has columns that the data source does not accept."""
 
 
 class BadRows(PipelineError, ValueError):
@@ -33,7 +33,6 @@ class BadRows(PipelineError, ValueError):
         self.examples = examples
 
     def __str__(self) -> str:
-        """The problem, and the examples, one a line."""
         return "\n  ".join((self.args[0], *self.examples))
 
 
@@ -46,15 +45,15 @@ class KeyStands(PipelineError, codes=("QF002",)):
 
 
 class ArchiveError(PipelineError):
-    """An archive could not be brought up to date. Finished days stay as they are."""
+    """An archive could not be updated. Finished days stay as they are."""
 
 
 class ArchiveBusy(ArchiveError):
-    """Another process is bringing the archive up to date."""
+    """Another process is updating the archive."""
 
 
 class ArchiveDamaged(ArchiveError):
-    """A folder holds files that no run leaves there."""
+    """A folder has files that no run leaves there."""
 
 
 class DataLoss(PipelineError):

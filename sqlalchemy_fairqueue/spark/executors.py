@@ -1,6 +1,6 @@
-"""Objects and functions that executors unpickle, with an error that says what to install where this package is missing.
+"""Objects and functions that executors unpickle, with an error that says what to install if this package is missing.
 
-Python pickles them by the names of their modules. An executor without the package then fails with a bare
+Python pickles them by the names of their modules, so an executor without the package would fail with a bare
 ``ModuleNotFoundError``. So they travel as bytes inside a function that is pickled by value and imports nothing before
 it runs.
 """
@@ -22,7 +22,7 @@ R = TypeVar("R")
 
 
 def _unpacked(packed: bytes, released: str) -> Any:
-    """What was packed. It runs on an executor, and must not use names of this module."""
+    """Unpickle on an executor. It must not use names of this module."""
     import pickle  # noqa: PLC0415 - nothing but the function itself is there
     import platform  # noqa: PLC0415
     import sys  # noqa: PLC0415
@@ -44,7 +44,7 @@ _unpacked.__module__ = "__main__"
 
 
 class Shipped:
-    """Instances that executors unpickle."""
+    """Base of instances that executors unpickle."""
 
     def __reduce__(self) -> tuple[Callable[[bytes, str], Any], tuple[bytes, str]]:
         """Pickle the instance as bytes, with the function that unpickles them."""
@@ -52,18 +52,17 @@ class Shipped:
 
 
 class _Parts:
-    """An instance, which is pickled as any other object is."""
+    """An instance that is pickled in the usual way."""
 
     def __init__(self, instance: Shipped) -> None:
         self._instance = instance
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle it by its class and its state."""
         return object.__new__, (type(self._instance),), self._instance.__getstate__()
 
 
 def shipped(function: Callable[[A], R]) -> Callable[[A], R]:
-    """The function, for ``mapInArrow`` and ``applyInArrow``."""
+    """Return the function in a form for ``mapInArrow`` and ``applyInArrow``."""
     packed, released, unpacked = _dumped(function), _released(), _unpacked
 
     def call(given: A) -> R:
@@ -86,10 +85,10 @@ _DAEMON = "pyspark.daemon"
 
 
 def freeze_modules() -> None:
-    """Exclude imported modules from the garbage collection of this worker; in any other process do nothing.
+    """Exclude imported modules from the garbage collection of a Spark worker; do nothing in other processes.
 
-    Spark collects garbage after each task of a worker. A read by two tasks uses four workers, and each would visit all
-    objects of SQLAlchemy, pandas and this package every time, which takes longer than a read of 10,000 rows.
+    Spark collects garbage after each task. A read by two tasks uses four workers, and each would visit all objects of
+    SQLAlchemy, pandas and this package every time, which takes longer than reading 10,000 rows.
     """
     main = getattr(sys.modules["__main__"], "__spec__", None)
     if main is not None and main.name == _DAEMON and not gc.get_freeze_count():

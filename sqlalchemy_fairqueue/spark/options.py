@@ -1,7 +1,7 @@
 """Options of the data source: strings of Spark, parsed and checked on the driver into a frozen dataclass.
 
-A field's type says how its text is parsed; the option's name is the field's in camel case. With the messages that
-follow the groups of a load. This module must not open connections.
+A field's type decides how its text is parsed; the option's name is the field's in camel case. This module must not open
+connections.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _BOOLEANS = {"true": True, "false": False}
 
 
 def _parsed_message(text: str) -> Enqueue:
-    """A message as JSON: ``{"channel": "a", "payload": 1, "kind": "report"}``, with a delay as text, like ``5m``."""
+    """Parse a message as JSON, ``{"channel": "a", "payload": 1, "kind": "report"}``, with a delay like ``5m``."""
     try:
         given = json.loads(text)
         if isinstance(given, dict) and isinstance(given.get("delay"), str):
@@ -70,8 +70,8 @@ class TargetOptions:
 
     Attributes:
         dsn: ``postgresql://...`` or ``key=value`` words of libpq. It is never shown.
-        dsn_env: The environment variable, on driver and executors, that holds the dsn: then no plan contains it.
-        schema: Where the queues are installed; None: the connection's default schema.
+        dsn_env: The environment variable on driver and executors that has the dsn, so that no plan contains it.
+        schema: The schema of the installation. None: the connection's default.
     """
 
     dsn: str | None = field(default=None, repr=False)
@@ -79,7 +79,7 @@ class TargetOptions:
     schema: str | None = None
 
     def __post_init__(self) -> None:
-        """Parse fields that are text, and refuse both sources of the dsn, and none."""
+        """Parse fields that are text, and require exactly one source of the dsn."""
         read_fields(self)
         if (self.dsn is None) == (self.dsn_env is None):
             raise BadOption(
@@ -88,18 +88,19 @@ class TargetOptions:
 
 
 def read_options(kind: type[OptionsT], given: Mapping[str, str], ignored: Collection[str] = ()) -> OptionsT:
-    """The options as a value of *kind*.
+    """Return the options as a value of *kind*.
 
     Text is parsed by the field's type: str, int, bool (``true``, ``false``), timedelta (``36h``; us, ms, s, m, h, d),
-    Rate (``50/s``), tuple of str (comma-separated), Literal (one of its words). A field without a default is required.
+    Rate (``50/s``), tuple of str (separated by commas), Literal (one of its words). A field without a default is
+    required.
 
     Args:
         kind: A frozen dataclass.
-        given: The options as Spark gives them.
-        ignored: Options that are for Spark itself, in any case.
+        given: The options as Spark passes them.
+        ignored: Options for Spark itself, in any case.
 
     Raises:
-        BadOption: An option is unknown, missing, or cannot be read. The value of dsn is never shown.
+        BadOption: An option is unknown, missing, or cannot be parsed. The value of dsn is never shown.
     """
     known = {option_name(one.name): one.name for one in fields(kind)}
     names = {name.lower(): name for name in known}
@@ -123,7 +124,7 @@ def read_options(kind: type[OptionsT], given: Mapping[str, str], ignored: Collec
 
 
 def _refuse_table(given: Mapping[str, str]) -> None:
-    """Refuse options of a table of Spark's catalog, which keeps a copy ``option.name`` of each."""
+    """Refuse options of a table in Spark's catalog, which has a copy ``option.name`` of each."""
     names = {name.lower() for name in given}
     if any(name.startswith(_COPY) and name.removeprefix(_COPY) in names for name in names):
         raise BadOption(
@@ -135,10 +136,10 @@ def _refuse_table(given: Mapping[str, str]) -> None:
 def read_fields(options: DataclassInstance) -> None:
     """Parse fields that were given as text, by their types.
 
-    Users who make the value themselves may write ``JSON`` and ``1d``, too, as they do in Spark's options.
+    Users who create the value themselves may write ``JSON`` and ``1d`` too, as in Spark's options.
 
     Raises:
-        BadOption: A field has a value of another type, or a text that cannot be read.
+        BadOption: A field has a value of another type, or a text that cannot be parsed.
     """
     hints = get_type_hints(type(options))
     for one in fields(options):
@@ -158,13 +159,13 @@ def read_fields(options: DataclassInstance) -> None:
 
 
 def option_name(name: str) -> str:
-    """The option's name of a field: ``max_attempts`` is ``maxAttempts``."""
+    """Return the option's name for a field: ``maxAttempts`` for ``max_attempts``."""
     first, *others = name.split("_")
     return first + "".join(map(str.capitalize, others))
 
 
 def unknown(what: str, given: str, names: Collection[str], others: str = "") -> str:
-    """Return the words about a name that is not in *names*, with the name that may have been meant."""
+    """Return the message about an unknown name, with the one that was probably meant."""
     lower = {name.lower(): name for name in names}
     close = difflib.get_close_matches(given.lower(), lower, n=1)
     meant = f"did you mean {lower[close[0]]}?" if close else f"the {what}s are {', '.join(names)}{others}"
@@ -172,7 +173,6 @@ def unknown(what: str, given: str, names: Collection[str], others: str = "") -> 
 
 
 def _kind(hint: Any) -> Any:
-    """The type of a field, apart from None."""
     others = [one for one in get_args(hint) if one is not type(None)]
     return others[0] if type(None) in get_args(hint) else hint
 
@@ -221,11 +221,7 @@ _SLOT_NAME = re.compile(r"[a-z0-9_]{1,55}")
 
 
 def check_slot_name(slot: str) -> None:
-    """Refuse what PostgreSQL takes for no name of a slot and of its publications.
-
-    Raises:
-        BadOption: It is no such name.
-    """
+    """Refuse a name that PostgreSQL does not allow for a slot and its publications, with BadOption."""
     if not _SLOT_NAME.fullmatch(slot):
         raise BadOption(f"option slot is {slot!r:.80}; give up to 55 of the characters a-z, 0-9 and _")
 
@@ -239,22 +235,23 @@ class ReadOptions(TargetOptions):
 
     Attributes:
         table: ``history``, ``messages``, ``channels`` or ``dead_letters``; streams: ``history`` or ``changes``.
-        slot: Changes: the replication slot.
-        queue: Rows of this queue only; None: of every queue.
-        channels: Rows of the channels of these names only; empty: of every channel.
-        columns: These columns, in this order; empty: all. The server does not send the others.
-        num_partitions: How many tasks read at most, each on a connection of its own. None: of the history one
-            for a quarter of a million rows, up to 16; of a live table 1, so that all rows are of one instant.
-        since: History: attempts that finished at this instant (ISO 8601, UTC unless it says otherwise) or later.
-        until: History: attempts that finished before this instant.
-        starting_offsets: History: ``earliest``, ``latest`` (streams), or an offset as JSON, after which to begin.
-        ending_offsets: History, read once: ``latest`` or an offset as JSON, up to which to read. If one of the
-            two offsets is given, the rows are those of a stream: below the transactions that are still open.
-        max_offsets_per_trigger: Streams: at most so many rows of the history, or decoded changes, a micro-batch
-            (PySpark 4.2 or later).
-        fail_on_data_loss: Whether rows that housekeeping pruned before they were read are an error; else a warning.
-        accepted_origin: The origin, as the error wrote it, with which a stream or an archive may continue although
-            its offset is of another one. See "Another database" in the documentation.
+        slot: For changes, the replication slot.
+        queue: Only rows of this queue. None: all queues.
+        channels: Only rows of channels with these names. Empty: all channels.
+        columns: These columns, in this order. Empty: all. The server does not send others.
+        num_partitions: Most tasks that read, each on its own connection. None: for the history one for each quarter of
+            a million rows, up to 16; for a live table 1, so that all rows are of one instant.
+        since: For the history, earliest end of an attempt (ISO 8601, UTC by default), inclusive.
+        until: For the history, latest end of an attempt, exclusive.
+        starting_offsets: For the history, ``earliest``, ``latest`` (streams), or the offset after which to begin, as
+            JSON.
+        ending_offsets: For the history, read once: ``latest``, or the offset up to which to read, as JSON. If
+            either offset is given, rows from open transactions on are left out, as in a stream.
+        max_offsets_per_trigger: Streams: most rows of the history, or decoded changes, in a micro-batch (PySpark 4.2 or
+            later).
+        fail_on_data_loss: Whether rows that were pruned before they were read are an error, or only a warning.
+        accepted_origin: The origin in the error message, to continue a stream or an archive whose offset has another
+            origin. See "Another database" in the documentation.
     """
 
     table: Literal["history", "messages", "channels", "dead_letters", "changes"] = "history"
@@ -272,7 +269,6 @@ class ReadOptions(TargetOptions):
     accepted_origin: str | None = None
 
     def __post_init__(self) -> None:
-        """Refuse values out of range, and options of the history for other tables."""
         # super() of a dataclass with slots would be that of the class it replaced.
         TargetOptions.__post_init__(self)
         with _named_as_options():
@@ -311,7 +307,7 @@ class ReadOptions(TargetOptions):
 
     @property
     def follows_changes(self) -> bool:
-        """Whether the table is that of changes, which only streams read."""
+        """Whether it reads the table of changes, which only streams read."""
         return self.table == "changes"
 
     @property
@@ -320,7 +316,7 @@ class ReadOptions(TargetOptions):
         return self.starting_offsets is not None or self.ending_offsets is not None
 
     def for_batch(self) -> ReadOptions:
-        """The options, if they are for reading once."""
+        """Return the options, if they are valid for reading once."""
         if self.follows_changes:
             raise BadOption("table 'changes' can only be followed as a stream; use spark.readStream")
         if self.max_offsets_per_trigger is not None:
@@ -352,28 +348,27 @@ def _instant(name: str, text: str | None, default: int) -> int:
 class WriteOptions(PolicyFields, TargetOptions):
     """Options of a write.
 
-    Fields of a :class:`~sqlalchemy_fairqueue.ChannelPolicy` make the policy of channels that the load is the first to
-    use, unless the queue has one: the same as in your ``Queue(defaults=...)``.
+    The fields of :class:`~sqlalchemy_fairqueue.ChannelPolicy` are options too. They are the policy of channels that the
+    load creates, unless the queue has configured defaults; give the same as in your ``Queue(defaults=...)``.
 
     Attributes:
-        queue: The queue.
-        job_id: The id of the load: the same job again enqueues nothing. None: a random one, so that a retry enqueues
-            again. A stream needs one.
+        job_id: The id of the load; the same job again enqueues nothing. None: a random id, so a retry enqueues again. A
+            stream needs one.
         kind: The kind of messages whose row has none.
         max_attempts: The limit of attempts of messages whose row has none.
-        payload_format: The meaning of a string payload: ``value``, a payload that is a string; ``json``, a JSON
+        payload_format: How a string payload is read. ``value``: the payload is the string. ``json``: it is a JSON
             document, which is checked.
-        on_duplicate: The action for a row whose key a message of its channel has: ``skip``, ``raise`` (the load fails)
+        on_duplicate: What to do with a row whose key a message of its channel has: ``skip``, ``raise`` (the load fails)
             or ``replace``.
-        bad_rows: The action for rows with bad values: ``fail``, the load fails and shows up to ten; ``reject``, they
-            are written to rejects_path and counted.
-        rejects_path: A folder or URI that driver and executors can write to; Parquet files by
-            schema, queue, job and batch.
-        staging_rows: The number of rows that an executor encodes at once.
-        staging_ttl: If a driver died, a later load drops its staging tables when they are this old.
-        then: The message that follows each group of the frame's column ``group``, when its last member has ended. As
-            text, JSON with the fields of an Enqueue: ``{"channel": "a", "payload": 1, "kind": "report"}``.
-        on_failure: The message that follows instead if a member failed or was cancelled.
+        bad_rows: What to do with bad rows. ``fail``: the load fails and shows up to ten. ``reject``: they are written
+            to rejects_path and counted.
+        rejects_path: A folder or URI that driver and executors can write to, for Parquet files by schema, queue, job
+            and batch.
+        staging_rows: How many rows an executor encodes at once.
+        staging_ttl: The age at which a later load drops staging tables of a dead driver.
+        then: The follow-up of each group in the frame's column ``group``. As text, JSON with the fields of an Enqueue:
+            ``{"channel": "a", "payload": 1, "kind": "report"}``.
+        on_failure: The follow-up if a member failed or was cancelled.
     """
 
     queue: str
@@ -391,15 +386,15 @@ class WriteOptions(PolicyFields, TargetOptions):
 
     @property
     def policy(self) -> ChannelPolicy:
-        """The policy of channels that the load is the first to use, from the options of its fields."""
+        """The policy of channels that the load creates, from the options of its fields."""
         values: Any = {name: getattr(self, name) for name in POLICY}
         return ChannelPolicy(**values)
 
     def followups(self) -> dict[str, Any]:
-        """The messages that follow each group, as arguments of ``fq_make_load_groups``.
+        """Return the follow-ups of each group, as arguments of ``fq_make_load_groups``.
 
         Raises:
-            InvalidArgument: As ``queue.group`` refuses them.
+            InvalidArgument: As for ``queue.group``.
         """
         queue = Queue(self.queue, max_attempts=self.max_attempts or _ATTEMPTS)
         made = []
@@ -412,7 +407,6 @@ class WriteOptions(PolicyFields, TargetOptions):
         return {"on_failures": [one is made[1] for one in found] or None, **followup_values(found)}
 
     def __post_init__(self) -> None:
-        """Refuse invalid values before anything is staged."""
         # slots make super() without arguments fail in a dataclass
         TargetOptions.__post_init__(self)
         with _named_as_options():

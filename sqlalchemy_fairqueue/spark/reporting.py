@@ -1,8 +1,8 @@
 """Fairness report of a history by Spark, and replays of many queues under many scenarios in parallel.
 
-The figures are those of ``sqlalchemy_fairqueue.reporting``, by the same kernel: Spark brings the rows of each queue to
-a Python worker, which measures and replays them: one shuffle, and one result a queue. One worker replays a whole queue:
-the delivery of a message depends on all messages before it.
+The figures are those of ``sqlalchemy_fairqueue.reporting``, by the same kernel. Spark brings the rows of each queue to
+a Python worker, which measures and replays them: one shuffle, and one result a queue. One worker replays a whole queue,
+since the delivery of a message depends on all messages before it.
 """
 
 from __future__ import annotations
@@ -77,33 +77,26 @@ def report(
 ) -> Report:
     """Make a fairness report: figures, and a page that shows and defines them.
 
-    The history is read once, and shuffled once by queue: the worker that has the rows of a queue also replays them.
-    Archive a live one before, so that the report can be made again. The attempts of a queue must fit in the memory of a
+    The history is read once and shuffled once by queue; the worker with the rows of a queue also replays them. Archive
+    a live history first, so that you can make the report again. The attempts of a queue must fit in the memory of a
     Python worker, at about 200 bytes each, and 500 for a replay.
 
     Args:
-        history: What ``spark.read.format("fairqueue")`` or an archive gives, whole or a part: filter it by queue or
-            time as you like. Attempts that a filter removes do not count.
-        policies: What ``table=channels`` reads, read once. None: no channel has limits, and all weigh the same.
-        settings: The settings of the recorded queues, for replays: what
-            :func:`sqlalchemy_fairqueue.reporting.history.read_settings` reads.
-        scenarios: Scenarios that are replayed, for comparison with the history.
-        output: The file of the page, which is replaced. None: no page.
-        title: Its title.
-        replays: Replays that :func:`~sqlalchemy_fairqueue.spark.replays` made, instead of *scenarios*.
-        window: Width of the windows over time. None: one that makes at most 240 of them.
-        objective: A target for the waits of each tenant, such as "p95 < 2 s".
-        labels: The names of tenants on the page, by channel, or the column of the history that holds them; others stand
-            as they are. Of a column the label of a channel's last attempt counts.
-        tenant: A channel: the page is about it alone, on one sheet, and names no other. The figures are of all.
-        replayed: Whether the record is replayed under its own policies, to tell how far forecasts can be trusted, and
-            policies are tried for the tenant because of whom others were denied their share or miss the objective.
+        history: From ``spark.read.format("fairqueue")`` or an archive, whole or filtered by queue or time. Attempts
+            that a filter removes do not count.
+        policies: From ``table=channels``, read once. None: no limits, and equal weights.
+        settings: The settings of the recorded queues, for replays, from
+            :func:`sqlalchemy_fairqueue.reporting.history.read_settings`.
+        scenarios: Scenarios to replay, for comparison with the history.
+        output: As for :func:`sqlalchemy_fairqueue.reporting.report`, and so are title, window, objective, labels,
+            tenant and replayed.
+        replays: Replays from :func:`~sqlalchemy_fairqueue.spark.replays`, instead of *scenarios*.
 
     Raises:
-        HistoryEmpty: The history has no attempt, or none of *tenant*.
-        InvalidArgument: A column is missing, or the history is of several databases; two scenarios have one name, or
-            both *scenarios* and *replays* are given.
-        ValueError: The objective cannot be read.
+        HistoryEmpty: The history has no attempts, or none of *tenant*.
+        InvalidArgument: A column is missing, the history is from several databases, two scenarios have the same name,
+            or both *scenarios* and *replays* are given.
+        ValueError: The objective is invalid.
     """
     if scenarios and replays:
         raise InvalidArgument("a report has both scenarios and replays: give one of them")
@@ -129,26 +122,25 @@ def report(
 def replay(
     history: DataFrame, scenarios: Sequence[Scenario], *, recorded: bool = True, policies: DataFrame | None = None
 ) -> DataFrame:
-    """The history that each of the scenarios would have given.
+    """Return the history that each scenario would have given.
 
-    It is computed by an action, and by each action again: keep the result (``persist``, or write it) if it is read more
-    than once. A queue's attempts must fit in a Python worker's memory, at about 500 bytes each.
+    Each action computes it again; keep the result (``persist``, or write it) if you read it more than once. A queue's
+    attempts must fit in a Python worker's memory, at about 500 bytes each.
 
     Args:
         history: An archive, a live history, or anything with its columns; each row once. A column ``priority`` (of the
-            message; null: none) is honoured: a history itself has no priorities.
-        scenarios: The scenarios.
-        recorded: Whether the recorded history is in the result too, as scenario "as recorded".
-        policies: What ``table=channels`` reads, to tell a shortage of workers from a limit; read at this call.
-            None: no channel has limits.
+            message; null: none) is honoured, since a history itself has no priorities.
+        recorded: Whether the result also has the recorded history, as scenario "as recorded".
+        policies: From ``table=channels``, read at this call, to distinguish a shortage of workers from a limit. None:
+            no limits.
 
     Returns:
-        The columns of a history behind a column ``scenario``. Replayed rows have times of the replay, the number of a
-        worker as consumer, the outcome that the attempt had, and neither error nor recorded_xid.
+        A column ``scenario``, and the columns of a history. Replayed rows have times of the replay, the number of a
+        worker as consumer, the recorded outcome, and neither error nor recorded_xid.
 
     Raises:
-        InvalidArgument: A column is missing or of another type; there are no scenarios, or two of one name. A row that
-            is there twice, or a message in two channels, fails the job with this error.
+        InvalidArgument: A column is missing or has another type; there are no scenarios, or two with the same name. A
+            repeated row, or a message in two channels, fails the job with this error.
     """
     named, known = check_scenarios(scenarios), _known(policies)[0]
 
@@ -171,26 +163,23 @@ def replays(
     settings: Mapping[str, QueueSettings] | None = None,
     window: timedelta | None = None,
 ) -> tuple[Replay, ...]:
-    """The figures of each scenario, for a report that compares them with the history.
+    """Return the figures of each scenario, for a report that compares them with the history.
 
-    The first is a replay under the record's own policies, in turn, as "as recorded, replayed": its error against the
-    record tells how far the others can be trusted. They are the report's figures of the result of :func:`replay`; fair
-    shares are by the scenario's policies. The scenarios are replayed and measured in parallel, in one shuffle: the
-    history is read once, and only figures come back.
+    The first is a replay under the record's own policies, "as recorded, replayed"; its error against the record tells
+    how far the others can be trusted. The figures are the report's for the result of :func:`replay`, with fair shares
+    by the scenario's policies. Scenarios are replayed and measured in parallel, in one shuffle: the history is read
+    once, and only figures come back.
 
     Args:
         history: As for :func:`replay`.
-        scenarios: The scenarios.
-        policies: What ``table=channels`` reads: the record's own policies. None: no channel had limits, and all weighed
-            the same.
-        settings: The record's own settings of queues, by queue: what
-            :func:`sqlalchemy_fairqueue.reporting.history.read_settings` reads. Others are fair by messages, without a
-            limit.
-        window: Width of the windows over time. None: as for the report.
+        policies: The record's own policies, from ``table=channels``. None: no limits, and equal weights.
+        settings: The record's own settings by queue, from :func:`sqlalchemy_fairqueue.reporting.history.read_settings`.
+            Other queues are fair by messages, without a limit.
+        window: As for the report.
 
     Raises:
         InvalidArgument: As for :func:`replay`.
-        HistoryEmpty: The history has no attempt.
+        HistoryEmpty: The history has no attempts.
     """
     named, known = check_scenarios(scenarios), _known(policies)[0]
     # The function below is pickled, and must not have the frame.
@@ -208,7 +197,6 @@ def replays(
 
 
 def _groups(history: DataFrame, names: Sequence[str]) -> GroupedData:
-    """The rows of each scenario and queue."""
     _check_replayed(history)
     read = [*REPLAYED_COLUMNS, *(name for name in (PRIORITY, COST) if name in history.columns)]
     rows = history.select(F.explode(F.array(*map(F.lit, names))).alias("scenario"), *read)
@@ -216,11 +204,7 @@ def _groups(history: DataFrame, names: Sequence[str]) -> GroupedData:
 
 
 def _check_replayed(history: DataFrame) -> None:
-    """Refuse what cannot be replayed.
-
-    Raises:
-        InvalidArgument: A column is missing or of another type.
-    """
+    """Refuse a history with missing columns or other types, with InvalidArgument."""
     check_columns(history.columns, REPLAYED_COLUMNS)
     wanted = {name: _TYPES[name] for name in REPLAYED_COLUMNS}
     wanted |= {name: kind for name, kind in ((PRIORITY, "integer"), (COST, "long")) if name in history.columns}
@@ -231,15 +215,11 @@ def _check_replayed(history: DataFrame) -> None:
 
 
 def _known(policies: DataFrame | None) -> tuple[dict[Key, ChannelPolicy], dict[Key, str]]:
-    """The policies, and the plans that channels follow, by queue and channel; the frame is read once.
+    """Return the policies and plans of channels, by queue and channel; the frame is read once.
 
-    Args:
-        policies: What ``table=channels`` reads: queue, channel, max_concurrency, rate_interval (an interval, or
-            whole microseconds), rate_burst, weight; and rate_of and plan, if they are there. Of rates in cost the
-            report knows nothing. None: no policies are known.
-
-    Raises:
-        InvalidArgument: A column is missing.
+    *policies*, from ``table=channels``, has queue, channel, max_concurrency, rate_interval (an interval, or
+    microseconds), rate_burst and weight, and may have rate_of and plan. The report ignores rates of cost. None: no
+    policies are known. A missing column raises InvalidArgument.
     """
     if policies is None:
         return {}, {}
@@ -268,10 +248,9 @@ def _known(policies: DataFrame | None) -> tuple[dict[Key, ChannelPolicy], dict[K
 
 
 def _results_of(groups: GroupedData, function: Callable[[pa.Table], R]) -> list[R]:
-    """The results of a function for each group.
+    """Return the results of a function for each group.
 
-    Raises:
-        InvalidArgument: The function raised it. Any other error fails the job.
+    An InvalidArgument of the function is raised here; any other error fails the job.
     """
     rows = groups.applyInArrow(shipped(_pickled(function)), "made binary").collect()
     found = [pickle.loads(row.made) for row in rows]  # noqa: S301 - of our own executors

@@ -1,4 +1,4 @@
-"""Data source ``fairqueue``: options are read here, and reading and writing are delegated to their packages."""
+"""The data source ``fairqueue``: parses options, and delegates reading and writing to their packages."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SECRETS = "dsn$"
 class FairQueueSource(DataSource):
     """A queue as a table: messages to write; history, messages, channels and dead letters to read.
 
-    Spark gives options as strings, with names in any case. They are checked on the driver, before any task starts.
+    Spark passes options as strings, with names in any case. They are checked on the driver before any task starts.
     """
 
     @classmethod
@@ -33,49 +33,49 @@ class FairQueueSource(DataSource):
         return "fairqueue"
 
     def schema(self) -> StructType:
-        """The columns that the options name, with their types.
+        """Return the columns that the options name, with their types.
 
         Raises:
-            BadOption: An option is unknown or wrong, or names a column that the table does not have.
+            BadOption: An option is unknown or wrong, or names a column that the table lacks.
         """
         freeze_modules()
         options = read_options(ReadOptions, self.options)
         return frame_schema(table_named(options.table), options.columns)
 
     def reader(self, schema: StructType) -> BatchReader:
-        """Read a table once.
+        """Return the reader of a table, which reads it once.
 
         Raises:
-            BadOption: An option is unknown or wrong, or meant for streams.
-            BadFrame: The schema that the user gave has other columns or types than the table.
+            BadOption: An option is unknown, wrong, or only for streams.
+            BadFrame: The user's schema has other columns or types than the table.
         """
         options = read_options(ReadOptions, self.options).for_batch()
         return BatchReader(options, frame_columns(table_named(options.table), schema))
 
     def streamReader(self, schema: StructType) -> StreamReader | ChangeReader:  # noqa: N802 - Spark's name
-        """Follow the history, or the changes that a replication slot has.
+        """Return the reader that follows the history, or the changes of a replication slot.
 
         Raises:
-            BadOption: An option is unknown or wrong, or meant for reading once.
-            BadFrame: The schema that the user gave has other columns or types than the table.
+            BadOption: An option is unknown, wrong, or not for streams.
+            BadFrame: The user's schema has other columns or types than the table.
         """
         options = read_options(ReadOptions, self.options).for_stream()
         kind = ChangeReader if options.follows_changes else StreamReader
         return kind(options, frame_columns(table_named(options.table), schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:  # noqa: FBT001 - Spark's signature
-        """Enqueue the rows of a frame, all or none."""
+        """Return the writer that enqueues the rows of a frame, all or none."""
         return BatchWriter(begin_write(self.options, schema, overwrite=overwrite, stream=False))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: FBT001, N802
-        """Enqueue the rows of each micro-batch, exactly once."""
+        """Return the writer that enqueues the rows of each micro-batch, exactly once."""
         return StreamWriter(begin_write(self.options, schema, overwrite=overwrite, stream=True))
 
 
 def prepare(spark: SparkSession) -> None:
-    """Have the session redact ``dsn`` wherever it shows options, and offer filters to Python data sources.
+    """Let the session redact ``dsn`` wherever it shows options, and offer filters to Python data sources.
 
-    Without filters Spark refuses sources that can evaluate some.
+    Otherwise Spark refuses sources that can evaluate filters.
     """
     pattern = str(spark.conf.get(_REDACTION, "") or "")
     if _SECRETS not in pattern:

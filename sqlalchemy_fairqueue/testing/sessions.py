@@ -1,4 +1,4 @@
-"""Sessions of tests: rolled back, with handlers that run inline at each commit; and the clock of their database."""
+"""Sessions of tests, which are rolled back; handlers that run inline at commits; and the clock of the database."""
 
 from __future__ import annotations
 
@@ -65,15 +65,15 @@ def rolled_back(
 def rolled_back(
     engine: Engine | AsyncEngine, *, session_factory: Callable[..., Any] | None = None, **options: Any
 ) -> Any:
-    """A session in a transaction that is rolled back at the end of the block: ``async with`` of an AsyncEngine.
+    """Return a block with a session in a transaction that is rolled back at its end.
 
-    A ``commit()`` of the code under test sends the queue work, and ends only a savepoint.
+    For an AsyncEngine it is an ``async with``. A ``commit()`` of the code under test sends the queue work, and ends
+    only a savepoint.
 
     Args:
-        engine: The database.
-        session_factory: A sessionmaker of the application, or a class such as SQLModel's Session, that makes the
-            session. Default: Session, or AsyncSession with ``expire_on_commit=False``, since code that reads an expired
-            attribute fails with MissingGreenlet.
+        session_factory: A sessionmaker of the application, or a class such as SQLModel's Session. Default: Session, or
+            AsyncSession with ``expire_on_commit=False``, since code that reads an expired attribute fails with
+            MissingGreenlet.
         options: Further arguments of the session.
 
     Example:
@@ -115,23 +115,23 @@ def inline(
 ) -> Block[list[Performed]]:
     """Perform what the session has enqueued at each of its commits, before ``commit()`` returns.
 
-    As :func:`drain` does, on the session's own connection, so that a test that rolls back leaves nothing behind.
+    It works as :func:`drain` does, on the session's own connection, so a test that rolls back leaves nothing behind.
     Handlers that take a session get one of their own on that connection. Commits of other sessions on the connection
-    perform nothing. What is due later stays; after ``clock.advance(...)`` the next commit performs it. Blocks of the
-    same session may be nested: each performs its own queues, the outer block first.
+    perform nothing. Messages that are due later stay; after ``clock.advance(...)`` the next commit performs them.
+    Nested blocks of the same session each perform their own queues, the outer block first.
 
     Args:
-        session: A session, such as one that :func:`rolled_back` made. Of an AsyncSession it is an ``async with``.
-        queues: The queues whose handlers run. They must be plain functions, unless it is an AsyncSession.
-        resources: What on_start functions would give, by their names; they are not called.
-        session_factory: What makes the sessions of handlers. Default: the class that they annotate their ``session``
-            with, or Session or AsyncSession.
+        session: For instance from :func:`rolled_back`. For an AsyncSession it is an ``async with``.
+        queues: The queues whose handlers run. On a plain session these must be plain functions.
+        resources: What on_start functions would return, by name; they are not called.
+        session_factory: Creates the sessions of handlers. Default: the class that they annotate ``session`` with, or
+            Session or AsyncSession.
 
     Yields:
-        What was performed so far, in order: the list grows.
+        What was performed so far, in order; the list grows.
 
     Raises:
-        InvalidArgument: It is no session, or its engine is not that of one connection: nothing could be rolled back.
+        InvalidArgument: It is no session, or is not bound to one connection, so that nothing could be rolled back.
         Exception: From the ``commit()``: what a handler raised.
 
     Example:
@@ -148,7 +148,7 @@ def inline(
 
 
 class Block(Generic[T]):
-    """A block that can be an ``async with``, too."""
+    """A block that can also be an ``async with``."""
 
     def __init__(self, block: AbstractContextManager[T]) -> None:
         self._block: Any = block
@@ -188,7 +188,7 @@ def _inline(
 
 
 def _joined(session: object) -> tuple[Session, Connection]:
-    """The Session, and the connection whose transaction it joined."""
+    """Return the Session, and the connection whose transaction it joined."""
     found = sync_session_of(session)
     if not isinstance(found.bind, Connection):
         raise InvalidArgument(
@@ -223,15 +223,14 @@ def _at_commits(session: Session, perform: Callable[[], object]) -> Iterator[Non
 
 
 class DatabaseClock:
-    """The clock by which the library decides what is due, which leases have ended, and when a rate has room.
+    """The clock of the library: it decides what is due, which leases have ended, and when a rate allows messages.
 
-    All of the library's times come from one function of the database. This replaces it by one that adds an offset, for
-    everybody who is connected. For databases of tests only: the function stays in the database, also after
-    :meth:`reset`, which takes the offset back.
+    All times of the library come from one SQL function. This class replaces it by one that adds an offset, for all
+    connections. Only for databases of tests: the function stays in the database even after :meth:`reset`, which resets
+    the offset.
 
     Args:
-        engine: The database.
-        schema: Where fairqueue is installed. Default: the only place where it is.
+        schema: The schema of the installation. Default: the only schema that has it.
 
     Raises:
         InvalidArgument: It is not installed there, or in several schemas.
@@ -261,7 +260,7 @@ class DatabaseClock:
                 )
 
     def now(self) -> datetime:
-        """The time that the library takes for now, in UTC.
+        """Return the present time by this clock, in UTC.
 
         See Also:
             :meth:`move_to`
@@ -269,7 +268,7 @@ class DatabaseClock:
         return instant(self._value(f"select {self._schema}.fq_now()"))
 
     def advance(self, by: timedelta) -> None:
-        """Put the clock forward by so much, at once for everybody. It goes on running."""
+        """Move the clock forward, at once for all connections. It continues to run."""
         ahead = microseconds(by)
         if ahead < 0:
             raise InvalidArgument(f"by is {by!r}; a clock goes forward: give a timedelta of zero or more")
@@ -277,7 +276,7 @@ class DatabaseClock:
         self._value(_ADVANCE.format(sequence=sequence), us=ahead)
 
     def move_to(self, instant: datetime) -> None:
-        """Put the clock forward to an instant (aware), which must not be past.
+        """Move the clock forward to an instant (aware), which must not be past.
 
         Example:
             >>> clock = DatabaseClock(engine)
@@ -291,7 +290,7 @@ class DatabaseClock:
         self.advance(duration(instant_microseconds(instant) - instant_microseconds(self.now())))
 
     def reset(self) -> None:
-        """Let it show the true time again. What was leased or scheduled meanwhile keeps its times."""
+        """Reset the clock to the true time. Earlier leases and schedules keep their times."""
         self._value(f"select setval('{self._schema}.test_clock', 0)")
 
     def _value(self, statement: str, **values: object) -> int:

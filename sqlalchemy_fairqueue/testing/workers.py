@@ -18,51 +18,38 @@ if TYPE_CHECKING:
 
 
 class Workers:
-    """The workers of a test: called with queues it starts one.
-
-    Args:
-        engine: The test's database.
-    """
+    """The workers of a test. Call it with queues to start one."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._started: list[Worker] = []
 
     def __call__(self, *queues: Queue, **options: Any) -> Worker:
-        """Start a worker, in threads of its own.
-
-        Args:
-            queues: Its queues.
-            options: Further arguments of :class:`sqlalchemy_fairqueue.Worker`.
-        """
+        """Start a worker for these queues; *options* are further arguments of :class:`sqlalchemy_fairqueue.Worker`."""
         worker = Worker(self._engine, *queues, **options)
         worker.start()
         self._started.append(worker)
         return worker
 
     def drain(self, *queues: Queue, **options: Any) -> Worker:
-        """Run a worker until nothing is left that could be delivered now, and return it, for its ``stats``.
+        """Run a worker until nothing can be delivered now, and return it, for its ``stats``.
 
-        Messages must be committed. Schedules that are due have their messages first, and groups that ended their
-        follow-ups. What is due later stays. A handler that fails is tried again as its policy says, and raises nothing
-        here: ``stats`` counts it. ``leftovers()`` tells what stays, and why.
+        Messages must be committed. Due schedules enqueue their messages first, and finished groups their follow-ups.
+        Messages that are due later stay. A failing handler is tried again as its policy says, and raises nothing here;
+        ``stats`` counts it. ``leftovers()`` tells what stays, and why.
         """
         worker = Worker(self._engine, *queues, **options)
         worker.run(drain=True)
         return worker
 
     def stop(self) -> None:
-        """Stop those that were started, without grace."""
+        """Stop all started workers without grace."""
         while self._started:
             self._started.pop().stop(timedelta())
 
 
 class AsyncWorkers:
-    """The async workers of a test: called with queues it runs one for as long as a block.
-
-    Args:
-        engine: The test's database.
-    """
+    """The async workers of a test. Call it with queues to run one during a block."""
 
     def __init__(self, engine: AsyncEngine) -> None:
         self._engine = engine
@@ -71,9 +58,7 @@ class AsyncWorkers:
     async def __call__(self, *queues: Queue, **options: Any) -> AsyncIterator[AsyncWorker]:
         """Run a worker in the running loop, stopped without grace at the end: ``async with workers(queue) as worker``.
 
-        Args:
-            queues: Its queues.
-            options: Further arguments of :class:`sqlalchemy_fairqueue.AsyncWorker`.
+        *options* are further arguments of :class:`sqlalchemy_fairqueue.AsyncWorker`.
         """
         worker = AsyncWorker(self._engine, *queues, **options)
         await worker.start()
@@ -83,7 +68,7 @@ class AsyncWorkers:
             await worker.stop(timedelta())
 
     async def drain(self, *queues: Queue, **options: Any) -> AsyncWorker:
-        """As :meth:`Workers.drain`."""
+        """Run a worker until nothing can be delivered now, as :meth:`Workers.drain` does."""
         worker = AsyncWorker(self._engine, *queues, **options)
         await worker.run(drain=True)
         return worker

@@ -1,8 +1,8 @@
-"""Changes of what is configured, and the locks that they share with other work.
+"""Changes of configuration, and the locks that they share with other work.
 
-A single call takes its locks in the right order by itself. A transaction with changes and other work takes the locks of
-all its queues in advance, kind by kind: rows of queues, plans, states of channels, keys, messages by id. Each row is
-locked before any call that needs it, so that two transactions never wait for each other in a circle.
+A single call takes its locks in the right order by itself. A transaction with changes and other work takes all locks of
+its queues in advance, kind by kind: rows of queues, plans, states of channels, keys, messages by id. So two such
+transactions never deadlock.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
     Send = Callable[[Connection], object]
 
-# What is locked in a phase of one queue: shared limits, plans, the queue and its channels; last the leased messages of
-# all channels, whose states go before them.
+# The order of locks within a queue and phase: shared limits, plans, the queue and its channels, and last the leased
+# messages of all channels.
 _LIMIT, _PLAN, _CHANNEL, _LEASED = range(4)
 
 
@@ -48,17 +48,15 @@ class Change:
     """A change of a queue, a channel, a plan, a shared limit or a schedule.
 
     Attributes:
-        target: The queue.
-        phase: When it is sent.
-        lock_key: The place of the change among those of its queue and phase; changes of one place keep their order.
-        send: Does it.
+        lock_key: Orders the changes of a queue and phase; changes with the same key keep their order.
+        send: Performs the change.
         locks_queue: Whether it locks the row of its queue.
         changed_plan: The plan that it changes or removes.
         used_plan: The plan that it puts a channel on.
         channel: The channel whose state it locks.
-        makes: The policy that the channel is made with. None: it is not made.
-        limits: Whether leased messages may count by it that have not counted before: of its channel, or of the queue.
-        receipt: Gets what :attr:`send` returns.
+        makes: The policy with which it creates the channel, or None.
+        limits: Whether it makes leased messages count that did not count before, of its channel or of the queue.
+        receipt: Receives the result of :attr:`send`.
     """
 
     target: Target
@@ -75,14 +73,14 @@ class Change:
 
 
 def configure(target: Target, changes: PolicyChanges, policy: ChannelPolicy) -> Change:
-    """Change the defaults of a queue for new channels; before the first change they are *policy*."""
+    """Change the defaults of a queue for new channels; the first change starts from *policy*."""
     doing, settings = f"configure {target.named()}", policy_json(changes)
     call = target.call("fq_configure_queue", doing, changes=settings, policy=new_policy_json(policy))
     return _of(target, None, call.rows)
 
 
 def set_queue(target: Target, changes: QueueChanges) -> Change:
-    """Change settings of a queue: those that are neither its limits nor its defaults."""
+    """Change settings of a queue other than its limits and defaults."""
     settings = settings_json(changes)
     return _of(target, None, target.call("fq_set_queue", f"configure {target.named()}", settings=settings).rows)
 
@@ -99,11 +97,8 @@ def configure_channel(
     """Change the policy of a channel.
 
     Args:
-        target: The queue.
-        channel: The channel.
-        changes: The fields to change.
-        policy: The policy before the change, for a channel that is new.
-        plan: The plan that it follows from now on. None: none.
+        policy: The policy with which a new channel starts.
+        plan: The plan that it follows from now on. None: no plan.
         reset: Fields that its plan decides again.
     """
     call = target.call(
@@ -132,10 +127,7 @@ def configure_channel(
 
 
 def limit(target: Target, changes: QueueLimits) -> Change:
-    """Change limits of a whole queue: ``max_concurrency``, ``max_cost_out``, ``rate``, the names of shared limits.
-
-    None: no limit.
-    """
+    """Change limits of a whole queue: ``max_concurrency``, ``max_cost_out``, ``rate``, names of shared limits."""
     limits = settings_json(changes)
     call = target.call("fq_limit_queue", f"limit {target.named()}", changes=limits, notify=target.notify)
     return Change(
@@ -149,7 +141,7 @@ def limit(target: Target, changes: QueueLimits) -> Change:
 
 
 def configure_limit(target: Target, name: str, changes: PolicyChanges | None) -> Change:
-    """Make or change a shared limit of the installation that a queue belongs to. None: remove it, if it is there."""
+    """Create or change a shared limit of the installation; remove it if *changes* is None."""
     of_limit = partial(Change, target=target, lock_key=(_LIMIT, name))
     if changes is None:
         removal = call(target.schema, "fq_remove_limit", f"remove limit {name!r}", name=name)
@@ -160,7 +152,7 @@ def configure_limit(target: Target, name: str, changes: PolicyChanges | None) ->
 
 
 def configure_plan(target: Target, name: str, changes: PolicyChanges | None) -> Change:
-    """Make or change a plan of a queue. None: remove it, if it is there."""
+    """Create or change a plan of a queue; remove it if *changes* is None."""
     of_plan = partial(Change, target=target, lock_key=(_PLAN, name), locks_queue=True, changed_plan=name)
     if changes is None:
         removal = target.call("fq_remove_plan", f"remove plan {name!r} of {target.named()}", name=name)
@@ -171,13 +163,12 @@ def configure_plan(target: Target, name: str, changes: PolicyChanges | None) -> 
 
 
 def pause(target: Target, channel: str | None, *, new: bool = False) -> Change:
-    """Stop serving a channel, or with None the whole queue. *new*: a channel that does not exist is made."""
+    """Stop serving a channel, or the whole queue if it is None. *new* creates a missing channel."""
     makes = ChannelPolicy() if new else None
     return _of(target, channel, partial(pause_channel, target=target, channel=channel, new=new), makes)
 
 
 def resume(target: Target, channel: str | None) -> Change:
-    """Go on serving a channel, or with None the whole queue."""
     return _of(target, channel, partial(resume_channel, target=target, channel=channel))
 
 
@@ -198,7 +189,6 @@ def remove_schedule(target: Target, channel: str, name: str) -> Change:
 
 
 def pause_schedule(target: Target, channel: str, name: str, *, paused: bool) -> Change:
-    """Stop the slots of a schedule, or go on with them."""
     send = partial(set_schedule_paused, target=target, channel=channel, name=name, paused=paused)
     return _of_schedule(target, channel, name, send)
 
@@ -221,7 +211,6 @@ def _of_schedule(target: Target, channel: str, name: str, send: Send) -> Change:
 
 
 def send_changes(shares: Sequence[Share], phase: int) -> list[ReceiptUpdate]:
-    """Send the changes of a phase, queue by queue in lock order."""
     updates: list[ReceiptUpdate] = []
     for share in shares:
         for change in sorted(share.phases.get(phase, ()), key=lambda change: change.lock_key):
@@ -237,7 +226,7 @@ def changes_of(share: Share) -> list[Change]:
 
 
 def lock_queues(shares: Sequence[Share]) -> None:
-    """Lock the rows of queues whose own configuration changes; then plans that are changed, removed or used."""
+    """Lock the rows of queues that change themselves, then the plans that are changed, removed or used."""
     for share in shares:
         if any(change.locks_queue for change in changes_of(share)):
             share.target.call("fq_lock_queue", f"lock {share.target.named()}").rows(share.link.connection)
@@ -251,13 +240,16 @@ def lock_queues(shares: Sequence[Share]) -> None:
 
 
 def lock_channels(shares: Sequence[Share]) -> None:
-    """Lock the states of channels that are changed; make those that will be. New limits of a queue lock all states."""
+    """Lock the states of changed channels, and create missing ones that a change creates.
+
+    If a queue gets a limit, dequeues are stopped.
+    """
     for share in shares:
         if any(change.limits and change.channel is None for change in share.phases.get(CHANGES, ())):
             share.target.call("fq_stop_deliveries", f"stop {share.target.named()}").rows(share.link.connection)
         channels: dict[str, ChannelPolicy | None] = {}
         for change in share.phases.get(CHANGES, ()):
-            # If several would make a channel, the policy of the first one counts.
+            # If several changes would create the channel, the first one's policy wins.
             if change.channel is not None and channels.get(change.channel) is None:
                 channels[change.channel] = change.makes
         enqueues = share.phases.get(ENQUEUES, [])
@@ -273,9 +265,9 @@ def lock_channels(shares: Sequence[Share]) -> None:
 
 
 def leased_messages(share: Share) -> list[int]:
-    """Return the leased messages that new limits of a queue and its channels count, and will lock.
+    """Return the leased messages that new limits will count, and therefore lock.
 
-    The states of the channels are locked, or deliveries of the queue are stopped, so that no message is added to them.
+    The caller has locked the states of the channels, or stopped dequeues of the queue, so no message is added to them.
     """
     connection, target = share.link.connection, share.target
     limits = [change for change in share.phases.get(CHANGES, ()) if change.limits]

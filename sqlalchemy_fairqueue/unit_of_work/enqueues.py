@@ -1,4 +1,4 @@
-"""Enqueues of one queue, the groups that their messages belong to, and what became of each."""
+"""The enqueues of one queue and their groups: the statements, and the outcomes for the receipts."""
 
 from __future__ import annotations
 
@@ -27,24 +27,22 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.values.policies import ChannelPolicy
 
 _NONE: Mapping[int, int] = MappingProxyType({})
-# C calls it: it is asked of each of many messages.
+# attrgetter is called from C, which matters for many messages.
 _membership = attrgetter("membership")
 
 
-# Not frozen, as values are elsewhere: it is made in a third of the time.
+# Not frozen, unlike other values: creating it takes a third of the time.
 @dataclass(slots=True, eq=False)
 class EnqueueMessage:
-    """Add a message.
+    """An enqueue of a message.
 
     Attributes:
-        target: The queue.
-        message: The message.
-        content: Its payload, encoded.
-        headers: Its headers as JSON text.
-        max_attempts: Its own or the queue's.
-        policy: For its channel, if that is made now and the queue has no configured one.
-        receipt: Gets its outcome.
-        membership: The group that it is to be a member of. None: none.
+        content: The encoded payload.
+        headers: JSON text.
+        max_attempts: The message's own number or the queue's.
+        policy: For a new channel, if the queue has no configured defaults.
+        receipt: Receives the outcome.
+        membership: The group of the message, or None.
     """
 
     phase: ClassVar[int] = ENQUEUES
@@ -59,20 +57,17 @@ class EnqueueMessage:
 
     @property
     def group_id(self) -> UUID | None:
-        """The group that it is to be a member of."""
         return None if self.membership is None else self.membership.group_id
 
 
 @dataclass(frozen=True, slots=True)
 class MakeGroup:
-    """Make a group of messages.
+    """The creation of a group.
 
     Attributes:
-        target: The queue.
-        group_id: Its id.
-        then: What follows it.
-        on_failure: What follows it instead, if a member failed or was cancelled.
-        policy: For the channels of these, if they are new by then and the queue has no configured one.
+        then: The follow-up.
+        on_failure: The follow-up if a member failed or was cancelled.
+        policy: For new channels of these, if the queue has no configured defaults.
         sent: Called after the commit.
     """
 
@@ -86,13 +81,13 @@ class MakeGroup:
 
 
 class Members:
-    """The groups of one queue that a transaction makes, and those that it adds members to.
+    """The groups of one queue that a transaction creates or adds members to.
 
     Attributes:
-        adding: The messages that add members, which must not end before the transaction does.
-        join: Whether members are counted by :meth:`send_joins`: some are of groups that are not made here. Else the
-            server counts them when they are enqueued.
-        created: How many members were created, by what they were added with.
+        adding: The messages whose handlers add members; they must not end before the transaction.
+        join: Whether :meth:`send_joins` counts the members, since some groups were created elsewhere. Otherwise the
+            server counts them during the enqueue.
+        created: How many members were created for each membership.
     """
 
     __slots__ = ("_adders", "_makes", "_share", "adding", "created", "join")
@@ -106,7 +101,7 @@ class Members:
         self.created = dict.fromkeys(memberships, 0)
 
     def make_steps(self) -> list[Step]:
-        """Return the steps that make the groups. They come before the members, and lock nothing."""
+        """Return the steps that create the groups. They come before the members, and lock nothing."""
         steps: list[Step] = []
         target = self._share.target
         for make in self._makes:
@@ -125,12 +120,12 @@ class Members:
         return steps
 
     def send_joins(self) -> None:
-        """Count the members that were created, unless the server has.
+        """Count the created members, unless the server has.
 
         Raises:
-            UnknownGroup: A group was made by another transaction, or the message that adds is none of its members.
-            LeaseLost: The delivery of the message that adds is not its holder's any more.
-            MessageCancelled: The message that adds was cancelled.
+            UnknownGroup: Another transaction creates the group, or the adding message is no member.
+            LeaseLost: The adding delivery is lost.
+            MessageCancelled: The adding message was cancelled.
         """
         if self.join:
             for group_id in dict.fromkeys([*(make.group_id for make in self._makes), *self._adders]):
@@ -169,7 +164,7 @@ class Members:
 
 
 def members_of(share: Share) -> Members | None:
-    """Return the groups of a share. None: there are none, as nearly always."""
+    """Return the groups of a share; None, as nearly always, if there are none."""
     memberships = dict.fromkeys(map(_membership, share.phases.get(ENQUEUES, ())))
     memberships.pop(None, None)
     return Members(share, memberships) if memberships or GROUPS in share.phases else None
@@ -183,21 +178,17 @@ def enqueue_steps(
     *,
     refusing: bool = False,
 ) -> list[Step]:
-    """Return the steps that make groups and add messages.
+    """Return the steps that create groups and add messages.
 
     Args:
-        share: The queue.
-        members: Its groups.
-        leased: The queue's messages that the transaction locks afterwards, besides those that it settles or cancels.
-            If messages are replaced, all of them are locked in one order.
-        cancelled: The messages that it cancels, each with how many enqueues were recorded before the cancel.
-        refusing: Whether the statement is sent together with the COMMIT, so that it must fail by itself for an outcome
-            that raises; then there are no cancels.
+        leased: Other messages of the queue that the transaction locks afterwards; those that it settles or cancels are
+            known. If messages are replaced, all are locked in one order.
+        cancelled: Each message that the transaction cancels, with the number of enqueues recorded before the cancel.
+        refusing: Whether the statement travels with the COMMIT, so that it must fail itself for an outcome that raises.
+            There are no cancels then.
 
-    The steps raise:
-        DuplicateMessage: A key stood already, and the enqueue said to raise. That message was not added. Or a message
-            that it met is cancelled, as was asked before.
-        ChannelFull: A channel is full, and its policy says to raise. That message was not added.
+    The steps raise DuplicateMessage and ChannelFull as ``Queue.enqueue`` does. DuplicateMessage also comes from an
+    enqueue that meets a message cancelled before it in the transaction.
     """
     steps = [] if members is None else members.make_steps()
     enqueues: list[EnqueueMessage] | None = share.phases.get(ENQUEUES)
@@ -225,7 +216,7 @@ def enqueue_steps(
             for ordinal, _, outcome in zip(*added, strict=True):
                 if outcome == "created" and (membership := enqueues[ordinal - 1].membership) is not None:
                     members.created[membership] += 1
-        # One for all: an object a message is work for the garbage collector.
+        # One update for all messages: an object for each would burden the garbage collector.
         return [partial(_fill, enqueues, added)]
 
     def failure(refused: CommitRefused) -> Exception:
@@ -267,7 +258,7 @@ def _fill(enqueues: Sequence[EnqueueMessage], added: EnqueuedMessages) -> None:
 
 
 def cancelled_messages(share: Share, asked: Iterable[Operation]) -> dict[int, int]:
-    """Return the messages of a queue that are cancelled, each with how many of its enqueues were asked for before."""
+    """Return each message that is cancelled, with the number of enqueues recorded before its cancel."""
     found: dict[int, int] = {}
     if CANCELS not in share.phases:
         return found

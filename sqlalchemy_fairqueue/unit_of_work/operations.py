@@ -1,7 +1,7 @@
-"""What all operations of a transaction have in common: a queue, a phase, and the way to the server.
+"""What all operations of a transaction share: a queue, a phase, and the way to the server.
 
-Enqueues, groups, settlements and cancels of one queue are sent many at once (:mod:`.enqueues`, :mod:`.settlements`);
-each change of what is configured is sent by itself (:mod:`.changes`).
+Enqueues, groups, settlements and cancels of one queue are sent together (:mod:`.enqueues`, :mod:`.settlements`); each
+change of configuration is sent by itself (:mod:`.changes`).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ ReceiptUpdate = Callable[[], None]
 
 
 class Operation(Protocol):
-    """What a transaction can ask of a queue."""
+    """An operation on a queue within a transaction."""
 
     @property
     def target(self) -> Target: ...
@@ -48,9 +48,7 @@ class Share:
     """The operations of one queue on one connection.
 
     Attributes:
-        link: The connection.
-        target: The queue.
-        phases: The operations by phase, in the order in which they were asked for.
+        phases: The operations by phase, in the order of the calls.
     """
 
     link: Link
@@ -63,12 +61,11 @@ class Share:
 
 
 class Step(NamedTuple):
-    """One statement, and what follows from its answer.
+    """A statement, and what follows from its rows.
 
     Attributes:
-        call: The statement.
-        finish: Makes the updates of receipts from its rows, or raises what they tell.
-        failure: Makes the error to raise if it was sent with COMMIT and refused that itself.
+        finish: Returns the updates of receipts for its rows, or raises.
+        failure: Makes the error to raise if the statement travelled with COMMIT and refused it.
     """
 
     call: Call
@@ -77,6 +74,6 @@ class Step(NamedTuple):
 
 
 def run(connection: Connection, steps: Sequence[Step]) -> list[ReceiptUpdate]:
-    """Send steps one by one; return the updates of receipts."""
+    """Send steps one by one, and return the updates of receipts."""
     answers = [step.call.tuples(connection) for step in steps]
     return [update for step, rows in zip(steps, answers, strict=True) for update in step.finish(rows)]

@@ -1,6 +1,6 @@
-"""The way of a transaction's queue work to the server, in lock order. This module knows nothing of sessions.
+"""How a transaction's queue work is sent, in lock order. This module does not know sessions.
 
-Source of the lock order: two transactions that take the same locks in one order never wait for each other in a circle.
+The order exists because transactions that take the same locks in one order never deadlock.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 LockKey = tuple[str, str, str, str]
 """(schema, queue, channel, key). Python sorts texts by code points, which is the order of their UTF-8: COLLATE "C"."""
 
-# Python need not see the answers of these phases before the COMMIT.
+# Phases whose answers Python need not see before the COMMIT.
 _TRAVELLING = {GROUPS, ENQUEUES, SETTLEMENTS}
 _CONFIGURING = {SETTINGS, CHANGES, REMOVALS}
 _SETTLING = _CONFIGURING | {SETTLEMENTS, CANCELS}
@@ -58,7 +58,7 @@ _call = attrgetter("call")
 
 @dataclass(slots=True, eq=False)
 class LockOrder:
-    """The progress of one transaction: the greatest lock key that it has sent, and whether it has settled anything."""
+    """What one transaction has sent so far: its greatest lock key, and whether it has settled anything."""
 
     furthest: LockKey | None = None
     settled: bool = False
@@ -67,7 +67,7 @@ class LockOrder:
         """Refuse enqueues that sort before what the transaction has sent.
 
         Raises:
-            LockOrderError: An operation comes out of order; nothing was sent.
+            LockOrderError: An operation is out of order; nothing was sent.
         """
         least = min(keys, default=None) if self.settled or self.furthest is not None else None
         if least is None:
@@ -89,8 +89,8 @@ class LockOrder:
             )
 
     def advance(self, keys: Iterable[LockKey]) -> None:
-        """Remember the furthest of these keys, whose locks the transaction has now."""
-        # One after the other, for many keys that are kept at once cost the garbage collector more than this.
+        """Remember the greatest of these keys, whose locks the transaction has now."""
+        # A generator: many keys in memory would cost the garbage collector more than this.
         self.furthest = max(chain(filter(None, [self.furthest]), keys), default=None)
 
 
@@ -109,8 +109,8 @@ def lock_order_of(connection: Connection) -> LockOrder:
 def forget(connection: Connection) -> None:
     """Start the lock order anew on a connection whose session is done, though an outer transaction may go on.
 
-    Sessions joined into one external transaction follow each other like transactions do: each has its own order. The
-    locks of the earlier ones are still held, so that two such transactions can deadlock, which PostgreSQL finds.
+    Sessions that join one external transaction each have their own order, although locks of earlier ones are still
+    held. Two such transactions can deadlock, which PostgreSQL detects.
     """
     transaction = None if connection.closed else connection.get_transaction()
     if transaction is not None:
@@ -119,11 +119,11 @@ def forget(connection: Connection) -> None:
 
 @dataclass(slots=True, eq=False)
 class Work:
-    """The queue work of a transaction, sorted once: by connection and queue in lock order, and there by phase.
+    """The queue work of a transaction, sorted by connection and queue in lock order, and then by phase.
 
     Attributes:
-        connect: Finds the connection to the database that holds a queue.
-        operations: All of it, in the order of the calls; the messages of a channel are added in this order.
+        connect: Returns the connection to the database of a queue.
+        operations: All operations in the order of the calls; messages of a channel are added in this order.
         ordered: The connections whose lock order it has advanced.
     """
 
@@ -132,14 +132,14 @@ class Work:
     ordered: set[Connection] = field(default_factory=set)
     _links: dict[Connection, Link] = field(default_factory=dict)
     _shares: dict[tuple[Connection, Target], Share] = field(default_factory=dict)
-    # By identity: targets that are equal may be of several databases.
+    # By identity, since equal targets may be in different databases.
     _by_target: dict[int, Share] = field(default_factory=dict)
 
     def add(self, operations: Sequence[Operation]) -> None:
-        """Add operations; of each new queue the connection is looked up.
+        """Add operations, and find the connection of each new queue.
 
         Raises:
-            InvalidArgument: A connection is not to PostgreSQL through a driver that the queue works on.
+            InvalidArgument: A connection is not to PostgreSQL through a supported driver.
         """
         self.operations += operations
         share: Share | None = None
@@ -156,30 +156,26 @@ class Work:
             share.phases[operation.phase].append(operation)
 
     def send(self, committing: Connection | None = None) -> list[ReceiptUpdate]:
-        """Send all in lock order.
+        """Send all operations in lock order.
 
-        The queues of several connections are taken in one order too: a deadlock between two databases is one that
-        neither of them sees.
+        Queues of several connections are taken in one order too, since neither database would detect a deadlock between
+        them.
 
         Args:
-            committing: The connection whose COMMIT is all that comes next. The work travels with it if it can. None:
-                there is none.
+            committing: The connection whose COMMIT comes next, if nothing else does; the work travels with it if it
+                can.
 
         Returns:
             Updates of the receipts, to be called once the outcome is certain.
 
         Raises:
-            LockOrderError: A transaction has sent something that sorts after one of the enqueues; nothing was sent.
-            AutocommitError: A connection is in AUTOCOMMIT; nothing was sent.
-            SchemaMismatch: The schema of a queue is missing or too old; nothing was sent.
-            DuplicateMessage, ChannelFull: From an enqueue that says to raise, or that meets a message whose cancel was
-                asked for before. The transaction must be rolled back, unless it was the only operation: then nothing
-                was sent.
-            LeaseLost: A delivery is not its holder's any more. The transaction must be rolled back.
-            UnknownGroup, MessageCancelled: From an enqueue into a group. The transaction must be rolled back.
+            LockOrderError, AutocommitError, SchemaMismatch: Nothing was sent.
+            DuplicateMessage, ChannelFull: An enqueue asks to raise, or meets a message cancelled before it. The
+                transaction must be rolled back, unless this was the only operation: then nothing was added.
+            LeaseLost, UnknownGroup, MessageCancelled: The transaction must be rolled back.
         """
         shares = list(self._shares.values())
-        # Nearly always there is one, and a URL takes time to write.
+        # Usually there is one, and rendering a URL takes time.
         if len(shares) > 1:
             shares.sort(key=Share.lock_key)
         for link in self._links.values():
@@ -196,7 +192,7 @@ class Work:
         return self._sent(shares, groups) if updates is None else updates
 
     def _sent(self, shares: Sequence[Share], groups: Mapping[Share, Members]) -> list[ReceiptUpdate]:
-        """Send phase by phase, and in each queue by queue."""
+        """Send phase by phase, and within a phase queue by queue."""
         phases = set(chain.from_iterable(share.phases for share in shares))
         holds = len(self.operations) > 1 and not phases.isdisjoint(_CONFIGURING)
         updates: list[ReceiptUpdate] = []
@@ -204,10 +200,10 @@ class Work:
             # The locks that changes share with other work come first.
             changes.lock_queues(shares)
             if ENQUEUES not in phases:
-                # Channels that are made now take these settings. With enqueues they keep to the ones that there were.
+                # New channels take these settings. Enqueues in the same transaction still use the earlier ones.
                 updates += changes.send_changes(shares, SETTINGS)
             changes.lock_channels(shares)
-        # What new limits count and lock, and who adds members to groups.
+        # The messages that new limits count and lock, and those that add members to groups.
         leased = {share: changes.leased_messages(share) if holds else [] for share in shares}
         for share in shares:
             members = groups.get(share)
@@ -241,11 +237,11 @@ class Work:
 def _committed(
     connection: Connection, shares: Sequence[Share], groups: Mapping[Share, Members]
 ) -> list[ReceiptUpdate] | None:
-    """Send work and the COMMIT of a connection in one round trip. None: nothing was sent, for it cannot travel so."""
+    """Send work and the COMMIT in one round trip; return None if that is impossible and nothing was sent."""
     for share in shares:
         if share.link.connection is not connection or not share.phases.keys() <= _TRAVELLING:
             return None
-    # The members of other groups are added by a member, whose delivery must not have been lost.
+    # A member adds members to an existing group, and its delivery must not be lost.
     if (groups and any(members.join for members in groups.values())) or not shares[0].link.can_commit_with():
         return None
     steps: list[Step] = []
@@ -265,10 +261,10 @@ def _committed(
 
 
 def send(connection: Connection, operations: Sequence[Operation], *, last: bool = False) -> list[ReceiptUpdate]:
-    """Send operations in a connection's transaction, as :meth:`Work.send`.
+    """Send operations in a connection's transaction, as :meth:`Work.send` does.
 
-    *last*: there is at least one, and nothing else follows but the COMMIT. The caller commits as ever, although they
-    may have travelled with it.
+    *last* says that only the COMMIT follows. The caller commits in any case, although the operations may have travelled
+    with the COMMIT.
     """
     work = Work(lambda _: connection)
     work.add(operations)
@@ -276,11 +272,10 @@ def send(connection: Connection, operations: Sequence[Operation], *, last: bool 
 
 
 def send_alone(connection: Connection, message: EnqueueMessage) -> list[ReceiptUpdate]:
-    """Send one enqueue as a transaction of its own, on a connection where each statement is one.
+    """Send one enqueue as its own transaction, on a connection where each statement is one.
 
     Raises:
-        SchemaMismatch: The schema is missing or too old.
-        DuplicateMessage, ChannelFull: It says to raise; nothing was added.
+        DuplicateMessage, ChannelFull: The enqueue asks to raise; nothing was added.
     """
     check_installed(connection, message.target.schema)
     share = Share(Link(connection), message.target)
@@ -291,10 +286,10 @@ def send_alone(connection: Connection, message: EnqueueMessage) -> list[ReceiptU
 
 
 def send_together(connection: Connection, messages: Sequence[EnqueueMessage]) -> list[ReceiptUpdate]:
-    """Send enqueues of one queue at once in a connection's transaction. If one is refused, none is added.
+    """Send enqueues of one queue together in a connection's transaction. If one is refused, none is added.
 
     Raises:
-        FairQueueError: As :meth:`Work.send`; nothing was added, and the transaction is usable.
+        FairQueueError: As for :meth:`Work.send`; nothing was added, and the transaction is usable.
     """
     if len(messages) == 1:
         return send(connection, messages)

@@ -1,10 +1,10 @@
 """Queue work of a session, from the call to the COMMIT.
 
-A session keeps a record of the work of its innermost transaction. When a savepoint is released, its record goes to the
-parent. When a savepoint or the transaction is rolled back or closed, its record is dropped. The work is sent once:
-right before the outermost COMMIT or PREPARE, after the session's own flush. The listeners on the Session class see
-every session, so they must stay cheap for sessions that never enqueue. All that is known of a session lies in its own
-namespace, so that nothing keeps it alive.
+A session records work beside its innermost transaction. When a savepoint is released, its record goes to the parent;
+when a savepoint or the transaction rolls back or closes, its record is dropped. The work is sent once: right before the
+outermost COMMIT or PREPARE, after the session's own flush. The listeners are on the Session class and see every
+session, so they must be cheap for sessions that never enqueue. The state lies in the session's own namespace, so
+nothing keeps the session alive.
 
 Facts about the events (SQLAlchemy 2.0 and 2.1):
 
@@ -13,9 +13,8 @@ Facts about the events (SQLAlchemy 2.0 and 2.1):
 * an exception from before_commit leaves the transaction open;
 * after_commit and after_rollback fire before the transaction ends.
 
-SQLAlchemy has no public way to ask whether the commit() of a transaction is under way, or why a transaction is not
-active, and no cheap public way to be called last. Only this module uses the private names for that, and tests pin their
-meaning.
+SQLAlchemy has no public way to ask whether a commit() is under way or why a transaction is not active, and no cheap
+public way to be called last. Only this module uses private names for this, and tests pin their meaning.
 """
 
 from __future__ import annotations
@@ -48,9 +47,9 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.database.calls import Target
     from sqlalchemy_fairqueue.unit_of_work.operations import Operation, ReceiptUpdate
 
-# As many as SQLAlchemy itself flushes in a commit before it complains.
+# As many flushes as SQLAlchemy allows in a commit.
 _FLUSHES = 100
-# The name of a session's _State in its namespace: to read it costs sessions without one less than a weak reference.
+# The key of a session's _State in its namespace. A look-up costs other sessions less than a weak reference.
 _STATE = "_fairqueue_state"
 
 
@@ -59,12 +58,12 @@ class _Record:
     """The queue work of one transaction or savepoint of a session.
 
     Attributes:
-        work: Not sent yet.
-        updates: For the receipts of the work that was sent, called after the COMMIT.
-        connections: Where the outermost transaction has sent work.
-        parent: Where work goes now that the savepoint was released.
-        sent: Whether this commit has sent the recorded work. What a hook records after that is sent at once.
-        failure: Why sending failed, as text: the exception itself would keep the session alive.
+        work: Operations that are not sent yet.
+        updates: Updates of receipts for sent work, called after the COMMIT.
+        connections: Connections on which the outermost transaction has sent work.
+        parent: The record that takes the work after the savepoint was released.
+        sent: Whether this commit has sent the recorded work. Work that a hook records later is sent at once.
+        failure: Why sending failed, as text, since an exception would keep the session alive.
     """
 
     work: list[Operation] = field(default_factory=list)
@@ -76,24 +75,22 @@ class _Record:
 
 
 class Guard(Protocol):
-    """Watch over a session."""
+    """Watches over the transactions of a session."""
 
     def __call__(self) -> None:
-        """Called at the beginning of each commit, which it fails by raising."""
+        """Called at the beginning of each commit; an exception fails the commit."""
 
     def failed(self, error: BaseException) -> None:
-        """Called with each error of the driver on a connection of the session, as SQLAlchemy raises it."""
+        """Called with each driver error on a connection of the session, as SQLAlchemy raises it."""
 
 
 @dataclass(slots=True, eq=False)
 class _State:
-    """The state of a session that has had queue work, or shall be watched.
+    """The state of a session that has queue work or is watched.
 
     Attributes:
-        records: The records of its transactions that are not over; each is made when it is needed.
-        listens: Whether it has a listener of its own, which runs after those of its class, so that what these record
-            is collected.
-        guard: Watches over its transactions.
+        records: The records of its open transactions, created on demand.
+        listens: Whether it has a listener of its own after those of its class, to collect what these record.
     """
 
     records: defaultdict[SessionTransaction, _Record] = field(default_factory=partial(defaultdict, _Record))
@@ -112,7 +109,7 @@ def session_of(candidate: object) -> Session | None:
 
 
 def guard(session: Session, check: Guard | None) -> None:
-    """Let *check* watch over the session's transactions from now on. None ends that."""
+    """Let *check* watch over the session's transactions from now on; None ends that."""
     _state_of(session).guard = check
 
 
@@ -121,8 +118,8 @@ def transactions(session: Session) -> tuple[SessionTransaction, SessionTransacti
 
     Raises:
         InvalidRequestError: It has none and may not begin one by itself.
-        UnsentWork: Nothing can be sent in them any more, though they have not ended yet: one was rolled back, or the
-            outermost was committed or prepared. If a flush failed, its error is the cause.
+        UnsentWork: The transactions can send nothing any more: one was rolled back, or the outermost was committed or
+            prepared. The error of a failed flush is the cause.
     """
     root = session.get_transaction()
     if root is None:
@@ -139,7 +136,7 @@ def transactions(session: Session) -> tuple[SessionTransaction, SessionTransacti
     if root_state is SessionTransactionState.ACTIVE and state is root_state:
         return root, innermost
     if SessionTransactionState.DEACTIVE in (root_state, state):
-        # It holds the session: it must be kept nowhere.
+        # The exception refers to the session, so it must not be stored.
         failure = getattr(innermost, "_rollback_exception", None) or getattr(root, "_rollback_exception", None)
         if failure is not None:
             raise UnsentWork(
@@ -160,7 +157,7 @@ def transactions(session: Session) -> tuple[SessionTransaction, SessionTransacti
 
 
 def connection_of(session: Session, target: Target) -> Connection:
-    """Return the session's connection to the database that holds the queue.
+    """Return the session's connection to the database of the queue.
 
     Raises:
         FairQueueError: The session has several engines or none, and the queue does not say which.
@@ -183,10 +180,10 @@ def connection_of(session: Session, target: Target) -> Connection:
 
 
 def joined(session: Session, target: Target) -> Connection:
-    """Return the session's connection for work that is done at once, and note it in the transaction's lock order.
+    """Return the session's connection for work that is sent at once, and note it in the lock order.
 
     Raises:
-        UnsentWork: As :func:`record`.
+        UnsentWork: As for :func:`transactions`.
     """
     root, _ = transactions(session)
     found = connection_of(session, target)
@@ -197,17 +194,16 @@ def joined(session: Session, target: Target) -> Connection:
 def record(session: Session, operations: Sequence[Operation]) -> None:
     """Keep operations of one queue, at least one, until the session's COMMIT.
 
-    Nothing is sent now, unless a COMMIT of the session is under way already and its work has gone: then they are sent
-    at once.
+    If a COMMIT is under way and has sent its work already, they are sent at once.
 
     Raises:
-        InvalidArgument: The session's engine is on a driver that the queue does not work on.
-        UnsentWork: The transaction was committed, prepared or rolled back already, so that they could not be sent.
-        LockOrderError: They are sent at once, and one of them sorts before what was sent.
+        InvalidArgument: The driver of the session's engine is not supported.
+        UnsentWork: As for :func:`transactions`.
+        LockOrderError: They are sent at once, and one is out of order.
     """
     target, bind = operations[0].target, session.bind
     if bind is None or target.bind_arguments or type(session).get_bind is not Session.get_bind:
-        # It may choose its engine by what is known only at the commit.
+        # It may choose its engine by facts that are known only at the commit.
         bind = None
         with contextlib.suppress(Exception):
             bind = session.get_bind(**(target.bind_arguments or {}))
@@ -218,7 +214,7 @@ def record(session: Session, operations: Sequence[Operation]) -> None:
     state = _state_of(session)
     if getattr(root, "_current_fn", None) is not None and is_committing(root):
         ours = state.records.get(root)
-        # A clean session without a record leaves no trace when its commit passes.
+        # A clean session without a record leaves no trace of its commit, so it counts as sent.
         if not state.listens if ours is None else ours.sent:
             ours = state.records[root]
             ours.sent = True
@@ -235,14 +231,13 @@ def record(session: Session, operations: Sequence[Operation]) -> None:
 
 
 def send_recorded(session: Session) -> None:
-    """Send what is recorded at once, as the COMMIT would, and begin the lock order anew.
+    """Send recorded work at once, as the COMMIT would, and begin the lock order anew.
 
-    For tests that roll back at their end, and nothing else: work that the transaction sends after this may meet another
-    transaction's locks in the wrong order.
+    Only for tests that roll back at their end: what the transaction sends later may meet locks in the wrong order.
 
     Raises:
-        UnsentWork: As :func:`record`.
-        DuplicateMessage, ChannelFull, LeaseLost: As a COMMIT would.
+        UnsentWork: As for :func:`transactions`.
+        DuplicateMessage, ChannelFull, LeaseLost: As from a COMMIT.
     """
     transactions(session)
     session.flush()
@@ -264,7 +259,7 @@ def recorded(session: Session) -> list[Operation]:
 
 
 def discard(session: Session, group_id: UUID) -> None:
-    """Forget what the session has recorded of a group that it was about to make."""
+    """Forget the recorded work for a group that the session was about to create."""
     for ours in _records(session):
         ours.work = [one for one in ours.work if getattr(one, "group_id", None) != group_id]
 
@@ -293,10 +288,10 @@ def _state_of(session: Session) -> _State:
 
 
 def _listen(session: Session, state: _State) -> None:
-    """Call our listener before each commit of the session, after all other hooks that there are now.
+    """Call our listener before each commit of the session, after all present hooks.
 
-    With ours alone the class's listener is enough. ``event.listen`` does the same and keeps a register for
-    ``event.remove``, which takes longer than all that an enqueue does before its commit.
+    If ours is the only one, the class's listener is enough. ``event.listen`` would do the same, but its register for
+    ``event.remove`` costs more time than the rest of an enqueue before its commit.
     """
     state.listens = True
     dispatch = session.dispatch
@@ -321,7 +316,7 @@ def _after_begin(session: Session, _: SessionTransaction, connection: Connection
 
 def _before_commit(session: Session) -> None:
     state: _State | None = session.__dict__.get(_STATE)
-    # SQLAlchemy's own question in its commit; new, deleted and dirty would each make a set.
+    # SQLAlchemy's own check; new, deleted and dirty would each create a set.
     if state is None and session._is_clean() and not session.in_nested_transaction():  # noqa: SLF001
         return
     # Listeners of the class run first, so that the session's own can still be put in another order.
@@ -339,7 +334,8 @@ def _before_outermost_commit(session: Session) -> None:
     while (nested := session.get_nested_transaction()) is not None:
         if not is_committing(root) or is_committing(nested):
             return
-        # The outermost transaction commits over open savepoints: SQLAlchemy would release them next, too late for us.
+        # The outermost transaction commits while savepoints are open. SQLAlchemy would release them later, too late for
+        # us.
         nested.commit()
     state = session.__dict__.get(_STATE) or _state_of(session)
     if state.guard is not None:
@@ -361,7 +357,7 @@ def _before_outermost_commit(session: Session) -> None:
 
 
 def _collected(session: Session, ours: _Record) -> Work:
-    """Flush until nothing is left, and return the recorded work: hooks of a flush may record more."""
+    """Flush until hooks record nothing more, and return the recorded work."""
     work = Work(partial(connection_of, session))
     for _ in range(_FLUSHES):
         session.flush()
@@ -378,15 +374,15 @@ def _collected(session: Session, ours: _Record) -> Work:
 
 
 def _committed_next(session: Session, root: SessionTransaction) -> Connection | None:
-    """Return the session's only connection, if nothing but its COMMIT follows our listener.
+    """Return the session's only connection, if only its COMMIT follows our listener, or None.
 
-    None: there are several connections or none, somebody else's transaction was joined, two phases, or hooks that come
-    after ours. The session has nothing left to flush.
+    None: there are several connections or none, a joined external transaction, two phases, or later hooks. The session
+    has nothing left to flush.
     """
     [*_, last] = session.dispatch.before_commit
     if session.twophase or last not in (_before_commit, _before_outermost_commit):
         return None
-    # Each connection is there under its engine too: (connection, transaction, whether the session commits it, ...).
+    # Connections also occur under their engines, as (connection, transaction, whether the session commits it, ...).
     known = set(getattr(root, "_connections", {}).values())
     if len(known) != 1:
         return None
@@ -425,7 +421,7 @@ def _after_commit(session: Session) -> None:
     state = _state_of(session)
     released = state.records[nested]
     if parent is not None:
-        # Kept until it ends, for hooks that record while it does.
+        # Kept until the savepoint has ended, for hooks that record during that.
         released.parent = state.records[parent]
         released.parent.work += released.work
         released.work = []

@@ -1,4 +1,4 @@
-"""Settlements and cancels of one queue, and what became of each."""
+"""The settlements and cancels of one queue: the statements, and the outcomes for receipts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.unit_of_work.operations import ReceiptUpdate, Share
     from sqlalchemy_fairqueue.values.messages import CancelOutcome, CancelReceipt, Delivery, MessageName
 
-# C calls them: they are asked of each message that is completed. A plain tuple does for a token here.
+# attrgetter is called from C, which matters for many messages. A plain tuple is enough as a token here.
 _token = cast(
     "Callable[[Settle], Token]",
     attrgetter("delivery.message_id", "delivery.row_id", "delivery.lease.id", "delivery.deliveries"),
@@ -32,7 +32,7 @@ _token = cast(
 _keeps_result = attrgetter("delivery.keeps_result")
 _cost = attrgetter("cost")
 _charged = attrgetter("charged")
-# Of several messages the first of these is the outcome.
+# For several messages, the first of these that occurs is the outcome.
 _CANCELLED: tuple[CancelOutcome, ...] = ("leased", "cancelled")
 
 
@@ -45,21 +45,18 @@ class Verb(Enum):
     BURY = "bury"
 
 
-# Not frozen, as values are elsewhere: it is made in a third of the time.
+# Not frozen, unlike other values: creating it takes a third of the time.
 @dataclass(slots=True, eq=False)
 class Settle:
-    """Settle a delivery.
+    """The settlement of a delivery.
 
     Attributes:
-        target: The queue.
-        verb: How.
-        delivery: The delivery.
         delay: For retry and release.
         reason: For bury.
         error: For retry and bury.
-        cost: What the attempt cost. None: as it was charged.
-        charged: Up to what its channel was charged while its handler ran. None: it was not.
-        result: For complete: what is kept where the delivery keeps a result. None: None.
+        cost: The actual cost of the attempt. None: as charged.
+        charged: The cost that its channel was charged while its handler ran, or None.
+        result: For complete, the result to keep, or None.
     """
 
     phase: ClassVar[int] = SETTLEMENTS
@@ -76,13 +73,11 @@ class Settle:
 
 @dataclass(slots=True, eq=False)
 class Cancel:
-    """Withdraw messages.
+    """A withdrawal of messages.
 
     Attributes:
-        target: The queue.
-        receipt: Gets the outcomes.
-        message_ids: The messages.
-        name: What they are called, where :func:`find_named` finds their ids. None: the ids were given.
+        receipt: Receives the outcomes.
+        name: The name of the messages, whose ids :func:`find_named` finds; None if ids were given.
     """
 
     phase: ClassVar[int] = CANCELS
@@ -93,7 +88,7 @@ class Cancel:
 
 
 def find_named(share: Share) -> None:
-    """Find the ids of messages that are cancelled by name, before anything is sent that may give the name to others."""
+    """Find the ids of messages that are cancelled by name, before enqueues can give the name to others."""
     named = [one for one in share.phases.get(CANCELS, ()) if one.name is not None]
     if not named:
         return
@@ -105,23 +100,22 @@ def find_named(share: Share) -> None:
 
 
 def message_ids(share: Share) -> list[int]:
-    """Return the messages that a transaction settles and cancels."""
     settled = [one.delivery.message_id for one in share.phases.get(SETTLEMENTS, ())]
     return settled + [message_id for one in share.phases.get(CANCELS, ()) for message_id in one.message_ids]
 
 
 def lock_messages(share: Share, ids: Iterable[int]) -> None:
-    """Lock messages in the order of their ids, no matter who holds them."""
+    """Lock messages in the order of their ids, whoever holds them."""
     ordered, target = sorted(set(ids)), share.target
     doing = f"lock {len(ordered)} messages of {target.named()}"
     call(target.schema, "fq_lock_messages", doing, ids=ordered).rows(share.link.connection)
 
 
 def settle_and_cancel(share: Share) -> list[ReceiptUpdate]:
-    """Settle and cancel messages: all of them are locked in the order of their ids before one changes.
+    """Settle and cancel messages. All are locked in the order of their ids before one changes.
 
     Raises:
-        LeaseLost: A delivery is not its holder's any more. The transaction must be rolled back.
+        LeaseLost: A delivery is lost. The transaction must be rolled back.
     """
     connection, target, cancels = share.link.connection, share.target, share.phases.get(CANCELS)
     if not cancels:
@@ -132,7 +126,7 @@ def settle_and_cancel(share: Share) -> list[ReceiptUpdate]:
         updates = run(connection, settle_steps(share))
     ids = sorted({message_id for one in cancels for message_id in one.message_ids})
     call = target.call("fq_cancel", f"cancel messages of {target.named()}", ids=ids, notify=all(map(notifies, cancels)))
-    # The outcomes of those that are not simply cancelled.
+    # The outcomes other than "cancelled".
     exceptions = dict(map(tuple, call.rows(connection)))
     return updates + [
         partial(_fill, one.receipt, {each: exceptions.get(each, "cancelled") for each in one.message_ids})
@@ -146,14 +140,10 @@ def _fill(receipt: CancelReceipt, outcomes: dict[int, CancelOutcome]) -> None:
 
 
 def settle_steps(share: Share, *, refusing: bool = False) -> list[Step]:
-    """Return the steps that settle messages of a queue, which are locked in the order of their ids before one changes.
+    """Return the steps that settle messages of a queue, after locking all in the order of their ids.
 
-    Args:
-        share: The queue.
-        refusing: Whether they fail by themselves if a delivery is lost, to be sent together with COMMIT.
-
-    The steps raise:
-        LeaseLost: A delivery is not its holder's any more. The transaction must be rolled back.
+    *refusing* steps travel with the COMMIT and fail themselves if a delivery is lost. The steps raise LeaseLost; the
+    transaction must be rolled back then.
     """
     by_verb: dict[Verb, list[Settle]] = {}
     for one in share.phases.get(SETTLEMENTS, ()):
@@ -169,10 +159,10 @@ def settle_steps(share: Share, *, refusing: bool = False) -> list[Step]:
 
 
 def settle(connection: Connection, target: Target, verb: Verb, settles: Sequence[Settle]) -> None:
-    """Settle deliveries of one queue by one verb, in one statement. Of one that is asked for twice the first counts.
+    """Settle deliveries of one queue by one verb, in one statement. If one is there twice, the first counts.
 
     Raises:
-        LeaseLost: Some are not their holder's any more; the others are settled, unless the caller rolls back.
+        LeaseLost: Some are lost; the others are settled, unless the caller rolls back.
     """
     run(connection, _verb_steps(connection, target, verb, settles))
 
@@ -221,7 +211,7 @@ def _verb_steps(
 
 
 def _is_awaited_dead(settle: Settle) -> bool:
-    """Return whether a message becomes a dead letter by a retry or bury, and somebody may wait for its result."""
+    """Return whether a retry or bury makes the message a dead letter, and somebody may wait for its result."""
     delivery = settle.delivery
     is_dead = settle.verb is Verb.BURY or delivery.attempt >= delivery.max_attempts
     return is_dead and delivery.keeps_result and settle.target.notify

@@ -1,4 +1,4 @@
-"""Checks of arguments: PostgreSQL can keep what passes; a refusal names the argument, the value and what to give."""
+"""Checks of arguments. PostgreSQL can store what passes; an error names the argument, the value and what to give."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.times import duration, instant_microseconds, microseconds
 
 NAME_BYTES = 512
-# Of headers, as text in the database, which writes numbers out: there it may be more than in Python.
+# The limit of headers as text in the database, which writes numbers out and may need more bytes than Python.
 HEADERS_BYTES = 65_536
 # PostgreSQL cuts longer identifiers off.
 SCHEMA_BYTES = 63
 RESULT_BYTES = 1_048_576
 """Most bytes of an encoded result."""
 _YEAR = timedelta(days=365)
-# What comes back from the database is a datetime in UTC.
+# Values from the database must fit a datetime in UTC.
 _LAST = instant_microseconds(datetime.max.replace(tzinfo=UTC))
 # Leaves out the middle of a long name, and not a quote.
 _shown = Repr()
@@ -31,12 +31,7 @@ is_plain_name = re.compile(rf"[\x01-\x7f]{{1,{NAME_BYTES}}}").fullmatch
 
 
 def check_name(what: str, value: object, most: int = NAME_BYTES) -> None:
-    """Refuse a name that PostgreSQL or an index could not keep.
-
-    Raises:
-        InvalidArgument: It is not a str, empty, longer than *most* bytes of UTF-8, or holds a NUL character or a lone
-            surrogate.
-    """
+    """Refuse a name that is not a str of 1 to *most* UTF-8 bytes, or has a NUL character or a lone surrogate."""
     if not isinstance(value, str):
         raise InvalidArgument(f"{what} is {value!r:.80}; give a str{_as_text(value)}")
     if value.isascii() and 1 <= len(value) <= most and "\x00" not in value:
@@ -52,28 +47,20 @@ def check_name(what: str, value: object, most: int = NAME_BYTES) -> None:
 
 
 def check_names(**names: object) -> None:
-    """Refuse names that PostgreSQL or an index could not keep; None is a name that is not given.
-
-    Raises:
-        InvalidArgument: As :func:`check_name`.
-    """
+    """Refuse names that PostgreSQL or an index could not store, and skip those that are None."""
     for what, name in names.items():
         if name is not None:
             check_name(what, name)
 
 
 def check_page(what: str, last: object, kind: type) -> None:
-    """Refuse what is not the last item of the page before, unless it is None.
-
-    Raises:
-        InvalidArgument: It is of another type.
-    """
+    """Refuse what is neither None nor an item of the page before."""
     if last is not None and not isinstance(last, kind):
         raise InvalidArgument(f"{what} is {last!r:.80}; give the last {kind.__name__} of the page before")
 
 
 def _as_text(value: object) -> str:
-    """Return an example of the text for a value that is often given in its place."""
+    """Return a hint with the value as text, for types that are often passed instead of a str."""
     if isinstance(value, Enum) and isinstance(value.value, str):
         return f", such as {value.value!r:.80}"
     is_number = isinstance(value, int) and not isinstance(value, bool)
@@ -81,17 +68,13 @@ def _as_text(value: object) -> str:
 
 
 def check_count(what: str, value: object, least: int, most: int) -> None:
-    """Refuse a number that is not an int between *least* and *most*."""
+    """Refuse what is not an int between *least* and *most*."""
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
         raise InvalidArgument(f"{what} is {value!r:.80}; give an int from {least} to {most}")
 
 
 def check_message_id(value: object) -> int:
-    """Check the id of a message that an application gives.
-
-    Raises:
-        InvalidArgument: It is None, as a receipt has it before its commit, or nothing that a message can have.
-    """
+    """Check the id of a message that an application passes. None is refused: a receipt has it before its commit."""
     if value is None:
         raise InvalidArgument(
             "message_id is None, as in a receipt whose transaction has not committed, or whose message was dropped; "
@@ -105,22 +88,14 @@ def check_message_id(value: object) -> int:
 
 
 def check_text(what: str, value: object) -> str:
-    """Return the text without what PostgreSQL cannot store: an error's text must not prevent its settlement.
-
-    Raises:
-        InvalidArgument: It is not a str.
-    """
+    """Replace what PostgreSQL cannot store, so that the text of an error cannot prevent a settlement."""
     if not isinstance(value, str):
         raise InvalidArgument(f"{what} is {value!r:.80}; give a str")
     return str.encode(str.replace(value, "\x00", "\ufffd"), errors="replace").decode()
 
 
 def check_duration(what: str, value: object, least: timedelta = timedelta()) -> timedelta:
-    """Return a duration as a plain timedelta, whose arithmetic is known; a subclass may bring its own.
-
-    Raises:
-        InvalidArgument: It is not a timedelta between *least* and 365 days.
-    """
+    """Return a timedelta between *least* and 365 days as a plain one; a subclass might calculate differently."""
     plain = duration(microseconds(value)) if isinstance(value, timedelta) else None
     if plain is None or not least <= plain <= _YEAR:
         is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
@@ -130,7 +105,7 @@ def check_duration(what: str, value: object, least: timedelta = timedelta()) -> 
 
 
 def check_instant(what: str, value: object) -> None:
-    """Refuse what is not an aware datetime, or is after the last one in UTC."""
+    """Refuse what is not an aware datetime, up to the year 9999 in UTC."""
     if not isinstance(value, datetime):
         raise InvalidArgument(f"{what} is {value!r:.80}; give an aware datetime")
     try:

@@ -1,8 +1,7 @@
-"""Fields that people set: how a value is checked, read from text, written as text, and kept in columns of SQL.
+"""Fields that people set: how a value is checked, parsed, written as text, and stored in SQL columns.
 
 :class:`~sqlalchemy_fairqueue.ChannelPolicy` and :class:`~sqlalchemy_fairqueue.values.settings.QueueSettings` define
-their fields with these, once; arguments, options, editors, columns and tables on pages are derived from the
-definitions. Rates are values of their own: most messages in a time, and their text (``50/s``, ``50/s, burst 10``).
+their fields here, once; arguments, options, editors, columns and tables on pages are derived from the definitions.
 """
 
 from __future__ import annotations
@@ -27,10 +26,10 @@ if TYPE_CHECKING:
 
 
 _SECOND: Final = timedelta(seconds=1)
-# How late a consumer may come without a loss, unless the burst is given.
+# How late a consumer may come without losing throughput, unless the burst is given.
 _LATE = timedelta(milliseconds=100)
 _MOST_BURST = 1_000_000_000
-# The units that people write behind "per", beside those of durations.
+# Units that people write after "per", in addition to those of durations.
 _WORDS: Final = {
     "sec": "s",
     "second": "s",
@@ -50,23 +49,19 @@ RateUnit = Literal["messages", "cost"]
 class Rate:
     """Most messages, or most cost, in a time: on average *count* each *per*, at most *burst* in a row.
 
-    It is exact: in any time of length t at most burst + t * count / per messages are delivered (generic cell rate
-    algorithm, ITU-T I.371). A rate in cost lets a message go while less than its burst is charged, and then none until
-    that is paid: what is delivered in a time t costs at most that much, and the last message of it beside. Where a
-    settlement tells what a message cost, the difference counts too. Two rates are equal if their interval, burst and
-    unit are, however they were written.
+    The limit is exact: in any time t at most burst + t * count / per messages are delivered (generic cell rate
+    algorithm, ITU-T I.371). A rate of cost delivers a message while the unpaid cost is below its burst, and then waits
+    until that is paid; so in a time t the deliveries cost at most that sum plus the last message. If a settlement
+    corrects a cost, the difference counts too. Rates are equal if their interval, burst and unit are equal.
 
     Attributes:
-        count: Messages, or cost, in a time of *per*; a fraction is fine.
-        per: The time. per / count is from 1 microsecond to 365 days, and is rounded to microseconds.
-        burst: Messages, or cost, that may come in a row before the rate applies, up to a billion. None: those of a
-            tenth of a second, and at least 1. A smaller burst costs throughput: the channel loses each moment in which
-            a consumer comes late (with a burst of 1: 4 % at 10 messages/s, 16 % at 50).
-        of: What it counts: "messages", or "cost", which messages have from ``enqueue(cost=)``, 1 if they name none; in
-            a queue that is fair by seconds it is the milliseconds that handlers take.
-
-    Raises:
-        InvalidArgument: A value cannot be kept.
+        count: Messages or cost in each *per*; fractions are allowed.
+        per: The time. per / count must be 1 microsecond to 365 days, and is rounded to microseconds.
+        burst: Messages or cost that may come in a row, up to a billion. None: what a tenth of a second allows, at least
+            1. A smaller burst loses throughput when consumers come late (a burst of 1: 4 % at 10 messages/s, 16 % at
+            50).
+        of: "messages"; or "cost", as ``enqueue(cost=)`` declares it, 1 by default, and in a queue that is fair by
+            seconds the milliseconds of handlers.
 
     Example:
         >>> rate = Rate(50, per=timedelta(seconds=1), burst=10)
@@ -90,7 +85,7 @@ class Rate:
         ) -> None: ...
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be kept, and settle the burst."""
+        """Check the values, and set the default burst."""
         count: object = self.count
         if not isinstance(count, int | float) or isinstance(count, bool) or not 0 < count < inf:
             raise InvalidArgument(f"the count of a rate is {self.count!r:.80}; give a number above 0, such as 50")
@@ -110,13 +105,13 @@ class Rate:
         if cast("int | None", self.burst) is None:
             object.__setattr__(self, "burst", min(max(1, _LATE // interval), _MOST_BURST))
         check_count("the burst of a rate", self.burst, 1, _MOST_BURST)
-        # The database adds up what a whole burst takes.
+        # The database computes the time of a whole burst.
         check_duration("the interval times the burst of a rate", interval * self.burst)
         check_choice("what a rate is of", self.of, ("messages", "cost"))
 
     @property
     def interval(self) -> timedelta:
-        """The least time between two messages on average, in whole microseconds."""
+        """The average time between two messages, in whole microseconds."""
         return self.per / self.count
 
     @classmethod
@@ -127,7 +122,7 @@ class Rate:
         ``minute``, ``hour``, ``day``, ``week``) or a duration such as ``30s``.
 
         Raises:
-            InvalidArgument: The text has another form, or the rate cannot be kept.
+            InvalidArgument: The text has another form, or the rate is out of bounds.
         """
         found = _TEXT.fullmatch(text.strip().lower())
         problem = f"{text!r:.80} is no rate; give one like 10/s, 100/min, 1/30s or '50/s, burst 10'"
@@ -149,7 +144,7 @@ class Rate:
         return cls(1, interval, burst, of) if interval > timedelta() else None
 
     def per_time(self) -> str:
-        """Write the rate without its burst, in the least unit that gives it exactly: ``50/s``, ``100/m``, ``1/30d``."""
+        """Write the rate without its burst, in the smallest unit that is exact: ``50/s``, ``100/m``, ``1/30d``."""
         counted = "" if self.of == "messages" else f" of {self.of}"
         units = [unit for unit in ("s", "m", "h", "d") if UNITS[unit] >= self.interval]
         if not units:
@@ -166,17 +161,15 @@ class Rate:
         return f"{_decimal(UNITS[units[0]] / self.interval)}/{units[0]}{counted}"
 
     def __str__(self) -> str:
-        """The text that :meth:`parse` takes, rounded to six decimals."""
+        """Write the rate as :meth:`parse` reads it, rounded to six decimals."""
         return self.per_time() + ("" if self.burst == Rate(1, self.interval).burst else f", burst {self.burst}")
 
     def __eq__(self, other: object) -> bool:
-        """Whether interval, burst and unit are the same."""
         if not isinstance(other, Rate):
             return NotImplemented
         return (self.interval, self.burst, self.of) == (other.interval, other.burst, other.of)
 
     def __hash__(self) -> int:
-        """By interval, burst and unit."""
         return hash((self.interval, self.burst, self.of))
 
 
@@ -185,11 +178,7 @@ def _decimal(number: float) -> str:
 
 
 def checked_rate(what: str, value: object) -> Rate | None:
-    """Return a rate, given as such or as text; None means no limit.
-
-    Raises:
-        InvalidArgument: It is something else, or cannot be kept.
-    """
+    """Return a rate that is given as a Rate or as text, or None for no limit."""
     if value is None or isinstance(value, Rate):
         return value
     if isinstance(value, str):
@@ -206,14 +195,14 @@ _NUMBER = re.compile(r"\d{1,19}|\d{1,3}(?:,\d{3})+", re.ASCII)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Definition(ABC):
-    """The definition of a field, beside its name, type and default.
+    """How the value of a field is checked, parsed, shown and stored, in addition to its name, type and default.
 
     Attributes:
-        help: What it does, in one sentence.
-        example: A value as text, other than the default.
-        none: What None means; None if the field must have a value.
-        holds: From when on a change holds.
-        refuses: Whether it refuses messages, of which a history then has no record.
+        help: One sentence about the field.
+        example: A value as text, not the default.
+        none: The meaning of None; None if the field must have a value.
+        holds: From when on a change applies.
+        refuses: Whether the field refuses messages, which the history then does not record.
     """
 
     help: str
@@ -225,23 +214,15 @@ class Definition(ABC):
 
     @property
     def metadata(self) -> dict[str, Definition]:
-        """The metadata by which the field of a dataclass has this definition."""
+        """The ``metadata`` argument for the dataclass field that this definition describes."""
         return {_KEY: self}
 
     def checked(self, name: str, value: object) -> Any:
-        """Return the value as it is kept.
-
-        Raises:
-            InvalidArgument: It cannot be kept.
-        """
+        """Check a value and return it as it is stored, or raise InvalidArgument."""
         return None if value is None and self.none is not None else self._checked(name, value)
 
     def parsed(self, text: str) -> Any:
-        """Read a value that people write; ``none`` is None.
-
-        Raises:
-            ValueError: The text is no value.
-        """
+        """Parse a value that people write; ``none`` is None. Raise ValueError for other text."""
         words = text.strip()
         if self.none is not None and words.lower() == "none":
             return None
@@ -256,19 +237,19 @@ class Definition(ABC):
         return "none" if value is None else self._text(value)
 
     def shown(self, value: object) -> str:
-        """Write a value for people, who read what None means."""
+        """Write a value for people, with the meaning of None."""
         return (self.none or "-") if value is None else self._text(value)
 
     def columns(self, name: str) -> tuple[str, ...]:
-        """Return the names of the columns that keep a field of this name."""
+        """Return the columns that store a field of this name."""
         return (name,)
 
     def column_values(self, name: str, value: Any) -> dict[str, object]:
-        """Return what the columns keep of a value."""
+        """Return the values of the columns for a value of the field."""
         return {name: value}
 
     def value_of(self, name: str, columns: Mapping[str, Any]) -> Any:
-        """Return the value that columns keep."""
+        """Return the value of the field from its columns."""
         return columns[name]
 
     def _checked(self, name: str, value: Any) -> Any:
@@ -284,12 +265,7 @@ class Definition(ABC):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Count(Definition):
-    """A whole number.
-
-    Attributes:
-        least: The least value.
-        most: The greatest one.
-    """
+    """A whole number between *least* and *most*."""
 
     least: int = 1
     most: int = MOST
@@ -310,11 +286,7 @@ class Count(Definition):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Duration(Definition):
-    """A time, of at most 365 days.
-
-    Attributes:
-        least: The least value.
-    """
+    """A time of *least* to 365 days, stored in microseconds."""
 
     least: timedelta = timedelta(microseconds=1)
     metavar: ClassVar[str] = "DURATION"
@@ -333,17 +305,15 @@ class Duration(Definition):
         return "".join(parts) or "0s"
 
     def column_values(self, name: str, value: Any) -> dict[str, object]:
-        """Convert durations, which columns hold in microseconds."""
         return {name: None if value is None else microseconds(value)}
 
     def value_of(self, name: str, columns: Mapping[str, Any]) -> timedelta | None:
-        """Convert durations, which columns hold in microseconds."""
         return None if columns[name] is None else duration(columns[name])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RateOf(Definition):
-    """A :class:`Rate`, which may be given as text, and is kept as its interval, its burst and its unit."""
+    """A :class:`Rate`, which may be given as text, stored as its interval, its burst and its unit."""
 
     metavar: ClassVar[str] = "RATE"
 
@@ -354,28 +324,22 @@ class RateOf(Definition):
         return Rate.parse(words)
 
     def columns(self, name: str) -> tuple[str, ...]:
-        """Return the names of the columns: the interval, which is 0 without a rate, the burst, and the unit."""
+        """Return the columns: the interval in microseconds, which is 0 without a rate, the burst, and the unit."""
         return f"{name}_interval", f"{name}_burst", f"{name}_of"
 
     def column_values(self, name: str, value: Any) -> dict[str, object]:
-        """Return the interval in microseconds, the burst, and the unit."""
         rate = checked_rate(name, value)
         values = (0, 1, "messages") if rate is None else (microseconds(rate.interval), rate.burst, rate.of)
         return dict(zip(self.columns(name), values, strict=True))
 
     def value_of(self, name: str, columns: Mapping[str, Any]) -> Rate | None:
-        """Return the rate of an interval in microseconds, a burst and a unit."""
         interval, burst, unit = (columns[column] for column in self.columns(name))
         return Rate.every(duration(interval), burst, unit)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice(Definition):
-    """A field whose value is one of a few words.
-
-    Attributes:
-        words: The words.
-    """
+    """A field whose value is one of a few words."""
 
     words: tuple[str, ...]
     metavar: ClassVar[str] = "WORD"
@@ -392,7 +356,7 @@ class Choice(Definition):
 
 
 def definitions(kind: type[DataclassInstance]) -> dict[str, Definition]:
-    """Return the definitions of the fields of a dataclass that have one, by the names of the fields."""
+    """Return the definitions of a dataclass's fields, by name."""
     return _definitions(kind)
 
 
@@ -402,10 +366,6 @@ def _definitions(kind: type[DataclassInstance]) -> dict[str, Definition]:
 
 
 def check_fields(values: DataclassInstance) -> None:
-    """Check the fields of a frozen dataclass, and keep them as their definitions say.
-
-    Raises:
-        InvalidArgument: A value cannot be kept.
-    """
+    """Check the fields of a frozen dataclass, and set them as their definitions return them."""
     for name, definition in _definitions(type(values)).items():
         object.__setattr__(values, name, definition.checked(name, getattr(values, name)))

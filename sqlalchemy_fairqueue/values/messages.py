@@ -1,4 +1,4 @@
-"""Messages to enqueue with their receipts, deliveries and their leases, and groups of messages."""
+"""Messages to enqueue and their receipts, deliveries and their leases, and groups of messages."""
 
 from __future__ import annotations
 
@@ -39,46 +39,44 @@ MOST_COST = 1_000_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Enqueue:
-    """A message to be.
+    """A message to enqueue.
 
     Attributes:
-        channel: Which channel, usually the tenant; 1 to 512 bytes. Made on first use.
-        payload: Anything that the queue's codec takes.
-        kind: Which handler it is for.
-        delay: Not before so much time from the sending of the transaction's queue work, up to 365 days: beyond, a
-            wrong unit is likelier than a wish. At most one of delay and at.
-        at: Not before this instant (aware), up to the year 9999 in UTC; one in the past means now.
-        priority: 1 or more: before ordinary messages of the channel, 5 before 1, from the time on when the message is
-            due. Retries, releases and redrives keep it. A policy may weigh it against waiting.
-        key: Unique among the messages of the channel that are not completed or dead: while one stands, on_duplicate
-            says what another does.
-        headers: Small JSON object beside the payload, for tracing and routing, of at most 65,536 bytes as the database
-            writes it: with a blank after each comma and colon, and numbers written out. It does not go through the
-            codec.
-        max_attempts: Deliveries after which a failing message becomes a dead letter. None: the queue's.
-        on_duplicate: What to do if another message holds the key. "skip": add nothing; the receipt names the message
-            that holds the key. "raise": raise DuplicateMessage. "replace": rewrite the message that holds the key. It
-            keeps its id and enqueued_at, and takes all else from this one; its attempts are forgotten. With a delay
-            this is a debounce. If a consumer holds that message, it loses the key, and this one is added.
-        cost: How much of its channel's share the message takes, from 1 to 1,000,000,000, in any unit that all messages
-            of the queue share: pages, tokens, kilobytes. Channels get equal sums of costs by weight. An estimate
-            will do: a settlement may say what it was. In a queue that is fair by seconds, milliseconds.
-        unique_for: For how long the key stays taken, up to 365 days, though its message may have ended, in whatever
-            way: completed, dead, cancelled or purged. None: as long as the message lives. It counts among messages that
-            have one: another message with the key and without unique_for meets living messages alone. Until the period
-            is over, "skip" and "raise" find a duplicate, and the receipt or DuplicateMessage names the message that
-            began the period, ended or not. "replace" rewrites that message while it waits for a consumer, and the
-            period begins anew with this unique_for; once a consumer holds it or it has ended, this one is a duplicate.
-            A message that outlives its period keeps the key until it ends.
+        channel: Usually the tenant; 1 to 512 bytes. It is created on first use.
+        payload: Anything that the queue's codec encodes.
+        kind: Selects the handler.
+        delay: The message is due this long after the transaction sends it, up to 365 days. Give at most one of delay
+            and at.
+        at: The message is due at this instant (aware), up to the year 9999 in UTC; a past one means now.
+        priority: 1 or more. When it is due, the message goes before ordinary messages of its channel, and 5 before 1.
+            Retries, releases and redrives keep the priority. The policy may weigh it against waiting.
+        key: Unique among the messages of the channel that are not completed or dead; on_duplicate says what another
+            message with a taken key does.
+        headers: A small JSON object for tracing and routing, which bypasses the codec. At most 65,536 bytes as the
+            database writes it, with a blank after each comma and colon and numbers written out.
+        max_attempts: A failing message becomes a dead letter after this many attempts. None: the queue's number.
+        on_duplicate: What to do if another message holds the key. "skip": add nothing; the receipt names the holder.
+            "raise": raise DuplicateMessage. "replace": rewrite the holder, which keeps its id and enqueued_at and takes
+            everything else from this message; its attempts start from zero. With a delay this is a debounce. A holder
+            that a consumer holds loses the key instead, and this message is added.
+        cost: How much of its channel's share the message uses, 1 to 1,000,000,000, in any unit that all messages of the
+            queue share: pages, tokens, kilobytes. Channels get equal sums of cost, by weight. An estimate is enough,
+            since a settlement can correct it. In a queue that is fair by seconds the unit is milliseconds.
+        unique_for: How long the key stays taken, up to 365 days, even after the message has ended in whatever way.
+            None: as long as the message lives. During this period other messages that have a unique_for find the key
+            taken; those without meet only living messages. "skip" and "raise" name the message that began the period,
+            even if it has ended. "replace" rewrites that message while it waits, and begins the period anew; once a
+            consumer holds it or it has ended, the new message is a duplicate. A message that outlives its period keeps
+            the key until it ends.
         unique_from: When unique_for begins. "enqueue": when this message is sent. "completion": when it ends.
-        ordering_key: 1 to 512 bytes, such as the id of a conversation or a document. Of the messages of a channel with
-            one ordering key, one is out at a time, in the order in which they were added. A retry with a delay holds
-            the others back; they go on when the message is completed, dead, cancelled or purged. The keys of a channel
-            take turns. None: the message waits for no other one.
-        coalesce: With an ordering_key and no key: add nothing while another message of the channel, kind and
-            ordering_key waits for a consumer. It keeps its payload and time, and is not delivered before this
-            transaction has ended, so that its handler sees what this one committed. Else this one is added, also while
-            a consumer holds another.
+        ordering_key: 1 to 512 bytes, such as the id of a conversation or a document. Messages of a channel with the
+            same ordering key are delivered one at a time, in the order of their enqueues. A retry with a delay holds
+            the next ones back until the message is completed, dead, cancelled or purged. The keys of a channel take
+            turns. None: the message waits for no other.
+        coalesce: Needs an ordering_key, and excludes a key. Add nothing while another message of the channel, kind and
+            ordering_key waits for a consumer. The waiting message keeps its payload and time, and is not delivered
+            before this transaction ends, so its handler sees what this one committed. If none waits, the message is
+            added, even while a consumer holds another.
 
     Example:
         >>> Enqueue(channel="customer-7", payload={"file": "a.pdf"}, kind="parse", delay=timedelta(minutes=5)).kind
@@ -102,7 +100,6 @@ class Enqueue:
     coalesce: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be kept, before anything is recorded."""
         channel, kind = self.channel, self.kind
         # Two calls for each of many messages take as long as all else here.
         if type(channel) is not str or type(kind) is not str or not (is_plain_name(channel) and is_plain_name(kind)):
@@ -138,7 +135,7 @@ class Enqueue:
             )
 
     def _check_key(self) -> None:
-        """Refuse what says something of a key that is not there."""
+        """Refuse options that need a key or an ordering key which is missing."""
         if self.on_duplicate != "skip":
             check_choice("on_duplicate", self.on_duplicate, ("skip", "raise", "replace"))
             if self.key is None:
@@ -179,17 +176,16 @@ class EnqueueOptions(TypedDict, total=False):
 
 @dataclass(slots=True, eq=False)
 class Receipt:
-    """The receipt of an enqueue: it knows the message once the transaction has committed.
+    """The receipt of an enqueue. It knows the message once the transaction has committed.
 
     Attributes:
-        channel: The channel.
-        message_id: The message's id; None until the commit. For a key that stood already: the message that holds it,
-            which may have ended if the key has a period (``unique_for``). None for a message that was dropped. The
-            calls that take an id, such as ``queue.cancel`` and ``queue.result``, refuse None with InvalidArgument.
+        message_id: None until the commit, and for a dropped message. For a duplicate: the message that holds the key;
+            with ``unique_for`` that message may have ended. ``queue.cancel``, ``queue.result`` and other calls that
+            take an id refuse None with InvalidArgument.
         created: Whether a message was added; None until the commit.
-        outcome: What became of it; None until the commit. "created"; "duplicate": its key stood already; "replaced":
-            the message that holds the key was rewritten; "coalesced": another message of its ordering key, message_id,
-            waits in its place; "dropped": the channel was full, and its policy drops.
+        outcome: None until the commit. "created"; "duplicate" if the key was taken; "replaced" if the message that
+            holds the key was rewritten; "coalesced" if message_id, another message of the ordering key, waits in its
+            place; "dropped" if the channel was full and its policy says "drop".
 
     Example:
         >>> with Session(engine) as session, session.begin():
@@ -210,12 +206,12 @@ class CancelReceipt:
     """The receipt of a cancel.
 
     Attributes:
-        message_id: The message. None: it was named.
-        outcome: What became of it; None until the commit. "cancelled": withdrawn, it is never delivered; "leased": a
-            consumer holds it; it is never delivered again, and its worker learns of it at the next heartbeat;
-            "missing": done, dead, withdrawn before, or of another queue. Of several the first of "leased", "cancelled"
-            and "missing" that one of them has.
-        outcomes: What became of each, by id; None until the commit. Empty: nothing has the name.
+        message_id: None if the cancel gave a name.
+        outcome: None until the commit. "cancelled": the message is never delivered. "leased": a consumer holds it; it
+            is never delivered again, and its worker learns of the cancel at the next heartbeat. "missing": it was done,
+            dead, withdrawn before, or in another queue. For several messages: the first of "leased", "cancelled" and
+            "missing" that applies to any.
+        outcomes: The outcome of each message, by id; None until the commit, empty if no message has the name.
 
     Example:
         >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
@@ -231,7 +227,7 @@ class CancelReceipt:
 
 
 class MessageName(NamedTuple):
-    """What messages of a channel are called: by their key or their ordering key, or both."""
+    """The name of messages in a channel: their key, their ordering key, or both."""
 
     channel: str
     key: str | None
@@ -240,16 +236,11 @@ class MessageName(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Undelivered:
-    """Messages of a channel that no consumer holds. All that is not None must be met.
+    """Filters for the messages of a channel that no consumer holds. All that are not None must match.
 
     Attributes:
-        channel: The channel.
-        key: Their key.
-        ordering_key: Their ordering key.
-        kind: Their kind.
-        state: Their state.
-        since: They were enqueued then or later.
-        until: They were enqueued before then.
+        since: Earliest enqueue, inclusive.
+        until: Latest enqueue, exclusive.
     """
 
     channel: str
@@ -261,7 +252,6 @@ class Undelivered:
     until: datetime | None = None
 
     def __post_init__(self) -> None:
-        """Check the values."""
         check_name("channel", self.channel)
         check_names(key=self.key, ordering_key=self.ordering_key, kind=self.kind)
         if self.state is not None:
@@ -271,7 +261,7 @@ class Undelivered:
                 check_instant(name, time)
 
     def parameters(self) -> dict[str, Any]:
-        """Return the parameters of a function."""
+        """Return the filters as parameters of a SQL function."""
         times = {
             name: None if time is None else instant_microseconds(time)
             for name, time in (("since", self.since), ("until", self.until))
@@ -284,7 +274,6 @@ class PurgeReceipt:
     """The receipt of a purge.
 
     Attributes:
-        channel: The channel.
         purged: How many messages were deleted; None until the commit.
 
     Example:
@@ -301,12 +290,12 @@ class PurgeReceipt:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """The time for which a consumer holds the messages that it was given.
+    """The right of a consumer to hold its messages for a time.
 
     Attributes:
-        id: Random, never seen again.
-        consumer: Who holds it.
-        expires_at: When it ends unless extended, by the database's clock.
+        id: Random, and never used again.
+        consumer: Name of the holder.
+        expires_at: The end unless it is extended, by the database's clock.
 
     Example:
         >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
@@ -323,17 +312,17 @@ class Lease:
 
     @property
     def lost(self) -> bool:
-        """Whether its holder knows already that it is lost. Only a worker's leases know."""
+        """Whether the holder knows that it has lost the lease; always False outside of a worker."""
         return False
 
     def lost_for(self, delivery: Delivery) -> bool:  # noqa: ARG002 - for those that know
-        """Return whether the holder knows that it has lost a delivery. Only the leases of a worker know."""
+        """Return whether the holder knows that it has lost a delivery; always False outside of a worker."""
         return False
 
     def measured(self, delivery: Delivery) -> tuple[int | None, int | None]:  # noqa: ARG002 - as above
-        """Return what a timed delivery has cost, and up to what its channel was charged while its handler ran.
+        """Return the measured cost of a delivery, and the cost that its channel was charged while its handler ran.
 
-        It is not charged any more. None: nobody measured it. Only the leases of a worker do.
+        The channel is not charged any more after this. Both are None outside of a worker, which alone measures.
 
         Example:
             >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
@@ -345,7 +334,7 @@ class Lease:
 
 
 class Once:
-    """A value that is made when it is asked for, once."""
+    """A value that is computed once, on request."""
 
     __slots__ = ("_make", "_value")
 
@@ -354,7 +343,7 @@ class Once:
         self._value: Any = None
 
     def value(self) -> Any:
-        """Return the value, made at the first call; several threads at once may make it more than once."""
+        """Return the value. Several threads that ask first at the same time may compute it more than once."""
         make = self._make
         if make is not None:
             self._value = make()
@@ -362,7 +351,6 @@ class Once:
         return self._value
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Copied and pickled as what it has made."""
         return _made, (self.value(),)
 
 
@@ -374,27 +362,23 @@ def _made(value: Any) -> Once:
 class Delivery:
     """A message that a consumer holds under a lease.
 
-    The holder owes it one complete, retry, release or bury before the lease ends.
+    The holder must complete, retry, release or bury it before the lease ends.
 
     Attributes:
-        message_id: The message.
         queue: Name of the queue.
-        channel: Name of the channel.
-        kind: Which handler it is for.
         content: The payload as it is stored.
-        headers: The headers as they were enqueued; None without any, or if Python cannot read them.
-        attempt: Which attempt this is, from 1; a release is not counted.
-        max_attempts: After so many the message becomes a dead letter.
-        enqueued_at: When it was enqueued, in UTC.
-        lease: The lease that it is held under.
-        deliveries: How often it was handed out, ever. With message_id and the lease's id it is the fencing token.
-        row_id: Where the row stood when it was delivered.
-        ordering_key: Its ordering key, or None.
-        holds_slot: Whether to settle it may free a slot of a limit, its channel's or the queue's: False, it does not.
-        settled: How this process has settled it ("complete", "retry", "release", "bury"), added when that was
-            committed, on a Connection when it was sent.
-        is_timed: Whether its queue is fair by seconds, so that a worker measures how long the handler takes.
-        keeps_result: Whether its queue kept results when it was delivered, so that its completion keeps one.
+        headers: As they were enqueued; None if there are none, or if Python cannot read them.
+        attempt: The number of this attempt, from 1; releases are not counted.
+        max_attempts: The message becomes a dead letter after this many attempts.
+        enqueued_at: In UTC.
+        deliveries: How often the message was ever delivered. Together with message_id and the lease's id it is the
+            fencing token.
+        row_id: The place of the row at its delivery.
+        holds_slot: False if its settlement cannot free a slot of a limit, neither of the channel nor of the queue.
+        settled: How this process has settled it ("complete", "retry", "release", "bury"), added after the commit, or on
+            a Connection when it was sent.
+        is_timed: Whether its queue is fair by seconds, so that a worker measures the handler's time.
+        keeps_result: Whether its queue kept results at the delivery, so that its completion stores one.
 
     Example:
         >>> receipt = queue.enqueue(engine, channel="customer-7", payload={"file": "a.pdf"}, kind="parse")
@@ -425,11 +409,11 @@ class Delivery:
 
     @property
     def payload(self) -> Any:
-        """The decoded payload. It is decoded when it is first asked for, so that a large one costs nothing until then.
+        """The decoded payload. It is decoded on first access, so an unused large payload costs nothing.
 
         Raises:
-            PayloadError: The content is not the codec's, or the headers are nothing that Python can read. Only this
-                message is concerned: bury it, the others are fine.
+            PayloadError: The codec cannot decode the content, or Python cannot read the headers. Bury this message; the
+                others are not affected.
         """
         decoded = self.decoded.value() if isinstance(self.decoded, Once) else self.decoded
         if isinstance(decoded, PayloadError):
@@ -438,9 +422,9 @@ class Delivery:
 
 
 def delivery_of(fields: dict[str, Any], decoded: Any) -> Delivery:
-    """Make a delivery that keeps *fields* as its own, without checks, for dequeues of many messages.
+    """Make a delivery whose attributes are *fields*, without checks, in a fifth of the usual time.
 
-    It takes a fifth of the time: a frozen dataclass sets its fields one by one.
+    A frozen dataclass sets its fields one by one; this matters for dequeues of many messages.
     """
     fields.update(decoded=decoded, settled=[])
     made = object.__new__(Delivery)
@@ -450,15 +434,12 @@ def delivery_of(fields: dict[str, Any], decoded: Any) -> Delivery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """How many messages one call of a handler gets: ``@queue.handler("embed", batch=Batch(max_messages=50))``.
+    """How many messages a call of a handler gets: ``@queue.handler("embed", batch=Batch(max_messages=50))``.
 
     Attributes:
-        max_messages: Most messages of a call, 2 to 1,000.
-        max_cost: Most that the messages of a call cost together, in the unit of ``enqueue(cost=)``; a single one may
-            cost more. None: any.
-
-    Raises:
-        InvalidArgument: A bad number.
+        max_messages: 2 to 1,000.
+        max_cost: Most that they cost together, in the unit of ``enqueue(cost=)``; a single message may cost more. None:
+            any.
 
     Example:
         >>> @queue.handler("embed", batch=Batch(max_messages=50, max_cost=8000))
@@ -475,18 +456,16 @@ class Batch:
     max_cost: int | None = None
 
     def __post_init__(self) -> None:
-        """Check the numbers."""
         check_count("max_messages", self.max_messages, 2, 1000)
         if self.max_cost is not None:
             check_count("max_cost", self.max_cost, 1, 10**15)
 
 
 class Deliveries(list[Delivery]):
-    """The deliveries of one dequeue, in the order of their start tags.
+    """The deliveries of one dequeue, in fair order.
 
     Attributes:
-        due_in: How long until something else may be due: zero, try again; None, nothing is scheduled. A hint, never a
-            promise.
+        due_in: A hint when something else may be due. Zero: now. None: nothing is scheduled.
 
     Example:
         >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1, delay=timedelta(minutes=5))
@@ -508,14 +487,14 @@ AFTER_GROUP_HEADER = "after_group"
 
 @dataclass(frozen=True, slots=True)
 class GroupCounts:
-    """The members of a group when it was finished. Its follow-up has them as ``context.after_group``.
+    """The members of a finished group, by outcome; its follow-up has them as ``context.after_group``.
 
     Attributes:
-        id: The group.
-        total: How many members it had, those that members added included.
-        done: How many were completed.
-        failed: How many became dead letters.
-        cancelled: How many were cancelled or purged.
+        id: The group's id.
+        total: All members, including those that members added.
+        done: Completed members.
+        failed: Members that became dead letters.
+        cancelled: Members that were cancelled or purged.
 
     Example:
         >>> @queue.handler("page")
@@ -539,15 +518,15 @@ class GroupCounts:
 
 @dataclass(frozen=True, slots=True)
 class GroupStatus(GroupCounts):
-    """The counts of a group.
+    """The present counts of a group.
 
     Attributes:
-        pending: How many members have not ended: ready, scheduled, out, or to be tried again.
-        created_at: When the transaction that made it sent it.
-        finished_at: When its follow-up was enqueued, or without one when it was seen that all members have ended; None:
-            it is open.
-        message_id: The follow-up; None before, and without one.
-        problem: Why its follow-up could not be enqueued at the last try; it is tried again.
+        pending: Members that have not ended: ready, scheduled, leased, or to be tried again.
+        created_at: When its transaction sent it.
+        finished_at: When its follow-up was enqueued; without one, when all members were found to have ended. None: the
+            group is open.
+        message_id: The follow-up; None if there is none yet.
+        problem: Why the last try to enqueue the follow-up failed; it is tried again.
 
     Example:
         >>> with Session(engine) as session, session.begin():
@@ -570,8 +549,8 @@ class GroupCancellation(NamedTuple):
     """The result of cancelling a group.
 
     Attributes:
-        cancelled: How many members are gone.
-        leased: How many a consumer holds. They are gone unless it completes them.
+        cancelled: Members that are gone.
+        leased: Members that consumers hold. They are gone unless they are completed.
 
     Example:
         >>> with Session(engine) as session, session.begin():
@@ -586,11 +565,7 @@ class GroupCancellation(NamedTuple):
 
 
 def checked_group_id(group_id: object) -> UUID:
-    """Return the id of a group, given as a UUID or as its text.
-
-    Raises:
-        InvalidArgument: It is none.
-    """
+    """Return the id of a group, given as a UUID or as text."""
     if isinstance(group_id, UUID):
         return group_id
     if isinstance(group_id, str):
@@ -602,7 +577,7 @@ def checked_group_id(group_id: object) -> UUID:
 
 
 def group_of_headers(headers: Mapping[str, Any] | None) -> UUID | None:
-    """Return the group whose member a message is, by its headers."""
+    """Return the id of the group that a message belongs to, by its headers; None if it is in none."""
     try:
         return checked_group_id((headers or {}).get(GROUP_HEADER))
     except InvalidArgument:
@@ -610,7 +585,7 @@ def group_of_headers(headers: Mapping[str, Any] | None) -> UUID | None:
 
 
 def counts_of_headers(headers: Mapping[str, Any] | None) -> GroupCounts | None:
-    """Return the counts of the group that a message follows, by its headers."""
+    """Return the counts of the group that a message follows, by its headers; None if it follows none."""
     found: Any = (headers or {}).get(AFTER_GROUP_HEADER)
     try:
         counts = [int(found[name]) for name in ("total", "done", "failed", "cancelled")]

@@ -16,15 +16,14 @@ if TYPE_CHECKING:
 
 
 class Outcome(Exception):
-    """An outcome that a handler asks for. Raised: the session's work is rolled back. Returned: it is kept.
+    """An outcome that a handler asks for. If raised, the session rolls back; if returned, its work is kept.
 
-    Either way the delivery is settled as the outcome says; without a session both are the same. Two outcomes of one
-    class with the same arguments are equal. A class of one's own, ``class RateLimited(Retry)``, means what the class
-    that it is derived from does, everywhere.
+    Either way it decides how the delivery is settled; without a session both are the same. Outcomes of one class with
+    equal arguments are equal. A subclass, ``class RateLimited(Retry)``, means the same as its base class everywhere.
     """
 
     def __eq__(self, other: object) -> bool:
-        """By class and arguments, so that a test can compare what a handler asked for."""
+        """Compare class and arguments, so that a test can compare what a handler asked for."""
         if not isinstance(other, Outcome):
             return NotImplemented
         return type(self) is type(other) and self._compared() == other._compared()
@@ -33,7 +32,7 @@ class Outcome(Exception):
         return hash((type(self), self._compared()))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Copied and pickled by what it has, for the arguments of a class of one's own are not known here."""
+        """Copy and pickle the attributes, since the arguments of a subclass are not known here."""
         return _made_again, (type(self), self.args), vars(self)
 
     def _compared(self) -> tuple[object, ...]:
@@ -47,11 +46,11 @@ def _made_again(kind: type[Outcome], args: tuple[object, ...]) -> Outcome:
 
 
 class Retry(Outcome):
-    """Try it again later, the attempt counted; out of attempts the message becomes a dead letter.
+    """Try the message again later, and count the attempt. After its last attempt it becomes a dead letter.
 
     Args:
-        delay: Not before so much time. None: as the retry policy says.
-        error: What to keep with the message. None: the exception that it was raised from, if any.
+        delay: The least wait. None: as the retry policy says.
+        error: The text to keep with the message. None: the exception that this outcome was raised from, if any.
 
     Example:
         >>> @queue.handler("call")
@@ -61,7 +60,7 @@ class Retry(Outcome):
         'busy'
     """
 
-    # For a class of one's own that does not call __init__, or says it for all of its outcomes.
+    # Defaults for subclasses that do not call __init__, or that set them for all of their outcomes.
     delay: timedelta | None = None
     error: str | None = None
 
@@ -79,10 +78,10 @@ class Retry(Outcome):
 
 
 class Release(Outcome):
-    """Give it back untried, the attempt not counted.
+    """Give the message back without counting the attempt.
 
     Args:
-        delay: Not before so much time. None: at once, where it stood in its channel.
+        delay: The least wait. None: no wait; the message keeps its place in the channel.
 
     Example:
         >>> @queue.handler("call")
@@ -92,7 +91,7 @@ class Release(Outcome):
         True
     """
 
-    # As for Retry.
+    # A default, as in Retry.
     delay: timedelta | None = None
 
     def __init__(self, *, delay: timedelta | None = None) -> None:
@@ -105,10 +104,10 @@ class Release(Outcome):
 
 
 class Bury(Outcome):
-    """Give up: the whole message goes to the dead letters.
+    """Make the message a dead letter.
 
     Args:
-        reason: Why, shown with the dead letter.
+        reason: Shown with the dead letter.
 
     Example:
         >>> @queue.handler("call")
@@ -118,7 +117,7 @@ class Bury(Outcome):
         'there is no such number'
     """
 
-    # As for Retry.
+    # A default, as in Retry.
     reason: str = "its handler said so"
 
     def __init__(self, reason: str) -> None:
@@ -133,26 +132,25 @@ class Bury(Outcome):
 class RetryPolicy:
     """Which failed messages are tried again, and when: exponential backoff with full jitter.
 
-    Tried again it stands in its channel behind what was due before it, or where its priority puts it.
+    A retried message stands in its channel behind messages that were due before it, or where its priority puts it.
 
-    Before attempt n + 1 it waits for a time between (1 - jitter) and all of ``min(cap, first * factor ** (n - 1))``,
-    left to chance, so that messages that failed together do not come back together.
-    Source: M. Brooker, "Exponential Backoff and Jitter", 2015.
+    The wait before attempt n + 1 is random, between (1 - jitter) and all of ``min(cap, first * factor ** (n - 1))``, so
+    that messages which failed together do not come back together. Source: M. Brooker, "Exponential Backoff and Jitter",
+    2015.
 
     Attributes:
         first: The longest wait after the first attempt.
-        factor: How much longer each next wait may be.
-        cap: The longest wait of all.
-        jitter: The share of the wait that is left to chance, 0 to 1.
-        max_attempts: Attempts after which the message becomes a dead letter. The message's own ``max_attempts`` holds
-            as well: the lower one counts, also for attempts whose process died or whose lease was lost. None: the
-            message's alone.
-        bury_on: Exceptions after which the message becomes a dead letter at once, their subclasses included.
-        retry_on: The only exceptions of a handler that are retried, their subclasses included; after any other one the
-            message becomes a dead letter at once. ``bury_on`` goes first. What is not the handler's doing is retried in
-            any case: a timeout, a crash of the child process, a database that is away or busy (by its SQLSTATE, on
-            each driver), a transaction that it could not serialize. None, the default: all that ``bury_on`` does not
-            name.
+        factor: The growth of the wait with each attempt.
+        cap: The upper bound of all waits.
+        jitter: The random part of the wait, 0 to 1.
+        max_attempts: A message becomes a dead letter after this many attempts, or after its own ``max_attempts`` if
+            that is lower. Attempts whose process died or whose lease was lost count. None: only the message's own
+            number.
+        bury_on: Exceptions, with subclasses, that make the message a dead letter at once.
+        retry_on: The only exceptions of a handler, with subclasses, that are retried; others make the message a dead
+            letter at once. ``bury_on`` takes precedence. Always retried is what the handler did not cause: a timeout, a
+            crashed child process, a database that is away or busy (by its SQLSTATE, on each driver), a transaction that
+            could not be serialized. None, the default: all exceptions that ``bury_on`` does not name.
 
     Example:
         >>> policy = RetryPolicy(first=timedelta(seconds=5), factor=2, max_attempts=8, bury_on=(ValueError,))
@@ -172,7 +170,6 @@ class RetryPolicy:
     retry_on: tuple[type[BaseException], ...] | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what makes no sense."""
         object.__setattr__(self, "first", check_duration("first", self.first))
         object.__setattr__(self, "cap", check_duration("cap", self.cap))
         if self.first > self.cap:
@@ -195,11 +192,10 @@ class RetryPolicy:
                     )
 
     def delay(self, attempt: int, chance: Callable[[], float] = random.random) -> timedelta:
-        """Return the wait after attempt number *attempt*.
+        """Return the wait after the attempt with this number, from 1.
 
         Args:
-            attempt: From 1.
-            chance: A number from 0 to 1.
+            chance: Returns a number from 0 to 1.
 
         Example:
             >>> policy = RetryPolicy(first=timedelta(seconds=5), factor=2)

@@ -1,6 +1,6 @@
-"""Channel policies, changes of them, and the value of an argument that is left as it is.
+"""Channel policies, changes of them, and the marker for an argument that leaves a value as it is.
 
-:class:`PolicyFields` is the definition of a policy. What sets, keeps or shows policies takes the fields from there.
+:class:`PolicyFields` defines the fields. All that sets, stores or shows policies derives them from there.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 OnFull = Literal["raise", "drop"]
 
-# What people write for a field whose name is not similar.
+# Other words that people use for a field.
 _MEANT = {
     "interval": "rate",
     "rate_interval": "rate",
@@ -49,7 +49,6 @@ class Unset(Enum):
     UNSET = "unset"
 
     def __repr__(self) -> str:
-        """Its name."""
         return self.name
 
 
@@ -57,10 +56,10 @@ UNSET: Final = Unset.UNSET
 """For arguments where None means something: leave it as it is."""
 
 
-# Without slots: ChannelStats has two bases, of which one may have some.
+# Without slots, since ChannelStats has two bases, of which only one may have slots.
 @dataclass(frozen=True, kw_only=True)
 class PolicyFields:
-    """The fields of a policy, with the values of a policy without limits. :class:`ChannelPolicy` checks them."""
+    """The fields of a policy; the defaults are a policy without limits. :class:`ChannelPolicy` checks them."""
 
     max_concurrency: int | None = field(
         default=None,
@@ -142,34 +141,31 @@ POLICY: Final[Mapping[str, Definition]] = definitions(PolicyFields)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChannelPolicy(PolicyFields):
-    """The service of a channel: its weight, limits and bound.
+    """How a channel is served: its weight and its limits.
 
     Attributes:
         max_concurrency: Most messages of the channel that consumers hold at once, exactly. None: no limit.
-        max_cost_out: Most that the messages of the channel that consumers hold cost together, exactly, by what they
-            were charged when they were delivered. A message that costs more by itself goes out while nothing else is.
-            None: no limit.
-        rate: Most messages, or most cost, in a time, as a :class:`Rate` or its text, such as "50/s"; read, it is a
+        max_cost_out: Most that these messages cost together, exactly, by the cost charged at their delivery. A message
+            that costs more by itself is delivered while no other is out. None: no limit.
+        rate: Most messages, or most cost, in a time: a :class:`Rate` or its text, such as "50/s"; the attribute is a
             Rate. None: no rate.
-        weight: Messages a turn: a channel of weight 3 gets three times the share of one of weight 1 while both have
-            work.
-        max_backlog: Most undelivered messages of the channel: an enqueue beyond is answered by on_full. Approximate by
-            what transactions in flight enqueue at the same time. Retried and released messages come back above it.
-            None: no bound.
-        on_full: What an enqueue to a full channel does: "raise" ChannelFull, or "drop" the message, count it, and say
-            so in its receipt.
-        priority_aging: The waiting time that counts as much as one step of priority, 1 us to 365 days. With ten
-            minutes, a message of priority 3 goes before those without a priority that became ready less than 30 minutes
-            before it, and after those that have waited for longer. So urgent messages never starve the others of their
-            channel. Applies to messages that become ready from then on. None: a message goes before all of a lower
-            priority.
-        max_payload_bytes: Most bytes of a payload as its codec encodes it. An enqueue of a larger one is refused with
-            PayloadError, whatever on_full says: a transaction fails at its COMMIT, a bulk load as a whole. Messages
-            that are there already stay. None: no bound but that of every message, 256 MB.
+        weight: Messages in each turn. A channel of weight 3 gets three times the share of a channel of weight 1 while
+            both have work.
+        max_backlog: Most undelivered messages of the channel; on_full decides about enqueues beyond. Concurrent
+            transactions may exceed it by what they enqueue, and retried and released messages come back above it. None:
+            no bound.
+        on_full: What an enqueue to a full channel does: "raise" ChannelFull; or "drop" the message, count it, and say
+            so in the receipt.
+        priority_aging: The wait that counts as much as one step of priority, 1 us to 365 days. With ten minutes, a
+            message of priority 3 goes before ordinary messages that became ready less than 30 minutes before it, and
+            after those that have waited longer; so urgent messages never starve others. A change applies to messages
+            that become ready afterwards. None: a message always goes before all of a lower priority.
+        max_payload_bytes: Most bytes of an encoded payload. A larger one raises PayloadError, whatever on_full says: a
+            transaction fails at its COMMIT, a bulk load as a whole. Existing messages stay. None: only the bound of
+            every message, 256 MB.
 
     Raises:
-        InvalidArgument: A value cannot be kept.
-        TypeError: An argument has no name, or the name of no field.
+        TypeError: A policy has no field of this name, or an argument has no name.
 
     Example:
         >>> policy = ChannelPolicy(weight=3, max_concurrency=4, rate=Rate(10))
@@ -184,7 +180,7 @@ class ChannelPolicy(PolicyFields):
         # Before __init__, whose errors say less.
 
         def __new__(cls, *positional: object, **named: object) -> Self:
-            """Refuse what is no field, with the right spelling."""
+            """Refuse unknown fields, and suggest the right spelling."""
             if positional:
                 raise TypeError(
                     f"ChannelPolicy has {positional[0]!r:.80} without a name; name each field, such as "
@@ -194,12 +190,11 @@ class ChannelPolicy(PolicyFields):
             return object.__new__(cls)
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be kept."""
         check_fields(self)
 
 
 class PolicyChanges(TypedDict, total=False):
-    """Fields of a :class:`ChannelPolicy` to change: those that are missing stay as they are. None lifts a limit."""
+    """Fields of a :class:`ChannelPolicy` to change; missing ones stay as they are. None lifts a limit."""
 
     max_concurrency: int | None
     max_cost_out: int | None
@@ -216,28 +211,26 @@ RATE: Final = POLICY["rate"].columns("rate")
 
 
 def rate_of_columns(columns: Mapping[str, Any]) -> Rate | None:
-    """Return the rate of a row; None if it has none."""
+    """Return the rate in a row; None if it has none."""
     rate: Rate | None = POLICY["rate"].value_of("rate", columns)
     return rate
 
 
 def policy_values(columns: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a policy from a row or a JSON object, which may have other members too."""
+    """Return the fields of a policy from a row or a JSON object, which may have other members."""
     return {name: definition.value_of(name, columns) for name, definition in POLICY.items()}
 
 
 def policy_changes(where: str, policy: object, changes: Mapping[str, Any]) -> PolicyChanges:
-    """Return the fields to change: all fields of a policy, or the named ones.
+    """Return the fields to change: all fields of *policy*, or the named *changes*.
 
     Args:
         where: The name of the call, for errors.
-        policy: A ChannelPolicy, which replaces all fields, or None.
-        changes: The fields to change. What is checked here is each field: the database checks the whole policy, which
-            it alone knows.
+        changes: Each field is checked here. The database checks the resulting policy, which it alone knows.
 
     Raises:
-        InvalidArgument: Both are given, or neither; or a value cannot be kept.
-        TypeError: A name is that of no field.
+        InvalidArgument: Both are given, or neither; or a value is out of bounds.
+        TypeError: A policy has no field of this name.
     """
     check_field_names(where, changes)
     if policy is None:
@@ -262,11 +255,11 @@ def policy_changes(where: str, policy: object, changes: Mapping[str, Any]) -> Po
 
 
 def reset_fields(where: str, reset: object) -> tuple[str, ...]:
-    """Return the fields of a policy that a plan shall decide again, in the order of their definition.
+    """Return the fields that the plan shall decide again, in the order of their definition.
 
     Raises:
-        InvalidArgument: It is neither a collection of names nor ``"all"``.
-        TypeError: A name is that of no field.
+        InvalidArgument: *reset* is neither a collection of names nor ``"all"``.
+        TypeError: A policy has no field of this name.
     """
     if reset == "all":
         return tuple(POLICY)
@@ -277,11 +270,7 @@ def reset_fields(where: str, reset: object) -> tuple[str, ...]:
 
 
 def check_field_names(where: str, given: Mapping[str, object]) -> None:
-    """Refuse a name that no field of a policy has.
-
-    Raises:
-        TypeError: With the name, its value and the field that was probably meant.
-    """
+    """Raise TypeError for a name that no field has, with the field that was probably meant."""
     names = tuple(POLICY)
     for name, value in given.items():
         if name not in POLICY:
@@ -291,7 +280,7 @@ def check_field_names(where: str, given: Mapping[str, object]) -> None:
 
 
 def _advice(name: str, value: object, names: Sequence[str]) -> str:
-    # An error alone needs it, and it takes long to import.
+    # Only an error needs it, and it takes long to import.
     from difflib import get_close_matches  # noqa: PLC0415
 
     close = [_MEANT[name]] if name in _MEANT else get_close_matches(name, names, n=1)
@@ -301,7 +290,7 @@ def _advice(name: str, value: object, names: Sequence[str]) -> str:
     try:
         POLICY[meant].checked(meant, value)
     except InvalidArgument:
-        # The field that is meant takes no such value.
+        # The meant field does not accept this value.
         example = POLICY[meant].parsed(POLICY[meant].example)
         value = POLICY[meant].example if isinstance(example, Rate) else example
     return f"write {meant}={value!r:.80}".replace("datetime.timedelta", "timedelta")

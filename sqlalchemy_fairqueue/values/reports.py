@@ -1,4 +1,4 @@
-"""Reports on a queue: stats, channels and what they compete for, why they wait, consumers, messages, dead letters."""
+"""What readings of a queue return: statistics, channels and why they wait, consumers, messages, dead letters."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _OWN_NAME = re.compile(r"(.+):(\d+):[0-9a-f]{8}", re.ASCII | re.DOTALL)
 
 
 class Reason(StrEnum):
-    """The reasons of a wait. The first one that holds is given: lifting the others would change nothing.
+    """The reasons of a wait. Readings give the first that applies; to lift only a later one would not help.
 
     Example:
         >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
@@ -57,14 +57,12 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Taker:
-    """A channel that takes capacity.
+    """A channel that holds capacity.
 
     Attributes:
-        channel: Its name.
-        leased: Its messages that consumers hold.
-        share: These as a part of all messages that consumers of the queue hold, 0 to 1.
+        leased: Messages that its consumers hold.
+        share: Their part of all leased messages of the queue, 0 to 1.
         entitled: The part that its weight entitles it to, 0 to 1.
-        weight: Its weight.
 
     Example:
         >>> queue.configure(engine, max_concurrency=1)
@@ -84,11 +82,10 @@ class Taker:
 
 @dataclass(frozen=True, slots=True)
 class QueueTaker:
-    """A queue that takes of a shared limit.
+    """A queue that draws from a shared limit.
 
     Attributes:
-        queue: Its name.
-        leased: Its messages that consumers hold.
+        leased: Messages that its consumers hold.
 
     Example:
         >>> queue.limits.configure(engine, "mail", max_concurrency=2)
@@ -108,13 +105,12 @@ class QueueTaker:
 
 @dataclass(frozen=True, slots=True)
 class LongestOut:
-    """The message out that consumers have held longest, of those that a limit counts.
+    """The leased message that consumers have held longest, among those that a limit counts.
 
     Attributes:
-        message_id: Its id. In a queue that records no history it is the least of these messages.
-        channel: Its channel.
-        kind: Its kind. None: it cannot be read.
-        since: Since when a consumer holds it, in UTC. None: not known, because the queue records no history.
+        message_id: If the queue records no history, the least id of these messages.
+        kind: None if it cannot be read.
+        since: When it was delivered, in UTC. None if the queue records no history.
 
     Example:
         >>> queue.configure(engine, max_concurrency=1, history=True)
@@ -135,21 +131,19 @@ class LongestOut:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """The reason for which a message waits, and who has what it waits for.
+    """Why a message waits, and who holds what it waits for.
 
     Attributes:
-        reason: Why it waits.
-        until: When the reason ends at the latest, by a rate or by the time for which it is scheduled. None: that is not
-            known.
-        takers: The channels of the queue that take the capacity it waits for, the most first. Empty: the reason is its
-            own.
+        until: When the reason ends at the latest, for a rate or a scheduled time. None: unknown.
+        takers: Channels of the queue that hold the capacity it waits for, the most first. Empty if no
+            other channel is the cause.
         limit: The shared limit that holds it back, or None.
-        queues: The other queues that draw from that limit, those with the most messages out first.
+        queues: Other queues that draw from that limit, those with the most leased messages first.
         behind: The message of its ordering key that goes first, or None.
-        used: How many messages count against the max_concurrency that holds it back. None: something else does.
+        used: Messages that count against the max_concurrency that holds it back; None for other reasons.
         most: That max_concurrency.
-        longest_out: The message that keeps the limit of its channel or of its queue busy for longest. None: another
-            reason, or all of them have just ended.
+        longest_out: The message that has occupied the limit of its channel or queue longest. None for other reasons, or
+            if all such messages have just ended.
 
     Example:
         >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
@@ -171,13 +165,12 @@ class Wait:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftoverReason:
-    """A reason for which messages of a queue wait, and how many do.
+    """A reason for which messages of a queue wait, and how many wait for it.
 
     Attributes:
-        reason: Why they wait.
-        messages: How many.
+        messages: How many messages.
         channels: In how many channels.
-        until: When the first of the channels is free of it at the latest. None: that is not known.
+        until: When the first of these channels is free of it at the latest. None: unknown.
         limit: The shared limit that holds them back, or None.
 
     Example:
@@ -198,7 +191,6 @@ class LeftoverReason:
     limit: str | None = None
 
     def __str__(self) -> str:
-        """Its reason and counts, in a line."""
         name = f"{self.reason} {clean(self.limit)}" if self.limit else str(self.reason)
         channels = "1 channel" if self.channels == 1 else f"{self.channels:,} channels"
         first = f"; the first may go at {self.until:%Y-%m-%d %H:%M:%S} UTC" if self.until else ""
@@ -209,16 +201,15 @@ class LeftoverReason:
 class Leftovers:
     """The messages that a drained worker leaves in one of its queues.
 
-    ``str`` of it has a line for the queue and one for each reason.
+    ``str`` returns a line for the queue and one for each reason.
 
     Attributes:
-        queue: Name of the queue.
-        ready: Its messages that could be delivered now, as far as time goes.
-        scheduled: Its messages that are due later.
-        held: Its messages that wait for others of their ordering keys.
-        leased: Its messages that consumers hold.
-        reasons: Why those that no consumer holds wait, the reason of the most messages first. They are of at most
-            1,000 channels, while the counts are of all.
+        ready: Messages that are due.
+        scheduled: Messages that are due later.
+        held: Messages that wait for others of their ordering keys.
+        leased: Messages that consumers hold.
+        reasons: Why undelivered messages wait, the most frequent reason first; from at most 1,000 channels, while the
+            counts cover all.
 
     Example:
         >>> @queue.handler
@@ -239,7 +230,6 @@ class Leftovers:
     reasons: tuple[LeftoverReason, ...] = ()
 
     def __str__(self) -> str:
-        """The counts and the reasons, in several lines."""
         names = ("ready", "scheduled", "held", "leased")
         counts = ((name, getattr(self, name)) for name in names)
         words = ", ".join(f"{count:,} {name}" for name, count in counts if count)
@@ -253,20 +243,9 @@ _OWN_REASONS = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueCapacity:
-    """What holds all channels of a queue back: the part of its stats that is known without counting its messages.
+    """What holds all channels of a queue back: the part of :class:`QueueStats` that needs no count of messages.
 
-    Attributes:
-        queue: Name of the queue.
-        paused_at: When the queue was paused, in UTC. None: it is not.
-        max_concurrency: Most messages of the whole queue that consumers hold at once. None: no limit.
-        current_concurrency: How many count against it; those that ended do until the next dequeue. None: neither a
-            limit nor a rate was ever set.
-        max_cost_out: Most that these messages cost together. None: no limit.
-        current_cost: What they cost.
-        next_cost: What the message costs that it would deliver first. None: nothing is ready.
-        rate_allows_at: When its rate allows the next message, in UTC, or allowed it. None: no rate.
-        noted_at: When a dequeue last wrote down what it knew of the queue, in UTC. None: none did.
-        consumers: Consumers with a lease that has not ended; a bounded reading counts one at most.
+    ``consumers`` is at most 1 in a bounded reading.
     """
 
     queue: str
@@ -283,36 +262,34 @@ class QueueCapacity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueStats(QueueCapacity):
-    """The state of a queue at the time of the call.
+    """The state of a queue at the time of the call. Times are in UTC.
 
     Attributes:
-        queue: Name of the queue.
-        channels: How many channels it has, idle ones too.
-        ready: Messages that could be delivered now, as far as time goes: those of the next three together.
+        channels: How many channels, including idle ones.
+        ready: Messages that are due: the sum of the next three.
         deliverable: Those that workers could take now.
-        paused: Those of paused channels; all, if the queue is paused.
-        limited: Those that limits and rates hold back: of the channel, of the queue, and shared ones.
+        paused: Those in paused channels; all if the queue is paused.
+        limited: Those that limits and rates of the channel, of the queue, or shared ones hold back.
         scheduled: Messages that are due later.
         held: Messages that wait for others of their ordering keys.
         leased: Messages that consumers hold.
         dead: Dead letters.
-        dropped: Messages that were dropped because their channel was full, ever.
-        oldest_ready_at: Since when the oldest of the ready messages waits, in UTC. None: nothing is ready.
-        paused_at: When the queue was paused, in UTC. None: it is not.
-        max_concurrency: Most messages of the whole queue that consumers hold at once. None: no limit.
-        current_concurrency: How many count against it; those that ended do until the next dequeue. None: neither a
-            limit nor a rate was ever set.
-        max_cost_out: Most that these messages cost together. None: no limit.
-        current_cost: What they cost. None: neither a limit nor a rate was ever set.
-        next_cost: What the message costs that it would deliver first. None: nothing is ready.
-        rate: Most messages, or most cost, of the whole queue in a time. None: no rate.
-        rate_allows_at: When that allows the next message, in UTC, or allowed it. None: no rate.
-        noted_at: When a dequeue last wrote down what it knew of the queue, in UTC. None: none did.
-        signals: Signals that no dequeue has heard yet; thousands for long mean that nobody dequeues.
-        consumers: Consumers with a lease that has not ended.
-        served_cost: What the attempts that ended since *served_since* cost. None: the queue records no history.
-        served_since: Since when, in UTC: since five minutes ago, or since the oldest of the last 2,000 attempts that
-            all queues recorded, if that is later.
+        dropped: Messages that were ever dropped because their channel was full.
+        oldest_ready_at: When the oldest ready message became ready. None: nothing is ready.
+        paused_at: None if the queue is not paused.
+        max_concurrency: The queue's limit, as :meth:`~sqlalchemy_fairqueue.Queue.configure` sets it, or None; likewise
+            max_cost_out and rate.
+        current_concurrency: Messages that count against max_concurrency; ended ones count until the next dequeue. None
+            if the queue never had a limit or a rate.
+        current_cost: The cost of these messages.
+        next_cost: The cost of the message that is delivered next. None: nothing is ready.
+        rate_allows_at: When the rate allows the next message, or allowed it. None: no rate.
+        noted_at: When a dequeue last stored what it knew of the queue, or None.
+        signals: Signals that no dequeue has heard. If thousands remain for long, nobody dequeues.
+        consumers: Consumers with an unexpired lease.
+        served_cost: The cost of attempts that ended since *served_since*. None: the queue records no history.
+        served_since: Five minutes ago, or the time of the oldest of the last 2,000 attempts of all queues if that is
+            later.
 
     Example:
         >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
@@ -344,7 +321,7 @@ class QueueStats(QueueCapacity):
 
     @property
     def undelivered(self) -> int:
-        """Its messages that no consumer holds: ready, scheduled and held.
+        """Messages that no consumer holds: ready, scheduled and held.
 
         Example:
             >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
@@ -356,19 +333,18 @@ class QueueStats(QueueCapacity):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedLimit:
-    """A limit that several queues draw from, at the time of the call.
+    """A limit that several queues share, at the time of the call.
 
     Attributes:
-        name: Its name.
         max_concurrency: Most messages of its queues together that consumers hold at once. None: no limit.
         max_cost_out: Most that these messages cost together. None: no limit.
         rate: Most messages, or most cost, of its queues together in a time. None: no rate.
-        rate_allows_at: When that allows the next message, in UTC, or allowed it. None: no rate.
-        current_concurrency: How many messages of its queues consumers hold.
-        current_cost: What they cost.
+        rate_allows_at: When the rate allows the next message, or allowed it, in UTC. None: no rate.
+        current_concurrency: Messages of its queues that consumers hold.
+        current_cost: Their cost.
         queues: The queues that draw from it.
-        leased: How many messages of each of these queues consumers hold, in the same order.
-        contending: Those of the queues whose limits held messages back at their last dequeue, within the last second.
+        leased: Leased messages of each of these queues, in the same order.
+        contending: Those queues that the limit held back at a dequeue within the last second.
 
     Example:
         >>> queue.limits.configure(engine, "ocr", max_concurrency=20)
@@ -395,11 +371,10 @@ class PlanInfo:
     """A plan at the time of the call: a policy with a name, which channels follow.
 
     Attributes:
-        name: Its name.
-        policy: The policy of the channels that follow it, but for the fields that were configured for one alone.
+        policy: The policy of its channels, except for their overridden fields.
         channels: How many channels follow it.
-        is_default: Whether channels that are made from now on follow it.
-        spread: Whether its last change is with all of its channels. Consumers bring it to them.
+        is_default: Whether new channels follow it.
+        spread: Whether its last change has reached all of its channels. Consumers copy it there.
 
     Example:
         >>> queue.plans.configure(engine, "gold", weight=3)
@@ -418,31 +393,26 @@ class PlanInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChannelDemand:
-    """A channel that waits for consumers or keeps them busy, at the time of the call.
+    """A channel that waits for consumers or occupies them, at the time of the call. Times are in UTC.
 
     Attributes:
-        channel: Name of the channel.
-        ready: Messages that could be delivered now, as far as time goes.
+        ready: Messages that are due.
         scheduled: Messages that are due later.
         held: Messages that wait for others of their ordering keys.
-        behind: The message that the first of these waits behind. None: none is held, or some messages are ready.
+        behind: The message that the first held one waits for. None: none is held, or some are ready.
         leased: Messages that consumers hold.
-        current_concurrency: How many messages count against max_concurrency; those that ended do until the next
-            dequeue.
-        max_concurrency: As in its policy.
-        current_cost: What the messages cost that count against max_cost_out.
-        max_cost_out: As in its policy.
-        next_cost: What its first message costs, if it has a max_cost_out.
-        rate: As in its policy.
-        weight: As in its policy.
-        paused_at: When the channel was paused, in UTC. None: it is not.
-        oldest_ready_at: Since when the oldest of the ready messages waits, in UTC. None: nothing is ready.
-        last_dequeue_at: When the channel was last served, in UTC. None: never.
-        rate_allows_at: When its rate allows the next delivery, in UTC. None: it has no rate.
-        opens_at: Until when dequeues let it wait, for its rate or its first message, in UTC. None: for no time.
-        served_cost: What its attempts that ended lately cost. None: the queue shares by messages, or records no
+        current_concurrency: Messages that count against max_concurrency; ended ones count until the next dequeue.
+        max_concurrency: As in its policy; likewise max_cost_out, rate and weight.
+        current_cost: The cost of the messages that count against max_cost_out.
+        next_cost: The cost of its first message, if it has a max_cost_out.
+        paused_at: None if the channel is not paused.
+        oldest_ready_at: When the oldest ready message became ready. None: nothing is ready.
+        last_dequeue_at: When the channel was last served, or None.
+        rate_allows_at: When its rate allows the next delivery. None: no rate.
+        opens_at: Until when dequeues skip it, because of its rate or its first message, or None.
+        served_cost: The cost of its attempts that ended lately. None: the queue shares by messages, or records no
             history.
-        wait: Why it waits, if the reading asked for reasons. None: nothing of it waits, or the reading did not ask.
+        wait: Why it waits. None: it does not, or the reading did not ask for reasons.
 
     Example:
         >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
@@ -474,7 +444,7 @@ class ChannelDemand:
 
     @property
     def undelivered(self) -> int:
-        """Its messages that no consumer holds: ready, scheduled and held.
+        """Messages that no consumer holds: ready, scheduled and held.
 
         Example:
             >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
@@ -486,12 +456,12 @@ class ChannelDemand:
 
     @property
     def reason(self) -> Reason | None:
-        """The reason for which it waits, as of ``wait``."""
+        """The reason in ``wait``, or None."""
         return self.wait.reason if self.wait else None
 
     @property
     def competes(self) -> bool:
-        """Whether it has messages out, or waits for what others have; its reason of waiting must be known.
+        """Whether it has leased messages, or waits for what others hold. Needs a reading with reasons.
 
         Example:
             >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
@@ -507,23 +477,21 @@ class ChannelDemand:
 class ChannelStats(PolicyFields, ChannelDemand):
     """The state of a channel at the time of the call: its demand, its policy, and what only a full reading counts.
 
-    It has the fields of :class:`ChannelDemand`, and those of the channel's policy: max_concurrency and the others of
-    :class:`~sqlalchemy_fairqueue.ChannelPolicy`, with the same meaning.
+    It also has the fields of :class:`ChannelDemand` and of :class:`~sqlalchemy_fairqueue.ChannelPolicy`.
 
     Attributes:
-        queue: Name of the queue.
-        deliverable: Those of its ready messages that workers could take now, if they took from no other channel.
-        paused: Those that a pause of the channel or of the queue holds back.
-        limited: Those that limits and rates hold back: of the channel, of the queue, and shared ones.
+        deliverable: Ready messages that workers could take now, if they took from no other channel.
+        paused: Ready messages that a pause of the channel or the queue holds back.
+        limited: Ready messages that limits and rates of the channel, of the queue, or shared ones hold back.
         dead: Dead letters.
-        dropped: Messages that were dropped because the channel was full, ever.
+        dropped: Messages that were ever dropped because the channel was full.
         backlog: Undelivered messages that count against max_backlog, as far as the dispatcher knows.
-        plan: The plan that the channel follows. None: none.
+        plan: The plan that it follows, or None.
         overridden: The fields of its policy that were configured for it alone.
-        served_cost: What its attempts that ended since *served_since* cost. None: the queue records no history.
-        served_since: Since when, in UTC, as in :class:`QueueStats`.
-        problem: Why a dequeue has paused the channel: which message can neither be delivered nor become a dead letter.
-            None: it has not.
+        served_cost: The cost of its attempts that ended since *served_since*. None: the queue records no history.
+        served_since: As in :class:`QueueStats`.
+        problem: Which message can neither be delivered nor become a dead letter, so that a dequeue paused the channel.
+            None: no dequeue did.
 
     Example:
         >>> queue.configure_channel(engine, "customer-7", max_concurrency=2)
@@ -547,21 +515,13 @@ class ChannelStats(PolicyFields, ChannelDemand):
 
     @property
     def policy(self) -> ChannelPolicy:
-        """The policy of the channel, as a value."""
+        """The policy of the channel."""
         return ChannelPolicy(**{name: getattr(self, name) for name in POLICY})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Competition:
-    """Channels beside those that they compete with: the part of a contention that a bounded reading knows.
-
-    Attributes:
-        queue: Name of the queue.
-        channels: Channels, with those that have the most messages out among them.
-        rival_weight: The weights of the channels that compete, together.
-        leased: Messages of the queue that consumers hold.
-        served_cost: What the attempts of all channels that ended lately cost.
-    """
+    """Channels beside those that they compete with: the part of a :class:`Contention` that a bounded reading knows."""
 
     queue: str
     channels: tuple[ChannelDemand, ...]
@@ -570,39 +530,38 @@ class Competition:
     served_cost: int | None = None
 
     def share(self, channel: ChannelDemand) -> float | None:
-        """Return the channel's part of the messages that consumers hold, 0 to 1; None if they hold none."""
+        """Return the channel's part of the leased messages, 0 to 1; None if nothing is leased."""
         return channel.leased / self.leased if self.leased else None
 
     def cost_share(self, channel: ChannelDemand) -> float | None:
-        """Return the channel's part of what lately ended attempts cost; None if the queue does not know of any."""
+        """Return the channel's part of the cost of lately ended attempts; None if the queue knows of none."""
         return (channel.served_cost or 0) / self.served_cost if self.served_cost else None
 
     def used(self, channel: ChannelDemand) -> float | None:
-        """Return the part that the channel has of what the queue shares: of the cost, or else of the messages."""
+        """Return the channel's part of what the queue shares: of the cost if it is known, else of the messages."""
         cost_share = self.cost_share(channel)
         return self.share(channel) if cost_share is None else cost_share
 
     def entitled(self, channel: ChannelDemand) -> float:
-        """Return the part that its weight entitles the channel to beside those that compete now, 0 to 1."""
+        """Return the part that its weight entitles the channel to, among those that compete now, 0 to 1."""
         return channel.weight / max(self.rival_weight, channel.weight)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contention(Competition):
-    """The channels of a queue that wait longest and those that hold most messages, and figures of all channels.
+    """The channels that wait longest and those with the most leased messages, and figures of all channels.
 
     Attributes:
-        queue: Name of the queue.
-        channels: Those channels, the longest wait first; channels without a ready message come last. Some that have
-            held or scheduled messages alone are among them.
-        waiting: How many channels of the queue have ready messages.
-        rivals: How many channels compete: those with messages out, and those with ready messages that are not paused,
-            at their own limit or held back by their rate.
-        rival_weight: The weights of the channels that compete, together.
-        leased: Messages of the queue that consumers hold.
-        served_cost: What the attempts of all channels that ended lately cost: in the last five minutes, or since the
-            oldest of the last 2,000 attempts. None: the queue shares by messages, or records no history.
-        waits: The median, the 90th and 99th percentile and the longest of the channels' waits. Empty: nothing is ready.
+        channels: These channels, the longest wait first; channels without ready messages come last. Some have only held
+            or scheduled messages.
+        waiting: How many channels have ready messages.
+        rivals: How many channels compete: those with leased messages, and those with ready messages that are not
+            paused, at their own limit or held back by their rate.
+        rival_weight: The sum of these channels' weights.
+        leased: Leased messages of the queue.
+        served_cost: The cost of attempts of all channels that ended in the last five minutes, or since the oldest of
+            the last 2,000 attempts. None: the queue shares by messages, or records no history.
+        waits: The median, the 90th and 99th percentile and the maximum of the channels' waits. Empty: nothing is ready.
 
     Example:
         >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
@@ -625,25 +584,22 @@ class Contention(Competition):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerInfo:
-    """A consumer with a lease that has not expired, at the time of the call.
+    """A consumer with an unexpired lease, at the time of the call. Times are in UTC.
 
     Attributes:
-        queue: Name of the queue.
         consumer: Its name.
-        leased: Messages that it holds, those that wait for a handler too.
-        delivered_at: Since when it has held the first of them, in UTC. None: it holds none, or the queue records no
-            history.
-        message_id: The id of that message; without a history, the least id that it holds. None: it holds none.
-        kind: The kind of that message, or None.
-        channel: The channel of that message, or None.
-        expires_at: When its last lease expires unless it is extended, in UTC.
-        waiting_until: Until when it waits for work, in UTC. None: it does not wait.
-        stop_requested_at: When it was asked to stop (``queue.admin.stop_worker``), in UTC. None: it was not
-            within the last hour, or it took or waited for work more than ten seconds later, as a worker does
-            that started under the name after the request.
+        leased: Messages that it holds, including those that wait for a handler.
+        delivered_at: When the first of them was delivered. None: it holds none, or the queue records no history.
+        message_id: That message; without a history, the least id that it holds. None: it holds none.
+        kind: The kind of that message, or None; likewise channel.
+        expires_at: When its last lease expires unless it is extended.
+        waiting_until: Until when it waits for work. None: it does not wait.
+        stop_requested_at: When somebody asked it to stop by ``queue.admin.stop_worker``. None: nobody did within the
+            last hour; or a worker of this name took or waited for work more than ten seconds later, since it started
+            after the request.
         stop_requested_by: Who asked, or None.
-        cancelled: Messages that it holds though they were cancelled: if that lasts, their handlers ignore it.
-        cancelled_at: When the first of them was cancelled, in UTC, or None.
+        cancelled: Cancelled messages that it still holds. If it holds them for long, their handlers ignore the cancel.
+        cancelled_at: When the first of them was cancelled, or None.
 
     Example:
         >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1, kind="parse")
@@ -671,38 +627,30 @@ class ConsumerInfo:
 
     @property
     def host(self) -> str | None:
-        """The host of a worker without a name of its own: its name is host, process and a random part."""
+        """The host in a generated worker name (host, process and a random part); None for another name."""
         found = _OWN_NAME.fullmatch(self.consumer)
         return found and found[1]
 
     @property
     def pid(self) -> int | None:
-        """The process of such a worker on its host."""
+        """The process id in a generated worker name; None for a name that the user chose."""
         found = _OWN_NAME.fullmatch(self.consumer)
         return found and int(found[2])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetterInfo:
-    """A message that will not be tried again unless it is redriven.
+    """A message that is not tried again unless it is redriven. Times are in UTC.
 
     Attributes:
-        message_id: The message; it keeps its id when it is redriven.
-        queue: Name of the queue.
-        channel: Name of the channel.
-        kind: Which handler it is for.
+        message_id: A redrive keeps it.
         content: The payload as it is stored.
-        headers: The headers as they were enqueued, or None.
-        key: Its key, or None.
-        ordering_key: Its ordering key, or None.
-        enqueued_at: When it was enqueued, in UTC.
-        attempts: How many attempts were counted.
-        max_attempts: The most that the message itself allowed. Its retry policy may have allowed fewer; then the reason
-            names that limit.
-        deliveries: How often it was handed out, ever.
+        headers: As they were enqueued, or None.
+        attempts: Counted attempts.
+        max_attempts: The message's own limit. If its retry policy allowed fewer, the reason names that limit.
+        deliveries: How often it was ever delivered.
         reason: Why it died.
         error: The last error, or None.
-        died_at: When, in UTC.
 
     Example:
         >>> receipt = queue.enqueue(engine, channel="customer-7", payload={"number": "555"})
@@ -735,7 +683,7 @@ class DeadLetterInfo:
         """The decoded payload.
 
         Raises:
-            PayloadError: The content is not the codec's, or the headers are nothing that Python can read.
+            PayloadError: The codec cannot decode the content, or Python cannot read the headers.
         """
         if isinstance(self.decoded, PayloadError):
             raise self.decoded
@@ -750,38 +698,31 @@ RetryNowOutcome = Literal["due", "unchanged", "redriven", "leased", "duplicate",
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageDetails:
-    """A message that is not settled, at the time of the call.
+    """An unsettled message at the time of the call. Times are in UTC.
 
     Attributes:
-        message_id: The message.
-        channel: Name of the channel.
-        kind: Which handler it is for. None: it cannot be read.
+        kind: None if it cannot be read.
         content: The beginning of the payload as it is stored.
-        content_size: Bytes of the whole payload. None: it cannot be read.
-        headers: Its headers as JSON, or None.
-        key: Its key, or None.
-        ordering_key: Its ordering key, or None.
+        content_size: Bytes of the whole payload. None if it cannot be read.
+        headers: As JSON, or None.
         behind: The message of its ordering key that goes before it, or the dead letter that holds the key. None: it
             goes first, or has no ordering key.
-        enqueued_at: When it was enqueued, in UTC.
-        due_at: From when on it may be delivered, in UTC.
-        delivered_at: When it was last delivered, in UTC. None: never, or its queue records no history.
-        returned_at: When it last came back undone, in UTC. None: never, or its queue records no history.
-        attempts: How many attempts were counted.
-        max_attempts: After how many it becomes a dead letter. The retry policy of its kind may allow fewer.
-        deliveries: How often it was handed out, ever.
+        due_at: When it may be delivered, at the earliest.
+        delivered_at: When it was last delivered. None: never, or the queue records no history.
+        returned_at: When it last came back undone. None: never, or the queue records no history.
+        attempts: Counted attempts.
+        max_attempts: It becomes a dead letter after this many attempts. The retry policy of its kind may allow fewer.
+        deliveries: How often it was ever delivered.
         cancelled: Whether it was cancelled while a consumer holds it.
-        cancelled_at: When that was, in UTC. None: it was not.
-        consumer: Who holds it, if anybody.
-        expires_at: When that consumer's lease expires unless it is extended, in UTC.
+        cancelled_at: When that was, or None.
+        consumer: Who holds it, or None.
+        expires_at: When that consumer's lease expires unless it is extended.
         error: The last error, or None.
         unreadable: Why it cannot be read. None: it can.
-        messages_ahead: How many messages of its channel come before it. None: 1,000 or more, or a consumer holds it,
-            or it is one of a page.
-        wait: Why it waits, if :meth:`~sqlalchemy_fairqueue.Queue.message` was asked. None: a consumer holds it, or it
-            was not asked.
-        history: The attempts that ended before, the first first, if :meth:`~sqlalchemy_fairqueue.Queue.message` was
-            asked: those that its queue recorded, the last 100.
+        messages_ahead: Messages of its channel that come before it. None: 1,000 or more, a consumer holds it, or a page
+            was read.
+        wait: Why it waits. None: a consumer holds it, or a page was read.
+        history: Its last 100 recorded attempts that ended, the first first; empty if a page was read.
 
     Example:
         >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1, kind="parse").message_id
@@ -817,7 +758,7 @@ class MessageDetails:
     history: tuple[AttemptDetails, ...] = ()
 
     def state(self, now: datetime) -> MessageState:
-        """Return "leased" if a consumer holds it, "scheduled" if it is due after *now*, "held" or "ready" else."""
+        """Return "leased" if a consumer holds it, else "scheduled" if it is due after *now*, else "held" or "ready"."""
         if self.consumer is not None:
             return "leased"
         if self.due_at > now:
@@ -827,18 +768,15 @@ class MessageDetails:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptDetails:
-    """An attempt at a message that has ended, from the history of its queue.
+    """An ended attempt at a message, from the history of its queue. Times are in UTC.
 
     Attributes:
-        message_id: The message.
-        kind: Which handler it was for.
-        attempt: Which attempt it was, as the message counted.
+        attempt: The number of the attempt, from 1.
         channel: The channel that the message was in.
-        consumer: Who held it; None if that is not known any more.
-        enqueued_at: When the message was enqueued, in UTC.
-        ready_at: Since when the message was ready before it, in UTC.
-        started_at: When it was delivered, in UTC.
-        finished_at: When the attempt ended, in UTC.
+        consumer: Who held it; None if that is unknown.
+        enqueued_at: When the message was enqueued.
+        ready_at: When the message became ready for this attempt.
+        started_at: When it was delivered.
         outcome: "completed", "retried", "released", "buried", "expired" (its lease ended) or "cancelled".
         error: The beginning of its error, or None.
 
@@ -874,16 +812,14 @@ class _Page(Sequence[_Item]):
     @overload
     def __getitem__(self, index: slice) -> Sequence[_Item]: ...
     def __getitem__(self, index: int | slice) -> _Item | Sequence[_Item]:
-        """One of them, or some."""
         return self.items[index]
 
     def __len__(self) -> int:
-        """How many they are."""
         return len(self.items)
 
 
 class MessagePage(_Page[MessageDetails]):
-    """A page of messages, in order: a sequence of them. There may be none on a page that is not the last.
+    """A page of messages, in order: a sequence. A page may be empty although it is not the last.
 
     Attributes:
         next: Where the next page begins: ``queue.messages(..., after=page.next)``. None: this is the last page.
@@ -901,7 +837,7 @@ class MessagePage(_Page[MessageDetails]):
 
 
 class AttemptPage(_Page[AttemptDetails]):
-    """A page of attempts, the last recorded first: a sequence of them. It may be empty and still not be the last.
+    """A page of attempts, the last recorded first: a sequence. It may be empty although it is not the last.
 
     Attributes:
         next: Where the next page begins: ``queue.admin.recent_attempts(..., after=page.next)``. None: this is the last
@@ -920,15 +856,14 @@ class AttemptPage(_Page[AttemptDetails]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditEntry:
-    """A thing that somebody did to a queue, a channel or a message.
+    """A recorded action on a queue, a channel or a message.
 
     Attributes:
-        at: When, in UTC.
-        who: Who did it.
-        what: What, such as "pause".
-        channel: To which channel. None: to the queue.
-        message_id: To which message, or None.
-        details: More about it, or None.
+        at: In UTC.
+        what: The action, such as "pause".
+        channel: None if it concerned the queue.
+        message_id: The message that it concerned, or None.
+        details: Anything else, or None.
 
     Example:
         >>> queue.admin.record_audit(engine, "pause", by="dana", channel="customer-7")
@@ -950,13 +885,13 @@ class DeadLetterGroup:
     """Dead letters of a queue with the same kind, reason and error.
 
     Attributes:
-        kind: Which handler they are for. None: they cannot be read.
+        kind: None if they cannot be read.
         reason: Why they died.
         error: The last line of their error, numbers replaced by #; or None.
-        letters: How many they are.
-        channels: Of how many channels.
-        first_died_at: When the first of them died, in UTC.
-        last_died_at: When the last of them died, in UTC.
+        letters: How many.
+        channels: In how many channels.
+        first_died_at: The first death, in UTC.
+        last_died_at: The last death, in UTC.
         message_ids: The newest of them.
     """
 
@@ -988,12 +923,12 @@ def with_waits(
 
     Args:
         queue: What holds the queue back.
-        competition: The channels with the most messages out, and what they have together.
+        competition: The channels with the most leased messages, and totals of the queue.
         limits: The shared limits that the queue draws from.
         channels: The channels, whether the competition lists them or not.
-        now: The time of all of these.
+        now: The time of all of these readings.
     """
-    # One more than a wait names: the channel itself may be among them.
+    # One more than a wait lists, since the channel itself may be among them.
     holding = nsmallest(TAKERS + 1, (one for one in competition.channels if one.leased), key=lambda one: -one.leased)
 
     def wait(channel: ChannelDemand) -> Wait | None:
@@ -1019,8 +954,8 @@ def _holds(
 ) -> Iterator[Wait]:
     """Yield the reasons that hold a channel back, the strongest first, as the last dequeue found them.
 
-    The next dequeue hears of messages that have ended and of times that have come, and takes messages in the same
-    transaction. So what a limit holds back is never seen without it, however short its messages are.
+    The next dequeue hears of ended messages and of times that have come, and takes messages in the same transaction. So
+    a reading shows what a limit holds back even if its messages are short.
     """
     allows_at, queue_allows_at = channel.rate_allows_at, queue.rate_allows_at
     is_rated = _is_later(allows_at, now, is_unheard=channel.opens_at == allows_at)
@@ -1057,7 +992,7 @@ def _is_later(instant: datetime | None, now: datetime, *, is_unheard: bool = Fal
 
 
 def _rooms(limit: SharedLimit, now: datetime) -> Iterator[tuple[float, Reason]]:
-    """Yield about how many messages each part of a shared limit lets out."""
+    """Yield about how many more messages each part of a shared limit allows."""
     if limit.max_concurrency is not None:
         yield limit.max_concurrency - limit.current_concurrency, Reason.SHARED_LIMIT
     if limit.max_cost_out is not None:
@@ -1074,7 +1009,7 @@ def _is_full(limited: ChannelDemand | QueueCapacity | SharedLimit, next_cost: in
 
 
 def _with_used(wait: Wait, limited: ChannelDemand | QueueCapacity | SharedLimit) -> Wait:
-    """Return the wait for a limit with what is used of it, if that is a limit of messages that is reached."""
+    """Return the wait with what is used of a limit of messages, if that limit is reached."""
     used, most = limited.current_concurrency or 0, limited.max_concurrency
     return wait if most is None or used < most else replace(wait, used=used, most=most)
 
@@ -1089,7 +1024,7 @@ def _turn(competition: Competition, channel: ChannelDemand) -> Reason:
     if not competition.leased:
         return Reason.NEXT
     if competition.leased <= channel.leased:
-        # Consumers work for no other one.
+        # Consumers work for no other channel.
         return Reason.CAPACITY
     used = competition.used(channel) or 0.0
     return Reason.CAPACITY if used >= competition.entitled(channel) else Reason.TURN

@@ -1,9 +1,9 @@
-"""Schedules as values: when one recurs, what is known of it, and its slots, the instants at which it is due.
+"""Schedules as values: their recurrence, their state, and their slots, the instants at which they are due.
 
-Instants are microseconds since the epoch. The rules for daylight saving are those of Debian's cron, which the library
-cronsim has too. An expression with fixed times of day: a local time that is skipped is the first valid moment after the
-gap, and one that is repeated counts once, the first time. An expression whose minute or hour begins with ``*`` counts
-elapsed time: it goes on through a repeated hour, and has nothing in a gap.
+Instants are microseconds since the epoch. Daylight saving follows the rules of Debian's cron, which the library cronsim
+implements. If an expression has fixed times of day, a skipped local time means the first valid moment after the gap,
+and a repeated one counts only the first time. An expression whose minute or hour begins with ``*`` counts elapsed time:
+it goes on through a repeated hour, and has no slots in a gap.
 """
 
 from __future__ import annotations
@@ -33,24 +33,24 @@ _SECOND = 1_000_000
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - a local time
 # No zone changes twice within so many seconds.
 _STEP = 6 * 3600
-# To find the last slot: a schedule of minutes has one in the first of these, and one of 29 February in the last.
+# Windows in which to look for the last slot. A schedule of minutes has one in the first; one of 29 February in the
+# last.
 _WINDOWS = (timedelta(hours=1), timedelta(days=1), timedelta(days=32), timedelta(days=366), timedelta(days=366 * 9))
 
 
 @dataclass(frozen=True, slots=True)
 class CronTiming:
-    """Return the slots of a cron expression in a time zone.
+    """The slots of a cron expression in a time zone.
 
     Attributes:
         expression: Five fields.
-        zone: The time zone that the fields are in.
     """
 
     expression: str
     zone: ZoneInfo
 
     def after(self, moment: int) -> Iterator[int]:
-        """Yield the slots of the next 50 years that are later than a moment, in order."""
+        """Yield the slots of the next 50 years after a moment, in order."""
         minute, hour, *_ = self.expression.split()
         if minute.startswith("*") or hour.startswith("*"):
             return self._by_elapsed_time(moment // _SECOND)
@@ -60,13 +60,13 @@ class CronTiming:
         last = moment
         for slot in CronSim(self.expression, instant(moment // _SECOND * _SECOND).astimezone(self.zone)):
             found = instant_microseconds(slot.astimezone(UTC))
-            # From the second half of a repeated hour the library goes on with the first one.
+            # In the second half of a repeated hour the library continues with the first half.
             if found > last:
                 last = found
                 yield found
 
     def _by_elapsed_time(self, second: int) -> Iterator[int]:
-        """In stretches of one offset each: the library loses its step where clocks change by half an hour."""
+        """Yield slots, one constant offset at a time: cronsim loses its step where clocks change by half an hour."""
         change: int | None = second + 1
         while change is not None:
             begin, offset = change - 1, self._offset(change)
@@ -84,7 +84,7 @@ class CronTiming:
         return offset // timedelta(seconds=1)
 
     def _change(self, after: int, until: int, offset: int) -> int | None:
-        """Return the first second in (after, until] that has another offset than *after*."""
+        """Return the first second in (after, until] whose offset differs from that of *after*, or None."""
         while after < until:
             step = min(after + _STEP, until)
             if self._offset(step) != offset:
@@ -96,7 +96,7 @@ class CronTiming:
         return None
 
     def last(self, after: int, until: int) -> int | None:
-        """Return the latest slot in (after, until], if any."""
+        """Return the latest slot in (after, until], or None."""
         for window in _WINDOWS:
             start = max(after, until - microseconds(window))
             found = None
@@ -113,21 +113,19 @@ class IntervalTiming:
 
     Attributes:
         every: The interval in microseconds.
-        anchor: The first slot is one interval later.
+        anchor: One interval before the first slot.
     """
 
     every: int
     anchor: int
 
     def after(self, moment: int) -> Iterator[int]:
-        """Yield the slots that are later than a moment, in order."""
         slot = self.anchor + max((moment - self.anchor) // self.every + 1, 1) * self.every
         while True:
             yield slot
             slot += self.every
 
     def last(self, after: int, until: int) -> int | None:
-        """Return the latest slot in (after, until], if any."""
         count = (until - self.anchor) // self.every
         slot = self.anchor + count * self.every
         return slot if count >= 1 and slot > after else None
@@ -139,12 +137,12 @@ Timing: TypeAlias = CronTiming | IntervalTiming
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The work that a schedule needs now.
+    """The work of a schedule that is due now.
 
     Attributes:
         slots: The slots to run, in order.
-        until: All slots up to then are done with them.
-        next: The slot after it; None: there is none.
+        until: With these done, all slots up to here are done.
+        next: The next slot, or None.
         more: Whether further slots are due already.
     """
 
@@ -155,17 +153,9 @@ class Plan:
 
 
 def planned(timing: Timing, catch_up: CatchUp, done_until: int, now: int, most: int) -> Plan:
-    """Return the slots to run among those that are later than *done_until* and not later than *now*.
+    """Return the slots to run among those later than *done_until* and not later than *now*, at most *most*.
 
-    Slots on time all run. Of those that are late, "all" runs each, "skip" none, and "last" the newest one if no slot
-    came after it.
-
-    Args:
-        timing: The slots.
-        catch_up: What becomes of late slots.
-        done_until: All slots up to then are done.
-        now: The clock's time.
-        most: Most slots to run at once.
+    Slots on time all run. Of late ones, "all" runs each, "skip" none, and "last" the newest unless a later slot is due.
     """
     begin = done_until if catch_up == "all" else max(done_until, now - microseconds(GRACE))
     due = takewhile(lambda slot: slot <= now, timing.after(begin))
@@ -181,7 +171,7 @@ def cron_timing(expression: str, timezone: str) -> CronTiming:
     """Return the slots of a cron expression in a time zone.
 
     Raises:
-        InvalidArgument: The expression is none, or the time zone is not known here.
+        InvalidArgument: The expression is invalid, or the time zone is not known here.
     """
     zone = named_zone(timezone)
     if len(expression.split()) != _FIELDS:
@@ -201,11 +191,7 @@ def cron_timing(expression: str, timezone: str) -> CronTiming:
 
 
 def named_zone(timezone: str) -> ZoneInfo:
-    """Return the time zone with a name.
-
-    Raises:
-        InvalidArgument: It is not known here.
-    """
+    """Return the time zone with a name, or raise InvalidArgument."""
     try:
         return ZoneInfo(timezone)
     except (KeyError, ValueError, OSError) as error:
@@ -217,7 +203,7 @@ def named_zone(timezone: str) -> ZoneInfo:
 
 ScheduleState: TypeAlias = Literal["active", "paused", "failing", "overdue"]
 _LEAST = timedelta(seconds=1)
-# Names that cron has for expressions. It has @reboot too, which is no time.
+# cron's aliases of expressions, except @reboot, which is no time.
 _NAMED = {
     "@hourly": "0 * * * *",
     "@daily": "0 0 * * *",
@@ -244,13 +230,13 @@ class Recurrence:
     """The times at which a schedule is due: a cron expression in a time zone, or an interval.
 
     Attributes:
-        cron: Minute, hour, day of month, month and day of week: ``"0 3 * * *"``, or a name of cron for one, such as
-            ``"@daily"``; read, it is the expression. Either cron or every.
+        cron: Minute, hour, day of month, month and day of week, ``"0 3 * * *"``, or an alias such as ``"@daily"``; the
+            attribute is the expression. Give either cron or every.
         every: An interval of at least a second. The first slot comes one interval after the schedule is made.
         timezone: The IANA name of the zone of cron, like ``"Europe/Berlin"``. None: UTC.
-        catch_up: What becomes of slots to which a worker comes more than a minute late: "last", the default: the newest
-            one runs, unless a later slot is on time; "skip": none runs; "all": each one runs.
-        jitter: Each message is delivered up to so much later than its slot, by a share that the slot decides.
+        catch_up: What happens to slots to which workers come more than a minute late. "last", the default: the newest
+            runs, unless a later slot is on time. "skip": none runs. "all": each runs.
+        jitter: Delays each message by up to this time, by a fraction that depends on the slot.
 
     Example:
         >>> nightly = Recurrence(cron="0 3 * * *", timezone="Europe/Berlin")
@@ -265,7 +251,6 @@ class Recurrence:
     jitter: timedelta = timedelta()
 
     def __post_init__(self) -> None:
-        """Refuse what has no slots."""
         if (self.cron is None) == (self.every is None):
             raise InvalidArgument(f"cron is {self.cron!r:.80} and every is {self.every!r}; give one of them")
         if self.every is not None:
@@ -286,7 +271,7 @@ class Recurrence:
             raise InvalidArgument(f"cron is {self.cron!r:.80}, which has no slot in the next 50 years; correct it")
 
     def words(self) -> RecurrenceWords:
-        """Return the arguments of the recurrence as text."""
+        """Return the arguments as they were given, for calls that pass them on."""
         return {
             "cron": self.cron,
             "every": self.every,
@@ -297,24 +282,20 @@ class Recurrence:
 
     @property
     def zone_name(self) -> str | None:
-        """The zone of cron, or None for an interval."""
+        """The zone of cron; None for an interval."""
         return None if self.cron is None else self.timezone or "UTC"
 
     def timing(self, anchor: int) -> Timing:
-        """Return the slots. *anchor*: when the schedule was made, in microseconds.
+        """Return the slots of a schedule that was made at *anchor*, in microseconds.
 
         Raises:
-            InvalidArgument: The expression or the time zone is not known here.
+            InvalidArgument: The expression is invalid, or the time zone is not known here.
         """
         return timing_of(self.cron, self.zone_name, None if self.every is None else microseconds(self.every), anchor)
 
 
 def timing_of(cron: str | None, timezone: str | None, every: int | None, anchor: int) -> Timing:
-    """Return the slots of a schedule as the database keeps it.
-
-    Raises:
-        InvalidArgument: The expression or the time zone is not known here.
-    """
+    """Return the slots of a schedule as the database stores it; errors are those of :func:`cron_timing`."""
     if every is not None:
         return IntervalTiming(every, anchor)
     return cron_timing(cron or "", timezone or "UTC")
@@ -325,30 +306,23 @@ class ScheduleInfo:
     """A schedule at the time of the call. Times are in UTC.
 
     Attributes:
-        queue: Name of the queue.
-        channel: The channel that it belongs to.
-        name: Its name, unique in the channel.
-        cron: Its cron expression. None: an interval.
-        timezone: The zone of cron. None: an interval.
-        every: Its interval. None: a cron expression.
-        catch_up: What becomes of late slots.
+        name: Unique in the channel.
+        cron: None if it has an interval.
+        timezone: The zone of cron; None if it has an interval.
+        every: The interval; None if it has a cron expression.
+        catch_up: What happens to late slots.
         jitter: Most time from a slot to the delivery of its message.
-        kind: The kind of its messages.
-        content_size: Bytes of their payload.
-        max_attempts: Of each message.
-        ordering_key: Of each message, or None.
+        content_size: Bytes of the payload.
         in_code: Whether ``Queue.periodic`` declares it.
-        state: "active"; "paused"; "failing": workers could not run it lately, *problem* says why; "overdue": it has
-            been due for more than five minutes, and no worker came.
-        next_run_at: Its next slot. None: it is paused, or its zone or expression is not known here.
-        paused_at: Since when it is paused. None: it is not.
-        last_slot_at: The slot that was run last. None: none was.
-        last_run_at: When that was. None: never.
-        last_message_id: The message of the last slot. None: there was none, or it was dropped.
-        problem: Why workers cannot run it. None: they can.
+        state: "active"; "paused"; "failing" if workers could not run it lately, see *problem*; "overdue" if no worker
+            came within five minutes.
+        next_run_at: The next slot. None if it is paused, or if its zone or expression is not known here.
+        paused_at: None if it is not paused.
+        last_slot_at: The slot that was run last, or None.
+        last_run_at: When that was run, or None.
+        last_message_id: The message of that slot; None if there is none, or if it was dropped.
+        problem: Why workers cannot run it, or None.
         problem_at: When that was found.
-        created_at: When it was made.
-        changed_at: When it was last changed.
 
     Example:
         >>> queue.schedules.set(engine, "nightly", channel="customer-7", cron="0 3 * * *", timezone="Europe/Berlin")

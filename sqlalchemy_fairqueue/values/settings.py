@@ -60,7 +60,7 @@ class Name(Definition):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Names(Definition):
-    """Names, of shared limits if nothing else is said."""
+    """Names, of shared limits unless the field says otherwise."""
 
     what: str = "shared limit"
 
@@ -81,18 +81,16 @@ class Names(Definition):
         return ", ".join(value) or "none"
 
     def value_of(self, name: str, columns: Mapping[str, Any]) -> tuple[str, ...]:
-        """Return the names; an empty tuple for none."""
         return tuple(columns[name] or ())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DurationByKind(Duration):
-    """A time for all kinds of messages, or a mapping of kinds, in which None stands for all others."""
+    """A time for all kinds of messages, or a dict of times by kind, in which the key None means all other kinds."""
 
     metavar: ClassVar[str] = "[KIND=]DURATION"
 
     def checked(self, name: str, value: object) -> Any:
-        """Check a time, or a dict of times by kind."""
         if not isinstance(value, Mapping):
             return Duration.checked(self, name, value)
         for kind, time in value.items():
@@ -102,17 +100,17 @@ class DurationByKind(Duration):
         return dict(value)
 
     def parsed(self, text: str) -> Any:
-        """Read ``30d``, of all kinds, or ``KIND=1d``."""
+        """Parse ``30d`` for all kinds, or ``KIND=1d``."""
         kind, equals, words = text.rpartition("=")
         time = Duration.parsed(self, words)
         return {kind: time} if equals else time
 
     def columns(self, name: str) -> tuple[str, ...]:
-        """Return the columns: the time of all kinds, and the times of single kinds."""
+        """Return the columns: the time for all kinds, and the times of single kinds."""
         return name, f"{name}_by_kind"
 
     def column_values(self, name: str, value: Any) -> dict[str, object]:
-        """Return the time of all kinds and those of single kinds, as far as they change."""
+        """Return the values of the columns that change."""
         kinds = dict(value) if isinstance(value, Mapping) else {None: value}
         times = {kind: None if time is None else microseconds(time) for kind, time in kinds.items()}
         columns: dict[str, object] = {name: times.pop(None)} if None in times else {}
@@ -121,10 +119,9 @@ class DurationByKind(Duration):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyOf(Definition):
-    """A policy, whole or only the fields that change, kept as an object of its columns."""
+    """A policy, or only the fields that change, stored as a JSON object."""
 
     def checked(self, name: str, value: object) -> PolicyChanges:
-        """Check the fields to change."""
         if isinstance(value, ChannelPolicy):
             return policy_changes(name, value, {})
         if not isinstance(value, Mapping):
@@ -141,10 +138,10 @@ class PolicyOf(Definition):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueSettings:
-    """The settings of a queue, with the values of a queue that was never configured.
+    """The settings of a queue; the defaults are those of a queue that was never configured.
 
     Attributes:
-        dead_letter_retention_by_kind: Of the kinds whose dead letters are kept for another time.
+        dead_letter_retention_by_kind: Kinds whose dead letters have their own retention.
     """
 
     defaults: ChannelPolicy | None = field(
@@ -250,7 +247,7 @@ class QueueSettings:
 
     @classmethod
     def of_columns(cls, columns: Mapping[str, Any]) -> QueueSettings:
-        """Return the settings that a row has."""
+        """Return the settings in a row."""
         by_kind = columns["dead_letter_retention_by_kind"] or {}
         return cls(
             **{name: definition.value_of(name, columns) for name, definition in SETTINGS.items()},
@@ -263,7 +260,7 @@ SETTINGS: Final[Mapping[str, Definition]] = definitions(QueueSettings)
 
 
 class QueueLimits(TypedDict, total=False):
-    """Limits of a whole queue to change: those that are missing stay as they are. None lifts a limit."""
+    """Limits of a whole queue to change; missing ones stay as they are. None lifts a limit."""
 
     max_concurrency: int | None
     max_cost_out: int | None
@@ -276,7 +273,7 @@ LIMITS: Final = frozenset(QueueLimits.__annotations__)
 
 
 class QueueChanges(QueueLimits, total=False):
-    """Settings of a queue to change: those that are missing stay as they are."""
+    """Settings of a queue to change; missing ones stay as they are."""
 
     defaults: ChannelPolicy | PolicyChanges
     fair_by: FairBy
@@ -291,11 +288,11 @@ class QueueChanges(QueueLimits, total=False):
 
 
 def setting_changes(where: str, changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings to change, checked.
+    """Check the settings to change, and return them.
 
     Raises:
-        InvalidArgument: There is none, or a value cannot be kept.
-        TypeError: A name is that of no setting.
+        InvalidArgument: Nothing is given, or a value is out of bounds.
+        TypeError: No setting has this name.
     """
     if unknown := next((name for name in changes if name not in SETTINGS), None):
         raise TypeError(f"{where} has {unknown}, which is none of its settings: {', '.join(SETTINGS)}")

@@ -1,8 +1,8 @@
 """Workers: they take messages, call handlers and settle deliveries, and survive failures of all parts around them.
 
 Read this before any other file here. ``Worker`` calls handlers in threads, ``AsyncWorker`` as tasks of an event loop;
-all else is the same for both. ``runtime`` makes the parts, in order, and gives each what it needs; a part is never
-changed afterwards. ``timings`` holds all durations. Each part reads only the clock that it was given.
+all else is the same for both. ``runtime`` creates the parts and gives each what it needs; none is replaced
+afterwards. ``timings`` holds all durations. Each part reads only the clock that it was given.
 
 Threads, most with a connection of its own (``connection``; never one of the application's pool):
 

@@ -1,12 +1,11 @@
-"""Child processes of a worker, for handlers that were declared with ``isolation="process"``.
+"""Child processes of a worker, for handlers with ``isolation="process"``.
 
-Each runs one handler at a time and then waits for the next. It is spawned, not forked: a fork of a process with threads
-may find locks that nobody releases. It can be killed at any time, with all processes that its handler has started.
+Each runs one handler at a time. It is spawned, not forked, since a fork of a process with threads may inherit locks
+that nobody releases. It can be killed at any time, with all processes that its handler has started.
 
-``main`` is the child's: its main thread runs handlers, one after the other. Another thread reads what the worker says:
-calls, that it stops, and its end. When the pipe to the worker ends, because the worker was killed, the child kills
-itself and all processes that its handlers have started. On Linux the kernel does so even if a handler never lets
-another Python thread run.
+The child runs ``main``: its main thread runs handlers, and another thread reads the worker's messages. When the pipe
+ends because the worker was killed, the child kills itself and all processes of its handlers. On Linux the kernel does
+so even if a handler never lets another Python thread run.
 """
 
 from __future__ import annotations
@@ -62,18 +61,16 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """The end of a handler.
+    """How a handler ended in its child.
 
     Attributes:
-        is_raised: Whether it raised.
-        outcome: What it returned or raised, if that is an outcome or says that the message was cancelled. An outcome of
-            a class of the application's is here as one of the class that it is derived from.
-        own: That outcome as it is, pickled, if it can be.
-        value: What else it returned, if its queue keeps results.
+        outcome: The Outcome or MessageCancelled that it returned or raised, converted to this package's classes.
+        own: The pickled outcome of the application's class, if it can be pickled.
+        value: Its other return value, if its queue keeps results.
         cause: Another exception that it raised, or the cause of the outcome.
-        settled: The verbs by which it has settled its deliveries itself, of each.
+        settled: The verbs by which it has settled its deliveries itself, for each delivery.
         outcomes: What it asked for single deliveries of a batch, by message.
-        cost: What the attempt cost, as it says.
+        cost: The cost of the attempt that it set.
     """
 
     is_raised: bool = False
@@ -87,10 +84,10 @@ class Answer:
 
 
 def main(connection: Connection[Any, Any]) -> None:
-    """Run handlers until the worker says that it is over, or is gone."""
-    # A group of its own: a Ctrl-C in the worker's terminal is for the worker to deal with, and a kill ends all of it.
+    """Run handlers until the worker ends this child, or is gone."""
+    # A process group of its own: the worker handles a Ctrl-C in its terminal, and a kill ends the whole group.
     os.setsid()
-    # No handler that is ignored: the programs that a handler starts would ignore it, too.
+    # A handler instead of SIG_IGN, which programs that a handler starts would inherit.
     for number in _SIGNALS:
         signal.signal(number, _leave_to_the_worker)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
@@ -99,12 +96,12 @@ def main(connection: Connection[Any, Any]) -> None:
     threading.Thread(target=listener.run, name="fairqueue-listener", daemon=True).start()
     connection.send_bytes(b"ready")
     while (call := listener.calls.get()) is not None:
-        # In a context of its own: what a handler sets in a context variable is not left for the next message.
+        # In a new context, so that context variables of a handler do not leak into the next message.
         connection.send_bytes(copy_context().run(_handle, listener, connection, call))
 
 
 def _handle(listener: _Listener, connection: Connection[Any, Any], call: bytes) -> bytes:
-    """Handle a delivery, and return how it ended. Before, tell the worker that its handler is imported, or not."""
+    """Handle a delivery and return how it ended. Before, tell the worker whether its handler could be imported."""
     deliveries: list[Delivery] = []
     held: HeldDelivery | None = None
     try:
@@ -114,7 +111,7 @@ def _handle(listener: _Listener, connection: Connection[Any, Any], call: bytes) 
         finally:
             connection.send_bytes(b"begun")
         function, deliveries, is_batch, takes_context, max_attempts, timeout = request
-        # Its lease is for the worker to watch, who kills this process.
+        # The worker watches the lease, and kills this process.
         lease = TrackedLease(deliveries[0].lease.id, math.inf, monotonic)
         held, *followers = (
             HeldDelivery(delivery, lease, cast("ServedQueue", None), monotonic()) for delivery in deliveries
@@ -144,7 +141,7 @@ def _handle(listener: _Listener, connection: Connection[Any, Any], call: bytes) 
 
 
 def _with_value(answer: Answer, value: object) -> bytes:
-    """The answer with what a handler returned. It has done its work, whatever that is."""
+    """Return the answer with the handler's value, or with why it cannot be sent; the handler has done its work."""
     try:
         return pickle.dumps(replace(answer, value=value))
     except Exception as error:  # noqa: BLE001 - objects of the handler's may raise anything
@@ -153,7 +150,7 @@ def _with_value(answer: Answer, value: object) -> bytes:
 
 
 def _plain(outcome: Outcome | MessageCancelled) -> dict[str, Any]:
-    """Return an outcome as fields of an answer: the worker may not know the class, nor be able to make it."""
+    """Return an outcome as fields of an answer, since the worker may be unable to import or create its class."""
     own: bytes | None = None
     if type(outcome) not in {Retry, Release, Bury}:
         with suppress(Exception):
@@ -169,7 +166,7 @@ def _plain(outcome: Outcome | MessageCancelled) -> dict[str, Any]:
 
 
 def _with_error(answer: Answer, error: BaseException) -> bytes:
-    """The answer with what a handler raised."""
+    """Return the answer with what a handler raised."""
     if isinstance(error, (Retry, Release, Bury, MessageCancelled)):
         try:
             text = cause_of(error)
@@ -183,12 +180,11 @@ def _with_error(answer: Answer, error: BaseException) -> bytes:
 
 
 class _Listener:
-    """The messages of the worker.
+    """The thread that receives the worker's messages.
 
     Attributes:
-        calls: Calls. None: no more come.
-        held: The delivery at work.
-        is_stopping: Whether the worker stops.
+        calls: A queue of calls; None ends it.
+        held: The delivery that the handler works on.
     """
 
     def __init__(self, connection: Connection[Any, Any]) -> None:
@@ -207,7 +203,7 @@ class _Listener:
             if word == END:
                 self.calls.put(None)
             elif word == STOPPING:
-                # First: handlers that begin from now on know it.
+                # First, so that handlers that begin from now on see it.
                 self.is_stopping = True
                 held = self.held
                 if held is not None:
@@ -217,11 +213,11 @@ class _Listener:
 
 
 def _leave_to_the_worker(number: int, frame: object) -> None:
-    """A supervisor that signals all processes of a service means the worker, which gives handlers their time."""
+    """Ignore a signal to all processes of a service: the worker acts on it, and gives handlers their time."""
 
 
 def _die_with_parent() -> None:
-    """Let the kernel kill this process and its group when the worker dies, where it can."""
+    """Let the kernel kill this process and its group when the worker dies, on Linux."""
     parent = parent_process()
     if parent is None or sys.platform != "linux":
         return
@@ -231,14 +227,14 @@ def _die_with_parent() -> None:
     fcntl.fcntl(pipe, fcntl.F_SETOWN, -os.getpgrp())
     fcntl.fcntl(pipe, fcntl.F_SETSIG, signal.SIGKILL)
     fcntl.fcntl(pipe, fcntl.F_SETFL, fcntl.fcntl(pipe, fcntl.F_GETFL) | os.O_ASYNC)
-    # It may have died before.
+    # The worker may have died before.
     if not parent.is_alive():
         _die()
 
 
 def _die() -> NoReturn:
     os.killpg(0, signal.SIGKILL)
-    # Nobody comes here.
+    # Not reached.
     os._exit(1)
 
 
@@ -246,11 +242,7 @@ _SPAWN = multiprocessing.get_context("spawn")
 
 
 class ChildProcesses:
-    """The child processes of one worker. As many run as handlers that need one, and they stay until the worker stops.
-
-    Args:
-        options: The worker's.
-    """
+    """The child processes of one worker: one for each handler that needs one now. They stay until the worker stops."""
 
     def __init__(self, options: WorkerOptions) -> None:
         self._name = options.name
@@ -259,7 +251,8 @@ class ChildProcesses:
         self._lock = threading.Lock()
         self._idle: list[_Child] = []
         self._busy: dict[HeldDelivery, _Child] = {}
-        # Closes them at the end of a process whose worker was not stopped, before multiprocessing waits for them.
+        # Closes the children at the end of a process whose worker was not stopped, before multiprocessing waits for
+        # them.
         self._at_exit: util.Finalize[Any] | None = None
         self._is_closed = False
 
@@ -267,17 +260,15 @@ class ChildProcesses:
         return held in self._busy
 
     def call(self, held: HeldDelivery, handler: Handler) -> Any:
-        """Run a handler in a child, and wait for it in this thread.
-
-        Its time begins when the child has imported it.
+        """Run a handler in a child, and wait for it in this thread. Its timeout begins after the import.
 
         Returns:
-            The outcome that the handler returned, if any; else the value, if its queue keeps results.
+            The outcome that the handler returned, if any; otherwise the value, if its queue keeps results.
 
         Raises:
             HandlerCrashed: The child ended.
-            HandlerTimeout, LeaseLost, MessageCancelled: The reason for which it was killed.
-            WorkerError: No child could be made ready.
+            HandlerTimeout, LeaseLost, MessageCancelled: Why the child was killed.
+            WorkerError: No child could be started.
             BaseException: What the handler raised: an outcome, or a RemoteError.
         """
         deliveries = [one.delivery for one in held.batch]
@@ -306,21 +297,20 @@ class ChildProcesses:
         return _outcome(answer)
 
     def kill(self, held: HeldDelivery) -> None:
-        """Kill the child that works on a delivery, if one does. The thread that waits for it says why."""
+        """Kill the child that works on a delivery, if one does. The thread that waits for it raises the reason."""
         with self._lock:
             child = self._busy.get(held)
             if child is not None:
                 child.kill()
 
     def tell_stopping(self) -> None:
-        """Tell the handlers at work that the worker stops."""
         with self._lock:
             children = list(self._busy.values())
         for child in children:
             child.tell_stopping()
 
     def close(self) -> None:
-        """End all children. A child that works is killed, another one may finish what its handlers began."""
+        """End all children: kill busy ones, and let idle ones finish what their handlers began."""
         with self._lock:
             self._is_closed = True
             idle, self._idle = self._idle, []
@@ -340,7 +330,7 @@ class ChildProcesses:
             self._at_exit.cancel()
 
     def _begun(self, held: HeldDelivery, request: bytes) -> _Child:
-        """A child that has begun to handle a delivery."""
+        """Return a child that has begun to handle a delivery."""
         while True:
             child, is_fresh = self._take(held)
             try:
@@ -350,7 +340,7 @@ class ChildProcesses:
                 child.send(CALL, request)
                 self._receive(child, held, until)
             except (EOFError, OSError):
-                # Of one that has waited for long, somebody else may have made an end.
+                # Somebody else may have killed a child that was idle for long.
                 code = child.reap(self._timings.cleanup)
                 self._release(child, held)
                 held.check()
@@ -367,11 +357,7 @@ class ChildProcesses:
                 return child
 
     def _take(self, held: HeldDelivery) -> tuple[_Child, bool]:
-        """A child for a delivery, and whether it is fresh.
-
-        Raises:
-            LeaseLost: No more are to be started.
-        """
+        """Return a child for a delivery, and whether it is fresh. After the close, raise LeaseLost."""
         with self._lock:
             if self._is_closed:
                 held.give_up()
@@ -385,12 +371,12 @@ class ChildProcesses:
         with self._lock:
             self._busy[held] = child
             if self._is_closed:
-                # Its first check says so.
+                # The handler's first check raises LeaseLost.
                 held.give_up()
         return child, True
 
     def _release(self, child: _Child, held: HeldDelivery) -> None:
-        """A child does not work on a delivery any more. It waits for the next, or is gone when this returns."""
+        """Make a child idle again, or end it if it must not be used again."""
         with self._lock:
             self._busy.pop(held, None)
             if not child.is_killed and not self._is_closed:
@@ -400,12 +386,12 @@ class ChildProcesses:
         child.reap(self._timings.cleanup)
 
     def _receive(self, child: _Child, held: HeldDelivery, until: float | None = None) -> bytes:
-        """The next answer of a child.
+        """Return the next answer of a child.
 
         Raises:
-            EOFError, OSError: It has ended.
+            EOFError, OSError: The child has ended.
             HandlerTimeout, LeaseLost, MessageCancelled: Its handler may not go on.
-            WorkerError: It did not answer until then.
+            WorkerError: It did not answer by *until*.
         """
         while True:
             held.check()
@@ -425,11 +411,10 @@ class ChildProcesses:
 
 
 class _Child:
-    """One child process, as the worker sees it.
+    """A child process, as the worker sees it.
 
     Attributes:
-        connection: Its answers.
-        is_killed: Whether it is not to be used again.
+        is_killed: Whether it must not be used again.
     """
 
     def __init__(self, name: str) -> None:
@@ -438,9 +423,9 @@ class _Child:
         self._lock = threading.Lock()
         self._is_told = False
         self.connection, theirs = _SPAWN.Pipe()
-        # No daemon: its handlers may use multiprocessing themselves.
+        # Not a daemon, since handlers may use multiprocessing themselves.
         self._process = _SPAWN.Process(target=main, args=(theirs,), name=name, daemon=False)
-        # It lets signals through while it starts.
+        # Starting the resource tracker unblocks signals.
         resource_tracker.ensure_running()
         before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
         try:
@@ -450,34 +435,30 @@ class _Child:
             theirs.close()
 
     def send(self, word: bytes, request: bytes = b"") -> None:
-        """Say something to it."""
         with self._lock:
             self.connection.send_bytes(word + request)
 
     def tell_stopping(self) -> None:
-        """Tell it that the worker stops. Its end is noticed by who waits for it."""
         if not self._is_told:
             self._is_told = True
             with suppress(OSError):
                 self.send(STOPPING)
 
     def kill(self) -> None:
-        """Kill it, and what its handler has started."""
         self.is_killed = True
         pid = self._process.pid
-        # The number of one that was reaped may be another's by now.
+        # After reaping, its pid may belong to another process.
         if pid is not None and not self._is_reaped:
-            # It leads a group of its own, unless it is just starting.
+            # It leads its own process group, unless it is just starting.
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(pid, signal.SIGKILL)
             self._process.kill()
 
     def join(self, seconds: float) -> None:
-        """Wait for its end, for so long."""
         self._process.join(max(0.0, seconds))
 
     def reap(self, seconds: float) -> int | None:
-        """Wait for its end, and kill it if that does not come; its exit code, None if it has none yet."""
+        """Wait for its end, then kill it. Return its exit code, or None."""
         self.join(seconds)
         code: int | None = self._process.exitcode
         self.kill()
@@ -489,10 +470,11 @@ class _Child:
 
 
 def _outcome(answer: Answer) -> Any:
-    """Return or raise here what a handler returned or raised in a child."""
+    """Return or raise in the worker what a handler returned or raised in its child."""
     outcome = answer.outcome
     if answer.own is not None:
-        # Middleware may ask for the class. What cannot be made here means the same without it.
+        # Middleware may check the application's class. If it cannot be created here, this package's class means the
+        # same.
         with suppress(Exception):
             outcome = pickle.loads(answer.own)  # noqa: S301 - our own child's
     if not answer.is_raised:

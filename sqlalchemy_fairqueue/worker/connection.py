@@ -1,9 +1,9 @@
 """Dedicated connections of a worker, each used by one thread.
 
-A worker must not wait in the application's pool: the sessions of its own handlers could use that up, and a lease would
-end because of it. So each part of a worker has a connection of its own, made as the application's engine makes them
-(arguments, events, credentials). For an AsyncEngine that connection lives in an event loop of the thread's own, which
-the application's loop cannot block.
+A worker must not wait for the application's pool: its own handlers' sessions could exhaust the pool, and leases would
+end meanwhile. So each part of a worker has its own connection, made as the application's engine makes them (arguments,
+events, credentials). For an AsyncEngine the connection lives in an event loop of the thread's own, which the
+application's loop cannot block.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ R = TypeVar("R")
 
 _ALONE = {"isolation_level": "AUTOCOMMIT", **ALONE}
 
-# Somebody has a row locked; the encoding has no bytes for a character.
+# A locked row; a character that the encoding cannot represent.
 _REFUSALS = {"55P03", "22P05"}
 
-# The system notices within so many seconds that the other side is gone, also while a call waits for its answer.
+# Seconds within which the system notices that the other side is gone, even during a call.
 _UNANSWERED = 20
 _OPTIONS = (
     ("SO_KEEPALIVE", socket.SOL_SOCKET, 1),
@@ -65,12 +65,11 @@ _OPTIONS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionOptions:
-    """Options of the user of a connection of its own.
+    """What the user of a dedicated connection needs.
 
     Attributes:
-        engine: The engine as which it connects.
-        timings: The limits of its calls, and all other durations; tests change them.
-        clock: What it measures time by.
+        engine: The engine that it connects like.
+        timings: Limits of its calls and all other durations; tests change them.
     """
 
     engine: Engine | AsyncEngine
@@ -79,17 +78,15 @@ class ConnectionOptions:
 
 
 class DedicatedConnection:
-    """A connection of a worker to its database, made when it is needed and again after it broke.
+    """A worker's connection to its database, made on demand and again after it broke.
 
-    Only one thread may use it. Other threads may shut its socket down, which ends its call with an error: if a server
-    is gone without a word, or a proxy answers for it, the call would wait for ever.
+    Only one thread uses it. Other threads may shut down its socket, which ends its call with an error; if a server or
+    proxy is silent, the call would otherwise wait for ever.
 
     Args:
-        options: The worker's.
-        lock_timeout: Seconds that a statement may wait for a lock. Not for a connection of a transaction pooler.
-        time_limit: Seconds that the server lets a statement take, whatever the role has. Not for such a connection.
-        within: Seconds after which a call is cut that says nothing else. None: another thread watches over it, or each
-            call says it.
+        lock_timeout: Seconds that a statement waits for a lock; not for a transaction pooler.
+        time_limit: Seconds that a statement may take, whatever the role has; not for a transaction pooler.
+        within: Seconds after which a call is cut by default. None: another thread watches it, or the call has a limit.
 
     Attributes:
         made: How many connections were made so far.
@@ -115,22 +112,19 @@ class DedicatedConnection:
         self._within = within
         self._must_be_explicit = self._listens = False
         self._connection: Connection | None = None
-        # The driver's connection, which SQLAlchemy no longer names once it has found it broken.
+        # The driver's connection; SQLAlchemy no longer refers to a broken one.
         self._opened: Any = None
         self._socket: socket.socket | None = None
-        # Since when a call has been under way.
+        # When the present call began.
         self._since: float | None = None
-        # That of a connection of an async engine.
+        # The event loop of an async engine's connection.
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def run(self, work: Callable[[Connection], R], *, within: float | None = None) -> R:
-        """Do *work* on the connection, where each statement is a READ COMMITTED transaction of its own.
+        """Call *work* on the connection, where each statement is its own READ COMMITTED transaction.
 
-        It is one transaction, which is committed, if the engine's listeners set each transaction up.
-
-        Args:
-            work: What to do.
-            within: Cut the connection if it takes longer than so many seconds. None: as the connection has it.
+        If the engine's listeners set up transactions, it is one transaction, which is committed. The connection is cut
+        after *within* seconds; None: after the connection's own limit.
         """
         if self._has_ended():
             self.close()
@@ -142,7 +136,7 @@ class DedicatedConnection:
             self.close()
             if self._must_be_explicit:
                 raise
-            # The server's default isolation is another one, so that it must be asked for.
+            # The server's default isolation differs, so READ COMMITTED must be set.
             self._must_be_explicit = True
             return self.run(work, within=within)
         except BaseException as error:
@@ -161,19 +155,19 @@ class DedicatedConnection:
         return result
 
     def database_key(self) -> tuple[object, ...]:
-        """The server, database and user: equal where a notification reaches both of two connections."""
+        """Return server, database and user; equal keys receive the same notifications."""
         self._open()
         return self._driver.database_key(self._opened)
 
     def listener(self) -> Listener:
-        """A listener over the connection, which is used for nothing else until it is closed."""
+        """Return a listener on the connection, which is used for nothing else until it is closed."""
         self._listens = True
         self._open()
         return self._driver.listener(self._opened, self._in_loop)
 
     @contextlib.contextmanager
     def calling(self, within: float | None) -> Iterator[None]:
-        """A call is under way; it is cut if it takes longer than so many seconds."""
+        """Return a block for a call, which is cut after *within* seconds."""
         timer = None if within is None else threading.Timer(within, self._cut)
         if timer is not None:
             timer.daemon = True
@@ -188,13 +182,13 @@ class DedicatedConnection:
                 timer.join()
 
     def cut_if_stuck(self, seconds: float) -> None:
-        """End the call that is under way, with an error for its caller, if it has been for so long. For any thread."""
+        """Cut a call that has lasted this long; its caller gets an error. Any thread may call this."""
         since = self._since
         if since is not None and self._clock() - since > seconds:
             self._cut()
 
     def close(self) -> None:
-        """End the connection, also if the engine has it from a pool of somebody else's. The next use makes another."""
+        """End the connection even if it comes from a pool of the application. The next use makes another."""
         own, self._socket = self._socket, None
         if own is not None:
             own.close()
@@ -218,7 +212,7 @@ class DedicatedConnection:
         within = self._connect_within
         try:
             made = self._in_loop(self._connecting(within)) if self._is_async else _connected(self._engine, within)
-            # Kept at once: if anything of the following fails, close() lets it go.
+            # Kept at once, so that close() ends it if anything below fails.
             connection: Connection = made
             self._connection = connection
             self.made += 1
@@ -252,7 +246,7 @@ class DedicatedConnection:
         connection.commit()
 
     def _waited(self, work: Callable[[], R]) -> R:
-        """Do what waits for the connection."""
+        """Call what waits for the connection, in its event loop if it is async."""
         return cast("R", self._in_loop(_greenlet(work))) if self._is_async else work()
 
     def _in_loop(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
@@ -272,14 +266,14 @@ class DedicatedConnection:
                         own.setsockopt(level, option, value)
 
     def _has_ended(self) -> bool:
-        """Whether the other side has spoken while no call is under way: it tells so that it ends the connection.
+        """Return whether the other side has sent something between calls, as it does before it ends the connection.
 
-        An idle_session_timeout, an administrator or a proxy does that to connections that nobody has used for a while.
+        idle_session_timeout, administrators and proxies end connections that were idle for a while.
         """
         if self._socket is None:
             return False
         try:
-            # The driver has made it non-blocking; where it has not, the flag does.
+            # The driver has made the socket non-blocking; otherwise the flag does.
             self._socket.recv(1, socket.MSG_PEEK | getattr(socket, "MSG_DONTWAIT", 0))
         except BlockingIOError:
             return False
@@ -288,7 +282,6 @@ class DedicatedConnection:
         return True
 
     def _cut(self) -> None:
-        """End the call that is under way."""
         own = self._socket
         if own is not None:
             with contextlib.suppress(OSError):
@@ -303,7 +296,7 @@ async def _greenlet(work: Callable[[], R]) -> R:
 
 
 def _connected(engine: Engine, within: float) -> Connection:
-    """A new connection, made by a thread that is left behind if nobody answers: there is no socket yet to shut down."""
+    """Return a new connection. If nobody answers, its thread is left behind: there is no socket yet to shut down."""
     made: Future[Connection] = Future()
 
     def connect() -> None:
@@ -335,7 +328,7 @@ def _unanswered(within: float) -> TimeoutError:
 
 
 def _is_usable(error: BaseException) -> bool:
-    """Whether the connection can go on after an error: the database refused a statement, and said so."""
+    """Return whether the connection is usable after an error: the database answered that it refuses a statement."""
     if isinstance(error, DBAPIError):
         return not error.connection_invalidated and sqlstate_of(error) in _REFUSALS
     # The driver has no bytes for a character, and sent nothing.

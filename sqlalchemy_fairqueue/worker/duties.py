@@ -1,17 +1,16 @@
-"""Duties of a worker: functions that one thread calls again and again, on one connection, and rounds that it starts.
+"""Duties of a worker: functions that one thread calls repeatedly on one connection, and rounds that it starts.
 
-One rule holds for all duties. A duty that raises is called again after its own backoff, and the others go on. So a duty
-must not wait for long: leases wait with it. What takes long is a round, in a thread of its own: schedules, groups and
-housekeeping.
+A duty that raises is called again after its own backoff; the others go on. A duty must not wait for long, since leases
+wait with it. Long work is a round in its own thread: schedules, groups and housekeeping.
 
-A request of an operator to stop is read by a statement of one row for each queue. So the worker sees it while it waits,
-while all handlers are busy, and while it has no lease. A worker that obeys a request leaves it in place, because other
-processes may have the same name. A worker ignores requests from before its own start.
+An operator's request to stop is read by a statement of one row for each queue. So the worker sees it while it is idle,
+while all handlers are busy, and without a lease. A worker that obeys a request leaves it in place, since other
+processes may have the same name. It ignores requests from before its own start.
 
-No worker is a leader. All of them poll for schedules that are due and groups that may be finished; :func:`run_slots`
-lets the first one run a slot, and only one at a time executes :func:`fold_groups`. So a worker may die at any moment,
-and another one does the rest. A schedule that cannot be run delays no other one: the worker writes the reason into its
-row and tries again after a minute. A round serves all queues of an installation.
+No worker is a leader. All poll for due schedules and groups; :func:`run_slots` lets the first one run a slot, and only
+one at a time executes :func:`fold_groups`. So any worker may die, and another does the rest. A schedule that cannot be
+run does not delay others: the worker writes the reason into its row and tries again after a minute. A round serves all
+queues of an installation.
 """
 
 from __future__ import annotations
@@ -56,23 +55,22 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.worker.telemetry import WorkerStats
 
 _LOCKED = "55P03"
-# A statement_timeout, or an operator.
+# Cancelled by a statement_timeout or an operator.
 _CANCELLED = "57014"
-# Of the messages that one call enqueues.
+# Most bytes of the messages that one call enqueues.
 _BYTES = 8 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
 class Duty:
-    """A function to be called again and again.
+    """A function to be called repeatedly.
 
     Attributes:
         step: What it does, for the log: ``"extend its leases"``.
-        function: The function. It may return after how many seconds it is to be called again, if that is sooner.
-        interval: Seconds from the begin of a call to that of the next one.
-        spread: Each interval is multiplied by a random number between these: workers that were started together do not
-            call together.
-        first: The first call comes within so many seconds.
+        function: It may return the seconds until its next call, if that is sooner.
+        interval: Seconds between the beginnings of two calls.
+        spread: Bounds of a random factor of each interval, so that workers started together drift apart.
+        first: The first call comes within this many seconds.
     """
 
     step: str
@@ -87,11 +85,10 @@ class Looper:
     """The loop that calls the duties of one worker.
 
     Attributes:
-        duties: The duties; those that are due together are called in this order.
+        duties: Duties that are due together are called in this order.
         connection: Closed at the end.
-        last: Called at the end, before; a failure of it is logged at level debug.
-        options: The worker's.
-        stats: It counts failures.
+        last: Called before that; a failure is logged at level debug.
+        stats: Counts failures.
     """
 
     duties: Sequence[Duty]
@@ -102,9 +99,8 @@ class Looper:
     _stopping: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
-        """Choose the times of the first calls."""
         self._clock = self.options.clock
-        # What fails is tried again a few times before a lease ends.
+        # A failed duty must be tried a few times before a lease ends.
         cap = max(self.options.lease.total_seconds() / 10, 0.05)
         self._backoffs = [self.options.backoff(duty.step, cap) for duty in self.duties]
         now = self._clock()
@@ -112,12 +108,10 @@ class Looper:
         self._event = WakeEvent()
 
     def stop(self) -> None:
-        """Call no more."""
         self._stopping = True
         self._event.set()
 
     def run(self) -> None:
-        """Call duties until it is stopped."""
         while not self._stopping:
             for number, due_at in enumerate(self._due_at):
                 if due_at <= self._clock() and not self._stopping:
@@ -144,7 +138,7 @@ class Looper:
 
 
 def cut_stuck_calls(connections: Sequence[DedicatedConnection], seconds: float) -> None:
-    """End calls on other threads' connections that have had no answer for so long: they must not last for ever."""
+    """Cut calls on other threads' connections that have had no answer for this long."""
     for connection in connections:
         connection.cut_if_stuck(seconds)
 
@@ -154,9 +148,8 @@ class StopRequests:
     """The requests to one worker to stop.
 
     Attributes:
-        queues: The worker's, by schema and name.
-        options: The worker's.
-        stop: Begins the stop, in another thread. It is called once.
+        queues: The worker's queues, by schema and name.
+        stop: Begins the stop in another thread. It is called once.
     """
 
     queues: dict[str | None, dict[str, ServedQueue]]
@@ -165,14 +158,13 @@ class StopRequests:
     _before: set[tuple[str | None, StopRequest]] = field(default_factory=set, init=False)
 
     def begin(self, connection: DedicatedConnection) -> None:
-        """Note the requests that stand before the worker starts."""
+        """Note requests from before the start."""
         self._before = set(self._read(connection))
 
     def poll(self, connection: DedicatedConnection) -> None:
-        """Obey a request that was made since then."""
         new = [request for schema, request in self._read(connection) if (schema, request) not in self._before]
         if new:
-            # No further one is read.
+            # No more requests are read.
             self.queues = {}
             self.options.log.info(
                 "stops: %r asked it to, at %s, on queue %s",
@@ -188,13 +180,12 @@ class StopRequests:
 
 
 class Round(ABC):
-    """Work that takes long, so that no lease may wait for it: one round at a time, each in a thread of its own.
+    """Work that is too long for a duty: one round at a time, each in its own thread.
 
     Args:
         word: The end of the thread's name.
         step: What a round does, for the log: ``"run schedules"``.
-        options: The worker's.
-        connection: Its own, which it closes after each round.
+        connection: Its own, closed after each round.
     """
 
     def __init__(self, word: str, step: str, options: WorkerOptions, connection: DedicatedConnection) -> None:
@@ -215,14 +206,14 @@ class Round(ABC):
         return self._thread is not None and self._thread.is_alive()
 
     def start(self) -> None:
-        """Begin a round, unless one is under way. Any thread may call it."""
+        """Begin a round, unless one is running. Any thread may call it."""
         with self._starting:
             if not self._stopping and not self.is_under_way:
                 self._thread = threading.Thread(target=self.run, name=self._thread_name, daemon=True)
                 self._thread.start()
 
     def stop(self) -> None:
-        """Begin no more, and wait for the statement that is under way for a moment."""
+        """Begin no more rounds, and wait briefly for the present statement."""
         with self._starting:
             self._stopping = True
         if self._thread is not None:
@@ -242,18 +233,14 @@ class Round(ABC):
 
 
 class Groups(Round):
-    """Rounds that count the members of groups, and finish groups whose members have all ended.
-
-    Settlements leave notes of the members that ended; a round counts them.
+    """Rounds that count ended members of groups, from the notes of settlements, and finish groups.
 
     Args:
-        polling: The connection of the worker's duties; only their thread calls :meth:`poll`.
-        queues: The queues.
-        options: The worker's.
+        polling: The connection of the duties; only their thread calls :meth:`poll`.
 
     Attributes:
-        folded_at: When the last round began that left nothing to do, by the worker's clock.
-        finished: How many groups were finished here.
+        folded_at: The start of the last round that left nothing to do, by the worker's clock.
+        finished: How many groups this worker has finished.
     """
 
     def __init__(self, polling: DedicatedConnection, queues: Sequence[ServedQueue], options: WorkerOptions) -> None:
@@ -271,7 +258,7 @@ class Groups(Round):
             self.start()
 
     def end(self, finished: int) -> bool:
-        """Begin no more rounds, unless one is under way or more groups were finished than these: then return False."""
+        """Begin no more rounds, and return True; False if one runs or has finished more than *finished* groups."""
         with self._starting:
             if self.finished != finished or self.is_under_way:
                 return False
@@ -285,7 +272,7 @@ class Groups(Round):
             self.folded_at = began
 
     def _fold(self, schema: str | None) -> bool:
-        """Fold one installation. Whether nothing is left to do."""
+        """Fold one installation. Return whether nothing is left."""
         notify = all(queue.target.notify for queue in self._queues[schema].values())
         limit, groups = self._timings.notes_at_once, self._timings.groups_at_once
         fold = partial(fold_groups, schema=schema, limit=limit, groups=groups, notify=notify)
@@ -302,12 +289,10 @@ class Groups(Round):
 
 
 class Schedules(Round):
-    """Rounds that run the slots of schedules when they are due, and before that set what the code declares.
+    """Rounds that first set the schedules of the code, and then run due slots.
 
     Args:
-        polling: The connection of the worker's duties; only their thread calls :meth:`poll`.
-        queues: The queues.
-        options: The worker's.
+        polling: The connection of the duties; only their thread calls :meth:`poll`.
     """
 
     def __init__(self, polling: DedicatedConnection, queues: Sequence[ServedQueue], options: WorkerOptions) -> None:
@@ -316,29 +301,29 @@ class Schedules(Round):
         self._polling = polling
         self._queues = by_schema(queues)
         self._declaring = [queue for queue in queues if queue.queue.schedules.declared]
-        # How many polling connections had been made when the code was last declared. None: it was not yet.
+        # The number of polling connections made when the schedules of the code were last set, or None.
         self._declared_on: int | None = None
         self._refused: set[int] = set()
         self._held: set[tuple[str | None, str, str]] = set()
         self._ended = False
-        # Of a round that is to end: slots of an installation that are due later are left.
+        # For a worker that drains: slots of an installation that become due later are left.
         self._until: dict[str | None, int] | None = None
 
     def poll(self) -> float | None:
-        """Begin to run what is due, in a thread of its own. Seconds until the next one is due; None: not soon."""
+        """Begin a round if something is due. Return the seconds until the next schedule, or None if it is not soon."""
         if self.is_under_way:
             return None
         found = [due for schema in self._queues for due in self._find(self._polling, schema)]
         waits = [due.due_at - due.read_at for due in found]
-        # On another connection, the server may have gone back to a time before a schedule was set.
+        # After a reconnection, the server may have gone back to a time before a schedule was set.
         if (self._declaring and self._declared_on != self._polling.made) or any(wait <= 0 for wait in waits):
             self.start()
         return min((wait / 1_000_000 for wait in waits if wait > 0), default=None)
 
     def run_once(self) -> bool:
-        """Run what is due when this is first called, and nothing that becomes due later. Whether that is done.
+        """Run what is due at the first call, and nothing that becomes due later. Return whether that is done.
 
-        To be asked again until it is. A worker that drains calls this in place of :meth:`poll`.
+        A worker that drains calls it again until it is done, in place of :meth:`poll`.
         """
         if self._ended or self.is_under_way:
             return self._ended
@@ -353,7 +338,7 @@ class Schedules(Round):
         try:
             run_all([self._declare, *(partial(self._run_due, schema) for schema in self._queues)])
         except Exception as error:
-            # What another attempt would not mend must not keep a drain for ever.
+            # An error that another attempt cannot fix must not keep a drain for ever.
             self._ended = not (is_away(error) or is_serialization_failure(error) or isinstance(error, OSError))
             raise
         self._ended = True
@@ -375,7 +360,7 @@ class Schedules(Round):
         return [due for due in found if due.id not in self._refused]
 
     def _declare(self) -> None:
-        """Set the schedules of the code at the start. On another connection, set those that are not there any more."""
+        """Set the schedules of the code at the start; after a reconnection, set those that are missing."""
         made = self._polling.made
         if self._declared_on == made:
             return
@@ -393,7 +378,7 @@ class Schedules(Round):
         self._declared_on = made
 
     def _run_due(self, schema: str | None) -> None:
-        """Run the schedules that are due, in any order: workers that do it at once hardly meet."""
+        """Run due schedules in random order, so that several workers hardly meet."""
         progress = [True]
         while any(progress):
             found = [due for due in self._find(self._connection, schema) if due.due_at <= due.read_at]
@@ -401,7 +386,7 @@ class Schedules(Round):
             progress = [self._run_one(schema, due) for due in found if not self._stopping]
 
     def _run_one(self, schema: str | None, due: DueSchedule) -> bool:
-        """Run slots of a schedule that are due, or note why it cannot be run. False: it is left for now."""
+        """Run due slots of a schedule, or note why that is impossible. Return False if it is left for now."""
         channel = schema, due.queue, due.channel
         if channel in self._held:
             return False
@@ -414,7 +399,8 @@ class Schedules(Round):
         except DBAPIError as error:
             state = sqlstate_of(error)
             if state == _LOCKED:
-                # An open transaction makes the channel: the next poll waits for it again, once for all its schedules.
+                # An open transaction is creating the channel. The next poll waits for it once, for all schedules of the
+                # channel.
                 self._held.add(channel)
             if state in {_LOCKED, _CANCELLED} or is_serialization_failure(error):
                 return False
@@ -425,9 +411,9 @@ class Schedules(Round):
             return self._note(schema, due, error)
 
     def _run_slots(self, schema: str | None, due: DueSchedule) -> bool:
-        """Run slots that are due, in one transaction. False: another worker was first, or somebody has the row locked.
+        """Run due slots in one transaction. Return False if another worker was first, or the row is locked.
 
-        What is left of many comes in the next round, after the other schedules, which would be late meanwhile.
+        A round runs a bounded number, so that the other schedules are not late; the rest comes in the next round.
         """
         timing = timing_of(due.cron, due.timezone, due.every, due.anchor_at)
         most = max(1, min(self._timings.slots_at_once, _BYTES // max(due.content_size, 1)))
@@ -448,7 +434,7 @@ class Schedules(Round):
         return made is not None
 
     def _note(self, schema: str | None, due: DueSchedule, error: BaseException) -> bool:
-        """Note why a schedule cannot be run. False: it was changed meanwhile, or somebody has the row locked."""
+        """Note why a schedule cannot be run. Return False if it has changed meanwhile, or the row is locked."""
         delay = timedelta(seconds=self._timings.schedule_again)
         note = partial(fail_schedule, schema=schema, due=due, problem=said(error), delay=delay)
         noted = self._connection.run(note)
@@ -465,20 +451,17 @@ def _words(due: DueSchedule) -> tuple[str, str, str]:
 
 
 class Housekeeping(Round):
-    """Housekeeping that any worker may do for all, in the schemas of its queues.
+    """Housekeeping in the schemas of the worker's queues, which any worker may do for all.
 
-    It makes partitions of the history ahead, and drops old ones. It deletes dead letters, results, finished groups and
-    keys whose time is over, old slots of schedules, old requests to stop, and channels that have been idle for long.
-    Several workers may do this at once: the SQL functions finish what another worker left. So it does not matter which
-    workers do it, how often, or whether one dies.
-
-    Args:
-        options: The worker's.
+    It creates and drops partitions of the history. It deletes expired dead letters, results, groups and keys, old slots
+    of schedules, old requests to stop, and channels that were idle for long. Several workers may do this at once and at
+    any time, since the SQL functions finish what another worker left.
     """
 
     def __init__(self, options: WorkerOptions) -> None:
         limit = options.timings.housekeeping_call
-        # A role's statement_timeout is meant for calls of users. A transaction pooler's connection keeps no settings.
+        # A role's statement_timeout is meant for users, so it is overridden. A connection of a transaction pooler keeps
+        # no settings.
         own = DedicatedConnection(options, within=limit, time_limit=limit if options.listen else None)
         super().__init__("housekeeping", "do its housekeeping", options, own)
         self._schemas = list(dict.fromkeys(queue.schema for queue in options.queues))
@@ -507,7 +490,7 @@ class Housekeeping(Round):
                 self._log.info(": %s dead letters of queue %s deleted after their retention", deleted, queue)
 
     def _prune_expired(self, schema: str | None) -> None:
-        """Delete keys, results, groups, slots and what else is over, a bounded number of rows in a transaction."""
+        """Delete expired rows, a bounded number in each transaction."""
         deleted = most = self._timings.pruned_at_once
         while deleted == most and not self._stopping:
             [(deleted, schedules)] = self._call(schema, "fq_prune_expired", "prune what has expired", limit=most)
@@ -515,7 +498,7 @@ class Housekeeping(Round):
                 self._log.info(": schedule %s is removed: no worker has it in its code any more", schedule)
 
     def _forget_channels(self, schema: str | None) -> None:
-        """Delete the channels that were marked before, if the transactions of then have ended, and mark others."""
+        """Delete channels that were marked earlier, once all transactions of that time have ended, and mark others."""
         self._delete_channels(schema)
         after: int | None = 0
         while after is not None and not self._stopping:

@@ -1,8 +1,8 @@
-"""Executors: they call the handlers of one worker, in threads or as tasks of an event loop (``tasks``).
+"""Executors call the handlers of one worker, in threads or as tasks of an event loop (``tasks``).
 
-``Executor`` is their one contract with the other parts of the worker, and all that both share: the buffer, the
-deliveries at work, how a delivery leaves them, and the calls of plain functions. An executor takes deliveries out of
-its buffer and hands each with a decision to the settler. It does not use the worker's connections.
+``Executor`` is their contract with the other parts, and has all that both share: the buffer, running deliveries, how a
+delivery leaves them, and calls of plain functions. An executor takes deliveries from its buffer, and hands each with a
+decision to the settler. It does not use the worker's connections.
 """
 
 from __future__ import annotations
@@ -58,21 +58,18 @@ class Executor(ABC):
     The runtime starts and stops it; the fetcher asks for ``free``, ``busy`` and ``is_closed``, and calls ``begin``; the
     heartbeat calls ``interrupt``.
 
-    A handler whose time is over has failed then, whether it returns or not. If nothing can interrupt it, it *hangs*: it
-    counts towards the concurrency until it returns, so that a worker never runs more handlers than it was told to.
+    A handler that exceeds its timeout has failed, whether it returns or not. If nothing can interrupt it, it *hangs*:
+    it counts towards the concurrency until it returns, so that a worker never runs more handlers than configured.
 
     Args:
-        options: The worker's.
-        stats: The worker's.
         trigger: Wakes the fetcher when the buffer runs low.
-        settle: Called with each delivery whose handler finished, and the decision on it; None: the delivery is not this
-            worker's any more.
+        settle: Called with each finished delivery and its decision; None: the delivery is lost.
 
     Attributes:
-        prefetch: Knows how long handlers take.
+        prefetch: Estimates how long handlers take.
         buffer: Deliveries that wait for a handler. The fetcher adds to it.
-        running: Deliveries at work, and since when. The thread that takes one out settles it.
-        occupied: The handlers of ``running`` and those that hang, and since when.
+        running: Deliveries with handlers, and since when. The thread that removes one settles it.
+        occupied: Running and hanging handlers, and since when.
     """
 
     def __init__(
@@ -93,43 +90,41 @@ class Executor(ABC):
         self._fork_guard = ForkGuard()
         self._children = ChildProcesses(options)
         self._time_limits = TimeLimits(options, self._check_time)
-        # Seconds that a handler whose time is over has before it counts as failed, to clean up where it was cancelled.
+        # Seconds between the end of a handler's timeout and its failure, for the clean-up of a cancelled one.
         self._clean_up = 0.0
         self._hung: set[HeldDelivery] = set()
-        # Guards the handlers that hang, and who gives a delivery up.
+        # Guards hanging handlers, and who gives up a delivery.
         self._lock = threading.Lock()
         self._stopping = threading.Event()
-        # Until when a stop waits for handlers.
+        # The end of the grace period of a stop.
         self._grace_until = math.inf
 
     def start(self) -> None:
-        """Be ready to call handlers."""
         self._time_limits.start()
 
     def close(self) -> None:
-        """End all child processes, and what else is left after a stop."""
+        """End all child processes, and whatever else is left after a stop."""
         self._time_limits.stop(self._timings.stop_part)
         self._children.close()
 
     def begin_stop(self) -> None:
-        """Begin no more deliveries, and tell the handlers at work."""
+        """Begin no more deliveries, and tell running handlers."""
         self._stopping.set()
         for held in list(self.running):
             held.stopping = True
         self._children.tell_stopping()
 
     def shorten_grace(self, until: float) -> None:
-        """Let a stop wait no longer than *until*, also one that is under way."""
+        """End the grace period of a stop no later than *until*, even during the stop."""
         self._grace_until = min(self._grace_until, until)
 
     def grace_left(self) -> float:
-        """The seconds that a stop still waits for handlers."""
         return max(0.0, self._grace_until - self._clock())
 
     def give_up(self) -> list[HeldDelivery]:
-        """Leave the handlers at work behind, and kill child processes; their deliveries, which the caller must settle.
+        """Leave running handlers behind and kill child processes. Return the deliveries that the caller must settle.
 
-        One whose time is over has failed, and is settled so.
+        A delivery beyond its timeout is settled as failed here.
         """
         given_up: list[HeldDelivery] = []
         for held in list(self.running):
@@ -143,41 +138,40 @@ class Executor(ABC):
 
     @abstractmethod
     async def wait(self) -> None:
-        """Wait for the handlers at work, for the grace."""
+        """Wait for running handlers until the grace period ends."""
 
     @abstractmethod
     async def clean_up(self) -> None:
-        """Let handlers that were given up clean up, for a moment."""
+        """Give abandoned handlers a moment to clean up."""
 
     @abstractmethod
     def calls_this(self) -> bool: ...
 
     @abstractmethod
     def begin(self) -> None:
-        """Begin deliveries of the buffer: some were added."""
+        """Begin deliveries that were added to the buffer."""
 
     def free(self) -> int:
-        """The number of handlers that could begin at once."""
         return self._concurrency - len(self.occupied)
 
     def busy(self, now: float) -> float:
-        """For how many seconds no handler has been free; zero if one is."""
+        """Return for how many seconds no handler has been free; zero if one is."""
         started = list(self.occupied.values())
         return now - max(started) if len(started) >= self._concurrency else 0.0
 
     def is_closed(self) -> bool:
-        """Whether it cannot call handlers any more, though the worker was not stopped."""
+        """Return whether it can no longer call handlers, although the worker was not stopped."""
         return False
 
     def interrupt(self, deliveries: list[HeldDelivery]) -> None:
-        """Interrupt the handlers of these deliveries, which are lost or cancelled. In a thread they cannot be."""
+        """Interrupt the handlers of lost or cancelled deliveries, except in threads, which cannot be interrupted."""
         for held in deliveries:
             self._children.kill(held.first)
         if any(held.cancelled for held in deliveries):
             self._time_limits.note(self._clock() + self._timings.ignored_cancel)
 
     def _begin_handling(self, held: HeldDelivery) -> Handler:
-        """Begin to handle a delivery and those of its batch that can be handled; the others are settled.
+        """Begin to handle a delivery and its batch; followers that cannot be handled are settled.
 
         Raises:
             NotCalled: The first one cannot be handled.
@@ -186,7 +180,7 @@ class Executor(ABC):
         try:
             handler = begin_handling(held, self._options)
         except BaseException:
-            # It is about the first message alone; the others come again without it.
+            # Only the first message is affected; the others are delivered again without it.
             for follower in followers:
                 self._settle(follower, without_call(follower) or RELEASE)
             raise
@@ -199,14 +193,12 @@ class Executor(ABC):
         return handler
 
     def _limit_time(self, held: HeldDelivery, handler: Handler) -> None:
-        """The handler begins now."""
         if handler.timeout is not None:
             held.limit_time(handler.timeout)
             assert held.time_over_at is not None  # noqa: S101 - it has just been set
             self._time_limits.note(held.time_over_at + self._clean_up)
 
     def _call_plain(self, held: HeldDelivery, handler: Handler) -> Any:
-        """Call a plain function without session in this thread."""
         with self._fork_guard:
             return bound_call(handler, held)()
 
@@ -223,7 +215,6 @@ class Executor(ABC):
         return self._decisions(held, handler, call())
 
     def _decisions(self, held: HeldDelivery, handler: Handler, result: object) -> list[Decision]:
-        """The decisions that a returned value asks for."""
         values = [result] if handler.batch is None else results_of_batch(result, len(held.batch))
         return [self._decide(one, handler, result, value) for one, value in zip(held.batch, values, strict=True)]
 
@@ -242,21 +233,19 @@ class Executor(ABC):
         return Decision(Verb.COMPLETE, result=kept)
 
     def _failed(self, held: HeldDelivery, error: BaseException) -> Decisions:
-        """The decisions on deliveries whose handler raised."""
         if isinstance(error, HandlerTimeout) and not self._is_first_to_tell(held):
             return [None]
         if held.followers and any(one.cancelled for one in held.batch):
-            # It is no failure of the others in the batch.
+            # The others in the batch have not failed.
             return [COMPLETE if one.cancelled else RELEASE for one in held.batch]
         return [decide_on_failure(one, error, self._options) for one in held.batch]
 
     def _finish(self, held: HeldDelivery, decisions: Decisions, *, still_runs: bool = False) -> None:
-        """A handler has finished; its delivery may have been given up meanwhile.
+        """Settle a finished delivery, unless it was given up meanwhile.
 
         Args:
-            held: The delivery.
-            decisions: How to settle it and those of its batch. Those that are missing were not worked on.
-            still_runs: It was cancelled, and goes on in its thread.
+            decisions: For the delivery and its batch; missing ones were not worked on.
+            still_runs: It was cancelled, but its thread goes on.
         """
         started = self.running.pop(held, None)
         if still_runs:
@@ -286,10 +275,10 @@ class Executor(ABC):
             self._trigger.set()
 
     def _check_time(self) -> float:
-        """Give up the handlers whose time is over, and count those that ignore a cancel; when the next one is due."""
+        """Fail handlers beyond their timeout; count those that ignore a cancel. Return the time of the next check."""
         next_at = math.inf
         for held in list(self.running):
-            # One in a child process is killed by the thread that waits for it.
+            # The thread that waits for a child process kills it.
             if held in self._children:
                 continue
             for since, allowed, act in (
@@ -305,7 +294,7 @@ class Executor(ABC):
         return next_at
 
     def _ignore(self, held: HeldDelivery) -> None:
-        """Count a handler that runs on though its message was cancelled. It may still settle it."""
+        """Count a handler that runs on though its message was cancelled. It may still settle the message."""
         ago = self._clock() - (held.cancelled_at or 0.0)
         self._hang(
             held,
@@ -314,7 +303,7 @@ class Executor(ABC):
         )
 
     def _expire(self, held: HeldDelivery) -> None:
-        """Settle a delivery as failed whose handler still runs though its time is over."""
+        """Settle a delivery as failed whose handler still runs after its timeout."""
         with self._lock:
             started = None if held.given_up else self.running.pop(held, None)
             if started is None:
@@ -327,7 +316,10 @@ class Executor(ABC):
         self._settle_batch(held, decisions, started)
 
     def _is_first_to_tell(self, held: HeldDelivery) -> bool:
-        """Whether the handler is the first to tell that its time is over; else its delivery was taken from it."""
+        """Return whether the handler itself is the first to report its timeout.
+
+        Otherwise the delivery was taken from it already.
+        """
         with self._lock:
             if held.given_up:
                 return False
@@ -338,7 +330,7 @@ class Executor(ABC):
     def _hang(
         self, held: HeldDelivery, what: str = "is settled while its handler still runs, which cannot be interrupted"
     ) -> None:
-        """Nothing is left for a handler to do, and it still runs, unless it has just returned."""
+        """Count a handler as hanging, unless it has just returned."""
         with self._lock:
             if held not in self.occupied or held in self._hung:
                 return
@@ -354,7 +346,7 @@ class Executor(ABC):
         )
 
     def _returned(self, held: HeldDelivery) -> None:
-        """A handler has returned that may be counted as hanging."""
+        """Note that a handler has returned which may be counted as hanging."""
         with self._lock:
             since = self.occupied.pop(held, None)
             held.returned()
@@ -372,9 +364,9 @@ class Executor(ABC):
 
 
 class ThreadExecutor(Executor):
-    """A fixed number of threads.
+    """An executor with a fixed number of threads.
 
-    They are daemons: a handler that never returns must not keep the process from ending.
+    They are daemons, so that a handler that never returns does not keep the process alive.
     """
 
     def __init__(
@@ -383,7 +375,7 @@ class ThreadExecutor(Executor):
         super().__init__(options, stats, trigger, settle)
         self._changed = threading.Condition()
         self._idle = 0
-        # Until when a stop waits for handlers that hang.
+        # Until when a stop waits for hanging handlers.
         self._leave_at = math.inf
         self._threads = [
             threading.Thread(target=self._run, name=f"{options.name}-handler-{number}", daemon=True)
@@ -409,12 +401,12 @@ class ThreadExecutor(Executor):
             self._changed.notify_all()
 
     async def wait(self) -> None:
-        """As for Executor. What hangs gets a moment."""
+        """As for Executor; hung threads get a short extra wait."""
         for thread in self._threads:
             join(thread, self._left)
 
     async def clean_up(self) -> None:
-        """As for Executor. Nothing interrupts a thread."""
+        """As for Executor; nothing can interrupt a thread."""
 
     def _left(self) -> float:
         if self.running:
@@ -431,7 +423,7 @@ class ThreadExecutor(Executor):
                 self._wait_for_work()
                 continue
             self.occupied[held] = self.running[held] = self._clock()
-            # Asked again: from now on a stop waits for it.
+            # Read again, since a stop waits for this handler from now on.
             is_stopping = self._stopping.is_set()
             # In a context of its own: what a handler sets in a context variable is not left for the next message.
             self._finish(held, [RELEASE] if is_stopping else copy_context().run(self._call, held))
@@ -454,7 +446,7 @@ class ThreadExecutor(Executor):
             result = self._call_plain(held, handler)
             if handler.timeout is not None:
                 held.check_time()
-            # A tenth of a message's time in the worker.
+            # A shortcut: the general way takes a tenth of a message's time.
             if result is None and handler.batch is None and not held.outcomes:
                 return _DONE
             return self._decisions(held, handler, result)
@@ -462,24 +454,23 @@ class ThreadExecutor(Executor):
             return self._failed(held, error)
 
 
-# Seconds after a check that failed.
+# Seconds after a failed check.
 _AGAIN = 1.0
 # Seconds that a thread can wait at once, on any system.
 _LONGEST = 3600.0
 
 
 class TimeLimits:
-    """The thread that looks for handlers whose time is over.
+    """The thread that finds handlers beyond their timeout.
 
-    Nothing can interrupt a Python thread, and a blocked event loop runs no timer. So the handler cannot be asked, and
-    the heartbeat is too late, since it waits for the database.
+    Python threads cannot be interrupted, a blocked event loop runs no timer, and the heartbeat waits for the database.
+    So this needs a thread.
 
-    It keeps no list of handlers: most return long before their time is over. It looks through those at work when the
-    first of them may be due, which is once in the time of a limit.
+    It keeps no list, since most handlers return long before their timeout. It looks through the running ones when the
+    first may be due, once in the duration of a timeout.
 
     Args:
-        options: The worker's.
-        check: Deals with the handlers whose time is over. Returns when the next one may be, by the worker's clock.
+        check: Handles those beyond their timeout. Returns the time of the next check, by the worker's clock.
     """
 
     def __init__(self, options: WorkerOptions, check: Callable[[], float]) -> None:
@@ -488,7 +479,7 @@ class TimeLimits:
         self._check = check
         self._event = WakeEvent()
         self._stopping = False
-        # It waits until then. Infinite while it checks: it may miss a time that is noted meanwhile.
+        # The time of its next check. Infinite during a check, which may miss a time that is noted meanwhile.
         self._next = math.inf
         self._thread = threading.Thread(target=self._run, name=f"{options.name}-limits", daemon=True)
 
@@ -496,14 +487,14 @@ class TimeLimits:
         self._thread.start()
 
     def stop(self, seconds: float) -> None:
-        """Stop the thread, and wait for it for so long."""
+        """Stop the thread, and wait for it at most this long."""
         self._stopping = True
         self._event.set()
         until = self._clock() + seconds
         join(self._thread, lambda: until - self._clock())
 
     def note(self, over_at: float) -> None:
-        """The time of a handler is over then. Any thread may call it, after the check can find the handler."""
+        """Note when a handler's timeout ends. Any thread may call it, once the check can find the handler."""
         if over_at < self._next:
             self._event.set()
 

@@ -1,10 +1,10 @@
-"""Fetcher of a worker: one thread dequeues what handlers can begin soon, from all of its queues in turn.
+"""Fetcher of a worker: one thread dequeues what handlers can begin soon, from all queues in turn.
 
-A dequeue that fails may have taken messages that the worker does not know of. After an error the fetcher therefore uses
-a new lease, and these messages come back when the old one ends. If handlers work under the old lease, the heartbeat
-extends it for them. Then the fetcher looks up what else the old lease holds, and releases it. It looks again, ever more
-seldom, while the lease is kept, since a network may deliver the dequeue late. It looks up all leases when it has
-connected again, because another server may know of fewer settlements.
+A failed dequeue may have taken messages that the worker does not know. After an error the fetcher therefore uses a new
+lease, and those messages come back when the old one ends. If handlers still work under the old lease, the heartbeat
+extends it; then the fetcher looks up unknown messages under it, and releases them. It looks again, at growing
+intervals, while the lease is kept, since a network may deliver the dequeue late. After a reconnection it looks at all
+leases, since another server may know fewer settlements.
 """
 
 from __future__ import annotations
@@ -37,16 +37,13 @@ class Fetcher:
     """Takes the messages of one worker.
 
     Attributes:
-        connection: Its own.
-        options: The worker's.
-        queues: The queues.
-        executor: Gets the deliveries.
+        executor: Receives the deliveries.
         trigger: Wakes it.
-        settler: Gives back what cannot begin.
+        settler: Releases deliveries that cannot begin.
         waits: Registers waits.
-        stats: It counts dequeues and what they gave.
-        unanswered: The leases under which a dequeue was not answered: when to look up what they hold, by the worker's
-            clock, and after how many seconds to do so again.
+        stats: Counts dequeues and messages.
+        unanswered: Leases of unanswered dequeues: the time of the next lookup by the worker's clock, and the delay
+            after it.
     """
 
     connection: DedicatedConnection
@@ -58,12 +55,11 @@ class Fetcher:
     waits: WaitRegistration
     stats: WorkerStats
     unanswered: dict[tuple[ServedQueue, int], tuple[float, float]] = field(default_factory=dict, init=False)
-    # How many connections were made when the leases were last looked after.
+    # The number of connections made when all leases were last looked up.
     _made: int = field(default=0, init=False)
     _stopping: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
-        """Begin with the first queue."""
         self._clock = self.options.clock
         self._timings = self.options.timings
         self._in_turn = list(self.queues)
@@ -71,12 +67,11 @@ class Fetcher:
         self._lookups = self.options.backoff("look up unanswered dequeues")
 
     def stop(self) -> None:
-        """Take no more."""
         self._stopping = True
         self.trigger.set()
 
     def run(self) -> None:
-        """Take until it is stopped, or until its executor is closed."""
+        """Take messages until it is stopped, or its executor is closed."""
         while not self._stopping and not self.executor.is_closed():
             try:
                 wait = self._round(self._clock())
@@ -87,21 +82,22 @@ class Fetcher:
             if wait > 0:
                 self.trigger.wait(min(wait, self._timings.fetch_check))
             self.trigger.refill_at = -1
-        # A dequeue that was under way when it was stopped has added to the buffer.
+        # A dequeue that ended during the stop has added to the buffer.
         self.give_back()
         self.waits.close(self.queues)
         self.connection.close()
 
     def give_back(self) -> None:
-        """Give back all deliveries in the buffer, uncounted."""
+        """Release all deliveries in the buffer; these attempts do not count."""
         while (held := self.executor.buffer.pop()) is not None:
             for one in held.batch:
                 self.settler.settle(one, RELEASE)
 
     def _round(self, now: float) -> float:
-        """Take what there is room for. Returns how long to wait for the next round, at most."""
+        """Take what there is room for. Return the longest wait until the next round."""
         executor, trigger = self.executor, self.trigger
-        # No handler came for the buffer: they take longer than they used to, and other workers may be free.
+        # No handler has taken from the buffer for long: handlers take longer than before, and other workers may be
+        # free.
         if now - executor.buffer.next_taken_at() > self._timings.stale_after:
             self.give_back()
         self._look_up_unanswered(now)
@@ -109,12 +105,12 @@ class Fetcher:
         busy = executor.busy(now)
         spare = self._spare()
         room = executor.prefetch.room(executor.free(), buffered, busy) if spare > 0 else 0
-        # Set before it is known: each settlement from now on wakes the fetcher.
+        # Set before the check, so that each settlement from now on wakes the fetcher.
         trigger.is_backlogged = True
         trigger.is_backlogged = self.settler.backlog > self._timings.unsettled
         if not room or trigger.is_backlogged:
             trigger.refill_at = (executor.prefetch.ahead(busy) if spare > 0 else buffered) // 2
-            # A handler may have finished before that was set. A buffer that nobody works off is checked again.
+            # A handler may have finished before that was set. A buffer that no handler empties is checked again.
             is_hungry = executor.free() and not executor.buffer and not trigger.is_backlogged
             return 0 if is_hungry else self._timings.stale_after / 2
         due = [queue for queue in self._in_turn if queue.polls.next_at <= now]
@@ -125,16 +121,16 @@ class Fetcher:
         return max(0.0, min(next_at) - now)
 
     def note_unanswered(self, queue: ServedQueue, lease_id: int | None) -> None:
-        """A dequeue that may have used this lease failed."""
+        """Note that a dequeue failed which may have used this lease."""
         if lease_id is not None:
             after = self._timings.unanswered_after
             self.unanswered[queue, lease_id] = self._clock() + after, after
 
     def _look_up_unanswered(self, now: float) -> None:
-        """Look after dequeues that were not answered, whether there is room for messages or not.
+        """Look up what unanswered dequeues took, whether there is room for messages or not.
 
-        After another connection was made, look after all leases: the server may have gone back to a time before some of
-        their messages were settled, which nobody would handle while the worker extends the lease for others.
+        After a reconnection, look at all leases: the server may have forgotten settlements, and the worker would extend
+        leases over messages that nobody handles.
         """
         if self._made != self.connection.made:
             self._made = self.connection.made
@@ -153,18 +149,18 @@ class Fetcher:
                 self._lookups.succeeded()
             except BaseException as error:  # noqa: BLE001 - it is tried again
                 self.stats.failed()
-                # It may have failed before it reached the database.
+                # The dequeue may have failed before it reached the database.
                 self.unanswered[queue, lease_id] = self._clock() + max(again, self._lookups.failed(error)), again
                 break
 
     def _give_back_unknown(self, connection: Connection, queue: ServedQueue, lease_id: int) -> bool:
-        """Give back what is under a lease and the worker does not know of. Whether the lease is kept."""
+        """Release messages under a lease that the worker does not know. Return whether the lease is kept."""
         lease = queue.leases.get(lease_id)
         if lease is None or not lease.held:
-            # Nobody extends it: it ends by itself.
+            # Nobody extends the lease, so it ends by itself.
             return False
         tokens = held_tokens(connection, queue.target, lease_id)
-        # After the query: what is settled meanwhile is refused by its token.
+        # After the query: the token of a message that is settled meanwhile is invalid.
         known = {held.delivery.message_id for held in lease.held.copy()}
         unknown = [token for token in tokens if token.message_id not in known]
         if not unknown:
@@ -175,13 +171,13 @@ class Fetcher:
             queue.queue.name,
             extra={"queue": queue.queue.name, "message_ids": tuple(token.message_id for token in unknown)},
         )
-        # Other workers are woken: this one may have no handler free.
+        # Wake other workers, since this one may have no free handler.
         delays, notify = [None] * len(unknown), queue.target.notify
         settlement(queue.target, "release", unknown, delays=delays, notify=notify).rows(connection)
         return True
 
     def _take(self, due: list[ServedQueue], room: int) -> None:
-        """One dequeue from each queue that is due; what one leaves the next ones may have."""
+        """Dequeue once from each due queue; later queues may use the room that earlier ones leave."""
         for number, queue in enumerate(due):
             # Its share of the room, rounded up.
             limit, spare = -(-room // (len(due) - number)), self._spare()
@@ -193,13 +189,12 @@ class Fetcher:
             except BaseException as error:  # noqa: BLE001 - after any failure the worker and its other queues go on
                 self.stats.failed()
                 queue.polls.failed(self._clock(), queue.backoff.failed(error))
-        # The queue that was first is the last one in the next round.
+        # The first queue of this round is the last of the next.
         first = due[0]
         self._in_turn.remove(first)
         self._in_turn.append(first)
 
     def _spare(self) -> int:
-        """The number of bytes that may be taken now."""
         return self.options.max_bytes - self.executor.buffer.size()
 
     def _take_from(self, queue: ServedQueue, limit: int, max_bytes: int) -> int:
@@ -240,17 +235,17 @@ class Fetcher:
     def _batches(
         self, queue: ServedQueue, taken: Deliveries, max_bytes: int
     ) -> tuple[list[list[Delivery]], BaseException | None]:
-        """Return what each call of a handler gets, with what follows for handlers that take several at once.
+        """Return what each call of a handler gets, after taking more messages for batches.
 
-        What was taken is handled in any case: if the database does not give more, the failure is returned, too.
+        If the database fails to give more, the failure is returned too; taken messages are handled in any case.
         """
         batches: list[list[Delivery]] = []
         unfilled: dict[tuple[str, str | int], tuple[Batch, list[Delivery]]] = {}
         for delivery in taken:
             handler = handlers_of(queue.queue).get(delivery.kind)
-            # One that was tried before comes alone: it may be what fails, or kills its process.
+            # A message that was tried before comes alone, since it may be the one that fails or kills its process.
             size = None if handler is None or delivery.attempt > 1 else handler.batch
-            # Only the database knows what they cost, and what follows in an ordering key.
+            # Only the database knows the costs, and the next message of an ordering key.
             is_known = size is None or (size.max_cost is None and delivery.ordering_key is None)
             key = delivery.channel, delivery.kind if is_known else delivery.message_id
             if size is not None and key in unfilled and len(unfilled[key][1]) < size.max_messages:

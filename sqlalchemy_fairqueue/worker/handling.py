@@ -1,4 +1,4 @@
-"""Handling of a delivery: its handler, the call in a session's transaction, and the decision on how to settle it.
+"""Handling of a delivery: its handler, the call in a session's transaction, and the decision how to settle it.
 
 Threads and event loops share all of this. A decision needs no I/O.
 """
@@ -54,15 +54,15 @@ if TYPE_CHECKING:
 
 # How often a handler is called in one attempt.
 _TRIES = 4
-# Characters of a traceback: a message that fails in a deep recursion must not fill the table.
+# Characters of a traceback, so that a deep recursion does not fill the table.
 _MOST = 16_000
 # Modules whose frames call handlers. The last one has those of greenlets.
 _OURS = ("sqlalchemy_fairqueue.worker", "sqlalchemy_fairqueue.queue.jobs", "sqlalchemy.util")
 _CIRCUMSTANCES = (HandlerCrashed, HandlerTimeout, LeaseLost, WorkerError)
-# When a delivery is tried again that the database refuses to settle.
+# The delays of deliveries that the database refuses to settle.
 _FALLBACK = RetryPolicy()
-# How often a message of an unknown kind is given back uncounted, to workers that may know it: with the default policy
-# that takes three quarters of an hour, give or take. A deploy is over by then; and a kind that nobody knows must end.
+# How often a message of an unknown kind is released uncounted, to workers that may know it. With the default policy
+# this takes about three quarters of an hour: long enough for a deploy, and then a kind that nobody knows must end.
 UNKNOWN_KIND_RELEASES = 15
 
 
@@ -71,12 +71,11 @@ class Decision:
     """A verb and its arguments.
 
     Attributes:
-        verb: How to settle the delivery.
         delay: For retry and release.
         reason: For bury.
         error: For retry and bury.
-        sent: The handler's own transaction has settled it so.
-        result: For complete: what is kept of it. None: None.
+        sent: Whether the handler's own transaction has settled the delivery.
+        result: For complete, the result to keep, or None.
     """
 
     verb: Verb
@@ -87,7 +86,7 @@ class Decision:
     result: EncodedResult | None = None
 
     def __post_init__(self) -> None:
-        """Keep what can be sent, or refuse: a policy or an outcome of the application's own may say anything."""
+        """Make the arguments storable, or refuse them; a policy or outcome of the application may contain anything."""
         if self.delay is not None:
             object.__setattr__(self, "delay", check_duration("delay", self.delay))
         for what, text in ("reason", self.reason), ("error", self.error):
@@ -97,23 +96,15 @@ class Decision:
     def operation(
         self, target: Target, delivery: Delivery, cost: int | None = None, charged: int | None = None
     ) -> Settle:
-        """The operation that settles a delivery so.
-
-        Args:
-            target: Its queue.
-            delivery: The delivery.
-            cost: What the attempt cost. None: as it was charged.
-            charged: Up to what its channel was charged while its handler ran. None: it was not.
-        """
+        """Return the operation that settles a delivery in this way; *cost* and *charged* as in Settle."""
         return Settle(target, self.verb, delivery, self.delay, self.reason, self.error, cost, charged, self.result)
 
     def in_ascii(self) -> Decision:
-        """The same, with texts in ASCII, which every encoding has bytes for."""
+        """Return the same decision with texts in ASCII, which every encoding can represent."""
         return replace(self, reason=_ascii(self.reason), error=_ascii(self.error))
 
     @property
     def result_bytes(self) -> int:
-        """The number of bytes that are kept."""
         return 0 if self.result is None else len(self.result.content or b"")
 
 
@@ -127,10 +118,10 @@ class RemoteError(Exception):
     """An exception that a handler raised in a child process.
 
     Args:
-        summary: Its name and what it says.
+        summary: Its class and message.
         text: The same with its traceback.
-        classes: The names of its class and of those that it is derived from, its own first (see :func:`classes_of`).
-        circumstance: Whether it is not the handler's doing (see :func:`is_circumstance`).
+        classes: The names of its class and base classes (see :func:`classes_of`).
+        circumstance: Whether the handler did not cause it (see :func:`is_circumstance`).
     """
 
     def __init__(self, summary: str, text: str, classes: tuple[str, ...] = (), *, circumstance: bool = False) -> None:
@@ -140,17 +131,16 @@ class RemoteError(Exception):
         self.circumstance = circumstance
 
     def __str__(self) -> str:
-        """Its name and what it says."""
         return str(self.args[0])
 
 
 def returned_outcome(result: object) -> Outcome | None:
-    """Return the outcome that a handler returned, or whose class it returned; None for any other value, which is done.
+    """Return the outcome that a handler returned, as instance or class; None for any other value.
 
     Raises:
-        WorkerError: It is a generator or an awaitable, so that nothing was done.
-        TypeError: It is the class of an outcome that needs an argument.
-        Outcome: It is none of those that say what to do.
+        WorkerError: It is a generator or an awaitable, so nothing was done.
+        TypeError: It is an outcome class that needs an argument.
+        Outcome: It is an outcome that says nothing about the settlement.
     """
     if isinstance(result, type) and issubclass(result, Outcome):
         result = result()
@@ -177,7 +167,7 @@ def of_return(result: object, delivery: Delivery, policy: RetryPolicy) -> Decisi
     """Return the decision that a returned value asks for.
 
     Raises:
-        WorkerError, TypeError: As :func:`returned_outcome`.
+        WorkerError, TypeError: As for :func:`returned_outcome`.
     """
     outcome = returned_outcome(result)
     return COMPLETE if outcome is None else of_error(outcome, delivery, policy)
@@ -190,14 +180,14 @@ def of_own_verb(
     reason: str | None = None,
     error: str | None = None,
 ) -> Decision:
-    """The decision of a handler that has used a verb itself: a retry of the last attempt makes a dead letter."""
+    """Return the decision of a handler that used a verb itself; a retry of the last attempt buries."""
     if verb is Verb.RETRY and delivery.attempt >= delivery.max_attempts:
         return Decision(Verb.BURY, reason="attempts exhausted", error=error, sent=True)
     return Decision(verb, delay, reason or "its handler said so", error, sent=True)
 
 
 def of_error(error: BaseException, delivery: Delivery, policy: RetryPolicy) -> Decision:
-    """Return the decision that an outcome asks for; after another exception, a later attempt or a dead letter."""
+    """Return the decision for an outcome, or for another exception: a later attempt or a dead letter."""
     match error:
         case Release():
             return Decision(Verb.RELEASE, error.delay)
@@ -211,9 +201,9 @@ def of_error(error: BaseException, delivery: Delivery, policy: RetryPolicy) -> D
 
 
 def outcome_of(error: BaseException, policy: RetryPolicy) -> Outcome | None:
-    """The outcome that a policy names for an exception, raised from it. None: it names none, and a test shall see it.
+    """Map an exception to the policy's outcome; None if the policy does not mention it.
 
-    An exception that is buried because ``retry_on`` does not name it is one that nobody expects.
+    An exception that is buried only because ``retry_on`` does not name it is unexpected, and maps to None.
     """
     outcome: Outcome
     if _is_any(error, policy.bury_on):
@@ -227,12 +217,12 @@ def outcome_of(error: BaseException, policy: RetryPolicy) -> Outcome | None:
 
 
 def classes_of(error: BaseException) -> tuple[str, ...]:
-    """The names of the class of an exception and of those that it is derived from, the same in every process."""
+    """Return the names of an exception's class and base classes, the same in every process."""
     return tuple(map(_name, type(error).__mro__))
 
 
 def is_circumstance(error: BaseException) -> bool:
-    """Return whether an exception that ended an attempt is not the handler's doing, so that ``retry_on`` passes it."""
+    """Return whether the handler did not cause the exception, so that ``retry_on`` does not apply."""
     if isinstance(error, RemoteError):
         return error.circumstance
     return isinstance(error, _CIRCUMSTANCES) or is_away(error) or is_serialization_failure(error)
@@ -253,7 +243,7 @@ def _is_any(error: BaseException, classes: tuple[type[BaseException], ...]) -> b
 
 
 def _name(of: type) -> str:
-    # A child process has the main module under another name.
+    # A child process names the main module differently.
     return f"{of.__module__.replace('__mp_main__', '__main__')}.{of.__qualname__}"
 
 
@@ -263,14 +253,15 @@ def _bury_reason(error: BaseException) -> str:
 
 
 def of_undecodable(error: PayloadError) -> Decision:
-    """The decision for a payload that the codec cannot decode: trying again would not help."""
+    """Return the decision for a payload that the codec cannot decode: a retry would not help."""
     return Decision(Verb.BURY, reason=f"its payload cannot be decoded: {check_text('error', str(error))}"[:1000])
 
 
 def of_unknown(error: WorkerError, delivery: Delivery, policy: RetryPolicy) -> Decision:
-    """The decision for a kind without a handler: it is left to other workers, ever later, and fails in the end.
+    """Return the decision for a kind without a handler: leave it to other workers, and fail at last.
 
-    At first no attempt is counted: a worker that is about to be replaced must not use up the attempts of a new kind.
+    The delays grow. At first no attempt is counted, so that a worker about to be replaced does not use up the attempts
+    of a new kind.
     """
     uncounted = delivery.deliveries - delivery.attempt
     if uncounted < UNKNOWN_KIND_RELEASES:
@@ -279,7 +270,7 @@ def of_unknown(error: WorkerError, delivery: Delivery, policy: RetryPolicy) -> D
 
 
 def of_exhausted(delivery: Delivery, limit: int) -> Decision:
-    """The decision for a delivery beyond its limit: a worker that had the message before did not settle it."""
+    """Return the decision for a delivery beyond its limit, which an earlier worker did not settle."""
     last = delivery.attempt - 1
     before = f"attempt {limit}" if last == limit else f"attempts {limit} to {last}"
     return Decision(
@@ -290,9 +281,9 @@ def of_exhausted(delivery: Delivery, limit: int) -> Decision:
 
 
 def fallback(decision: Decision, delivery: Delivery) -> Decision | None:
-    """The next best decision on a delivery that the database refused to settle; None: there is none.
+    """Return the next best decision if the database refuses to settle a delivery, or None.
 
-    First another attempt, which counts, so that attempts come to an end; then to give it back, ever later.
+    First try a counted attempt, so that attempts come to an end; then a release, with growing delays.
     """
     match decision.verb:
         case Verb.RELEASE:
@@ -303,7 +294,7 @@ def fallback(decision: Decision, delivery: Delivery) -> Decision | None:
 
 
 def limit_of(delivery: Delivery, policy: RetryPolicy) -> int:
-    """The number of attempts after which a message is a dead letter: its own or the policy's, whichever is lower."""
+    """Return the number of attempts after which a message is a dead letter: the lower of its own and the policy's."""
     own = delivery.max_attempts
     return own if policy.max_attempts is None else min(own, policy.max_attempts)
 
@@ -311,14 +302,14 @@ def limit_of(delivery: Delivery, policy: RetryPolicy) -> int:
 def _again(delivery: Delivery, policy: RetryPolicy, delay: timedelta | None, error: str | None) -> Decision:
     limit = limit_of(delivery, policy)
     if delivery.attempt >= limit:
-        # The dead letter has the message's own limit beside this reason.
+        # The dead letter also shows the message's own limit.
         whose = "" if limit == delivery.max_attempts else f": the policy's limit is {limit}"
         return Decision(Verb.BURY, reason=f"attempts exhausted{whose}", error=error)
     return Decision(Verb.RETRY, policy.delay(delivery.attempt) if delay is None else delay, error=error)
 
 
 def text_of(error: BaseException) -> str:
-    """An exception with its traceback, from the handler on, as text that can be kept."""
+    """Return an exception with its traceback, from the handler on, as text that can be stored."""
     if isinstance(error, RemoteError):
         return check_text("error", error.text)
     trace = error.__traceback__
@@ -336,7 +327,6 @@ def _ascii(text: str | None) -> str | None:
 
 
 def cause_of(outcome: BaseException) -> str | None:
-    """The exception that an outcome was raised from, as text."""
     cause = outcome.__cause__ or outcome.__context__
     return None if cause is None else text_of(cause)
 
@@ -346,11 +336,7 @@ def _is_ours(module: object) -> bool:
 
 
 class NotCalled(Exception):
-    """The handler of a delivery cannot be called.
-
-    Args:
-        decision: The decision on the delivery.
-    """
+    """The handler of a delivery cannot be called; *decision* says what to do instead."""
 
     def __init__(self, decision: Decision) -> None:
         super().__init__(decision)
@@ -358,12 +344,12 @@ class NotCalled(Exception):
 
 
 def without_call(held: HeldDelivery) -> Decision | None:
-    """Return the decision on a delivery whose handler should not be called; None: it should."""
+    """Return the decision on a delivery whose handler should not be called; None if it should."""
     return RELEASE if held.lost else COMPLETE if held.cancelled else None
 
 
 def begin_handling(held: HeldDelivery, options: WorkerOptions) -> Handler:
-    """Begin to handle a delivery: its handler.
+    """Return the handler of a delivery that begins now.
 
     Raises:
         NotCalled: The message is lost or cancelled, its payload cannot be decoded or fits no job, there is no handler,
@@ -375,12 +361,13 @@ def begin_handling(held: HeldDelivery, options: WorkerOptions) -> Handler:
     held.begin()
     held.max_attempts = limit_of(delivery, _policy(held, options.retry))
     try:
-        # Not when it is taken: all that came with it would wait. Here the lease is extended meanwhile.
+        # Decoded here and not at the dequeue, where all other messages would wait; here the lease is extended
+        # meanwhile.
         payload = delivery.payload
         handler = held.queue.handler(delivery.kind)
         if delivery.attempt > held.max_attempts:
             raise NotCalled(of_exhausted(delivery, held.max_attempts))
-        # Before a session, a child or a middleware has to do with a payload that does not fit a job.
+        # Checked before a session, a child process or middleware handles a payload that does not fit a job.
         if handler.schema is not None:
             _check_known(handler.schema, payload)
             handler.schema.decode(payload)
@@ -398,7 +385,7 @@ def begin_handling(held: HeldDelivery, options: WorkerOptions) -> Handler:
 
 
 def _check_known(schema: PayloadSchema, payload: object) -> None:
-    """Refuse a payload of a newer version as an unknown kind: a newer worker may know it."""
+    """Treat a payload of a newer version like an unknown kind, since a newer worker may know it."""
     try:
         schema.check_known(payload)
     except PayloadError as error:
@@ -408,7 +395,7 @@ def _check_known(schema: PayloadSchema, payload: object) -> None:
 def bound_call(
     handler: Handler, held: HeldDelivery, context: Context | None = None, function: Callable[..., Any] | None = None
 ) -> Callable[[], Any]:
-    """The call of a handler with its middleware, or of another function in its place. *context*: with a session."""
+    """Return the call of a handler, or of *function* in its place, within its middleware."""
     return call_of(handler, held.queue.around(handler), context or context_of(held), function)
 
 
@@ -417,12 +404,12 @@ def context_of(held: HeldDelivery, session: Any = None) -> Context:
 
 
 class CommitCheck:
-    """Check at the beginning of each commit of a handler's session. The worker's own commit sets ``returned`` before.
+    """Checks each commit of a handler's session; the worker sets ``returned`` before its own commit.
 
-    A lease that is lost, a message that is cancelled and a timeout that is over refuse the commit. One that the handler
-    makes itself gives a warning, at the line where the handler is defined.
+    A lost lease, a cancelled message and an exceeded timeout refuse the commit. A commit by the handler itself gives a
+    warning, at the line where the handler is defined.
 
-    It keeps what the database refused on the session's connections, to tell it from the errors of others.
+    It also keeps the database errors of the session's connections, to distinguish them from the errors of others.
     """
 
     def __init__(self, held: HeldDelivery, handler: Handler) -> None:
@@ -432,13 +419,12 @@ class CommitCheck:
         self._handler = handler
 
     def __call__(self) -> None:
-        """Raise if the commit must not be, and warn if the handler makes it."""
+        """Raise if the commit must not happen, and warn if the handler makes it."""
         self._held.check()
         if not self.returned:
             self._warn()
 
     def failed(self, error: BaseException) -> None:
-        """Note an error of the session's own connection."""
         self._failures.append(error)
 
     def failed_by(self, error: BaseException) -> bool:
@@ -459,7 +445,7 @@ class CommitCheck:
         if (code := getattr(plain, "__code__", None)) is None:
             warnings.warn(message, HandlerTransactionWarning, stacklevel=2)
             return
-        # Beside the function, where the filters keep what they have shown: the stack does not lead there from a loop.
+        # In the function's module, whose registry remembers shown warnings; the stack does not lead there from a loop.
         registry = plain.__globals__.setdefault("__warningregistry__", {})
         warnings.warn_explicit(
             message, HandlerTransactionWarning, code.co_filename, code.co_firstlineno, function.__module__, registry
@@ -473,17 +459,15 @@ def call_in_session(
     around: ForkGuard,
     decide: Callable[[HeldDelivery, Handler, object], list[Decision]],
 ) -> Decisions:
-    """Call a function with a session, and let its COMMIT settle the delivery. For an AsyncSession in a greenlet.
+    """Call a function with a session whose COMMIT settles the delivery; for an AsyncSession in a greenlet.
 
-    A transaction that the database could not serialize is tried again, a few times. Each call gets the delivery as it
-    was enqueued, whatever the last one has changed.
+    A transaction that could not be serialized is tried again a few times. Each call gets the delivery as it was
+    enqueued, whatever the last one has changed.
 
     Args:
-        sessions: Makes the session.
-        held: The delivery.
-        handler: Its handler.
+        sessions: Creates the session.
         around: A context around the call.
-        decide: The decisions that a returned value asks for.
+        decide: Returns the decisions for a returned value.
     """
     headers = [deepcopy(one.delivery.headers) for one in held.batch]
     left = _TRIES
@@ -501,7 +485,7 @@ def call_in_session(
             check.returned = True
             decisions = decide(held, handler, result)
             decisions = [_settle_in(session, *one) for one in zip(held.batch, decisions, strict=True)]
-            # What is read in hooks of the COMMIT is as the handler had it, though its middleware has ended.
+            # Hooks of the COMMIT see the context variables of the handler, though its middleware has ended.
             (variables_of(context) or copy_context()).run(session.commit)
         except Exception as error:
             left -= 1
@@ -528,9 +512,9 @@ def _wait(awaitable: Awaitable[Any]) -> Any:
 
 
 def _settle_in(session: Session, held: HeldDelivery, decision: Decision) -> Decision:
-    """Let the session's COMMIT settle the delivery, and say how it does.
+    """Let the session's COMMIT settle the delivery, and return how.
 
-    If the handler has settled it by a verb in this session itself, that counts; else the decision.
+    If the handler has settled it by a verb in this session, that counts; otherwise the decision.
     """
     delivery = held.delivery
     for operation in recorded(session):
@@ -542,9 +526,9 @@ def _settle_in(session: Session, held: HeldDelivery, decision: Decision) -> Deci
 
 
 def decide_on_failure(held: HeldDelivery, error: BaseException, options: WorkerOptions) -> Decision | None:
-    """The decision on a delivery whose handler raised. None: it is not this worker's any more.
+    """Return the decision on a delivery whose handler raised; None if the delivery is lost.
 
-    There always is one: an exception or a policy of the application's that itself raises costs an attempt, too.
+    If an exception or a policy of the application itself raises, that costs an attempt too.
     """
     try:
         return _decide(held, error, options)
@@ -560,10 +544,10 @@ def _decide(held: HeldDelivery, error: BaseException, options: WorkerOptions) ->
     if isinstance(error, NotCalled):
         return error.decision
     if held.cancelled or isinstance(error, MessageCancelled):
-        # The message is to be gone, however its handler ended.
+        # The message was cancelled, so it is deleted however its handler ended.
         return COMPLETE
     if held.given_up and isinstance(error, LeaseLost):
-        # The stop has logged it.
+        # The stop has logged this delivery.
         return None
     decision = of_error(error, held.delivery, _policy(held, options.retry))
     if not isinstance(error, Outcome):

@@ -1,12 +1,11 @@
-"""Queues as one worker serves them, their leases, the deliveries that it holds under these, and the heartbeat.
+"""The queues of one worker, their leases and deliveries, and the heartbeat.
 
 The database's clock decides when a lease ends; a worker that cannot ask it must be on the safe side. So each sign of
-life (a dequeue, an extension) counts from the moment **before** it was sent. However late it arrived, the lease was
-good for its duration from then on at least.
+life (a dequeue, an extension) counts from the moment **before** it was sent: the lease lived at least for its duration
+from then.
 
-No handler or event loop can delay the heartbeat for long. A lease that holds a delivery is extended several times
-before it would end. A lease also ends by the worker's own clock; then the heartbeat logs the loss and interrupts the
-handlers.
+Handlers and event loops cannot delay the heartbeat for long. A lease with a delivery is extended several times before
+it would end. A lease also ends by the worker's own clock; then the heartbeat logs the loss and interrupts the handlers.
 """
 
 from __future__ import annotations
@@ -44,25 +43,23 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.worker.telemetry import WorkerStats
     from sqlalchemy_fairqueue.worker.timings import Backoff, Clock
 
-# Handlers that run are charged for so many seconds ahead, so that a tenant whose report comes late does not look idle;
-# fq_estimate has the same number. Those that began just now are not: most of them end before the next report.
+# Seconds that running handlers are charged ahead, so that a tenant does not look idle between two reports; fq_estimate
+# has the same number. New handlers are not charged, since most end before the next report.
 _CHARGED_AHEAD = 2.0
 _CHARGED_AFTER = 0.5
-# Guards up to what running handlers were charged, and whether their settlement is under way.
+# Guards how much running handlers were charged, and whether their settlement has begun.
 _charging = threading.Lock()
 
 
 @dataclass(slots=True, eq=False)
 class TrackedLease:
-    """One lease of a worker: until when it is known to be alive, and what is held under it.
+    """A lease of a worker: until when it is known to live, and the deliveries under it.
 
     Attributes:
-        lease_id: The lease.
-        deadline: It is known to be alive until then, by the worker's clock.
-        clock: The worker's.
-        held: The deliveries that are not settled yet. The fetcher adds to it, the settler removes from it.
-        given_up: Deliveries that the worker has settled without their handlers, which still run: message and number.
-        told: Whether the handlers were told that it is lost.
+        deadline: It is known to live until then, by the worker's clock.
+        held: Unsettled deliveries. The fetcher adds, the settler removes.
+        given_up: Deliveries settled without their handlers, which still run: message and number of the delivery.
+        told: Whether the handlers were told of its loss.
     """
 
     lease_id: int
@@ -75,43 +72,43 @@ class TrackedLease:
 
     @property
     def lost(self) -> bool:
-        """Whether it is not known to be alive. Once anybody was told so, it stays so."""
+        """Whether the lease may have ended. Once anybody was told so, it stays True."""
         if not self._lost and self.clock() >= self.deadline:
             self._lost = True
         return self._lost
 
     def lose(self) -> None:
-        """The database says that it is gone."""
+        """Note that the database reports it as gone."""
         self._lost = True
 
     def extend(self, until: float) -> None:
-        """A call has shown that it is alive; too late if anybody may have been told otherwise."""
+        """Extend the deadline unless the lease was already reported lost."""
         if not self.lost and until > self.deadline:
             self.deadline = until
 
     def __reduce__(self) -> tuple[type[None], tuple[()]]:
-        """In another process nothing is known of it."""
+        """Unpickle as None: another process knows nothing of it."""
         return type(None), ()
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerLease(Lease):
-    """The lease on a worker's deliveries, which knows whether it is alive: verbs of a lost one fail without asking."""
+    """The lease of a worker's deliveries, which knows when it is lost; verbs of a lost one fail without asking."""
 
     tracked: TrackedLease | None
 
     @property
     def lost(self) -> bool:
-        """Whether the worker that took it does not know it to be alive any more."""
+        """Whether the lease may have ended."""
         return self.tracked is not None and self.tracked.lost
 
     def lost_for(self, delivery: Delivery) -> bool:
-        """Whether the worker does not know it to be alive any more, or has settled the delivery without its handler."""
+        """Return whether the lease may have ended, or the worker has settled the delivery without its handler."""
         tracked = self.tracked
         return tracked is not None and (tracked.lost or (delivery.message_id, delivery.deliveries) in tracked.given_up)
 
     def measured(self, delivery: Delivery) -> tuple[int | None, int | None]:
-        """What a timed delivery has cost, and up to what its channel was charged; it is not charged any more."""
+        """Return the measured cost of a timed delivery and the cost charged so far, and stop charging."""
         for held in () if self.tracked is None else self.tracked.held.copy():
             if held.delivery == delivery:
                 return held.measured_cost, held.stop_charging()
@@ -123,24 +120,20 @@ class HeldDelivery:
     """A delivery in a worker's hands, from the dequeue until it is settled.
 
     Attributes:
-        delivery: The delivery.
-        queue: Its queue.
-        lease: The lease that it is held under.
-        taken_at: When it was taken from its queue, by the worker's clock.
-        cancelled: Somebody withdrew the message.
-        cancelled_at: When the handler was told that a message of its batch is withdrawn, by the worker's clock; None:
-            none is.
-        stopping: The worker is asked to stop.
-        given_up: The worker has settled it without its handler, which may still work on it.
-        timeout: How long its handler may take. Known when the handler begins.
-        time_over_at: When the time of its handler is over, by the worker's clock; None: it has no limit.
-        max_attempts: After so many attempts the message becomes a dead letter. Known when its handler begins.
-        cost: What the attempt cost, as its handler says; None: as it was charged, or as long as the handler took.
-        first: The delivery whose handler gets this one, too: itself, unless it is in a batch behind another one.
-        followers: The deliveries of its batch behind it.
+        taken_at: When it was dequeued, by the worker's clock.
+        cancelled: Whether the message was withdrawn.
+        cancelled_at: When the handler was told that a message of its batch is withdrawn, by the worker's clock, or
+            None.
+        stopping: Whether the worker is stopping.
+        given_up: Whether the worker has settled it without its handler, which may still run.
+        timeout: Set when the handler begins.
+        time_over_at: The end of the timeout by the worker's clock; None: no timeout.
+        max_attempts: The effective limit; set when the handler begins.
+        cost: The cost that the handler set, or None.
+        first: The first delivery of its batch; itself if it has no batch.
+        followers: The other deliveries of its batch, if it is the first.
         outcomes: What the handler asked for single deliveries of its batch, by message.
-        charged: Up to how many milliseconds its channel was charged while its handler ran. None: it was not, or in
-            full by the dequeue.
+        charged: The milliseconds charged to its channel while its handler ran; None: none, or in full by the dequeue.
     """
 
     delivery: Delivery
@@ -163,7 +156,6 @@ class HeldDelivery:
     _began_at: float | None = None
 
     def __post_init__(self) -> None:
-        """Begin a batch of its own."""
         self.max_attempts = self.delivery.max_attempts
         self.first = self
 
@@ -173,16 +165,14 @@ class HeldDelivery:
         return (self, *self.followers)
 
     def follow(self, first: HeldDelivery) -> None:
-        """Join the batch of another delivery, the last one so far."""
         self.first = first
         first.followers.append(self)
 
     def begin(self) -> None:
-        """The handler is looked for, and begins."""
         self._began_at = self.lease.clock()
 
     def begin_again(self, headers: dict[str, Any] | None) -> None:
-        """The handler is called anew: nothing that the last call changed is left. *headers*: as they were enqueued."""
+        """Reset what the last call of the handler changed; *headers* are those of the enqueue."""
         content, codec = self.delivery.content, self.queue.queue.codec
         self.delivery = replace(self.delivery, headers=headers, decoded=Once(partial(decoded, codec, content)))
         self.cost = None
@@ -191,32 +181,30 @@ class HeldDelivery:
 
     @property
     def began(self) -> bool:
-        """Whether its handler was looked for."""
         return self._began_at is not None
 
     @property
     def took(self) -> float | None:
-        """The seconds since its handler was looked for. None: it was not."""
         return None if self._began_at is None else self.lease.clock() - self._began_at
 
     @property
     def measured_cost(self) -> int | None:
-        """The cost of the attempt: as the handler said, or in a queue that is fair by seconds its milliseconds so far.
+        """The cost of the attempt: as the handler set it, or its milliseconds so far if the queue is fair by seconds.
 
-        The deliveries of a batch share both.
+        The deliveries of a batch share it.
         """
         told, count = self.first.cost, len(self.first.batch)
         if told is not None:
             return told // count + (told % count if self is self.first else 0)
         if not self.delivery.is_timed:
             return None
-        # Nobody has worked on one that did not begin.
+        # Nobody has worked on a delivery that did not begin.
         return 0 if self._began_at is None else self._milliseconds(0.0)
 
     def charge_on(self) -> tuple[int, int] | None:
-        """Return up to how many milliseconds to charge its channel now, and up to how many it was charged so far.
+        """Return up to how many milliseconds to charge its channel now, and how many are charged already.
 
-        None: its handler is not to be charged now.
+        Return None if its handler is not to be charged now.
         """
         with _charging:
             took = self.took
@@ -226,19 +214,19 @@ class HeldDelivery:
             return self.charged, before or 0
 
     def not_charged(self, before: int) -> None:
-        """The charge failed."""
+        """Undo a failed charge."""
         with _charging:
             if not self._is_settling:
                 self.charged = before or None
 
     def stop_charging(self) -> int | None:
-        """Return up to what its channel was charged while its handler ran: it is settled, and not charged any more."""
+        """Stop charging, since it is settled, and return the milliseconds charged so far."""
         with _charging:
             self._is_settling = True
             return self.charged
 
     def _milliseconds(self, ahead: float) -> int:
-        """Its part of the time that the handler of its batch has taken, and some more."""
+        """Return its part of the batch's time so far, plus *ahead*."""
         assert self._began_at is not None  # noqa: S101 - both callers have asked
         seconds = (self.lease.clock() - self._began_at) / len(self.first.batch) + ahead
         return min(max(1, math.ceil(seconds * 1000)), MOST_COST)
@@ -250,33 +238,31 @@ class HeldDelivery:
 
     @property
     def timed_out(self) -> bool:
-        """Whether the handler has had its time."""
         return self.time_over_at is not None and self.lease.clock() >= self.time_over_at
 
     @property
     def enqueues(self) -> Queue | None:
-        """The queue, for what the handler adds to its group; None in a child process."""
+        """The queue, for members that the handler adds to its group; None in a child process."""
         served: ServedQueue | None = self.queue
         return None if served is None else served.queue
 
     def limit_time(self, timeout: timedelta | None) -> None:
-        """The handler begins, and may take so long."""
         self.timeout = timeout
         self.time_over_at = None if timeout is None else self.lease.clock() + timeout.total_seconds()
 
     def give_up(self) -> None:
-        """The worker settles its batch without the handler, which cannot settle it any more."""
+        """Settle its batch without the handler, which cannot settle it any more."""
         for held in self.batch:
             held.given_up = True
             held.lease.given_up.add((held.delivery.message_id, held.delivery.deliveries))
 
     def returned(self) -> None:
-        """Its handler has returned, after it was given up: only the database needs to refuse what comes now."""
+        """Note that the handler has returned after it was given up."""
         for held in self.batch:
             held.lease.given_up.discard((held.delivery.message_id, held.delivery.deliveries))
 
     def check(self) -> None:
-        """Return if the handler may go on; else raise LeaseLost, MessageCancelled or HandlerTimeout."""
+        """Return if the handler may go on; otherwise raise LeaseLost, MessageCancelled or HandlerTimeout."""
         if self.lease.lost or (self.given_up and not self.timed_out):
             lease = self.delivery.lease
             raise LeaseLost((self.delivery.message_id,), lease.id, lease.expires_at)
@@ -286,31 +272,25 @@ class HeldDelivery:
         self.check_time()
 
     def check_time(self) -> None:
-        """Raise HandlerTimeout if the handler has had its time."""
         if self.timed_out:
             raise HandlerTimeout(self.delivery.message_id, self.delivery.kind, self.timeout)
 
 
 class ServedQueue:
-    """One queue of a worker: its consumer, its handlers, its polls, and its leases.
+    """A queue of a worker: its consumer, handlers, polls and leases.
 
     Args:
-        queue: The queue.
-        options: The worker's.
-        resources: For its handlers, by name. They are there when the first one is called.
+        resources: For its handlers, by name; filled before the first call.
 
     Attributes:
-        queue: The queue.
         target: Its schema and name.
-        consumer: Dequeues from it.
         leases: The worker's leases of the queue, by id.
         polls: When to poll it.
         backoff: Failures of its dequeues.
-        dequeuing: Held while a dequeue is under way.
+        dequeuing: A lock held during a dequeue.
         heard_at: When its signals were last heard, by the worker's clock.
-        resources: For its handlers, by name.
         reference: The options that name it to the command line.
-        waiting_lease: The lease under which the worker's wait is registered, if it ever was.
+        waiting_lease: The lease of the worker's registered wait, if there ever was one.
     """
 
     def __init__(self, queue: Queue, options: WorkerOptions, resources: Mapping[str, Any]) -> None:
@@ -334,14 +314,14 @@ class ServedQueue:
         self._around: dict[str, tuple[AnyMiddleware, ...]] = {}
 
     def track(self, lease: Lease, sent_at: float) -> WorkerLease:
-        """Note the lease of a dequeue that was sent then; the lease to put on its deliveries."""
+        """Note the lease of a dequeue that was sent at *sent_at*, and return the lease for its deliveries."""
         until = sent_at + self._lease_seconds
         tracked = self.leases.setdefault(lease.id, TrackedLease(lease.id, until, self._clock))
         tracked.extend(until)
         return WorkerLease(lease.id, lease.consumer, lease.expires_at, tracked)
 
     def hold(self, deliveries: list[Delivery], taken_at: float) -> HeldDelivery:
-        """Note the deliveries of a batch, which are all under one lease that was tracked; the first one."""
+        """Note the deliveries of a batch under one tracked lease, and return the first."""
         tracked = cast("TrackedLease", cast("WorkerLease", deliveries[0].lease).tracked)
         first, *followers = [HeldDelivery(delivery, tracked, self, taken_at) for delivery in deliveries]
         for follower in followers:
@@ -350,7 +330,7 @@ class ServedQueue:
         return first
 
     def held(self) -> list[TrackedLease]:
-        """The leases that anything is held under. Those that are lost and empty are forgotten."""
+        """Return the leases with deliveries, and forget lost leases without any."""
         leases = list(self.leases.values())
         for lease in leases:
             if not lease.held and lease.lost:
@@ -358,11 +338,7 @@ class ServedQueue:
         return [lease for lease in leases if lease.held]
 
     def handler(self, kind: str) -> Handler:
-        """The handler of a kind.
-
-        Raises:
-            WorkerError: There is none.
-        """
+        """Return the handler of a kind, or raise WorkerError."""
         handler = handlers_of(self.queue).get(kind)
         if handler is None:
             known = ", ".join(sorted(handlers_of(self.queue))) or "none"
@@ -373,11 +349,7 @@ class ServedQueue:
         return handler
 
     def around(self, handler: Handler) -> tuple[AnyMiddleware, ...]:
-        """The middleware around a handler, outermost first.
-
-        Raises:
-            WorkerError: There is some, but none for handlers like this one.
-        """
+        """Return the middleware of a handler, outermost first; raise WorkerError if none suits it but there is some."""
         if not self._middleware:
             return ()
         found = self._around.get(handler.kind)
@@ -386,51 +358,47 @@ class ServedQueue:
         return found
 
     def policy(self, handler: Handler | None, default: RetryPolicy) -> RetryPolicy:
-        """The policy by which failures of a kind are tried again."""
         return default if handler is None or handler.retry is None else handler.retry
 
 
-# Channels that the buffer remembers beyond those that can matter.
+# How many channels the buffer remembers without need.
 _SPARE = 1000
 
 
 class Buffer:
-    """Deliveries that wait for a handler, in turns by channel. One thread adds, any thread takes.
+    """Deliveries that wait for a handler, in fair order by channel. One thread adds, any thread takes.
 
-    A dequeue gives messages in turns, but a tenant that comes with a later dequeue would wait behind all that the
-    buffer holds of another. So the buffer takes turns too. Each message gets a virtual time: now or, if that is later,
-    one after the last message of its channel; the earliest begins. Virtual time goes on by one while as many messages
-    begin as wait, so that new channels, however many come, do not keep coming before those who wait. A channel's
-    messages stay in their order.
+    A dequeue returns messages of channels in turn. But without turns in the buffer, messages of a later dequeue would
+    wait behind everything that the buffer holds of another tenant. So each message gets a virtual time: now, or one
+    after the last message of its channel if that is later. The message with the earliest time begins first. While n
+    messages wait, each one that begins advances virtual time by 1 / (n + 1), so new channels cannot overtake waiting
+    ones for ever. A channel's messages keep their order.
 
     Source: start-time fair queueing (Goyal, Vin, Cheng 1996), with messages of one size.
 
     Attributes:
-        filled_at: When the last ones were taken from their queue, by the worker's clock.
+        filled_at: The last dequeue that added messages, by the worker's clock.
     """
 
     __slots__ = ("_last", "_now", "_number", "_waiting", "filled_at")
 
     def __init__(self) -> None:
         self.filled_at: float = 0.0
-        # A heap: one call of heapq is one step for other threads, for it compares nothing but numbers.
+        # A heap. One call of heapq is atomic for other threads, since it compares only numbers.
         self._waiting: list[tuple[float, int, HeldDelivery]] = []
-        # The virtual time of each channel's last message, where that may still matter.
+        # The virtual time of each channel's last message, if it may still matter.
         self._last: dict[tuple[ServedQueue, str], float] = {}
         self._now = 0.0
         self._number = 0
 
     def __len__(self) -> int:
-        """The number of deliveries that wait."""
         return len(self._waiting)
 
     def size(self) -> int:
-        """The bytes of the contents of the deliveries that wait."""
-        # A copy, which is one step for other threads.
+        # A copy, which is atomic for other threads.
         return sum(len(one.delivery.content) for _, _, held in self._waiting.copy() for one in held.batch)
 
     def extend(self, deliveries: Iterable[HeldDelivery]) -> None:
-        """Add deliveries, in the order in which the dequeue gave them."""
         if not self._waiting:
             self._last.clear()
         elif len(self._last) > 2 * len(self._waiting) + _SPARE:
@@ -443,7 +411,6 @@ class Buffer:
             heappush(self._waiting, (at, self._number, held))
 
     def pop(self) -> HeldDelivery | None:
-        """Take the next one out; None: there is none."""
         try:
             at, _, held = heappop(self._waiting)
         except IndexError:
@@ -452,7 +419,7 @@ class Buffer:
         return held
 
     def next_taken_at(self) -> float:
-        """The time at which the next one was taken from its queue, by the worker's clock; infinite: there is none."""
+        """Return when the next delivery was dequeued, by the worker's clock; infinity without any."""
         try:
             return self._waiting[0][2].taken_at
         except IndexError:
@@ -460,11 +427,7 @@ class Buffer:
 
 
 def run_all(steps: Iterable[Callable[[], object]]) -> None:
-    """Take all of these steps: what one of them refuses costs no other its turn.
-
-    Raises:
-        Exception: The first failure, after the last step.
-    """
+    """Call all steps, and then raise the first failure."""
     failures = []
     for step in steps:
         try:
@@ -476,7 +439,6 @@ def run_all(steps: Iterable[Callable[[], object]]) -> None:
 
 
 def by_schema(queues: Iterable[ServedQueue]) -> dict[str | None, dict[str, ServedQueue]]:
-    """Return the queues of each installation, by name."""
     found: dict[str | None, dict[str, ServedQueue]] = {}
     for queue in queues:
         found.setdefault(queue.target.schema, {})[queue.target.queue] = queue
@@ -485,14 +447,11 @@ def by_schema(queues: Iterable[ServedQueue]) -> dict[str | None, dict[str, Serve
 
 @dataclass(kw_only=True, eq=False)
 class Heartbeat:
-    """What one thread of a worker does for the deliveries that are held, while handlers work on them.
+    """What one thread of a worker does for held deliveries while handlers work on them.
 
     Attributes:
-        connection: That of the thread.
-        options: The worker's.
-        queues: The queues.
-        interrupt: Called with deliveries whose handlers should stop: the lease is lost, or the message was cancelled.
-        stats: It counts heartbeats and cancelled messages.
+        interrupt: Called with deliveries whose handlers should stop, since the lease is lost or the message cancelled.
+        stats: Counts heartbeats and cancelled messages.
     """
 
     connection: DedicatedConnection
@@ -502,7 +461,7 @@ class Heartbeat:
     stats: WorkerStats
 
     def hear_all(self) -> None:
-        """Apply the signals of queues that the fetcher has not dequeued from for a while: all handlers are at work."""
+        """Apply the signals of queues without a recent dequeue, since all handlers are busy."""
         run_all(partial(self._hear, queue) for queue in self.queues)
 
     def _hear(self, queue: ServedQueue) -> None:
@@ -516,7 +475,7 @@ class Heartbeat:
                 queue.dequeuing.release()
 
     def charge_all(self) -> None:
-        """Charge channels of queues that are fair by seconds for handlers that run, so that none gets all workers."""
+        """Charge channels for running handlers in queues that are fair by seconds, before one gets all workers."""
         run_all(partial(self._charge, queue) for queue in self.queues)
 
     def _charge(self, queue: ServedQueue) -> None:
@@ -543,7 +502,7 @@ class Heartbeat:
             self._tell_lost()
 
     def end(self) -> None:
-        """End the leases that nothing is held under: the worker has stopped. Those that stay expire."""
+        """End leases without deliveries when the worker has stopped. Others expire."""
         run_all(partial(self._end, queue) for queue in self.queues)
 
     def _end(self, queue: ServedQueue) -> None:
@@ -556,7 +515,7 @@ class Heartbeat:
     def _extend(self, queue: ServedQueue, leases: list[TrackedLease]) -> None:
         by_id = {lease.lease_id: lease for lease in leases}
         duration, sent_at = self.options.lease, self.options.clock()
-        # After a longer wait for the answer the lease is lost.
+        # If the answer takes longer, the lease is lost.
         within = max(0.1, min(lease.deadline for lease in leases) - sent_at)
         extend = partial(deliveries.heartbeat, target=queue.target, lease_ids=list(by_id), lease=duration)
         self.stats.heartbeats += 1
@@ -581,7 +540,7 @@ class Heartbeat:
             self.interrupt(cancelled)
 
     def _tell_lost(self) -> None:
-        """Log each lost lease and interrupt its handlers, once a lease."""
+        """Log each lost lease once, and interrupt its handlers."""
         for queue in self.queues:
             for lease in queue.held():
                 if lease.told or not lease.lost:

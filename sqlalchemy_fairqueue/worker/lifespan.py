@@ -1,7 +1,7 @@
-"""Lifespan of a worker: it calls the functions that the queues declared with on_start and on_stop, in order.
+"""Lifespan of a worker: it calls the on_start and on_stop functions of its queues, in order.
 
-Each start makes a new one, and it uses no other part of the worker. It records a generator before it starts it, so that
-a generator that is interrupted still closes what it opened.
+Each start of a worker creates a new lifespan, which uses no other part of the worker. A generator is recorded before it
+begins, so that even an interrupted one closes what it opened.
 """
 
 from __future__ import annotations
@@ -29,16 +29,15 @@ _END = object()
 
 
 async def here(work: Callable[[], Any]) -> Any:
-    """Do *work* in this thread: how plain functions are called for a worker in threads."""
+    """Call *work* in this thread, as a worker with threads calls plain functions."""
     return work()
 
 
 class Lifespan:
-    """The functions of one worker, and what they gave.
+    """The on_start and on_stop functions of one worker, and the resources.
 
     Args:
-        options: The worker's.
-        run: Does work of plain functions, and waits for it.
+        run: Calls plain functions, and waits for them.
     """
 
     def __init__(self, options: WorkerOptions, run: Run = here) -> None:
@@ -46,25 +45,24 @@ class Lifespan:
         self._log = options.log
         self._queues = options.queues
         self._resources: dict[int, dict[str, Any]] = {id(queue): {} for queue in options.queues}
-        # By function: queues may share one.
+        # By function, since queues may share one.
         self._started: dict[Callable[..., Any], Any] = {}
         self._open: list[tuple[Queue, LifespanFunction, Any]] = []
         self._stops: dict[Callable[..., Any], tuple[Queue, LifespanFunction]] = {}
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to call."""
         return not any(map(any, map(lifespan_of, self._queues)))
 
     def resources_of(self, queue: Queue) -> Mapping[str, Any]:
-        """The resources of a queue by name, once it is started."""
+        """Return the resources of a queue by name, after the start."""
         return self._resources[id(queue)]
 
     async def start(self) -> None:
-        """Call the on_start functions, those of an event loop in the running one.
+        """Call the on_start functions; those for an event loop in the running one.
 
         Raises:
-            StartError: One failed. What had been started is stopped.
+            StartError: One failed. Those started before are stopped.
         """
         try:
             for queue in self._queues:
@@ -73,7 +71,7 @@ class Lifespan:
                     if one.function not in self._started:
                         self._started[one.function] = await self._begin(queue, one)
                     self._resources[id(queue)][one.name] = self._started[one.function]
-                # From now on they are due.
+                # From now on these must run at the stop.
                 for one in stops:
                     self._stops.setdefault(one.function, (queue, one))
         except BaseException:
@@ -81,9 +79,9 @@ class Lifespan:
             raise
 
     async def stop(self) -> None:
-        """Call the on_stop functions, and let the on_start functions go on after their yields, the last ones first.
+        """Call the on_stop functions, and continue the on_start functions after their yields, in reverse order.
 
-        In the task that started it.
+        Call this in the task that started it.
         """
         while self._stops:
             _, (queue, one) = self._stops.popitem()
@@ -91,7 +89,7 @@ class Lifespan:
                 await self._call(queue, one)
         while self._open:
             queue, one, generator = self._open.pop()
-            # A start that was interrupted may not have begun it.
+            # An interrupted start may not have begun the generator.
             if not one.asynchronous and inspect.getgeneratorstate(generator) == inspect.GEN_CREATED:
                 continue
             with self._logging(queue, one, "on_start"):
@@ -105,7 +103,7 @@ class Lifespan:
                         generator.close()
 
     async def _begin(self, queue: Queue, one: LifespanFunction) -> Any:
-        """Return what an on_start function gives."""
+        """Return the resource of an on_start function."""
         try:
             made = await self._call(queue, one)
             if one.generator:
@@ -140,12 +138,11 @@ class Lifespan:
 
 
 class LifespanKeeper:
-    """The task that has the lifespan of an AsyncWorker: what was opened in a task may have to be closed in it.
+    """The task that runs the lifespan of an AsyncWorker: what a task opens may have to be closed by the same task.
 
     Args:
-        lifespan: The lifespan.
-        stop: Called when the loop cancels its tasks: begins a stop, which is to release the resources, and returns
-            whether there is one.
+        stop: Called when the loop cancels its tasks. It begins a stop that releases the resources, and returns whether
+            there is one.
     """
 
     def __init__(self, lifespan: Lifespan, stop: Callable[[], bool]) -> None:
@@ -156,14 +153,14 @@ class LifespanKeeper:
         self._task = asyncio.get_running_loop().create_task(self._run(), name="fairqueue lifespan")
 
     def is_done(self) -> bool:
-        """Whether all is stopped. A loop that was closed before stops nothing any more."""
+        """Return whether everything is stopped, or cannot be since the loop is closed."""
         return self._task.done() or self._task.get_loop().is_closed()
 
     async def start(self) -> None:
-        """Wait until the functions of on_start have run. If that is cancelled, so are they.
+        """Wait until the on_start functions have run. A cancel cancels them too.
 
         Raises:
-            StartError: As Lifespan.start.
+            StartError: As for Lifespan.start.
         """
         try:
             await self._started
@@ -174,12 +171,11 @@ class LifespanKeeper:
             raise
 
     def release(self) -> None:
-        """Let the functions of on_stop run."""
         if not self.is_done():
             self._released.set()
 
     async def wait(self) -> None:
-        """Wait until they have run. The task itself cannot wait for that, and another loop must not."""
+        """Wait until they have run, unless this is the task itself or another loop."""
         here = asyncio.get_running_loop() is self._task.get_loop()
         if here and asyncio.current_task() is not self._task:
             await asyncio.wait({self._task})
@@ -197,14 +193,14 @@ class LifespanKeeper:
             try:
                 await self._released.wait()
             except asyncio.CancelledError:
-                # Handlers still work with the resources: what stops these releases them.
+                # A stop releases the resources, since handlers still use them.
                 if not self._stop():
                     break
         await self._lifespan.stop()
 
 
 def at_once(coroutine: Coroutine[Any, Any, None]) -> None:
-    """Run a coroutine that waits for nothing, for want of an event loop."""
+    """Run a coroutine that never waits, without an event loop."""
     with contextlib.suppress(StopIteration):
         coroutine.send(None)
         raise AssertionError("it waits")

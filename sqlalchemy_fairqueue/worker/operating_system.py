@@ -1,8 +1,8 @@
 """Threads, signals and forks of the process that a worker runs in.
 
-The worker's threads are daemons: they never keep the process from ending. SIGTERM and SIGINT ask a
-worker in the main thread to stop. A process that a handler has forked is no worker: it gets back the program's signal
-handlers, and ends if it comes back from the handler.
+The worker's threads are daemons and never keep the process alive. SIGTERM and SIGINT ask a worker in the main thread to
+stop. A process that a handler has forked is no worker: it gets back the program's signal handlers, and ends when it
+leaves the handler.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 # Seconds after which a thread that waits for another one wakes up.
 _CHECK = 0.1
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
-# Our handlers, and what was there before each, by its signal.
+# Our handlers, with the handlers that they replaced, by signal.
 _replaced: dict[_Ours, dict[signal.Signals, _Handler]] = {}
 _masks = threading.local()
 
@@ -41,15 +41,15 @@ _masks = threading.local()
 def join(thread: threading.Thread, left: Callable[[], float]) -> None:
     """Wait for a thread while there are seconds *left*.
 
-    Not in one wait: a signal that the system gave to another thread, or that comes right before this one begins to
-    wait, does not end the wait. Its Python handler runs when this thread, if it is the main one, next wakes up.
+    It waits in short steps. A signal that another thread receives, or that comes right before a wait, does not end the
+    wait; its Python handler runs when the main thread next wakes up.
     """
     while thread.is_alive() and (wait := left()) > 0:
         thread.join(min(wait, _CHECK))
 
 
 async def in_thread(work: Callable[[], Any]) -> Any:
-    """Do *work* in a daemon thread, and wait for it in the running loop."""
+    """Call *work* in a daemon thread, and await it in the running loop."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Any] = loop.create_future()
     context = contextvars.copy_context()
@@ -61,9 +61,9 @@ async def in_thread(work: Callable[[], Any]) -> Any:
         except BaseException as error:  # noqa: BLE001 - it is raised where the work was asked for
             resolve, result = future.set_exception, error
             if isinstance(error, StopIteration):
-                # A future takes none.
+                # A future cannot take a StopIteration.
                 result = RuntimeError(f"the handler raised {said(error) or type(error).__name__}")
-        # A loop that was closed waits for nothing.
+        # A closed loop waits for nothing.
         with suppress(RuntimeError):
             loop.call_soon_threadsafe(lambda: None if future.done() else resolve(result))
 
@@ -73,21 +73,14 @@ async def in_thread(work: Callable[[], Any]) -> Any:
 
 @contextmanager
 def on_signal(stop: Callable[[], object], grace: float, clock: Clock) -> Iterator[None]:
-    """The first signal calls *stop*, a later one ends the process. Afterwards the program's handlers are back.
+    """Call *stop* at the first signal, and end the process at a later one, during the block.
 
-    They are also back in a process that a handler forks: it must end when it is told to.
-
-    A supervisor may signal a process and then its whole group, so one stop may come as two signals. What comes within
-    the grace counts as a repetition of the first, also when the block has ended by then: the program's handlers are
-    back after that.
-
-    Args:
-        stop: Called by the first signal.
-        grace: For so many seconds after the first signal, further ones are ignored.
-        clock: The worker's.
+    A supervisor may signal a process and then its whole group, so one stop may come as two signals. For *grace* seconds
+    after the first signal, even after the block, further ones are ignored. Then the program's own handlers are
+    restored. A process that a handler forks gets them back at once, since it must end when it is told to.
 
     Raises:
-        InvalidArgument: This is another thread than the main one.
+        InvalidArgument: This is not the main thread.
     """
     if threading.current_thread() is not threading.main_thread():
         raise InvalidArgument(
@@ -125,14 +118,13 @@ def on_signal(stop: Callable[[], object], grace: float, clock: Clock) -> Iterato
 
 
 def _put_back(ours: _Ours) -> None:
-    """Put the program's handlers back, where nobody has set others meanwhile."""
     for number, handler in _replaced.pop(ours, {}).items():
         if signal.getsignal(number) is ours:
             signal.signal(number, handler)
 
 
 def _before_fork() -> None:
-    """Block signals: a child that is just beginning would forget those that it has not handled yet."""
+    """Block signals, since a new child would forget those that it has not handled yet."""
     _masks.before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS) if _replaced else None
 
 
@@ -142,7 +134,6 @@ def _after_fork() -> None:
 
 
 def _after_fork_in_child() -> None:
-    """Put the program's handlers back."""
     for ours in reversed(list(_replaced)):
         _put_back(ours)
     _after_fork()
@@ -154,10 +145,10 @@ if hasattr(os, "register_at_fork"):
 
 @contextmanager
 def signals_wake_loop(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
-    """Let signals wake the loop of this thread, whichever thread the system gives them to.
+    """Let signals wake the loop of this thread, whichever thread receives them.
 
-    The loop's own signal handlers would not do: they run only when nothing blocks the loop any more, and they replace
-    the program's. Windows' own loop has no such readers; asyncio lets signals wake it by itself.
+    The loop's own signal handlers run only when nothing blocks the loop, and replace the program's. asyncio lets
+    signals wake Windows' own loop by itself.
     """
     if sys.platform == "win32" and isinstance(loop, asyncio.ProactorEventLoop):
         yield
@@ -169,7 +160,7 @@ def signals_wake_loop(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
     before = signal.set_wakeup_fd(ours, warn_on_full_buffer=False)
 
     def wake() -> None:
-        # Other signals are for the program's handlers: the loop hears of them by the file that was set before.
+        # Other signals belong to the program; the loop hears of them by the file that was set before.
         others = bytes(number for number in reader.recv(4096) if number not in _SIGNALS)
         if others and before != -1:
             with suppress(OSError):
@@ -191,8 +182,7 @@ def signals_wake_loop(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
 class ForkGuard:
     """A context around every call of a handler, which ends a forked process that leaves or enters it.
 
-    Such a process has a copy of the deliveries that the worker holds, and the worker's connections: it must neither go
-    on with these nor close those.
+    Such a process has copies of the worker's deliveries and connections, and must neither use nor close them.
     """
 
     def __init__(self) -> None:
@@ -200,7 +190,7 @@ class ForkGuard:
 
     def __enter__(self) -> None:
         if os.getpid() != self._process:
-            # In a loop, with a handler that was about to begin.
+            # Forked in a loop, with a handler that was about to begin.
             _end(RuntimeError("a process that was forked in a worker's event loop went on with that loop"))
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: TracebackType | None) -> None:
@@ -209,7 +199,7 @@ class ForkGuard:
 
 
 def _end(error: BaseException | None) -> NoReturn:
-    """End this process as Python would, with the same words and status, but leave alone what is the parent's."""
+    """End this process as Python would, with the same message and status, but without touching what is the parent's."""
     code = error.code if isinstance(error, SystemExit) else error
     with suppress(BaseException):
         if code is not None and not isinstance(code, int):

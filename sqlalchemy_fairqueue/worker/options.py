@@ -1,4 +1,4 @@
-"""Options of a worker: its arguments, checked when it is made, and what they mean for its handlers when it starts.
+"""Arguments of a worker: checked when it is created, and applied to its handlers when it starts.
 
 Nothing here asks the database.
 """
@@ -51,7 +51,7 @@ _LEAST_INTERVAL = timedelta(milliseconds=1)
 
 
 class WorkerArguments(TypedDict, total=False):
-    """The arguments of both workers. :class:`sqlalchemy_fairqueue.Worker` tells what they mean."""
+    """The arguments of both workers, which :class:`sqlalchemy_fairqueue.Worker` documents."""
 
     concurrency: int
     lease: timedelta
@@ -68,13 +68,12 @@ class WorkerArguments(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerOptions(ConnectionOptions):
-    """The arguments of a worker, checked. See :class:`sqlalchemy_fairqueue.Worker`.
+    """The checked arguments of a worker; :class:`sqlalchemy_fairqueue.Worker` documents them.
 
     Attributes:
-        session_factory: Makes the sessions of async functions.
-        sync_session_factory: Makes the sessions of plain functions: the ``session_factory`` of a Worker.
-        references: No argument of a worker: by schema and name, the options that name a queue to the command line, for
-            the log. A queue without any is named by these.
+        session_factory: Creates the sessions of async functions.
+        sync_session_factory: Creates the sessions of plain functions; the ``session_factory`` of a Worker.
+        references: Not an argument: the command line's options that name a queue, by schema and name, for the log.
     """
 
     queues: tuple[Queue, ...]
@@ -94,7 +93,6 @@ class WorkerOptions(ConnectionOptions):
     references: Mapping[tuple[str | None, str], str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Refuse what makes no sense."""
         driver_of(self.engine.sync_engine if isinstance(self.engine, AsyncEngine) else self.engine)
         _check_queues(self.queues)
         check_count("concurrency", self.concurrency, 1, 10_000)
@@ -127,55 +125,47 @@ class WorkerOptions(ConnectionOptions):
         return WorkerLog(self.name)
 
     def backoff(self, step: str, cap: float = 5.0) -> Backoff:
-        """A backoff for the failures of a step."""
         return Backoff(step, self.name, self.clock, self.timings, cap)
 
     @property
     def beat(self) -> float:
-        """Seconds between two heartbeats."""
         return self.lease.total_seconds() / self.timings.heartbeats
 
     @property
     def lock_timeout(self) -> float | None:
-        """Seconds that a statement may wait for a lock. A transaction pooler's connection keeps no such setting."""
+        """Seconds that a statement waits for a lock; None if a transaction pooler would lose the setting."""
         return self.timings.lock_timeout if self.listen else None
 
     @property
     def ask(self) -> timedelta:
-        """The lease that a dequeue asks for: less than a heartbeat gives, so that it can use the last lease again."""
+        """The lease that a dequeue asks for: shorter than a heartbeat's, so that it can use the last lease again."""
         return self.lease / 2
 
     @property
     def stuck_after(self) -> float:
-        """Seconds without an answer after which a call is cut. The server bounds how much each does, not its locks."""
+        """Seconds without an answer after which a call is cut. The server bounds a call's work, but not its locks."""
         return max(self.lease.total_seconds(), self.timings.stuck_after)
 
     @property
     def interval_with_notifications(self) -> float:
-        """Seconds between two polls of a worker that can be woken, at most."""
+        """Longest seconds between two polls if notifications can wake the worker."""
         return (self.poll_interval or _INTERVAL_WITH_NOTIFICATIONS).total_seconds()
 
     @property
     def interval_without_notifications(self) -> float:
-        """Seconds between two polls of a worker that cannot, at most."""
+        """Longest seconds between two polls if they cannot."""
         asked = self.poll_interval or _INTERVAL_WITHOUT_NOTIFICATIONS
         return (min(asked, _INTERVAL_WITHOUT_NOTIFICATIONS) if self.listen else asked).total_seconds()
 
     @property
     def signals(self) -> tuple[float, Clock]:
-        """For how long signals repeat the first one, and by which clock."""
+        """How long signals repeat the first one, and the clock for that."""
         return self.timings.signal_again, self.clock
 
     def grace_seconds(self, grace: timedelta | None) -> float:
-        """A grace in seconds; None: the worker's.
-
-        Raises:
-            InvalidArgument: The grace is no duration.
-        """
         return (self.grace if grace is None else check_duration("grace", grace)).total_seconds()
 
     def session_handlers(self, *, asynchronous: bool) -> list[Handler]:
-        """The handlers that take a session: async functions or plain ones."""
         handlers = [handler for queue in self.queues for handler in handlers_of(queue).values()]
         return [one for one in handlers if one.session and one.asynchronous == asynchronous]
 
@@ -195,12 +185,7 @@ def _check_queues(queues: tuple[Queue, ...]) -> None:
 
 
 def worker_options(arguments: WorkerArguments, **given: Any) -> WorkerOptions:
-    """Return the options of a worker. An argument that is None has its default.
-
-    Raises:
-        TypeError: An argument is none of a worker.
-        InvalidArgument: A bad value.
-    """
+    """Return the options of a worker; an argument that is None has its default. An unknown one raises TypeError."""
     known = WorkerArguments.__annotations__.keys()
     if unknown := arguments.keys() - known:
         raise TypeError(f"{min(unknown)!r:.80} is no argument of a worker; further ones are {', '.join(known)}")
@@ -209,11 +194,11 @@ def worker_options(arguments: WorkerArguments, **given: Any) -> WorkerOptions:
 
 
 def check_handlers(options: WorkerOptions) -> None:
-    """Refuse queues without any handler, all of whose messages would become dead letters, and what no child can import.
+    """Refuse queues without handlers, whose messages would all die, and handlers that cannot be called.
 
     Raises:
-        InvalidArgument: A queue has none.
-        WorkerError: A handler cannot run in a child process; or no middleware would go around it, though there is some.
+        InvalidArgument: A queue has no handlers.
+        WorkerError: A handler cannot run in a child process, or no middleware suits it although there is some.
     """
     check_isolated(options.queues)
     for queue in options.queues:
@@ -232,12 +217,9 @@ def check_sessions(
     kind: type[Session | AsyncSession],
     name: str = "session_factory",
 ) -> None:
-    """Make a session, and refuse a factory that makes another class: each call of a handler would cost an attempt.
+    """Create a session, and refuse a factory of another class, which would cost each call of a handler an attempt.
 
-    It warns if the sessions' pool is too small.
-
-    Raises:
-        InvalidArgument: The factory makes something else than handlers take.
+    It warns if the sessions' pool is too small. A wrong class raises InvalidArgument.
     """
     handlers = options.session_handlers(asynchronous=kind is AsyncSession)
     if not handlers:
@@ -252,7 +234,7 @@ def check_sessions(
                     f"{handler.kind!r} takes a session of {wanted_type.__module__}.{wanted_type.__qualname__}; give a "
                     "sessionmaker with class_= that class, or correct the annotation"
                 )
-        # Not closed: nothing was asked of it, and a scoped_session gives the one that its caller works with.
+        # Not closed, since it was not used, and a scoped_session returns the caller's own.
         _warn_of_pool(options, make)
         return
     if inspect.iscoroutine(made):
@@ -267,12 +249,7 @@ def check_sessions(
 
 
 def _warn_of_pool(options: WorkerOptions, sessions: object) -> None:
-    """Warn if handlers' sessions will wait for one another's connections. The worker's own are apart from the pool.
-
-    Args:
-        options: The worker's.
-        sessions: Makes the sessions. Unless it is SQLAlchemy's maker, its engine is not known.
-    """
+    """Warn if handlers' sessions will wait for each other's connections; the worker's own do not use the pool."""
     bind = getattr(sessions, "kw", {}).get("bind")
     room = _room(bind.sync_engine if isinstance(bind, AsyncEngine) else bind)
     if room is not None and room < options.concurrency:
@@ -288,22 +265,18 @@ def _warn_of_pool(options: WorkerOptions, sessions: object) -> None:
 
 
 def _room(engine: object) -> int | None:
-    """The most connections of an engine's pool; None: it is not known, or there is no limit."""
+    """Return the most connections of an engine's pool; None if unknown or unlimited."""
     if not isinstance(engine, Engine) or not isinstance(engine.pool, QueuePool):
         return None
     pool: Any = engine.pool
     size: int = pool.size()
-    # Not public, and said by status() only in words.
+    # Not public; status() has it only as text.
     overflow: int = getattr(pool, "_max_overflow", -1)
     return None if size == 0 or overflow < 0 else size + overflow
 
 
 def check_isolated(queues: Iterable[Queue]) -> None:
-    """Refuse to start where child processes cannot be started, or cannot import a handler.
-
-    Raises:
-        WorkerError: They cannot.
-    """
+    """Refuse to start if child processes cannot be started, or cannot import a handler, with WorkerError."""
     if getattr(multiprocessing.current_process(), "_inheriting", False):
         raise WorkerError(
             "a worker was started while a child process imports the main module; start it under "

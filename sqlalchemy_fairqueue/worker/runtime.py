@@ -1,4 +1,4 @@
-"""Runtime of a worker from its start to its stop: it makes all parts, in order, and starts and stops their threads."""
+"""Runtime of a worker from its start to its stop: it creates all parts, and starts and stops their threads."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ class Health:
     """The health of a worker at the time of the call.
 
     Attributes:
-        alive: Whether it can go on by itself. False: restart its process.
+        alive: False: it cannot recover by itself; restart its process.
         ready: Whether it takes messages now: it is started, its threads run, a handler is free or will be, and the
             database answers within two seconds and takes writes.
-        problems: Why it is not alive or not ready, in words.
+        problems: Why it is not alive or not ready.
 
     Example:
         >>> @queue.handler("call")
@@ -70,11 +70,7 @@ class Health:
 
 
 class HealthCheck:
-    """Asks the database of a worker whether it answers, on a connection of its own.
-
-    Args:
-        options: The worker's.
-    """
+    """Asks a worker's database whether it answers, on its own connection."""
 
     def __init__(self, options: WorkerOptions) -> None:
         self._options = options
@@ -84,7 +80,7 @@ class HealthCheck:
         self._is_closed = False
 
     def check(self, ended_threads: Sequence[str], hung: int) -> Health:
-        """The health of a worker that is started, given what it knows of itself."""
+        """Return the health of a started worker, from what it knows of itself and the database's answer."""
         fatal = [f"its thread {name} has ended" for name in ended_threads]
         if hung >= self._options.concurrency:
             fatal.append(f"all of its {hung} handlers hang")
@@ -93,7 +89,6 @@ class HealthCheck:
         return Health(alive=not fatal, ready=not problems, problems=tuple(problems))
 
     def close(self) -> None:
-        """Let the connection go, for good."""
         with self._lock:
             self._is_closed = True
             self._connection.close()
@@ -119,16 +114,12 @@ class Runtime(Generic[E]):
     """The parts of one worker.
 
     Args:
-        options: The worker's.
-        make_executor: Makes the executor, as its class does.
-        stats: The worker's.
-        run: Does what waits for threads, or calls plain functions.
-        stop: Begins the stop of the worker that runs this runtime, without waiting: an operator asked for it.
-        drain: Whether it is to end once it is drained: it runs the slots of schedules that are due at its start alone.
+        make_executor: Creates the executor.
+        run: Calls what waits for threads, and plain functions.
+        stop: Begins the stop of the worker without waiting, when an operator asks for it.
+        drain: Whether it ends once it is drained; it then runs only slots of schedules that are due at its start.
 
     Attributes:
-        queues: The queues.
-        executor: Calls the handlers.
         lifespan: Has the resources of the queues.
     """
 
@@ -170,11 +161,11 @@ class Runtime(Generic[E]):
         self._rounds: list[Round] = []
         self._looper = self._make_looper(watched=[fetching, settling], drain=drain)
         self._health = HealthCheck(options)
-        # How many had been taken when nothing was held, and when that was first seen.
+        # The count of taken messages when nothing was held, and when that was first seen.
         self._idle: tuple[int, float] | None = None
-        # When nothing was held and groups are to be folded, before queues are polled once more.
+        # The same while groups are to be folded, before queues are polled once more.
         self._unfolded: tuple[int, float] | None = None
-        # How many groups were finished by then.
+        # The count of finished groups at that time.
         self._finished = 0
         self._runs_slots_once = drain
         self._threads: dict[object, threading.Thread] = {
@@ -187,10 +178,10 @@ class Runtime(Generic[E]):
         }
 
     def check(self) -> None:
-        """Check the schemas of the queues before anything is taken, and tell of which kinds dead letters are followed.
+        """Check the schemas of the queues, and tell the database of on_dead handlers.
 
         Raises:
-            SchemaMismatch: One is missing or too old.
+            SchemaMismatch: A schema is missing or too old.
             NotGranted: The worker may not consume one of the queues.
         """
         connection = DedicatedConnection(self._options, within=self._timings.connect)
@@ -203,7 +194,7 @@ class Runtime(Generic[E]):
             connection.close()
 
     def start(self) -> None:
-        """Start the executor and the threads: all of them or, if a thread cannot be started, none."""
+        """Start the executor and all threads, or none if one cannot be started."""
         try:
             self.executor.start()
             for thread in self._threads.values():
@@ -215,17 +206,15 @@ class Runtime(Generic[E]):
             raise
 
     def health(self) -> Health:
-        """Whether the worker is alive and ready, given that it is started. It may take two seconds."""
         ended = [thread.name for thread in self._threads.values() if not thread.is_alive()]
         return self._health.check(ended, self._stats.hung)
 
     def is_drained(self) -> bool:
-        """Whether nothing can be delivered now, and nothing that was taken is left; to be asked again and again.
+        """Return whether nothing can be delivered now and nothing taken is left; call it repeatedly.
 
-        The slots of schedules that are due at the start are run first. Those that become due later are left: they could
-        keep a worker for ever. Once all is settled, groups are folded and each queue is polled once more: handlers may
-        have enqueued, and what follows a group is enqueued by the fold. If the count of messages that were taken is
-        still the same, nothing was taken since then: it rises when what was taken is held, and before the next poll.
+        Slots of schedules that are due at the start run first. Later ones are left, since they could keep a worker for
+        ever. Once all messages are settled, groups are folded, and each queue is polled once more for what handlers and
+        the fold enqueued. The queue is drained if this poll does not raise the count of taken messages.
         """
         taken, now = self._stats.taken, self._clock()
         slots_due = self._runs_slots_once and self._schedules is not None and not self._schedules.run_once()
@@ -234,7 +223,7 @@ class Runtime(Generic[E]):
             return False
         if self._idle is None or self._idle[0] != taken:
             if self._groups is not None:
-                # What was taken after a fold began, and was settled before this call, is yet to be folded.
+                # Messages that were taken after a fold began, and settled before this call, must still be folded.
                 if self._unfolded is None or self._unfolded[0] != taken:
                     self._unfolded = taken, now
                 if self._groups.folded_at is None or self._groups.folded_at < self._unfolded[1]:
@@ -252,12 +241,12 @@ class Runtime(Generic[E]):
             return False
         if self._groups is None or self._groups.end(self._finished):
             return True
-        # What follows a group that was finished since then may be there now.
+        # The follow-up of a group that was finished since then may be there now.
         self._idle = None
         return False
 
     async def end(self) -> None:
-        """Stop as the chapter of this package tells; an interrupt or a cancellation ends the grace, not the stop."""
+        """Stop as this package's docstring describes. An interrupt or a cancel ends the grace period, not the stop."""
         executor, began = self.executor, self._clock()
         try:
             executor.begin_stop()
@@ -272,10 +261,9 @@ class Runtime(Generic[E]):
             await self._run(partial(self.stop, given_up, waited))
 
     def stop_fetching(self, left: Callable[[], float]) -> None:
-        """Take no further messages, and release those that no handler has begun; these attempts do not count.
+        """Take no further messages, and release buffered ones; these attempts do not count.
 
-        Args:
-            left: For how many seconds a dequeue that is under way may still be waited for; a second in any case.
+        *left* returns for how many seconds to wait for the present dequeue, at least one.
         """
         self.fetcher.stop()
         until = self._clock() + self._timings.stop_dequeue
@@ -283,7 +271,7 @@ class Runtime(Generic[E]):
         self.fetcher.give_back()
 
     def stop(self, given_up: list[HeldDelivery], after: float = 0.0) -> None:
-        """Give back what handlers did not finish *after* so many seconds, settle all, and stop the threads."""
+        """Release what handlers did not finish *after* so many seconds, settle all, and stop the threads."""
         if given_up:
             self._options.log.warning(
                 "stops with %d handler(s) still at work after %.1f s, and gives back messages %s",
@@ -292,7 +280,7 @@ class Runtime(Generic[E]):
                 [held.delivery.message_id for held in given_up][:20],
             )
         self._health.close()
-        # Nobody gets a message while a child process still works on it.
+        # A message must not be released while a child process still works on it.
         self.executor.close()
         for held in given_up:
             self.settler.settle(held, RELEASE)
@@ -307,7 +295,7 @@ class Runtime(Generic[E]):
 
     def _make_looper(self, watched: list[DedicatedConnection], *, drain: bool) -> Looper:
         options, timings, beat = self._options, self._timings, self._options.beat
-        # Nobody else cuts a call on it, and while one lasts no lease is extended.
+        # Nobody else cuts calls on this connection, and during a call no lease is extended.
         connection = DedicatedConnection(options, within=max(beat, timings.answer))
         heartbeat = Heartbeat(
             connection=connection,

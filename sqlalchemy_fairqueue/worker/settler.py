@@ -1,10 +1,10 @@
-"""Settler of a worker: one thread settles the deliveries whose handlers finished, in batches.
+"""Settler of a worker: one thread settles finished deliveries, in batches.
 
-No delivery waits for a batch to fill: the next call settles all that finished during the last one. So an idle worker
-settles each delivery at once, and a busy one a few hundred in a call. One call settles deliveries of one queue by one
-verb, or each by itself if that call fails. If the connection breaks, the settler sends the same settlements again until
-the server answers. The tokens of the deliveries make that harmless, and the heartbeat extends the lease until then. A
-message that another transaction has locked is tried again alone, so that the others do not wait for it.
+No delivery waits for a batch to fill: each call settles all that finished during the last one. So an idle worker
+settles each delivery at once, and a busy one a few hundred in a call. A call settles deliveries of one queue by one
+verb; if it fails, each by itself. After a broken connection the settler sends the same settlements again until the
+server answers. The tokens make that harmless, and the heartbeat extends the lease until then. A locked message is tried
+again alone, so that others do not wait for it.
 """
 
 from __future__ import annotations
@@ -41,19 +41,17 @@ if TYPE_CHECKING:
 _LOCKED = {"55P03", "57014"}
 # The connection's encoding, or the server's, has no bytes for a character.
 _UNTRANSLATABLE = "22P05"
-# A value that is none of its type.
+# A value that its type does not allow.
 _INVALID = "22023"
 # The role lacks a privilege, for all messages.
 _FORBIDDEN = "42501"
 
 
 class SettlementWriter:
-    """Writes the settlements of one worker. The settler calls it.
+    """Writes the settlements of one worker, for the settler.
 
     Args:
-        connection: The settler's.
-        log: The worker's.
-                stats: It counts what became of deliveries.
+        stats: Counts the settlements.
     """
 
     def __init__(self, connection: DedicatedConnection, log: WorkerLog, stats: WorkerStats) -> None:
@@ -62,7 +60,7 @@ class SettlementWriter:
         self._stats = stats
 
     def write(self, queue: ServedQueue, verb: Verb, settlements: Settlements) -> list[tuple[HeldDelivery, Decision]]:
-        """Settle deliveries; returns those whose message somebody else has locked.
+        """Settle deliveries, and return those whose message is locked.
 
         Raises:
             FairQueueError: The schema does not fit.
@@ -71,20 +69,20 @@ class SettlementWriter:
         ordered = sorted(settlements, key=lambda one: one[0].delivery.deliveries)
         newest = {one[0].delivery.message_id: one for one in ordered}
         if len(newest) < len(settlements):
-            # The database names messages. Of two deliveries of one it would not say which is lost.
+            # The database reports messages. If a message has two deliveries, it would not tell which is lost.
             older = [one for one in settlements if newest[one[0].delivery.message_id] is not one]
             return self.write(queue, verb, older) + self.write(queue, verb, list(newest.values()))
         self._stats.flushes += 1
         lost: set[int] = set()
         try:
-            # Those that were only prefetched were not worked on.
+            # Prefetched deliveries without a handler were not worked on.
             with settling(queue.queue.name, verb.value, lambda: [one.delivery for one, _ in settlements if one.began]):
                 self._connection.run(lambda connection: _send(connection, queue, verb, settlements))
         except LeaseLost as error:
             lost = self._lost(queue, verb, settlements, error)
         except (DBAPIError, UnicodeError, _Unsendable) as error:
             state = _state(error)
-            # The call is not what is wrong. All other errors are about a message, for a trigger may raise anything.
+            # The call is right. Any other error concerns a message, since a trigger may raise anything.
             is_passing = is_away(error) or is_serialization_failure(error)
             if state == _FORBIDDEN or (state not in _LOCKED and is_passing):
                 raise
@@ -102,12 +100,11 @@ class SettlementWriter:
         return []
 
     def count_lost(self, deliveries: Sequence[Delivery]) -> None:
-        """Count deliveries whose lease was lost, or which somebody else settled."""
         self._stats.lost += len(deliveries)
         settled("lost", lambda: deliveries)
 
     def count(self, verb: Verb, settlements: Settlements) -> None:
-        """Count deliveries that are settled so, and log which messages are dead letters now."""
+        """Count settled deliveries, and log new dead letters."""
         stats = self._stats
         number = len(settlements)
         if verb is not Verb.RETRY:
@@ -116,7 +113,7 @@ class SettlementWriter:
             case Verb.COMPLETE:
                 stats.completed += number
             case Verb.RETRY:
-                # In place of another verb it may be the last attempt, of which the database makes a dead letter.
+                # As a fallback it may be the last attempt, and then the database makes a dead letter.
                 over = [(held, of_own_verb(verb, held.delivery)) for held, _ in settlements]
                 over = [one for one in over if one[1].verb is Verb.BURY]
                 stats.retried += number - len(over)
@@ -131,11 +128,11 @@ class SettlementWriter:
                     attempt = f"attempt {held.delivery.attempt} of {held.max_attempts}"
                     what = f"is a dead letter now, at {attempt}: {decision.reason}"
                     self._log.message(logging.WARNING, held.delivery, what)
-                # Last: a reader who sees the figure finds the log line.
+                # Last, so that whoever sees the figure finds the log line.
                 stats.buried += number
 
     def _lost(self, queue: ServedQueue, verb: Verb, settlements: Settlements, error: LeaseLost) -> set[int]:
-        """Log which are lost. One that its handler has settled by a verb is not: it is settled so."""
+        """Log lost deliveries, except those that their handlers have settled by a verb."""
         gone = [held for held, _ in settlements if held.delivery.message_id in error.message_ids]
         for held in gone:
             if held.delivery.settled:
@@ -150,7 +147,6 @@ class SettlementWriter:
         return set(error.message_ids)
 
     def _in_ascii(self, queue: ServedQueue, settlements: Settlements) -> Settlements:
-        """The same settlements in ASCII, if that changes any."""
         plain = [(held, decision.in_ascii()) for held, decision in settlements]
         changed = [held.delivery.message_id for held, decision in settlements if decision != decision.in_ascii()]
         if not changed:
@@ -167,7 +163,7 @@ class SettlementWriter:
     def _refused(
         self, queue: ServedQueue, held: HeldDelivery, decision: Decision, error: DBAPIError | UnicodeError | _Unsendable
     ) -> list[tuple[HeldDelivery, Decision]]:
-        """Log it, and settle the delivery by the next best verb; else it would stay held as long as the lease lives."""
+        """Log the refusal, and settle by the next best verb; otherwise the message would stay held with the lease."""
         instead = fallback(decision, held.delivery)
         then = "" if instead is None else f", so the worker tries to {instead.verb.value} it"
         what = f"cannot be settled by {decision.verb.value}{then}: {logged(error)}"
@@ -189,30 +185,30 @@ def _send(connection: Connection, queue: ServedQueue, verb: Verb, settlements: S
         ]
         settle(connection, queue.target, verb, operations)
     except LeaseLost:
-        # The others are settled.
+        # The other deliveries are settled.
         connection.commit()
         raise
     except (DBAPIError, FairQueueError, UnicodeError, OSError):
         raise
     except Exception as error:
-        # The connection works: it is about what was to be sent.
+        # The connection works, so the parameters are wrong.
         raise _Unsendable(f"{type(error).__name__}: {said(error)}") from error
     connection.commit()
 
 
 class _Unsendable(Exception):
-    """A settlement that could not be made into what the driver sends."""
+    """A settlement that could not be converted to what the driver sends."""
 
 
 def _state(error: DBAPIError | UnicodeError | _Unsendable) -> str:
-    """The SQLSTATE. For what the driver cannot send, it is that of a server that cannot take it."""
+    """Return the SQLSTATE; for what the driver cannot send, that of a server that cannot accept it."""
     if isinstance(error, UnicodeError):
         return _UNTRANSLATABLE
     if isinstance(error, _Unsendable):
         return _INVALID
     if error.connection_invalidated:
         return ""
-    # A ValueError is asyncpg's, of a parameter.
+    # asyncpg raises ValueError for a bad parameter.
     is_refused = isinstance(error, (DataError, ProgrammingError)) or isinstance(
         getattr(error.orig, "__cause__", None), ValueError
     )
@@ -226,10 +222,8 @@ class Settler:
     """Settles the deliveries of one worker.
 
     Args:
-        connection: Its own.
-        options: The worker's.
-        stats: It counts what became of deliveries.
-        settled: Called after each call with the queues in which that may have made room for messages, if any.
+        stats: Counts the settlements.
+        settled: Called after each call with the queues in which that may have made room for messages.
     """
 
     def __init__(
@@ -254,27 +248,25 @@ class Settler:
         self._locked: deque[tuple[float, HeldDelivery, Decision]] = deque()
         self._event = WakeEvent()
         self._give_up_at: float | None = None
-        # No call before, however many deliveries are finished meanwhile: the database is away.
+        # No call before this time, since the database is away.
         self._retry_at = 0.0
 
     def settle(self, held: HeldDelivery, decision: Decision | None) -> None:
-        """Settle a delivery; None: it is not this worker's any more. Any thread may call it."""
+        """Settle a delivery; None means that it is lost. Any thread may call it."""
         self._finished.append((held, decision))
         self._event.set()
 
     @property
     def backlog(self) -> int:
-        """The number of deliveries that wait to be settled."""
         return len(self._finished) + len(self._pending)
 
     def stop(self) -> None:
-        """Settle what there is and stop; after ten seconds in any case if the database is away."""
+        """Settle what there is and stop, after ten seconds in any case if the database is away."""
         self._give_up_at = self._clock() + self._timings.settle_at_stop
         self._retry_at = 0.0
         self._event.set()
 
     def run(self) -> None:
-        """Settle until it is stopped."""
         while True:
             try:
                 self._gather()
@@ -282,7 +274,7 @@ class Settler:
             except BaseException as error:  # noqa: BLE001 - after any failure deliveries wait to be settled
                 self._stats.failed()
                 wait = self._backoff.failed(error)
-                # What the schema of one queue refuses keeps no other queue waiting.
+                # An error of one queue's schema must not hold up other queues.
                 if not isinstance(error, FairQueueError):
                     self._retry_at = self._clock() + wait
             if self._give_up_at is not None and not self._finished:
@@ -297,7 +289,7 @@ class Settler:
         self._connection.close()
 
     def _write(self) -> float | None:
-        """Send what is pending, unless the database is away. Returns when to call this again, in seconds from now."""
+        """Send what is pending, unless the database is away. Return the seconds until the next call, or None."""
         if (wait := self._retry_at - self._clock()) > 0:
             return wait
         self._flush()
@@ -313,7 +305,7 @@ class Settler:
             if decision is not None and not decision.sent:
                 self._pending[held] = decision
                 continue
-            # Its own transaction has settled it, or it is not this worker's any more.
+            # Its own transaction has settled the delivery, or the delivery is lost.
             if decision is None:
                 self._writer.count_lost([held.delivery])
             else:
@@ -327,7 +319,7 @@ class Settler:
             self._settled(queues)
 
     def _flush(self) -> None:
-        """Send all that is pending. What one queue's schema refuses keeps no other queue waiting."""
+        """Send all that is pending. A queue whose schema refuses it does not hold up the others."""
         groups: dict[tuple[ServedQueue, Verb], list[tuple[HeldDelivery, Decision]]] = {}
         for held, decision in self._pending.items():
             groups.setdefault((held.queue, decision.verb), []).append((held, decision))
@@ -344,7 +336,7 @@ class Settler:
     def _chunks(
         self, settlements: list[tuple[HeldDelivery, Decision]]
     ) -> Iterator[list[tuple[HeldDelivery, Decision]]]:
-        """The deliveries of one call: so many deliveries, and so many bytes of results, or one that has more."""
+        """Yield the deliveries of each call, bounded by number and by bytes of results; one result may be larger."""
         most, most_bytes = self._timings.settle_batch, self._timings.settle_bytes
         chunk: list[tuple[HeldDelivery, Decision]] = []
         size = 0
@@ -370,7 +362,7 @@ class Settler:
         self._settled({queue} if any(self._makes_room(held, decision) for held, decision in settlements) else set())
 
     def _try_locked(self) -> None:
-        """Try the one that has waited longest again, alone."""
+        """Try the longest waiting locked message again, alone."""
         if self._locked and (self._locked[0][0] <= self._clock() or self._give_up_at is not None):
             _, held, decision = self._locked.popleft()
             self._pending[held] = decision
@@ -382,7 +374,7 @@ class Settler:
             queue.polls.poll_at(self._clock() + min(delays).total_seconds())
 
     def _makes_room(self, held: HeldDelivery, decision: Decision | None) -> bool:
-        """Whether a dequeue may find something now: a slot is free, or an ordering key, or the message itself is."""
+        """Return whether a dequeue may find something now: a free slot or ordering key, or the returned message."""
         if decision is None or held.delivery.holds_slot or held.delivery.ordering_key is not None:
             return True
         # A limit that was set after the dequeue makes the message hold a slot that the dequeue did not know of.

@@ -1,4 +1,4 @@
-"""Executor with tasks of an event loop: one task a delivery, so that nothing of one message is left for the next.
+"""Executor with one task for each delivery in an event loop, so that messages share no task state.
 
 The task of a plain function waits for a thread, or for a child process, in which the function runs.
 """
@@ -31,41 +31,41 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# How often a delivery is given back uncounted because its task was cancelled: a handler that cancels itself must end.
+# How often a delivery is released uncounted because its task was cancelled; a handler that cancels itself must end.
 _CANCELLATIONS = 10
 
-# The executor whose handler runs, also in the tasks and threads that the handler starts.
+# The executor of the running handler, also in tasks and threads that the handler starts.
 _current: ContextVar[TaskExecutor | None] = ContextVar("fairqueue_executor", default=None)
 
 
 class TaskExecutor(Executor):
-    """Tasks in the loop that it was made in.
+    """Runs tasks in the loop that it was created in.
 
-    The fetcher adds deliveries to the buffer in its thread; all else happens in the loop.
+    The fetcher adds deliveries to the buffer in its thread; everything else happens in the loop.
     """
 
     def __init__(
         self, options: WorkerOptions, stats: WorkerStats, trigger: FetchTrigger, settle: SettleCallback
     ) -> None:
         super().__init__(options, stats, trigger, settle)
-        # The loop's own timer cancels a handler whose time is over. This one is for those that go on all the same.
+        # The loop's timer cancels a handler at its timeout. This limit is for handlers that go on all the same.
         self._clean_up = options.timings.cleanup
         self._loop = asyncio.get_running_loop()
         # Deliveries whose handler runs in a thread.
         self._in_threads: set[HeldDelivery] = set()
         self._tasks: dict[HeldDelivery, asyncio.Task[Decisions]] = {}
-        # Deliveries whose tasks were cancelled: not again and again, so that they can clean up.
+        # Deliveries whose tasks were cancelled. They are cancelled once, so that they can clean up.
         self._interrupted: set[HeldDelivery] = set()
         self._waiting: asyncio.Timeout | None = None
-        # A delivery is not at work any more. A stop waits for it.
+        # Set when a handler has finished; a stop waits for it.
         self._changed = asyncio.Event()
-        # Since when the loop has not come for the buffer.
+        # When the loop was last asked to take from the buffer, and has not done so.
         self._called_at: float | None = None
 
     def begin(self) -> None:
         """As for Executor. The fetcher's thread calls it."""
         if self._called_at is None:
-            # Not now: what is given back because it has waited too long has waited for the loop for as long.
+            # Not the present time: deliveries that have waited too long have waited for the loop as long.
             self._called_at = self.buffer.filled_at
         self._call_in_loop(self._begin)
 
@@ -75,13 +75,13 @@ class TaskExecutor(Executor):
         self._call_in_loop(self._cancel, deliveries)
 
     def free(self) -> int:
-        """As for Executor; none in a loop that is blocked, since others should not wait for that."""
+        """As for Executor; zero if the loop is blocked, so that messages do not wait for it."""
         called_at = self._called_at
         is_blocked = called_at is not None and self._clock() - called_at > self._timings.stale_after
         return 0 if is_blocked else super().free()
 
     def is_closed(self) -> bool:
-        """Whether the loop was closed without a stop."""
+        """Return whether the loop was closed without a stop."""
         return self._loop.is_closed()
 
     def calls_this(self) -> bool:
@@ -93,7 +93,7 @@ class TaskExecutor(Executor):
             self._waiting.reschedule(self._loop.time() + self.grace_left())
 
     async def wait(self) -> None:
-        """As for Executor. What hangs is not waited for."""
+        """As for Executor; hanging handlers are not waited for."""
         try:
             async with asyncio.timeout(self.grace_left()) as self._waiting:
                 while self.running:
@@ -105,7 +105,7 @@ class TaskExecutor(Executor):
             self._waiting = None
 
     async def clean_up(self) -> None:
-        """Cancel the tasks that were given up, and give them a moment to clean up."""
+        """Cancel abandoned tasks, and give them a moment to clean up."""
         for held, task in self._tasks.items():
             self._interrupted.add(held)
             task.cancel("the worker stops")
@@ -113,7 +113,7 @@ class TaskExecutor(Executor):
             await asyncio.wait(self._tasks.values(), timeout=self._timings.cleanup)
 
     def _call_in_loop(self, function: Callable[..., None], *given: Any) -> None:
-        # A loop that was closed has no handlers any more.
+        # A closed loop has no handlers.
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(function, *given)
 
@@ -125,7 +125,7 @@ class TaskExecutor(Executor):
                 return
             self.occupied[held] = self.running[held] = self._clock()
             name = f"{held.delivery.kind}-{held.delivery.message_id}"
-            # A handler that hung in a thread may have called this, in its context.
+            # A hanging handler in a thread may have called this, in its own context.
             task = self._tasks[held] = self._loop.create_task(self._call(held), name=name, context=Context())
             task.add_done_callback(partial(self._done, held))
 
@@ -140,7 +140,7 @@ class TaskExecutor(Executor):
     def _done(self, held: HeldDelivery, task: asyncio.Task[Decisions]) -> None:
         del self._tasks[held]
         self._interrupted.discard(held)
-        # A task that was cancelled before it began has tried nothing.
+        # A task that was cancelled before it began has done nothing.
         decisions = [] if task.cancelled() else task.result()
         self._finish(held, decisions, still_runs=held in self._in_threads)
         self._changed.set()
@@ -167,7 +167,7 @@ class TaskExecutor(Executor):
                     raise
                 raise HandlerTimeout(held.delivery.message_id, held.delivery.kind, handler.timeout) from None
         except BaseException as error:  # noqa: BLE001 - every exception of a handler is about its message
-            # A loop that was closed under it is no failure of the handler's either.
+            # If the loop was closed, the handler has not failed either.
             if (isinstance(error, GeneratorExit) and self._loop.is_closed()) or (
                 isinstance(error, asyncio.CancelledError) and self._is_cancelled_by_others(held)
             ):
@@ -175,13 +175,13 @@ class TaskExecutor(Executor):
             else:
                 decisions = self._failed(held, self._with_reason(held, error))
             if isinstance(error, asyncio.CancelledError):
-                # A thread or a child process of it may go on.
+                # Its thread or child process may go on.
                 held.give_up()
                 self._children.kill(held)
             return decisions
 
     def _is_cancelled_by_others(self, held: HeldDelivery) -> bool:
-        """Whether somebody else has cancelled the task of a handler: as a rule a loop that ends."""
+        """Return whether somebody else has cancelled the task of a handler, usually a loop that ends."""
         task = asyncio.current_task()
         uncounted = held.delivery.deliveries - held.delivery.attempt
         return (
@@ -194,7 +194,7 @@ class TaskExecutor(Executor):
 
     @staticmethod
     def _with_reason(held: HeldDelivery, error: BaseException) -> BaseException:
-        """The reason for a cancellation by the executor, in place of the cancellation."""
+        """Replace a cancel by the executor with its reason."""
         if isinstance(error, asyncio.CancelledError) and held.lost:
             lease = held.delivery.lease
             return LeaseLost((held.delivery.message_id,), lease.id, lease.expires_at)
@@ -221,7 +221,7 @@ class TaskExecutor(Executor):
         return self._decisions(held, handler, result)
 
     async def _in_thread(self, held: HeldDelivery, work: Callable[[], T]) -> T:
-        """Do *work* in a thread, and wait for it. If the task is cancelled, the thread goes on: the handler hangs."""
+        """Call *work* in a thread, and await it. If the task is cancelled, the thread goes on: the handler hangs."""
 
         def run() -> T:
             try:
@@ -229,7 +229,7 @@ class TaskExecutor(Executor):
                 held.check()
                 return work()
             finally:
-                # Before the loop hears of the result.
+                # Before the loop gets the result.
                 self._call_in_loop(self._thread_has_ended, held)
 
         self._in_threads.add(held)

@@ -1,7 +1,7 @@
 """Counters and distributions of a worker, for metrics, and its log.
 
-The size of a distribution depends on neither messages nor channels: a count for each bucket, with one example that
-names its channel. At INFO and above, the log has messages only when they fail.
+A distribution has a count and one example for each bucket, so its size does not grow with messages or channels. At INFO
+and above, the log mentions messages only when they fail.
 """
 
 from __future__ import annotations
@@ -33,13 +33,7 @@ ATTEMPTS = (1.0, 2.0, 3.0, 5.0, 8.0, 13.0, 20.0)
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A value of a bucket, the last one.
-
-    Attributes:
-        value: The value.
-        channel: The channel of its message.
-        at: When it was added, in seconds since the epoch.
-    """
+    """The last value in a bucket, with the channel of its message; *at* is in seconds since the epoch."""
 
     value: float
     channel: str
@@ -48,12 +42,12 @@ class Example:
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """Values up to a bound.
+    """The values up to a bound.
 
     Attributes:
-        bound: The greatest value that is counted.
+        bound: The greatest counted value.
         count: How many values are not greater.
-        example: The last one that is in no smaller bucket. None: there was none.
+        example: The last value that is in no smaller bucket, or None.
     """
 
     bound: float
@@ -65,7 +59,7 @@ class Distribution:
     """Values by buckets. Its owner has a lock.
 
     Args:
-        bounds: The upper bounds of the buckets, the least first; another bucket has what is greater.
+        bounds: The upper bounds of the buckets, ascending; another bucket has greater values.
     """
 
     __slots__ = ("_bounds", "_counts", "_examples", "sum")
@@ -78,7 +72,6 @@ class Distribution:
         """The sum of all values."""
 
     def add(self, value: float, channel: str, at: float) -> None:
-        """Add a value."""
         bucket = bisect_left(self._bounds, value)
         self._counts[bucket] += 1
         self._examples[bucket] = Example(value, channel, at)
@@ -86,18 +79,17 @@ class Distribution:
 
     @property
     def buckets(self) -> list[Bucket]:
-        """The buckets, the least bound first."""
         bounds = (*self._bounds, float("inf"))
         return [Bucket(*one) for one in zip(bounds, accumulate(self._counts), self._examples, strict=True)]
 
 
 class AttemptDistributions:
-    """The distributions of a queue's attempts that a worker made.
+    """The distributions of a queue's attempts by one worker.
 
     Attributes:
-        wait: Seconds from the enqueue to the begin of the first attempt.
+        wait: Seconds from the enqueue to the beginning of the first attempt.
         service: Seconds that handlers took.
-        attempt: Which attempt of its message an attempt is.
+        attempt: The numbers of the attempts.
     """
 
     def __init__(self) -> None:
@@ -109,11 +101,7 @@ class AttemptDistributions:
     def add(self, channel: str, attempt: int, enqueued_at: float, took: float) -> None:
         """Add an attempt that has just ended. Any thread may call it.
 
-        Args:
-            channel: The channel of its message.
-            attempt: Which one it is.
-            enqueued_at: When its message was enqueued, in seconds since the epoch.
-            took: The seconds that it took.
+        *enqueued_at* is in seconds since the epoch, *took* in seconds.
         """
         now = time()
         with self._lock:
@@ -125,29 +113,28 @@ class AttemptDistributions:
 
 @dataclass
 class WorkerStats:
-    """Counters since the worker was made, and the one figure that falls again. Any thread may read them at any time.
+    """Counters since the worker was created, and ``hung``, which also falls. Any thread may read them at any time.
 
-    One thread of the worker writes each of them, but for ``failures``, ``timed_out`` and ``hung``, which several write
-    under a lock.
+    One thread of the worker writes each, except ``failures``, ``timed_out`` and ``hung``, which are written under a
+    lock.
 
     Attributes:
         taken: Deliveries dequeued.
-        completed: Deliveries that are done.
+        completed: Deliveries completed.
         retried: Deliveries to be tried again.
-        released: Deliveries given back, their attempt not counted.
-        buried: Deliveries that became dead letters, for want of attempts or for another reason.
-        lost: Deliveries whose lease was lost, or whose message was settled by somebody else.
+        released: Deliveries given back without counting the attempt.
+        buried: Deliveries that became dead letters.
+        lost: Deliveries whose lease was lost, or whose message somebody else settled.
         cancelled: Messages that were withdrawn while their handler worked.
-        dequeues: Calls that asked for messages.
-        empty: Those of them that gave none.
+        dequeues: Dequeue calls.
+        empty: Dequeue calls that returned nothing.
         flushes: Calls that settled deliveries.
         heartbeats: Calls that extended leases.
-        woken: Times that the listener reported notifications for its queues, or its own loss or return.
-        failures: Calls to the database that failed.
-        timed_out: Deliveries whose handler took longer than its timeout.
-        hung: Handlers that still run, now, though their deliveries are settled without them, or their messages were
-            cancelled half a minute ago. Each counts towards the
-            worker's ``concurrency`` until it returns.
+        woken: Reports of the listener: notifications for its queues, its own loss or return.
+        failures: Failed calls to the database.
+        timed_out: Deliveries whose handler exceeded its timeout.
+        hung: Handlers that run now though their deliveries are settled without them, or their messages were cancelled
+            half a minute ago. Each counts towards the worker's ``concurrency`` until it returns.
 
     Example:
         >>> @queue.handler("call")
@@ -178,7 +165,7 @@ class WorkerStats:
     hung: int = 0
 
     def __post_init__(self) -> None:
-        # No fields: a copy has its own.
+        # Not dataclass fields, since a copy has its own.
         self._lock = threading.Lock()
         self._attempts: dict[str, AttemptDistributions] = {}
 
@@ -186,24 +173,23 @@ class WorkerStats:
         return WorkerStats, tuple(asdict(self).values())
 
     def failed(self) -> None:
-        """Count a failure. Called by several threads of the worker."""
         with self._lock:
             self.failures += 1
 
     def time_is_over(self) -> None:
-        """Count a handler that took too long. Called by several threads of the worker."""
+        """Count a handler that exceeded its timeout. Several threads call it."""
         with self._lock:
             self.timed_out += 1
 
     def hang(self, change: int) -> int:
-        """Count a handler that hangs, or that has returned at last (-1); how many hang now."""
+        """Add 1 for a handler that hangs, or -1 for one that has returned. Return how many hang now."""
         with self._lock:
             self.hung += change
             return self.hung
 
     @classmethod
     def of(cls, queues: Iterable[Queue]) -> WorkerStats:
-        """Those of a worker of these queues, of which each has distributions from the start."""
+        """Return the stats of a new worker of these queues, each with distributions."""
         made = cls()
         for queue in queues:
             made.attempts(queue.name)
@@ -211,16 +197,15 @@ class WorkerStats:
 
     @property
     def queues(self) -> list[str]:
-        """The queues that have distributions."""
         return list(self._attempts)
 
     def attempts(self, queue: str) -> AttemptDistributions:
-        """The distributions of the attempts of a queue: waits, durations and numbers of attempts."""
+        """Return the distributions of a queue's attempts: waits, durations and numbers."""
         found = self._attempts.get(queue)
         return self._attempts.setdefault(queue, AttemptDistributions()) if found is None else found
 
     def as_dict(self) -> dict[str, int]:
-        """All counters, by name: not ``hung``, which also falls."""
+        """Return all counters by name, without ``hung``, which also falls."""
         return {name: count for name, count in asdict(self).items() if name != "hung"}
 
 
@@ -228,9 +213,9 @@ logger = logging.getLogger("sqlalchemy_fairqueue.worker")
 
 
 class WorkerLog(logging.LoggerAdapter[logging.Logger]):
-    """The log of one worker: each text goes on from "worker" and its name, which its records have, too.
+    """The log of one worker. Each text continues "worker" and its name; records have the name too.
 
-    Filters and handlers are the application's: one that raises must end no thread of a worker.
+    An exception in the application's filters and handlers never ends a thread of a worker.
     """
 
     def __init__(self, worker: str) -> None:
@@ -238,13 +223,12 @@ class WorkerLog(logging.LoggerAdapter[logging.Logger]):
         self._worker = worker
 
     def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
-        """Name the worker, and keep the caller's extra fields."""
         return msg, dict(kwargs, extra={"worker": self._worker, **kwargs.get("extra", {})})
 
     def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
-        """Log, or say on stderr why it cannot be done, as logging itself does.
+        """Log, or report on stderr why that failed, as logging itself does.
 
-        Names and words of others are in the arguments: none of them makes a line that looks like one of ours.
+        Foreign names and texts are arguments, which are escaped, so that none looks like a line of ours.
         """
         try:
             shown = (clean(one) if isinstance(one, str) else one for one in (self._worker, *args))
@@ -255,7 +239,6 @@ class WorkerLog(logging.LoggerAdapter[logging.Logger]):
                 traceback.print_exc(file=sys.stderr)
 
     def message(self, level: int, delivery: Delivery, what: str) -> None:
-        """Log what became of a message that the worker holds."""
         self.log(
             level,
             ": message %d of queue %s, channel %s, kind %s %s",

@@ -1,20 +1,20 @@
-"""Clock and durations of a worker, and what it computes from them: backoffs, times of polls, prefetch.
+"""Clock and durations of a worker, and what follows from them: backoffs, times of polls, prefetch.
 
-Every part of a worker gets the clock and the durations when it is made, so that tests can pass others. They are not
-for programs, which choose the behaviour by the arguments of ``Worker``. The only I/O here is the log of a backoff.
+Every part of a worker gets the clock and the durations when it is created, so that tests can pass others. Programs use
+the arguments of ``Worker`` instead. The only I/O here is the log of a backoff.
 
-If a queue gave as many messages as the worker asked for, the worker polls it again at once. If it gave fewer, the next
+If a queue gave all messages that the worker asked for, the worker polls it again at once. If it gave fewer, the next
 poll comes soon at first and later each time, up to the poll interval, or when the next message is due.
 
 A worker that can be woken registers its wait *before* its last poll, so that each enqueue after the registration wakes
-it. It ends the wait when one poll after another finds work. A transaction that enqueued before the registration and
-commits after that poll wakes nobody. So the worker polls once more after about 0.2 seconds. It finds the messages of a
-transaction that commits even later after one poll interval.
+it. It ends the wait when several polls in a row find work. A transaction that enqueued before the registration and
+commits after that poll wakes nobody. So the worker polls once more after about 0.2 seconds; it finds messages of even
+later commits after one poll interval.
 
-Handlers must not wait for the database between two short messages. But a message in the buffer has used its tenant's
-turn and a slot of its limit while nobody works on it, and messages behind it wait too. So the worker estimates from
-recent handler times how many messages its handlers finish in the time of a few dequeues, and at most in a tenth of a
-second. The buffer holds no more than these. If handlers take longer, the worker takes a message only when one is free.
+Handlers should not wait for the database between two short messages. But a message in the buffer has used its tenant's
+turn and a slot of its limit although nobody works on it, and messages behind it wait too. So the worker estimates from
+recent handler times how many messages its handlers finish during a few dequeues, at most a tenth of a second, and
+buffers no more. If handlers take longer, it takes a message only when a handler is free.
 """
 
 from __future__ import annotations
@@ -34,63 +34,63 @@ Clock = Callable[[], float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timings:
-    """Durations in seconds, and the counts that belong to them.
+    """Durations in seconds, and counts that belong to them.
 
     Attributes:
-        heartbeats: Heartbeats in the time of a lease. Two may fail before a dequeue needs a new lease.
-        hear_after: The worker hears the signals of a queue that nobody has dequeued from for so long.
-        charge_every: Time between two charges for handlers that run, in queues that are fair by seconds.
-        stuck_after: A call that takes, settles, runs schedules or finishes groups and has had no answer for so long is
-            cut, if the lease is not longer.
-        housekeeping_call: A statement of housekeeping that has had no answer for so long is cut. It may delete many
-            large rows, and nothing waits for it.
-        housekeeping_first: The first housekeeping comes within so long.
-        housekeeping_every: Time between two rounds of housekeeping, give or take half of it.
-        history_days: Housekeeping makes the partitions of so many days ahead.
-        pruned_at_once: Housekeeping deletes so many rows of a kind, or dead letters of a queue, in a transaction.
-        schedules_every: Time between two polls for schedules that are due, where none is known to be due sooner.
-        schedules_at_once: Most schedules of a queue that one poll finds.
-        slots_at_once: Most slots of a schedule that are run in one transaction.
-        schedule_again: A schedule that could not be run is tried again after so long.
-        groups_every: Time between two polls for groups that may be finished.
-        notes_at_once: Most notes of groups that one statement folds.
-        groups_at_once: Most groups that one statement finishes.
-        stop_requests_every: Time between two polls for requests of operators to stop.
-        forgotten_at_once: Housekeeping reads, or deletes, so many channels in a transaction.
-        unanswered_after: Time from a dequeue without an answer to the first lookup of what it took: the database may
-            still be at it when the connection is gone.
+        heartbeats: Heartbeats in the duration of a lease. Two may fail before a dequeue needs a new lease.
+        hear_after: The worker hears the signals of a queue without a dequeue for this long.
+        charge_every: Interval of charges for running handlers, in queues that are fair by seconds.
+        stuck_after: A call to dequeue, settle, run schedules or finish groups is cut without an answer for this long,
+            or for the lease if that is longer.
+        housekeeping_call: A statement of housekeeping is cut without an answer for this long. It may delete many large
+            rows, and nothing waits for it.
+        housekeeping_first: The first housekeeping comes within this time.
+        housekeeping_every: Interval of housekeeping, give or take half of it.
+        history_days: Housekeeping creates partitions this many days ahead.
+        pruned_at_once: Rows of a kind, or dead letters of a queue, that housekeeping deletes in a transaction.
+        schedules_every: Longest interval of polls for due schedules.
+        schedules_at_once: Most schedules of a queue that a poll finds.
+        slots_at_once: Most slots of a schedule in a transaction.
+        schedule_again: Delay before a schedule that could not be run is tried again.
+        groups_every: Interval of polls for groups that may be finished.
+        notes_at_once: Most notes of groups that a statement folds.
+        groups_at_once: Most groups that a statement finishes.
+        stop_requests_every: Interval of polls for operators' requests to stop.
+        forgotten_at_once: Channels that housekeeping reads, or deletes, in a transaction.
+        unanswered_after: Time from an unanswered dequeue to the first lookup of what it took; the database may still
+            execute it after the connection is gone.
         poll_soon: Time to the next poll after one that gave less than it asked for.
         poll_later: Delay of a poll that will probably find nothing, since another consumer was woken for the message.
-        poll_locked: Longest time to the next poll while messages are ready and in the hands of another call.
-        poll_drift: A worker that waits polls again after this multiple of the time that it has waited: transactions
-            that began before it waited commit meanwhile.
-        longest_wait: A wait is registered for no longer, whatever the poll interval: a dead worker waits as long.
-        wait_margin: A wait is registered for two poll intervals and so long.
-        ahead: At most so much work waits in the buffer.
-        trips: The buffer holds work for so many dequeues; half of that when one begins.
-        stale_after: A delivery that has waited in the buffer for so long is given back.
-        fetch_check: The fetcher notices within so long that its executor is closed.
+        poll_locked: Longest time to the next poll while another call holds ready messages.
+        poll_drift: A waiting worker polls again after this multiple of the time that it has waited, since earlier
+            transactions commit meanwhile.
+        longest_wait: The longest registration of a wait; that of a dead worker lasts as long.
+        wait_margin: A wait is registered for two poll intervals plus this.
+        ahead: The most work that waits in the buffer.
+        trips: The buffer holds work for this many dequeues; a dequeue begins at half of it.
+        stale_after: A delivery that has waited in the buffer this long is given back.
+        fetch_check: The fetcher notices within this time that its executor is closed.
         unsettled: With more unsettled deliveries the fetcher takes no messages.
         settle_batch: Most deliveries that one call settles.
-        settle_bytes: Most bytes of results that one call keeps, or one result that is larger.
-        settle_at_stop: A stop waits so long for a database that is away.
-        lock_timeout: A call that settles waits so long for a message that somebody has locked.
+        settle_bytes: Most bytes of results in one call; one result may be larger.
+        settle_at_stop: How long a stop waits for a database that is away.
+        lock_timeout: How long a settlement waits for a locked message.
         locked_again: Time until a locked message is tried again.
-        may_hold_slot: A delivery this old may hold a slot of a limit that was set after it was taken.
-        stop_part: A part that is told to stop may take so long, after what it was doing.
-        end_leases: A stop waits so long for the answer of a database that is to end the worker's leases.
-        stop_dequeue: A stop waits so long for a dequeue that is under way, also with a shorter grace.
-        signal_check: Time between two checks for an operating system signal.
-        signal_again: A signal that comes within so long of the first one repeats it; a later one ends the process.
-        drain_check: Time between two checks whether a worker is drained.
-        cleanup: A cancelled handler may clean up for so long, and a child process that is to end.
-        ignored_cancel: A handler hangs if it goes on for so long after it was told that its message is cancelled.
-        child_start: A child process may take so long to start, and to import a handler.
-        lease_check: Longest time between two checks whether the handler of a child process may go on.
-        connect: A new connection may take so long. The drivers' own limits are minutes.
-        silence: The listening connection is asked every so often whether it is alive and anybody is notified.
-        answer: It has so long for the answer.
-        backoff_first: First wait after a failure; each further one is twice as long.
+        may_hold_slot: Older deliveries may hold a slot of a limit that was set after they were taken.
+        stop_part: How long a part may take to stop after its present work.
+        end_leases: How long a stop waits for the database to end the worker's leases.
+        stop_dequeue: How long a stop waits for the present dequeue, even with a shorter grace period.
+        signal_check: Interval of checks for an operating system signal.
+        signal_again: A signal within this time repeats the first one; a later one ends the process.
+        drain_check: Interval of checks whether a worker is drained.
+        cleanup: How long a cancelled handler may clean up, or a child process may take to end.
+        ignored_cancel: A handler hangs if it runs this long after it was told that its message is cancelled.
+        child_start: How long a child process may take to start, or to import a handler.
+        lease_check: Longest interval of checks whether the handler of a child process may go on.
+        connect: How long a new connection may take. The drivers' own limits are minutes.
+        silence: Interval of checks whether the listening connection lives and commits notify.
+        answer: How long the answer to that may take.
+        backoff_first: First wait after a failure; each further one doubles it.
         backoff_log: Time between two log lines about the same failure.
     """
 
@@ -149,16 +149,14 @@ class Timings:
 
 @dataclass(eq=False)
 class Backoff:
-    """Failures in a row of one step, which is tried again after ever longer waits.
+    """Consecutive failures of one step, which is tried again after growing waits.
 
-    It logs the first failure, then one a minute, and the recovery, as warnings: a night without a database must not
-    fill a disk.
+    It logs the first failure, then one a minute, and the recovery, as warnings, so that a night without a database
+    cannot fill a disk.
 
     Attributes:
         step: What fails, for the log: ``"dequeue from 'documents'"``.
         worker: The worker's name, for the log.
-        clock: The worker's.
-        timings: The worker's.
         cap: The longest wait in seconds.
     """
 
@@ -172,7 +170,6 @@ class Backoff:
     _logged_at: float = field(default=0.0, init=False)
 
     def failed(self, error: BaseException) -> float:
-        """Note a failure; how many seconds to wait before the next attempt."""
         now = self.clock()
         if not self._failures:
             self._since = now
@@ -203,14 +200,14 @@ class Backoff:
             self._failures = 0
 
 
-# To be woken is dearer than to poll soon again and again: so many polls in a row gave all they could, ...
+# Wake-ups cost more than frequent polls if this many polls in a row gave all they could, ...
 _OFTEN = 8
-# ... or so many messages a second came lately, by an exponential average over so many seconds.
+# ... or if messages came at this rate lately, by an exponential average over this many seconds.
 _LATELY = 0.05
 _BUSY = 140 * _LATELY
-# Half as many, and the last poll gave nothing: to be woken is cheaper again.
+# At half of that rate, if the last poll gave nothing, wake-ups are cheaper again.
 _CALM = _BUSY / 2
-# Many messages that came at once count as no more than so many: one transaction notifies once.
+# A batch counts as no more messages than this, since one transaction notifies once.
 _MOST_AT_ONCE = 2
 
 
@@ -219,12 +216,11 @@ class PollSchedule:
     """The polls of one queue.
 
     Attributes:
-        interval: The poll interval in seconds, now.
-        timings: The worker's.
+        interval: The present poll interval in seconds.
         next_at: When to poll next, by the worker's clock.
-        waiting_until: Until when the worker's wait is registered; 0: it is not, or may be lost. Any thread may set 0:
-            then another one is registered before the next poll.
-        empty_at: When the last poll began, if it found that nothing can be delivered for a while; else 0.
+        waiting_until: Until when the worker's wait is registered; 0: it is not, or may be lost. Any thread may set 0,
+            which causes a new registration before the next poll.
+        empty_at: When the last poll began, if it found that nothing can be delivered for a while; otherwise 0.
     """
 
     interval: float
@@ -243,21 +239,21 @@ class PollSchedule:
     _late_at: float = inf
 
     def needs_wait(self, now: float) -> bool:
-        """Whether to register a wait before the next poll: the last one gave nothing, and little came lately."""
+        """Return whether to register a wait before the next poll: the last gave nothing, and few came lately."""
         return self._nothing > 0 and self.waiting_until - now < self.interval and self._lately_by(now) < _CALM
 
     def needs_no_wait(self) -> bool:
-        """Whether to take the wait back: polls gave messages again and again."""
+        """Return whether to end the wait: several polls in a row gave messages."""
         return self.waiting_until > 0 and (self._full > _OFTEN or self._lately > _BUSY)
 
     def wait_begun(self, now: float, until: float) -> None:
-        """A wait is registered: each enqueue from now on wakes the worker."""
+        """Note a registered wait: each enqueue from now on wakes the worker."""
         if self.waiting_until <= now:
             self._waiting_since = now
         self.waiting_until = until
 
     def wait_ended(self, now: float) -> None:
-        """No wait is registered, or nothing can wake the worker: it polls soon."""
+        """Note that no wait is registered, or that nothing can wake the worker, which therefore polls soon."""
         self.waiting_until = 0.0
         self.next_at = min(self.next_at, now + self.timings.poll_soon)
 
@@ -265,11 +261,11 @@ class PollSchedule:
         self._began_at = now
         self.empty_at = 0.0
         self._asked_again = False
-        # This poll sees what was committed before.
+        # This poll sees all earlier commits.
         self._late_at = inf
 
     def found(self, now: float, due_in: float | None, *, count: int, full: bool) -> None:
-        """A poll gave *count* messages; *full*: as many as were asked for."""
+        """Note that a poll gave *count* messages; *full*: as many as it asked for."""
         self._full = self._full + 1 if full else 0
         self._lately = self._lately_by(now) + min(count, _MOST_AT_ONCE)
         self._lately_at = now
@@ -278,14 +274,14 @@ class PollSchedule:
         self._next(now if full else now + min(due, self._until_woken(now, self.timings.poll_soon)))
 
     def nothing(self, now: float, due_in: float | None, *, locked: bool = False) -> None:
-        """A poll gave nothing; *locked*: something is due, and locked by another transaction."""
+        """Note that a poll gave nothing; *locked*: another transaction has a due message locked."""
         due = inf if due_in is None else due_in
         if not locked and due > self.timings.poll_locked:
             self.empty_at = self._began_at
-        # In a stream of messages that is chance: the worker does not wait yet.
+        # In a stream of messages an empty poll is chance; the worker does not wait yet.
         before = 0 if self._lately_by(now) >= _CALM else self._nothing
-        # A ready message that another call holds comes back soon; yet no poll follows the other without a pause.
-        # What stays locked is due ever later.
+        # A ready message that another call holds comes back soon, but polls need a pause. The pause grows while it
+        # stays locked.
         soonest = min(self.timings.poll_locked, self.timings.poll_soon * 2 ** min(before, 10)) / 2
         wait = self._until_woken(now, min(self.interval, self.timings.poll_soon * 2 ** min(before, 20)))
         self._full = 0
@@ -297,7 +293,7 @@ class PollSchedule:
         self.next_at = now + wait
 
     def poll_now(self, now: float) -> bool:
-        """There may be messages now. Returns whether the next poll was to come later."""
+        """Poll now, since there may be messages. Return whether this makes the next poll earlier."""
         self._asked_again = True
         if self.next_at <= now:
             return False
@@ -305,13 +301,13 @@ class PollSchedule:
         return True
 
     def poll_at(self, at: float) -> None:
-        """There will be a message then: this worker has put it off until then."""
+        """Poll at that time, when a message that this worker has put off is due."""
         self._asked_at = min(self._asked_at, at)
         self.next_at = min(self.next_at, at)
 
     def poll_later(self, now: float) -> bool:
-        """Another consumer was woken, which may be dead or busy: poll a moment later. Returns as :meth:`poll_now`."""
-        # A poll that begins meanwhile resets it, and sees the messages that it is about.
+        """Poll a moment later, since the woken consumer may be dead or busy. Return whether this makes it earlier."""
+        # A poll that begins meanwhile resets this, and sees the messages.
         at = self._late_at = min(self._late_at, now + self.timings.poll_later)
         if self.next_at <= at:
             return False
@@ -322,7 +318,7 @@ class PollSchedule:
         return self._lately * exp((self._lately_at - now) / _LATELY)
 
     def _until_woken(self, now: float, otherwise: float) -> float:
-        """The time for which to rely on being woken; *otherwise* if no wait is registered."""
+        """Return how long to rely on being woken; *otherwise* if no wait is registered."""
         if self.waiting_until <= now:
             return otherwise
         return min(
@@ -332,7 +328,7 @@ class PollSchedule:
         )
 
     def _next(self, at: float) -> None:
-        """Set the next poll; then apply what others asked for meanwhile, who set it before this or after."""
+        """Set the next poll, and apply earlier requests of other threads."""
         self.next_at = at
         if self._asked_at <= self._began_at:
             self._asked_at = inf
@@ -341,16 +337,15 @@ class PollSchedule:
             self.next_at = min(self.next_at, earlier)
 
 
-# Of the newest value in an average.
+# The weight of the newest value in an average.
 _WEIGHT = 0.1
 
 
 class Prefetch:
-    """Exponentially weighted averages of what handlers (over all kinds) and dequeues took lately.
+    """Exponentially weighted averages of recent durations of handlers (of all kinds) and dequeues.
 
     Args:
         concurrency: How many handlers run at a time.
-        timings: The worker's.
         most: Most messages in the buffer.
     """
 
@@ -361,24 +356,23 @@ class Prefetch:
         self._most = most
         self._ahead = timings.ahead
         self._trips = timings.trips
-        # Nothing is known of the first messages: each is taken when a handler is free for it.
+        # At first nothing is known, so each message is taken when a handler is free for it.
         self._seconds = 2 * self._ahead
         self._trip: float | None = None
 
     def observe(self, seconds: float) -> None:
-        """A handler took so long. Called by any thread: a lost update does no harm."""
+        """Note the duration of a handler. Any thread may call it; a lost update is harmless."""
         self._seconds += _WEIGHT * (seconds - self._seconds)
 
     def fetched(self, seconds: float) -> None:
-        """A dequeue took so long, there and back. Called by the one thread that dequeues."""
+        """Note the duration of a dequeue. Only the thread that dequeues calls it."""
         trip = seconds if self._trip is None else self._trip
         self._trip = trip + _WEIGHT * (seconds - trip)
 
     def ahead(self, busy: float) -> int:
-        """The number of messages that may wait in the buffer.
+        """Return how many messages may wait in the buffer.
 
-        Args:
-            busy: For how long all handlers have been busy: what takes long has not ended, so no average knows it yet.
+        *busy* is how long all handlers have been busy: averages do not know unfinished long ones.
         """
         seconds = max(self._seconds, busy)
         if seconds >= self._ahead:
@@ -387,7 +381,7 @@ class Prefetch:
         return min(self._most, int(self._concurrency * covered / max(seconds, 1e-6)))
 
     def room(self, free: int, buffered: int, busy: float) -> int:
-        """The number of messages to take now; zero while it is not worth a call.
+        """Return how many messages to take now; zero while a call is not worthwhile.
 
         Args:
             free: Handlers that could begin.
@@ -396,6 +390,6 @@ class Prefetch:
         """
         ahead = self.ahead(busy)
         room = free + ahead - buffered
-        # Half a buffer at once: one call for many messages. But no free handler ever waits for that.
+        # Take half a buffer at once, one call for many messages; but no free handler ever waits for that.
         worth = 1 if buffered < max(free, 1) else max(1, ahead // 2)
         return room if room >= worth else 0

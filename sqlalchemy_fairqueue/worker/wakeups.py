@@ -1,16 +1,16 @@
-"""Wake-ups of a worker's threads by each other, and of workers and waiters for results by commits.
+"""Wake-ups between threads of a worker, and of workers and waits for results by commits.
 
 A worker registers a wait in the database and polls once more. Then it relies on notifications, beside one poll after
-about 0.2 seconds and one each poll interval (see ``PollSchedule``). Without notifications (``listen=False``, or no
-listening connection just now) it polls more often instead.
+about 0.2 seconds and one each poll interval (see ``PollSchedule``). Without notifications (``listen=False``, or a
+broken listening connection) it polls more often.
 
-All workers of a process and database share one listening connection, and never depend on it alone: each time that it
-comes up, they poll once and register their waits anew. While the server's notification queue is more than half full,
-commits notify nobody (see fq_wake), and the connection counts as down. Each driver has its own class of listeners,
-whose wait ends at a notification, at a deadline, or when it is told to stop.
+All workers of a process and database share one listening connection, and never depend on it alone: each time it comes
+up, they poll once and register their waits anew. While the server's notification queue is more than half full, commits
+do not notify (see fq_wake), and the connection counts as down. Each driver has its own class of listeners, whose wait
+ends at a notification, at a deadline, or when it is told to stop.
 
-Those who wait for results have another connection, one a process and engine, because a process that only enqueues runs
-no worker.
+Waits for results use another connection, one for each process and engine, since a process that only enqueues runs no
+worker.
 """
 
 from __future__ import annotations
@@ -47,17 +47,16 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.worker.timings import Clock
 
     Key = tuple[object, ...]
-    # By topic what each notification named: leases or messages.
+    # The leases or messages that notifications named, by topic.
     Topics = dict[str, set[str]]
     Notify = Callable[[Topics | None], None]
 
 
 class WakeEvent:
-    """An event that is cheap to set again and again while its thread has not come back to wait.
+    """An event that is cheap to set repeatedly while its thread is busy.
 
-    The waiting thread takes the event, does all there is to do, and waits again: an event that was set in between ends
-    its wait at once. It is one lock, held while the event is not set: a threading.Event is three, and some Python
-    around them.
+    The waiting thread takes the event, does its work, and waits again; an event set meanwhile ends that wait at once.
+    It is one lock, held while the event is not set; a threading.Event has three, with some Python around them.
     """
 
     __slots__ = ("_unset",)
@@ -67,27 +66,27 @@ class WakeEvent:
         self._unset.acquire()
 
     def set(self) -> None:
-        """Wake the thread, now or when it waits next. Any thread may call it, also while another one does."""
+        """Wake the thread, now or when it waits next. Several threads may call it."""
         if self._unset.locked():
             # Another thread may have set it since.
             with contextlib.suppress(RuntimeError):
                 self._unset.release()
 
     def wait(self, seconds: float | None) -> bool:
-        """Wait for the event, and take it. Returns whether it was set. Only one thread may wait."""
+        """Wait for the event and take it. Return whether it was set. Only one thread may wait."""
         return self._unset.acquire(timeout=-1 if seconds is None else max(0.0, seconds))
 
 
 class FetchTrigger(WakeEvent):
-    """All that lets the fetcher of one worker begin a round before the time that it has chosen.
+    """Everything that makes a worker's fetcher begin a round early.
 
-    It is made before the other parts, which set it in their threads when a handler is free, a queue may have work, or
-    the worker stops; only the fetcher waits for it.
+    It is created before the other parts. They set it when a handler is free, a queue may have work, or the worker
+    stops; only the fetcher waits for it.
 
     Attributes:
-        refill_at: The executor wakes the fetcher when no more than so many deliveries are left in its buffer; -1: it
-            does not. The fetcher sets it.
-        is_backlogged: Whether the fetcher waits for deliveries to be settled. The fetcher sets it.
+        refill_at: The executor wakes the fetcher when the buffer has no more deliveries than this; -1: never. The
+            fetcher sets it.
+        is_backlogged: Whether the fetcher waits for settlements. The fetcher sets it.
     """
 
     __slots__ = ("_clock", "is_backlogged", "refill_at")
@@ -99,7 +98,7 @@ class FetchTrigger(WakeEvent):
         self._clock = clock
 
     def settled(self, queues: Iterable[ServedQueue]) -> None:
-        """Deliveries were settled, which made room in these queues. A fetcher that is about to poll them waits on."""
+        """Note that settlements made room in these queues. A fetcher that is about to poll them waits on."""
         now = self._clock()
         earlier = [queue.polls.poll_now(now) for queue in queues]
         if any(earlier) or self.is_backlogged:
@@ -110,14 +109,12 @@ class FetchTrigger(WakeEvent):
 class WaitRegistration:
     """The waits of one worker, and the notifications that end them.
 
-    The fetcher calls it, but for :meth:`notified`, which the listener's thread calls.
+    The fetcher calls it, except :meth:`notified`, which the listener's thread calls.
 
     Attributes:
-        connection: The fetcher's.
-        options: The worker's.
         trigger: Wakes the fetcher.
-        stats: It counts notifications.
-        topics: The queues that notifications are for, by topic.
+        stats: Counts notifications.
+        topics: The queues of notifications, by topic.
     """
 
     connection: DedicatedConnection
@@ -128,7 +125,7 @@ class WaitRegistration:
     _listening: Listening | None = field(default=None, init=False)
 
     def before_poll(self, queue: ServedQueue) -> None:
-        """A poll is about to begin; if polls gave nothing lately, register a wait first."""
+        """Register a wait before a poll, if the last polls gave nothing."""
         if self._listening is None and self.options.listen:
             self._listening = join_listening(self.options, self.connection, self.notified)
         polls, now, alone = queue.polls, self.options.clock(), self.options.interval_without_notifications
@@ -138,23 +135,23 @@ class WaitRegistration:
             return
         timings = self.options.timings
         interval = min(self.options.interval_with_notifications, (timings.longest_wait - timings.wait_margin) / 2)
-        # A producer that has such a queue wakes nobody.
+        # Producers of such a queue wake nobody.
         polls.interval = interval if queue.queue.notify else min(interval, alone)
         if not polls.needs_wait(now):
             return
-        # Two intervals long: a registration is a write, and one that a dead worker leaves costs producers a
-        # notification each, and keeps them from naming another worker.
+        # Two intervals, since a registration is a write; but that of a dead worker costs producers a notification each,
+        # and keeps them from naming another worker.
         seconds = 2 * interval + timings.wait_margin
         queue.waiting_lease, topic = self._wait(queue, f"wait for queue {queue.target.queue!r}", seconds)
         polls.wait_begun(now, now + seconds)
         self.topics[topic] = queue
 
     def notified(self, topics: Topics | None) -> None:
-        """Poll what may have work: soon if a notification named this worker, and later if it named another consumer."""
+        """Poll queues that may have work: soon if a notification named this worker, later if it named another one."""
         now = self.options.clock()
         if topics is None:
             queues = list(self.topics.values())
-            # The server may be another one now, which does not know of the waits.
+            # After a failover the server may not know the waits.
             for queue in queues:
                 queue.polls.waiting_until = 0.0
             earlier = [queue.polls.poll_now(now) for queue in queues]
@@ -171,16 +168,15 @@ class WaitRegistration:
             self.trigger.set()
 
     def after_work(self, queue: ServedQueue) -> None:
-        """A poll gave messages; if several did, producers need not wake the worker."""
+        """End the wait if several polls in a row gave messages; producers need not wake the worker then."""
         if queue.polls.needs_no_wait():
             self._take_back(queue)
 
     def close(self, queues: Sequence[ServedQueue]) -> None:
-        """The worker stops: nobody need wake it."""
         if self._listening is None:
             return
         self._listening.leave(self.notified)
-        # A registration that stays ends by itself.
+        # A remaining registration expires.
         with contextlib.suppress(Exception):
             for queue in queues:
                 if queue.polls.waiting_until > self.options.clock():
@@ -191,7 +187,7 @@ class WaitRegistration:
         self._wait(queue, f"stop waiting for queue {queue.target.queue!r}", 0.0)
 
     def _wait(self, queue: ServedQueue, doing: str, seconds: float) -> tuple[int, str]:
-        """Register a wait for so long; return its lease and the topic of its notifications."""
+        """Register a wait of this length; return its lease and the topic of its notifications."""
         wait = microseconds(timedelta(seconds=seconds))
         name, lease_id = queue.consumer.name, queue.waiting_lease
         register = queue.target.call("fq_wait", doing, consumer=name, lease_id=lease_id, wait=wait)
@@ -200,17 +196,14 @@ class WaitRegistration:
 
 
 _shared: dict[Key, Listening] = {}
-# Guards who is a subscriber of what.
+# Guards the subscribers.
 _lock = threading.Lock()
 
 
 def join_listening(options: WorkerOptions, connection: DedicatedConnection, notify: Notify) -> Listening:
-    """Join the listening connection to a database, which the first subscriber makes.
+    """Join the listening connection of a database; the first subscriber creates it.
 
-    Args:
-        options: The worker's.
-        connection: To the same database; it says which one that is.
-        notify: As for :meth:`Listening.join`.
+    *connection* is to the same database and identifies it.
     """
     key = (os.getpid(), *connection.database_key())
     with _lock:
@@ -225,8 +218,8 @@ class Listening:
     """The listening connection and its thread.
 
     Args:
-        options: Whose connection it is.
-        key: Under which workers share it. None: they do not.
+        options: How to connect.
+        key: Workers of the process share the connection by this key; None: it is not shared.
     """
 
     def __init__(self, options: ConnectionOptions, key: Key | None = None) -> None:
@@ -239,30 +232,28 @@ class Listening:
         name = f"process {os.getpid()}"
         self._log = WorkerLog(name)
         self._backoff = Backoff("listen for notifications", name, options.clock, options.timings, cap=10.0)
-        # One byte tells the thread to stop. Not through a pipe, which Windows cannot wait for beside a socket.
+        # One byte stops the thread. A socket, since Windows cannot wait for a pipe beside a socket.
         self._stop_reader, self._stop_writer = socket.socketpair()
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name="fairqueue-listener", daemon=True)
 
     def join(self, notify: Notify) -> None:
-        """One more subscriber.
+        """Add a subscriber.
 
-        Args:
-            notify: Called, in the thread of the connection, with what notifications named. None: some may have been
-                missed, or will be.
+        *notify* is called in the connection's thread with the named topics; None: notifications may have been missed.
         """
         if self._thread.ident is None:
             self._thread.start()
         self._subscribers = [*self._subscribers, notify]
 
     def leave(self, notify: Notify) -> None:
-        """One subscriber less; without any the thread stops."""
+        """Remove a subscriber; after the last one the thread stops."""
         with _lock:
             self._subscribers = [one for one in self._subscribers if one != notify]
             if not self._subscribers and not self._stopping:
                 if self._key is not None:
                     _shared.pop(self._key, None)
-                # First: once it may stop, its thread closes this.
+                # First, since the thread closes this socket once it may stop.
                 self._stop_writer.send(b"x")
                 self._stopping = True
 
@@ -292,7 +283,7 @@ class Listening:
         self._notify(None)
         check_at = self._clock() + self._timings.silence
         while not self._stopping:
-            # First: what the driver has read with an answer ends no wait.
+            # First, since notifications that the driver has read with an answer end no wait.
             self._receive(listener)
             listener.wait(self._stop_reader.fileno(), max(0.0, check_at - self._clock()))
             if self._clock() >= check_at:
@@ -303,7 +294,7 @@ class Listening:
                 check_at = self._clock() + self._timings.silence
 
     def _check(self, listener: Listener) -> None:
-        """Ask whether the server answers, whether this connection listens, and whether commits notify at present."""
+        """Ask whether the server answers, this connection listens, and commits notify."""
         with self._connection.calling(self._timings.answer):
             has_room = listener.commits_notify()
         if has_room is None:
@@ -335,17 +326,17 @@ class Listening:
 
 
 def _own_name() -> str:
-    """The name by which pg_stat_activity, and ``fairqueue doctor``, know the listener of this process."""
+    """Return the listener's name in pg_stat_activity, for ``fairqueue doctor``."""
     host = re.sub(r"[^\w.-]", "_", socket.gethostname(), flags=re.ASCII)
     return f"fairqueue listener {os.getpid()}@{host}"
 
 
-# Seconds that the connection stays without a waiter.
+# Seconds that the connection stays open without a wait.
 _LINGER = 30.0
 
 
 class EngineWatch:
-    """The notifications of one engine's database about messages that have ended."""
+    """Notifications of one engine's database about ended messages."""
 
     def __init__(self) -> None:
         self.process = os.getpid()
@@ -356,12 +347,12 @@ class EngineWatch:
 
     @property
     def is_listening(self) -> bool:
-        """Whether notifications are sent and arrive just now, as far as is known."""
+        """Whether notifications arrive now, as far as is known."""
         listening = self._listening
         return listening is not None and listening.is_listening
 
     def join(self, engine: Engine | AsyncEngine, message_id: int, wake: Callable[[], None]) -> None:
-        """Call *wake*, in the listener's thread, at each notification that may be about a message."""
+        """Call *wake* in the listener's thread at each notification that may be about the message."""
         with self._lock:
             if self._timer is not None:
                 self._timer.cancel()
@@ -372,7 +363,7 @@ class EngineWatch:
                 self._listening.join(self.notified)
 
     def leave(self, message_id: int, wake: Callable[[], None]) -> None:
-        """Call it no more. Some time after the last one the connection ends."""
+        """Stop calling *wake*. Some time after the last one the connection ends."""
         with self._lock:
             wakes = self._wakes.get(str(message_id), [])
             if wake in wakes:
@@ -385,7 +376,7 @@ class EngineWatch:
                 self._timer.start()
 
     def notified(self, topics: Topics | None) -> None:
-        """Wake those who wait for what notifications named; None: all."""
+        """Wake the waits that notifications named; None: all."""
         with self._lock:
             named = self._wakes if topics is None else {name for names in topics.values() for name in names}
             wakes = [wake for name in named for wake in self._wakes.get(name, [])]
@@ -393,7 +384,7 @@ class EngineWatch:
             wake()
 
     def close(self, *, if_idle: bool = False) -> None:
-        """End the connection, unless anybody waits and it is only to end if idle. Those who wait poll."""
+        """End the connection; waits then poll. *if_idle*: only if there is no wait."""
         with self._lock:
             if if_idle and self._wakes:
                 return
@@ -407,7 +398,7 @@ _making = threading.Lock()
 
 
 def watch_of(engine: Engine) -> EngineWatch:
-    """The watch over the database of an engine. A forked child has its own."""
+    """Return the watch of an engine's database. A forked child has its own."""
     with _making:
         watch = _watches.get(engine)
         if watch is None or watch.process != os.getpid():

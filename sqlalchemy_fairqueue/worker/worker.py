@@ -1,4 +1,4 @@
-"""The two workers, which are the fronts of one runtime: ``Worker`` for threads, ``AsyncWorker`` for an event loop."""
+"""The two workers: ``Worker`` for threads, ``AsyncWorker`` for an event loop. Both use the same runtime."""
 
 from __future__ import annotations
 
@@ -39,16 +39,12 @@ if TYPE_CHECKING:
 
 
 class Front(Generic[E]):
-    """What both workers are to their program, of one runtime after the other.
-
-    Args:
-        options: The worker's.
-    """
+    """What both workers offer their program. Each start uses a new runtime."""
 
     def __init__(self, options: WorkerOptions) -> None:
         self._options = options
         self._runtime: Runtime[E] | None = None
-        # That of the last start, which may still stop.
+        # The executor of the last start, which may still be stopping.
         self._executor: E | None = None
         # Whether run() is to end once it is drained.
         self._draining = False
@@ -60,9 +56,9 @@ class Front(Generic[E]):
         return self._options.name
 
     def health(self) -> Health:
-        """Whether the worker is alive and ready: for probes, from any thread but that of an event loop.
+        """Return whether the worker is alive and ready, for probes; from any thread but that of an event loop.
 
-        It asks the database, on a connection that it keeps, and may take two seconds. A worker that cannot reach its
+        It asks the database on a connection that it keeps, which may take two seconds. A worker that cannot reach its
         database is alive and not ready.
 
         See Also:
@@ -89,40 +85,37 @@ class Front(Generic[E]):
 
 
 class _StoppedAtStart(BaseException):
-    """A signal came while the worker looked at the schemas. No handler of an error is to see it."""
+    """A signal came while the worker checked the schemas. No error handler shall see it."""
 
 
 class Worker(Front[ThreadExecutor]):
     """Takes messages of one or several queues and calls their handlers in threads.
 
-    It holds three connections of its own beside those of its handlers' sessions, and shares one that listens with the
-    other workers of the process. It survives failures of the database; see :doc:`/workers` for what it guarantees and
-    what handlers owe.
+    It holds three connections of its own in addition to those of its handlers' sessions, and shares a listening one
+    with the other workers of the process. It survives failures of the database; :doc:`/workers` lists its guarantees
+    and the duties of handlers. An argument that is None has its default.
 
     Args:
         engine: A sync Engine to the database of the queues.
-        queues: The queues, served in turn. Their handlers must be declared: ``@queue.handler("parse")``.
+        queues: The queues, served in turn. They must have handlers: ``@queue.handler("parse")``.
         concurrency: How many handlers run at a time.
-        lease: How long a message stays with this worker after a sign of life; by default 30 seconds. A crashed worker's
-            messages come back after so long; a worker that is cut off from the database for so long loses its messages.
-        poll_interval: Longest time between two polls of an idle queue. Default: 5 seconds, and without notifications 1.
-        listen: Whether to listen for notifications, and be woken by them. Set it to False behind a transaction pooler.
-        grace: How long handlers may go on after ``stop``; then their messages are given back, uncounted.
-        retry: When failed messages are tried again, unless their handler was declared with another policy.
-        session_factory: Makes the sessions of handlers that take one. Default: a sessionmaker of the engine, of the
-            class that handlers annotate their ``session`` with, such as SQLModel's Session.
-        prefetch: Most messages taken ahead of their handler, 0 to 500. It holds a tenth of a second's work at most.
-        max_bytes: Most bytes of contents and headers that one dequeue takes and that wait for a handler, 64 MiB by
-            default. One message may have more. Those that handlers work on come on top.
+        lease: How long messages stay with this worker after a sign of life, by default 30 seconds. Messages of a
+            crashed worker come back after this time; a worker that is cut off from the database this long loses its
+            messages.
+        poll_interval: Longest time between two polls of an idle queue. Default: 5 seconds; without notifications 1
+            second.
+        listen: Whether notifications wake the worker. Give False behind a transaction pooler.
+        grace: How long handlers may go on after ``stop``; then their messages are released.
+        retry: When failed messages are tried again, unless their handler has its own policy.
+        session_factory: Creates the sessions of handlers. Default: a sessionmaker of the engine, with the class that
+            handlers annotate ``session`` with, such as SQLModel's Session.
+        prefetch: Most messages taken ahead of their handlers, 0 to 500. They are a tenth of a second's work at most.
+        max_bytes: Most bytes of contents and headers in one dequeue and in the buffer, 64 MiB by default. One message
+            may be larger. Messages that handlers work on are not counted.
         name: Shown beside its leases and in the log. Default: host, process and a random part.
-        housekeeping: Whether it does its share of chores: schedules, partitions of the history.
-        middleware: Functions around each call of a handler, outermost first, such as one that traces it. They go around
-            those of the queues; what they may do is told by ``Queue.middleware``.
-
-    An argument that is None has its default.
-
-    Raises:
-        InvalidArgument: A bad argument.
+        housekeeping: Whether it takes part in chores: schedules, groups, partitions of the history.
+        middleware: Functions around each call of a handler, outermost first, outside of the queues' own middleware; see
+            ``Queue.middleware``.
 
     Example:
         >>> @queue.handler
@@ -144,24 +137,24 @@ class Worker(Front[ThreadExecutor]):
             raise refused(engine, "an Engine", "use an AsyncWorker")
         super().__init__(worker_options(options, engine=engine, queues=queues, sync_session_factory=session_factory))
         self._engine = engine
-        # A signal handler of the application's may call stop() while the same thread does.
+        # Reentrant, since a signal handler of the application may call stop() while the same thread does.
         self._lock = threading.RLock()
         self._starting = False
-        # Whether the start looks at the schemas: a signal ends it then.
+        # Whether the start is checking the schemas, which a signal ends.
         self._checking = False
-        # Until when handlers may go on, if a stop came while it started.
+        # The end of the grace period, if a stop came during the start.
         self._stop_asked: float | None = None
-        # run() waits for an entry. Reentrant, too.
+        # run() waits for an entry; also reentrant.
         self._stops: SimpleQueue[None] | None = None
 
     def leftovers(self) -> tuple[Leftovers, ...]:
-        """The messages that its queues hold now, and why they wait: what ``run(drain=True)`` has left.
+        """Return the messages that its queues hold now, and why they wait: what ``run(drain=True)`` has left.
 
-        It asks the database, on a connection of the engine, by a role that has the grant "monitor" or "operator". A
-        queue of 1,000 busy channels takes some tens of milliseconds.
+        It asks the database on a connection of the engine, whose role needs the grant "monitor" or "operator". A queue
+        of 1,000 busy channels takes some tens of milliseconds.
 
         Returns:
-            One for each queue that holds messages; empty: nothing is left.
+            One for each queue that holds messages; empty if nothing is left.
 
         Raises:
             NotGranted: The role's grants are for other queues.
@@ -179,13 +172,13 @@ class Worker(Front[ThreadExecutor]):
             return read_leftovers(connection, self._options.queues, self.name)
 
     def start(self) -> None:
-        """Begin to work, in threads of its own, and return.
+        """Begin to work in threads of its own, and return.
 
         Raises:
-            WorkerError: It runs already, or a handler cannot be called by it.
-            InvalidArgument: A queue has no handlers, or the session factory makes no Session.
+            WorkerError: It runs already, or cannot call a handler.
+            InvalidArgument: A queue has no handlers, or the session factory creates no Session.
             SchemaMismatch: A queue is not installed, or in a version that is too old.
-            StartError: A function that a queue declared with ``on_start`` failed.
+            StartError: An ``on_start`` function failed.
 
         Example:
             >>> @queue.handler("call")
@@ -230,15 +223,15 @@ class Worker(Front[ThreadExecutor]):
         self._started()
 
     def stop(self, grace: timedelta | None = None) -> None:
-        """Take no further messages, let handlers finish, release the rest uncounted, and return. It can start again.
+        """Take no further messages, let handlers finish, release the rest, and return. The worker can start again.
 
-        A handler of this worker cannot wait for itself: called by one this returns at once, and the worker stops when
-        its handlers have finished. A second call with a shorter grace shortens that of the first.
+        A call from one of this worker's handlers returns at once; the worker then stops after its handlers have
+        finished. A second call with a shorter grace shortens the first.
 
         Args:
-            grace: How long handlers may go on; default: the worker's. One that is still at it then is left behind: its
-                message is given back, ``context.check()`` raises, and its session refuses to commit. Its child process,
-                if it has one, is killed.
+            grace: How long handlers may go on; default: the worker's. A handler that is still running then is
+                abandoned: its message is released, ``context.check()`` raises, its session refuses to commit, and its
+                child process, if it has one, is killed.
 
         Raises:
             InvalidArgument: The grace is no duration.
@@ -246,7 +239,7 @@ class Worker(Front[ThreadExecutor]):
         until = self._options.clock() + self._options.grace_seconds(grace)
         executor = self._executor
         if executor is not None and not self._starting:
-            # Before the lock, which a stop that is under way holds.
+            # Before the lock, which the present stop holds.
             executor.shorten_grace(until)
         if executor is not None and executor.calls_this():
             threading.Thread(target=self._stop, args=(until,), name=f"{self.name}-stop", daemon=True).start()
@@ -254,7 +247,7 @@ class Worker(Front[ThreadExecutor]):
             self._stop(until)
 
     def _stop_soon(self, runtime: Runtime[ThreadExecutor]) -> None:
-        """Stop this runtime, from one of its own threads, which the stop waits for."""
+        """Stop this runtime from one of its own threads, which the stop waits for."""
         threading.Thread(target=self._stop_if_running, args=(runtime,), name=f"{self.name}-stop", daemon=True).start()
 
     def _stop_if_running(self, runtime: Runtime[ThreadExecutor]) -> None:
@@ -262,7 +255,7 @@ class Worker(Front[ThreadExecutor]):
             if self._runtime is not runtime:
                 return
             if self._stops is not None:
-                # run() stops: the process must not end before.
+                # Let run() finish the stop, so that the process does not end before.
                 self._stops.put(None)
                 return
             self._stop(self._options.clock() + self._options.grace_seconds(None))
@@ -270,7 +263,7 @@ class Worker(Front[ThreadExecutor]):
     def _stop(self, until: float) -> None:
         with self._lock:
             if self._runtime is None:
-                # A signal handler calls this, in the middle of a start or right before it.
+                # A signal handler may call this during a start or right before it.
                 if self._starting:
                     self._stop_asked = until
                 if self._stops is not None:
@@ -287,26 +280,26 @@ class Worker(Front[ThreadExecutor]):
         self._stopped()
 
     def run(self, *, handle_signals: bool = False, drain: bool = False) -> None:
-        """Work until ``stop`` is called, in another thread or by a signal.
+        """Work until another thread or a signal calls ``stop``.
 
         Args:
-            drain: Whether to return as soon as nothing is left that could be delivered now, what handlers enqueue and
-                what is to be tried again at once included. Slots of schedules that are due at the start are run, and
-                those that become due later are left. What is due later, paused, beyond a limit or in the hands of
-                others is not waited for; ``leftovers`` tells it. For tests, and for jobs that a scheduler starts.
+            drain: Whether to return as soon as nothing can be delivered now, including what handlers enqueue and
+                retries without a delay. Slots of schedules that are due at the start run; later ones do not. Messages
+                that are due later, paused, beyond a limit or held by others are not waited for; ``leftovers`` returns
+                them. For tests, and for jobs that a scheduler starts.
             handle_signals: Whether SIGTERM and SIGINT stop it; a second one ends the process at once, unless it comes
-                within two seconds of the first. Only in the main thread. Default: signals are the program's business; a
-                KeyboardInterrupt stops it and is raised again.
+                within two seconds of the first. Only in the main thread. Default: the program handles signals; a
+                KeyboardInterrupt stops the worker and is raised again.
 
         Raises:
-            InvalidArgument: Signals are to be handled in another thread. Further as ``start``.
+            InvalidArgument: Signals cannot be handled outside of the main thread. Other errors are those of ``start``.
         """
         stops: SimpleQueue[None] = SimpleQueue()
 
         def stop() -> None:
             stops.put(None)
             if self._checking:
-                # Nothing has begun, and a database that does not answer may take half a minute.
+                # Nothing has begun, and a silent database may take half a minute.
                 raise _StoppedAtStart
 
         with self._lock:
@@ -331,8 +324,8 @@ class Worker(Front[ThreadExecutor]):
     def _wait(self, stops: SimpleQueue[None], draining: Runtime[ThreadExecutor] | None) -> None:
         """Wait for a stop, or until the runtime is drained.
 
-        A signal whose C handler runs in another thread, or right before this one begins to wait, does not wake it; its
-        Python handler, which asks for the stop, runs when this thread next wakes up.
+        A signal that another thread receives, or that comes right before a wait, does not end the wait; its Python
+        handler runs when this thread next wakes up.
         """
         timings = self._options.timings
         while draining is None or not draining.is_drained():
@@ -367,21 +360,20 @@ class Worker(Front[ThreadExecutor]):
 class AsyncWorker(Front[TaskExecutor]):
     """Takes messages of one or several queues and calls their handlers in an event loop.
 
-    What takes, completes and keeps leases alive runs in threads with connections of its own, so that a handler that
-    blocks the loop harms the other handlers of the loop, and nothing else. Plain functions among the handlers are
-    called in threads.
+    Dequeues, settlements and heartbeats run in threads with their own connections, so a handler that blocks the loop
+    harms only the other handlers of the loop. Plain functions among the handlers are called in threads.
 
     The arguments are those of :class:`Worker`, except these four.
 
     Args:
         engine: An AsyncEngine.
-        session_factory: Makes the AsyncSessions of async functions. Default: an async_sessionmaker of the engine, of
-            the class that these annotate their ``session`` with.
-        worker_engine: Makes the worker's own connections: an Engine or an AsyncEngine to the same database. Default:
-            *engine*, which then must connect in any event loop. One with an ``async_creator`` that serves a single loop
+        session_factory: Creates the AsyncSessions of async functions. Default: an async_sessionmaker of the engine,
+            with the class that these annotate ``session`` with.
+        worker_engine: Creates the worker's own connections: an Engine or an AsyncEngine to the same database. Default:
+            *engine*, which then must connect in any event loop; one whose ``async_creator`` serves a single loop
             cannot.
-        sync_session_factory: Makes the Sessions of plain functions that take one: ``sessionmaker(sync_engine)``, to the
-            same database. No default: the worker cannot know the arguments of such an engine.
+        sync_session_factory: Creates the Sessions of plain functions that take one: ``sessionmaker(sync_engine)``, to
+            the same database. It has no default, since the worker cannot know the arguments of such an engine.
 
     Example:
         >>> @queue.handler
@@ -409,17 +401,17 @@ class AsyncWorker(Front[TaskExecutor]):
         super().__init__(worker_options(options, engine=worker_engine or engine, queues=queues, **sessions))
         self._engine = engine
         self._stopping: asyncio.Task[None] | None = None
-        # Has the resources of the last start.
+        # The keeper of the last start's resources.
         self._keeper: LifespanKeeper | None = None
-        # The loop that it was started in last.
+        # The loop of the last start.
         self._loop: asyncio.AbstractEventLoop | None = None
-        # Set when the start that is under way is over.
+        # Set when the present start is over.
         self._starting: asyncio.Event | None = None
         # run() waits for it.
         self._stop_asked: asyncio.Event | None = None
 
     async def leftovers(self) -> tuple[Leftovers, ...]:
-        """The messages that its queues hold now, and why they wait, as :meth:`Worker.leftovers`.
+        """Return the messages that its queues hold now, and why they wait, as :meth:`Worker.leftovers` does.
 
         Example:
             >>> @queue.handler
@@ -438,10 +430,10 @@ class AsyncWorker(Front[TaskExecutor]):
         """Begin to work in the running loop, and return.
 
         Raises:
-            WorkerError: It runs already, a handler cannot be called by it, or its engine connects in this loop alone.
+            WorkerError: It runs already, cannot call a handler, or its engine connects only in this loop.
             InvalidArgument: A queue has no handlers.
             SchemaMismatch: A queue is not installed, or in a version that is too old.
-            StartError: A function that a queue declared with ``on_start`` failed.
+            StartError: An ``on_start`` function failed.
 
         Example:
             >>> @queue.handler("call")
@@ -468,7 +460,7 @@ class AsyncWorker(Front[TaskExecutor]):
         runtime = Runtime(options, TaskExecutor, self.stats, in_thread, stop, drain=self._draining)
         starting = self._starting = asyncio.Event()
         try:
-            # Not in this thread: its connection has a loop of its own.
+            # In another thread, since its connection has a loop of its own.
             try:
                 await in_thread(runtime.check)
             except Exception as error:
@@ -478,7 +470,7 @@ class AsyncWorker(Front[TaskExecutor]):
                 self._keeper = LifespanKeeper(runtime.lifespan, self._end_with_the_loop)
                 await self._keeper.start()
             self._executor = runtime.executor
-            # In the loop: no handler can begin before it is known whether all could be started.
+            # In the loop, so that no handler can begin before all parts have started.
             try:
                 runtime.start()
             except BaseException:
@@ -491,18 +483,15 @@ class AsyncWorker(Front[TaskExecutor]):
         self._started()
 
     async def stop(self, grace: timedelta | None = None) -> None:
-        """Take no further messages, let handlers finish, release the rest uncounted, and return. It can start again.
+        """Take no further messages, let handlers finish, release the rest, and return. The worker can start again.
 
-        A handler of this worker cannot wait for itself: called by one, or by what it has started, this returns at once,
-        and the worker stops when its handlers have finished. A caller that cancels this does not wait any more, but the
-        stop goes on. A worker that is just starting is stopped when it has started. A second call with a shorter grace
-        shortens that of the first. Another loop's task waits while the stop runs in the worker's loop.
+        A call from one of this worker's handlers, or from what it has started, returns at once; the worker then stops
+        after its handlers have finished. If the caller is cancelled, the stop goes on. If the worker is just starting,
+        the stop follows the start. A second call with a shorter grace shortens the first. A task of another loop waits
+        while the stop runs in the worker's loop.
 
         Args:
-            grace: How long handlers may go on; default: the worker's. Those that are still at it then are cancelled.
-
-        Raises:
-            InvalidArgument: The grace is no duration.
+            grace: How long handlers may go on; default: the worker's. Then they are cancelled.
         """
         seconds, clock = self._options.grace_seconds(grace), self._options.clock
         loop = self._loop
@@ -520,7 +509,7 @@ class AsyncWorker(Front[TaskExecutor]):
             await self._keeper.wait()
 
     def _begin_stop(self, until: float) -> bool:
-        """Begin to stop, or let a stop that is under way wait no longer than that. False: nothing is to be stopped."""
+        """Begin to stop, or shorten the present stop. Return False if there is nothing to stop."""
         if self._runtime is not None and not self._runtime.executor.is_closed():
             runtime, self._runtime = self._runtime, None
             runtime.executor.shorten_grace(until)
@@ -530,7 +519,7 @@ class AsyncWorker(Front[TaskExecutor]):
         return self._stopping is not None
 
     def _stop_soon(self, loop: asyncio.AbstractEventLoop, runtime: Runtime[TaskExecutor]) -> None:
-        """Stop this runtime, from one of its threads. A loop that is closed has ended it."""
+        """Stop this runtime from one of its threads, unless its loop is closed already."""
         with suppress(RuntimeError):
             loop.call_soon_threadsafe(self._stop_if_running, runtime)
 
@@ -539,11 +528,10 @@ class AsyncWorker(Front[TaskExecutor]):
             self._begin_stop(self._options.clock() + self._options.grace_seconds(None))
 
     def _end_with_the_loop(self) -> bool:
-        """The loop cancels all of its tasks. Begin a stop without grace; False: there is nothing to stop."""
+        """Begin a stop without grace, since the loop cancels its tasks. Return False if nothing is to be stopped."""
         return self._begin_stop(self._options.clock())
 
     def _release(self) -> None:
-        """Let the resources go."""
         if self._keeper is not None:
             self._keeper.release()
 
@@ -558,16 +546,15 @@ class AsyncWorker(Front[TaskExecutor]):
         self._stopped()
 
     async def run(self, *, handle_signals: bool = False, drain: bool = False) -> None:
-        """Work until ``stop`` is called, by a signal, or until this is cancelled, which stops it without grace.
+        """Work until ``stop`` is called, by a signal too, or until this is cancelled, which stops it without grace.
 
         Args:
-            drain: Whether to return as soon as nothing is left that could be delivered now, as for a Worker;
-                ``leftovers`` tells what is left.
-            handle_signals: Whether SIGTERM and SIGINT stop it; a second one ends the process at once, unless it comes
-                within two seconds of the first. Only in the main thread. Default: signals are the program's business.
+            drain: Whether to return as soon as nothing can be delivered now, as for a Worker; ``leftovers`` returns the
+                rest.
+            handle_signals: As for a Worker. Default: the program handles signals.
 
         Raises:
-            InvalidArgument: Signals are to be handled in another thread. Further as ``start``.
+            InvalidArgument: Signals cannot be handled outside of the main thread. Other errors are those of ``start``.
         """
         self._check_idle()
         asked = self._stop_asked = asyncio.Event()
@@ -597,7 +584,7 @@ class AsyncWorker(Front[TaskExecutor]):
             self._draining = False
 
     async def _start_unless(self, asked: asyncio.Event) -> bool:
-        """Start; False: it was asked to stop while it looked at the schemas, and has not started."""
+        """Start the worker. Return False if it was asked to stop during the check of the schemas, and did not start."""
         starting, stopping = asyncio.create_task(self.start()), asyncio.create_task(asked.wait())
         try:
             await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
@@ -629,7 +616,7 @@ class AsyncWorker(Front[TaskExecutor]):
         await self.stop()
 
     async def _check_loop(self, error: Exception) -> None:
-        """Raise another error if the engine that could not connect in a loop of the worker's can in this one."""
+        """Explain a failed connection: raise an error that says so if the engine can connect only in this loop."""
         if isinstance(error, FairQueueError) or self._options.engine is not self._engine:
             return
         try:

@@ -1,8 +1,8 @@
-"""Drivers of PostgreSQL that the queue works on: what differs between them, and nothing else.
+"""The supported drivers of PostgreSQL, and only what differs between them.
 
-SQLAlchemy hides most of it. What it does not hide is here: how arrays and row ids are encoded, how contents come back
-as bytes, and how a connection listens for notifications. A driver is a
-class of a few methods (``base``); a new one goes into ``DRIVERS`` and must pass ``tests/drivers``.
+SQLAlchemy hides most differences. This package handles the rest: how arrays and row ids are encoded, how contents come
+back as bytes, and how a connection listens for notifications. A driver is a class of a few methods (``base``); a new
+one goes into ``DRIVERS`` and must pass ``tests/drivers``.
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ class _Drivers(dict[tuple[str, str], Driver]):
     """The drivers by dialect and name."""
 
     def __missing__(self, key: tuple[str, str]) -> Driver:
-        """Refuse another database or driver."""
         examples = " or ".join(driver.example for driver in self.values())
         raise InvalidArgument(f"the engine speaks {key[0]}+{key[1]}; the queue needs {examples}")
 
@@ -40,10 +39,6 @@ DRIVERS = _Drivers({("postgresql", driver.name): driver for driver in (Psycopg()
 
 
 def driver_of(bind: Engine | Connection) -> Driver:
-    """Return the driver under an engine or connection.
-
-    Raises:
-        InvalidArgument: Another database or driver than those that the queue works on.
-    """
+    """Return the driver of an engine or connection; an unsupported one raises InvalidArgument."""
     dialect = bind.dialect
     return DRIVERS[dialect.name, dialect.driver]

@@ -23,19 +23,19 @@ def _row_ids(ctids: Iterable[str]) -> list[tuple[int, ...]]:
 
 
 class Asyncpg(Driver):
-    """asyncpg. The server tells it the types of parameters, and all values are binary: arrays are lists."""
+    """asyncpg. The server tells it the types of parameters, and all values are binary; arrays are lists."""
 
     name = "asyncpg"
     example = "create_async_engine('postgresql+asyncpg://...')"
     encoders = MappingProxyType({"tid": _row_id, "tid[]": _row_ids})
 
     def fileno(self, connection: Any) -> int:
-        """As for Driver. asyncpg has no public name for it."""
+        """As for Driver; asyncpg has no public name for it."""
         file: int = connection._transport.get_extra_info("socket").fileno()  # noqa: SLF001
         return file
 
     def database_key(self, connection: Any) -> tuple[object, ...]:
-        """As for Driver. asyncpg has no public name for it."""
+        """As for Driver; asyncpg has no public name for it."""
         known = connection._params  # noqa: SLF001
         return connection._addr, known.database, known.user  # noqa: SLF001
 
@@ -44,7 +44,7 @@ class Asyncpg(Driver):
 
 
 class _AsyncpgListener(Listener):
-    """A listener whose loop runs only while it waits or asks: asyncpg keeps what arrives then."""
+    """A listener whose loop runs only while it waits or asks; asyncpg keeps what arrives then."""
 
     def __init__(self, connection: Any, run: RunInLoop) -> None:
         self._connection = connection

@@ -1,4 +1,4 @@
-"""Contract of a driver, and what several drivers share: listeners over a socket, array literals."""
+"""The contract of a driver, and what several drivers share: listeners over a socket, array literals."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 CHANNEL = "fairqueue"
 """The channel of NOTIFY."""
-# One row while the connection listens.
+# Returns one row while the connection listens.
 _COMMITS_NOTIFY = (
     "select case when pg_catalog.current_setting('transaction_read_only') operator(pg_catalog.=) 'on' then 'read only'"
     " else cast(pg_catalog.pg_notification_queue_usage() operator(pg_catalog.<=) 0.5 as pg_catalog.text) end"
@@ -28,12 +28,7 @@ _COMMITS_NOTIFY = (
 
 
 class NumberedStatement(NamedTuple):
-    """A statement with its parameters by number, ``$1``.
-
-    Attributes:
-        sql: Its text.
-        encoded: The same in UTF-8.
-    """
+    """A statement with numbered parameters (``$1``), as text and in UTF-8."""
 
     sql: str
     encoded: bytes
@@ -42,13 +37,12 @@ class NumberedStatement(NamedTuple):
 class Driver(ABC):
     """A driver, as the queue needs it. It has no state.
 
-    "Driver's connection" is the one that the driver's own package makes, which SQLAlchemy wraps.
+    "Driver's connection" means the object of the driver's own package, which SQLAlchemy wraps.
 
     Attributes:
         name: As in ``postgresql+name``.
         example: How to create an engine on it, for messages.
-        encoders: For each SQL type whose values need it, what makes of a value the parameter that the driver sends. It
-            is not called for None.
+        encoders: Converters of values to the driver's parameters, for SQL types that need one. Not called for None.
         passes_sqlalchemy: Whether :meth:`send_past` ever sends anything.
     """
 
@@ -58,29 +52,29 @@ class Driver(ABC):
     passes_sqlalchemy: ClassVar[bool] = False
 
     def bytes_results(self, connection: Connection) -> AbstractContextManager[None]:  # noqa: ARG002 - for others
-        """While it is entered, a statement's bytea columns come as bytes, in the binary format where there is one."""
+        """Return a block in which bytea columns come as bytes, in binary format if the driver has one."""
         return nullcontext()
 
     def give_up(self, connection: Connection) -> bool:  # noqa: ARG002 - for others
-        """Cancel what was sent past SQLAlchemy and is not answered. Return whether the connection is of no use now."""
+        """Cancel unanswered statements that bypassed SQLAlchemy. Return whether the connection is useless now."""
         return False
 
     def can_commit_with(self, connection: Connection) -> bool:  # noqa: ARG002 - for others
-        """Return whether the connection can send statements and COMMIT in one round trip now."""
+        """Return whether the connection can now send statements and COMMIT in one round trip."""
         return False
 
     def commit_with(
         self, connection: Connection, statements: Sequence[tuple[str, Any]], rows: list[Sequence[Any]]
     ) -> None:
-        """Send statements, each with its parameters, and COMMIT in one round trip, where it can.
+        """Send statements, each with its parameters, and COMMIT in one round trip, if the driver can.
 
-        After an error of the server the connection is as after a statement that failed, or as after a COMMIT that did.
-        Anything else that interrupts it is raised as it is; :meth:`give_up` comes next.
+        After a server error the connection is in the state after a failed statement, or after a failed COMMIT. Other
+        exceptions are raised unchanged; call :meth:`give_up` then.
 
         Args:
             connection: In a transaction, or about to begin one.
             statements: At least one.
-            rows: Gets the rows of each statement that the server executed, also when a later one or the COMMIT fails.
+            rows: Receives the rows of each executed statement, even if a later one or the COMMIT fails.
         """
         raise NotImplementedError
 
@@ -93,46 +87,46 @@ class Driver(ABC):
         commit: bool,  # noqa: ARG002
         as_bytes: bool,  # noqa: ARG002
     ) -> bool:
-        """Send statements that return rows on the driver's connection itself, as the cursors of SQLAlchemy would.
+        """Send statements on the driver's connection itself, as the cursors of SQLAlchemy would.
 
         Args:
-            connection: Without *commit* in no transaction.
-            statements: Each with its parameters in their order, as :attr:`encoders` make them.
+            connection: Without *commit*, in no transaction.
+            statements: Each with its parameters in order, encoded by :attr:`encoders`.
             rows: As for :meth:`commit_with`.
-            commit: Send COMMIT with them, as :meth:`commit_with` does; :meth:`can_commit_with` has said that it can.
-                Else there is one statement, a transaction of its own.
-            as_bytes: As for :meth:`bytes_results`, if it is one.
+            commit: Send COMMIT with them; :meth:`can_commit_with` has returned True. Otherwise there is one statement,
+                its own transaction.
+            as_bytes: As for :meth:`bytes_results`.
 
         Returns:
-            False: nothing was sent, for SQLAlchemy has to send it.
+            False if nothing was sent and SQLAlchemy has to send it.
         """
         return False
 
     def end(self, connection: Any, run: RunInLoop) -> None:  # noqa: B027 - for others
-        """End a driver's connection, where its own ``close()`` may give it back to a pool of the application's.
+        """End a driver's connection if its own ``close()`` might return it to a pool of the application.
 
-        SQLAlchemy closes it afterwards. This does nothing if that is enough.
+        SQLAlchemy closes it afterwards. By default this does nothing.
 
         Args:
-            connection: In any state; also one that has ended.
-            run: Runs a coroutine in the connection's event loop; where there is one.
+            connection: In any state, even ended.
+            run: Runs a coroutine in the connection's event loop, if it has one.
         """
 
     @abstractmethod
     def fileno(self, connection: Any) -> int:
-        """Return the file descriptor of the socket under a driver's connection."""
+        """Return the file descriptor of the driver's connection."""
 
     @abstractmethod
     def database_key(self, connection: Any) -> tuple[object, ...]:
-        """Return server, database and user of a driver's connection; equal keys get the same notifications."""
+        """Return server, database and user of a driver's connection. Equal keys receive the same notifications."""
 
     @abstractmethod
     def listener(self, connection: Any, run: RunInLoop) -> Listener:
-        """Make a listener of a driver's connection, which nobody uses for anything else afterwards.
+        """Return a listener on a driver's connection, which nobody else uses from now on.
 
         Args:
             connection: In AUTOCOMMIT.
-            run: Runs a coroutine in the connection's event loop, which nobody else runs; where there is one.
+            run: Runs a coroutine in the connection's event loop, which nobody else runs, if it has one.
         """
 
 
@@ -140,18 +134,18 @@ class Listener(ABC):
     """A connection that listens for notifications, used by one thread."""
 
     def listen(self, application_name: str) -> None:
-        """Begin to listen for what commits send to waiting consumers.
+        """Begin to listen for notifications to waiting consumers.
 
         Args:
-            application_name: The name by which pg_stat_activity shows the connection; without quotes.
+            application_name: Shown in pg_stat_activity; without quotes.
 
         Raises:
-            Exception: Any: the connection is broken, or the server refused it.
+            Exception: Any, if the connection is broken or the server refused it.
         """
         # The engine may have another encoding, and topics are compared by their characters.
         self._execute("set client_encoding to 'UTF8'")
         self._execute(f"set application_name to '{application_name}'")
-        # It is idle most of the time, and asked every few seconds whether it is alive.
+        # Disabled, since the connection is mostly idle, and asked every few seconds whether it is alive.
         self._execute("set idle_session_timeout to 0")
         self._listen()
 
@@ -159,8 +153,8 @@ class Listener(ABC):
         """Return whether the server's notification queue has room; None if the connection does not listen.
 
         Raises:
-            ConnectionError: The server takes no writes: it was the primary until a failover.
-            Exception: Any: the connection is broken.
+            ConnectionError: The server takes no writes; it was the primary before a failover.
+            Exception: Any, if the connection is broken.
         """
         answer = self._execute(_COMMITS_NOTIFY)
         if answer == ["read only"]:
@@ -169,10 +163,10 @@ class Listener(ABC):
 
     @abstractmethod
     def wait(self, stop: int, seconds: float) -> None:
-        """Wait until something came, the file *stop* can be read, or so many seconds are over.
+        """Wait until something arrives, the file *stop* is readable, or this many seconds are over.
 
         Raises:
-            Exception: Any: the connection is broken.
+            Exception: Any, if the connection is broken.
         """
 
     @abstractmethod
@@ -181,14 +175,14 @@ class Listener(ABC):
 
     @abstractmethod
     def _execute(self, sql: str) -> list[str]:
-        """Execute a statement in a transaction of its own; the first column of its rows, which must be text."""
+        """Execute a statement in its own transaction, and return the first column, which must be text."""
 
     def _listen(self) -> None:
         self._execute(f"listen {CHANNEL}")
 
 
 class SocketListener(Listener):
-    """A listener over a blocking connection: it waits for the socket itself."""
+    """A listener on a blocking connection, which waits for the socket itself."""
 
     _socket: int
 
@@ -205,12 +199,12 @@ class SocketListener(Listener):
         """Read what the socket has."""
 
 
-# Array literals: psycopg takes ten times as long for a list as for the text that PostgreSQL itself writes for an array.
+# Array literals are strings: psycopg needs ten times as long for a list.
 _needs_no_quotes = re.compile(r"(?!null\Z)[\w.:@/-]+", re.ASCII | re.IGNORECASE).fullmatch
 
 
 class _Contents(str):
-    """Contents as a parameter, which the logs of an engine with ``echo`` do not show."""
+    """Contents as a parameter; logs of an engine with ``echo`` do not show them."""
 
     __slots__ = ()
 
@@ -220,7 +214,7 @@ class _Contents(str):
 
 
 def texts(values: Iterable[str | None]) -> str:
-    """Write texts as the literal of an array."""
+    """Write texts as an array literal."""
     values = list(values)
     words = {value: _word(value) for value in set(values)}
     return f"{{{','.join(map(words.__getitem__, values))}}}"
@@ -236,7 +230,7 @@ def _word(value: str | None) -> str:
 
 
 def contents(values: Sequence[bytes | None]) -> str:
-    """Write contents as the literal of an array, in hexadecimal."""
+    """Write contents as an array literal, in hexadecimal."""
     try:
         return _Contents('{"\\\\x' + '","\\\\x'.join(map(bytes.hex, cast("Sequence[bytes]", values))) + '"}')
     except TypeError:
@@ -246,17 +240,15 @@ def contents(values: Sequence[bytes | None]) -> str:
 
 
 def integers(numbers: Iterable[int | None]) -> str:
-    """Write integers as the literal of an array."""
     return f"{{{','.join(map(str, numbers))}}}".replace("None", "null")
 
 
 def booleans(values: Iterable[bool | None]) -> str:
-    """Write booleans as the literal of an array."""
     return f"{{{','.join('null' if value is None else str(value).lower() for value in values)}}}"
 
 
 def row_ids(ctids: Iterable[str]) -> str:
-    """Row ids, like ``(0,1)``, as a literal."""
+    """Write row ids, like ``(0,1)``, as an array literal."""
     return '{"' + '","'.join(ctids) + '"}'
 
 
@@ -280,9 +272,9 @@ class LibpqDriver(Driver):
 
     @contextmanager
     def bytes_results(self, connection: Connection) -> Iterator[None]:
-        """As for Driver, by cursors that the connection makes for as long as one statement takes.
+        """As for Driver: the connection makes suitable cursors during the block.
 
-        SQLAlchemy makes the cursors, and each is asked for its format. An application's own cursors stay what they are.
+        The application's own cursors are not changed.
         """
         driver: Any = connection.connection.driver_connection
         factory = driver.cursor_factory
@@ -294,7 +286,7 @@ class LibpqDriver(Driver):
 
     @abstractmethod
     def bytes_cursor(self, factory: Any, *arguments: Any, **options: Any) -> Any:
-        """Make a cursor of the connection's own factory whose bytea columns come as bytes."""
+        """Make a cursor by the connection's own factory whose bytea columns come as bytes."""
 
     def fileno(self, connection: Any) -> int:
         file: int = connection.fileno()

@@ -1,8 +1,8 @@
 """psycopg 3, for sync and async engines alike.
 
-Where it can, it sends statements on psycopg's libpq, past its cursors: those take most of a call's time. psycopg counts
-how often it sees a statement, prepares it, and deallocates what it has prepared; so its own cursors send a statement
-until it is prepared. Its cache has no public name. Without it, or in another form, cursors send everything.
+If possible, statements use psycopg's libpq directly, since its cursors take most of a call's time. psycopg counts
+statements, prepares frequent ones, and deallocates them again; so its own cursors send a statement until it is
+prepared. Its cache has no public name. Without it, or in another form, cursors send everything.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _status, _name = attrgetter("status"), attrgetter("name")
 
 @cache
 def names() -> SimpleNamespace:
-    """Import what is used of psycopg, once; an application may use another driver."""
+    """Import the needed names of psycopg once; an application may use another driver."""
     import psycopg
     from psycopg.adapt import Transformer
     from psycopg.errors import error_from_result, lookup
@@ -74,12 +74,12 @@ def names() -> SimpleNamespace:
 
 
 def is_plain(driver: Any) -> bool:
-    """Return whether a connection is a plain one of psycopg, with its own cursors, in UTF-8 and outside a pipeline."""
+    """Return whether a connection is psycopg's own class with its own cursors, in UTF-8 and outside a pipeline."""
     found = names()
     cursors = driver.cursor_factory
     if type(driver) not in found.connections or cursors not in found.cursors:
         return False
-    # Nobody has put a method of their own in the place of psycopg's, whatever name they gave it.
+    # Nobody has replaced a method of psycopg, under whatever name.
     execute, pgconn = cursors.execute, driver.pgconn
     return (
         type(execute) is FunctionType
@@ -90,14 +90,14 @@ def is_plain(driver: Any) -> bool:
 
 
 def is_connected(pgconn: Any) -> bool:
-    """Return whether libpq does not know yet that the connection is lost or closed."""
+    """Return whether libpq believes that the connection is open."""
     return bool(pgconn.status == _OK)
 
 
 def give_up(driver: Any) -> bool:
-    """Cancel what the server has not answered, as psycopg does after Ctrl-C. Return whether the connection is useless.
+    """Cancel unanswered statements, as psycopg does after Ctrl-C. Return whether the connection is useless.
 
-    A task's cancel comes from psycopg itself.
+    When a task is cancelled, psycopg does this itself.
     """
     pgconn = driver.pgconn
     if pgconn.transaction_status == _ACTIVE and type(driver) is not names().connections[1]:
@@ -107,17 +107,17 @@ def give_up(driver: Any) -> bool:
 
 
 def raw_cursor(driver: Any) -> Any:
-    """Make a cursor of psycopg for statements with numbered parameters."""
+    """Return a cursor of psycopg for statements with numbered parameters."""
     found = names()
     kind = found.raw_cursor if type(driver) is found.connections[0] else found.raw_async_cursor
     return kind(driver, row_factory=found.tuple_row)
 
 
 class Given(NamedTuple):
-    """A statement with its parameters as libpq takes them: texts, and bytes as they are.
+    """A statement with its parameters as libpq takes them: texts, and unchanged bytes.
 
-    So a parameter has the same type in each call, and psycopg prepares a statement once. The name is that under which
-    it has; None: it has not.
+    So a parameter has the same type in each call, and psycopg prepares a statement once. ``name`` is None if it is not
+    prepared.
     """
 
     sql: str
@@ -132,7 +132,7 @@ class Given(NamedTuple):
 
 
 def given(known: Any, statement: NumberedStatement, values: Values) -> Given | None:
-    """Return a statement to send; *known*: what psycopg has prepared. None if a value has no text form here.
+    """Return a statement to send, or None if a value has no text form here. *known* is psycopg's cache.
 
     Raises:
         UnicodeEncodeError: A text has no bytes in UTF-8.
@@ -159,7 +159,7 @@ def given(known: Any, statement: NumberedStatement, values: Values) -> Given | N
 
 
 def executed(pgconn: Any, statement: Given, result_format: int) -> Generator[Any, Any, list[Any]]:
-    """Execute a statement; psycopg waits for it."""
+    """Execute a statement, as a generator that psycopg waits for."""
     pgconn.send_query_prepared(statement.name, statement.parameters, statement.formats, result_format=result_format)
     return (yield from names().execute(pgconn))
 
@@ -167,14 +167,12 @@ def executed(pgconn: Any, statement: Given, result_format: int) -> Generator[Any
 def pipelined(
     pgconn: Any, begin: bytes | None, statements: Sequence[Given], answers: list[Any], result_format: int
 ) -> Generator[Any, Any, None]:
-    """Send statements and COMMIT in one round trip; psycopg waits for it.
+    """Send statements and COMMIT in one round trip, as a generator that psycopg waits for.
 
     Args:
-        pgconn: libpq's connection.
-        begin: What begins the transaction; None: it has begun.
-        statements: What is executed between.
-        answers: Gets a result of each, from that of *begin* to COMMIT's, as far as the server answered.
-        result_format: Of the rows.
+        begin: The statement that begins the transaction; None: it has begun.
+        answers: Receives a result for each statement that the server answered, from *begin* to COMMIT.
+        result_format: The format of the rows.
     """
     found = names()
     pgconn.enter_pipeline_mode()
@@ -185,7 +183,7 @@ def pipelined(
             pgconn.send_query_prepared(one.name, one.parameters, one.formats, result_format=result_format)
         pgconn.send_query_params(b"commit", None)
         pgconn.pipeline_sync()
-        # It reads while it writes: the server may answer before it has read the last megabytes.
+        # This reads while it writes, since the server may answer before it has read the last megabytes.
         yield from found.send(pgconn)
         for _ in range((begin is not None) + len(statements) + 1):
             answers += yield from found.fetch_many(pgconn)
@@ -196,17 +194,17 @@ def pipelined(
 
 
 def last_words(pgconn: Any, statements: int) -> list[Any]:
-    """Return the results of so many statements in a pipeline that are left on a connection that the server ended.
+    """Return the remaining results of this many pipelined statements after the server ended the connection.
 
-    One says why it did. psycopg does not read it if the socket's end comes with it.
+    One says why it did. psycopg does not read it if the end of the socket arrives with it.
     """
-    # A result of each, and None behind it.
+    # Each statement has a result, followed by None.
     results = [pgconn.get_result() for _ in range(2 * (statements + 1))]
     return [result for result in results if result is not None]
 
 
 def failure_of(results: Sequence[Any], driver: Any) -> Exception | None:
-    """Return psycopg's error for the first result that is an error, if any."""
+    """Return psycopg's error for the first result that is an error, or None."""
     for result in results:
         if result.status not in _FINE:
             error: Exception = names().error(result, encoding=driver.info.encoding)
@@ -215,7 +213,7 @@ def failure_of(results: Sequence[Any], driver: Any) -> Exception | None:
 
 
 def begin_statement(connection: Any) -> bytes | None:
-    """Return the BEGIN that psycopg would send on a connection; None if it is in a transaction."""
+    """Return the BEGIN that psycopg would send; None if the connection is in a transaction."""
     if connection.pgconn.transaction_status != _IDLE:
         return None
     words = ["begin"]
@@ -229,14 +227,14 @@ def begin_statement(connection: Any) -> bytes | None:
 
 
 def awaited_on(connection: Connection, coroutine: Awaitable[T]) -> T:
-    """Wait for a coroutine of a connection's driver as SQLAlchemy waits for a statement; return its result."""
+    """Await a coroutine of a connection's driver as SQLAlchemy awaits statements, and return its result."""
     adapted: Any = connection.connection.dbapi_connection
     result: T = adapted.run_async(lambda _: coroutine)
     return result
 
 
 def _waited(connection: Connection, driver: Any, answers: Generator[Any, Any, T]) -> T:
-    """Wait as psycopg does, so that signals, Ctrl-C and the cancel of a task interrupt it; return the result."""
+    """Wait as psycopg does, interruptible by signals, Ctrl-C and the cancel of a task; return the result."""
     if connection.dialect.is_async:
         return awaited_on(connection, _awaited(driver, answers))
     with driver.lock:
@@ -264,9 +262,9 @@ class Psycopg(LibpqDriver):
     passes_sqlalchemy = True
 
     def bytes_cursor(self, factory: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-        """As for LibpqDriver. Values come as they are, where text would make a content twice as long."""
+        """As for LibpqDriver. Values are binary, since text would double the length of a content."""
         cursor = factory(*arguments, **options)
-        # Those that put parameters into a statement have text results only.
+        # Cursors that insert parameters into a statement have only text results.
         if not isinstance(cursor, names().text_cursors):
             cursor.format = names().binary
         return cursor
@@ -275,7 +273,7 @@ class Psycopg(LibpqDriver):
         return give_up(connection.connection.driver_connection)
 
     def can_commit_with(self, connection: Connection) -> bool:
-        """As for Driver: it needs the pipeline mode of libpq 14."""
+        """As for Driver; it needs the pipeline mode of libpq 14."""
         driver: Any = connection.connection.driver_connection
         return names().has_pipelines and bool(driver.pgconn.pipeline_status == NO_PIPELINE)
 
@@ -356,7 +354,7 @@ class Psycopg(LibpqDriver):
         commit: bool,
         as_bytes: bool,
     ) -> bool:
-        """Send statements by cursors, which prepare what they see often. All else as for :meth:`send_past`."""
+        """Send statements as :meth:`send_past` does, but by cursors, which prepare what they see often."""
         known = [(one.sql, one.for_cursor()) for one in statements if one is not None]
         if len(known) < len(statements):
             return False
@@ -377,7 +375,7 @@ class Psycopg(LibpqDriver):
         return True
 
     def end(self, connection: Any, run: RunInLoop) -> None:
-        """As for Driver. A pool of psycopg's replaces what comes back ended."""
+        """As for Driver. A pool of psycopg replaces a connection that comes back ended."""
         pool = getattr(connection, "_pool", None)
         connection.pgconn.finish()
         if pool is not None and (waiting := pool.putconn(connection)) is not None:
@@ -394,9 +392,8 @@ def _cursor(driver: Any) -> Any:
 class _Pipeline:
     """Statements and COMMIT in pipeline mode: their cursors, and what ended them.
 
-    psycopg hands results out in the pipeline already or at its end, as they come. Its own ``commit()`` in a pipeline
-    waits for results before the last megabytes of a statement are sent, and so for ever: COMMIT is a statement like the
-    others here.
+    psycopg reads results during the pipeline or at its end. Its own ``commit()`` in a pipeline waits for results before
+    the last megabytes of a statement are sent, and so for ever. So COMMIT is a statement like the others here.
     """
 
     def __init__(self, driver: Any, cursor: Callable[[Any], Any]) -> None:
@@ -419,7 +416,7 @@ class _Pipeline:
             self.failure = error
 
     def is_stuck(self) -> bool:
-        """Return whether the connection cannot leave pipeline mode: the server ended before its last answer.
+        """Return whether the connection cannot leave pipeline mode, since the server ended before its last answer.
 
         SQLAlchemy takes an error for a disconnect only if the connection is closed.
         """
@@ -428,7 +425,7 @@ class _Pipeline:
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """While it is entered, see what ends a wait before psycopg, which waits on, or forgets why the server ended."""
+        """Return a block that notes what ends a wait; psycopg would wait on, or forget why the server ended."""
         driver = self.driver
         wait = driver.wait
 
@@ -449,7 +446,7 @@ class _Pipeline:
             del driver.wait
 
     def see_results(self, pipeline: Any) -> None:
-        """See all results of psycopg's pipeline: it forgets a refusal if the connection ends behind it."""
+        """Note all results of psycopg's pipeline, which forgets a refusal if the connection ends after it."""
         # It has no public name.
         process = pipeline._process_results  # noqa: SLF001
 
@@ -464,7 +461,7 @@ class _Pipeline:
             self.fail(refusal)
 
     def _hear(self, diagnostic: Any) -> None:
-        """Keep why the server ends the connection, which is a notice if it comes before the first statement is sent."""
+        """Note why the server ends the connection; before the first statement this is a notice."""
         if diagnostic.severity_nonlocalized == "FATAL":
             self.fail(names().error_class(diagnostic.sqlstate)(diagnostic.message_primary))
 
@@ -478,7 +475,7 @@ class _Pipeline:
                 self._see(last_words(pgconn, len(self._cursors)))
             raise
         except BaseException:
-            # What interrupts a wait must not wait for the server, as the generator would at its end.
+            # An interrupt must not wait for the server, as the generator would at its end.
             give_up(self.driver)
             pgconn.finish()
             with suppress(Exception):
@@ -487,7 +484,7 @@ class _Pipeline:
 
 
 async def _commit_with(pipeline: _Pipeline, statements: Sequence[tuple[str, Any]], rows: list[Sequence[Any]]) -> None:
-    """Send statements and COMMIT. On a connection for threads it waits for nothing: each call has waited itself."""
+    """Send statements and COMMIT. On a sync connection nothing is awaited; each call has waited itself."""
     driver = pipeline.driver
     try:
         with pipeline.watched():

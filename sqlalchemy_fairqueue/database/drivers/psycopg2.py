@@ -16,7 +16,7 @@ _BYTEA = 17
 
 
 class Psycopg2(LibpqDriver):
-    """psycopg2. It puts parameters into the text of a statement, and all results are text."""
+    """psycopg2. It inserts parameters into the text of a statement, and all results are text."""
 
     name = "psycopg2"
     example = "create_engine('postgresql+psycopg2://...')"
@@ -30,7 +30,7 @@ class Psycopg2(LibpqDriver):
         return made
 
     def end(self, connection: Any, run: RunInLoop) -> None:  # noqa: ARG002 - it has no loop
-        """As for Driver. The connection may be of a class of the application's, with a ``close()`` of its own."""
+        """As for Driver. The application's connection class may have its own ``close()``."""
         from psycopg2.extensions import connection as plain
 
         plain.close(connection)
@@ -41,7 +41,7 @@ class Psycopg2(LibpqDriver):
 
 @cache
 def _bytes_type() -> Any:
-    # The application need not have this driver to have another.
+    # The application may lack this driver and use another.
     from psycopg2 import BINARY
     from psycopg2.extensions import new_type
 

@@ -1,10 +1,10 @@
 """Replay of one queue's history under a scenario, as a history of its own.
 
-Its trace tells when messages arrived, and how long each attempt took, without the order of service. A message arrives
-when it was enqueued, and is ordered in its channel by the time it became ready; the next attempt of a message follows
-the previous one by the recorded delay. An attempt that expired or was released is leased as long as recorded, and takes
-no worker. A history does not have priorities, unless a column ``priority`` gives them, nor commit times of enqueues,
-nor messages without a finished attempt. The capacity of the queue's workers is estimated from the trace.
+The trace has the arrivals of messages and the durations of attempts, without the order of service. A message arrives
+when it was enqueued, and is ordered in its channel by the time it became ready; its next attempt follows the previous
+one by the recorded delay. An attempt that expired or was released is leased as long as recorded, and occupies no
+worker. A history lacks priorities, unless a column ``priority`` has them, commit times of enqueues, and messages
+without an ended attempt. The capacity of the workers is estimated from the trace.
 """
 
 from __future__ import annotations
@@ -61,9 +61,9 @@ class Trace(NamedTuple):
         channels: Names of the channels, in the order of their ids.
         messages: A record array.
         attempts: A record array.
-        arrivals: The messages in the order in which they were enqueued.
-        begin: When the first attempt began; before, there were no workers.
-        channel_of: The number of each attempt's channel.
+        arrivals: The messages in the order of their enqueues.
+        begin: When the first attempt began; there were no workers before.
+        channel_of: The channel number of each attempt.
         ready: When each attempt was ready, as recorded.
         started: When it started, no earlier than that.
         finished: When it finished, no earlier than that.
@@ -82,12 +82,12 @@ class Trace(NamedTuple):
 
 
 def trace_of(history: pa.Table) -> Trace:
-    """The trace of a queue's history.
+    """Return the trace of a queue's history.
 
-    If the clock was set back, it counts as a clock that stopped.
+    A clock that was set back is treated as one that stopped.
 
     Raises:
-        InvalidArgument: A row is there twice, or a message is in two channels.
+        InvalidArgument: A row occurs twice, or a message is in two channels.
     """
     message_ids, started = numbers(history, "message_id"), numbers(history, "started_at")
     ids = numbers(history, "id")
@@ -114,7 +114,7 @@ def trace_of(history: pa.Table) -> Trace:
     messages["stop"][:-1] = first[1:]
     messages["stop"][-1:] = len(order)
     messages["channel"] = channel_of[first]
-    # If earlier attempts of a message are not in the history, it arrives when it became ready for the first one here.
+    # If the history lacks earlier attempts of a message, it arrives when it became ready for the first one here.
     is_whole = numbers(history, "attempt")[first] == 1
     enqueued = np.minimum(numbers(history, "enqueued_at")[first], ready[first])
     messages["arrives_at"] = np.where(is_whole, enqueued, ready[first])
@@ -166,10 +166,10 @@ class Capacity:
 
     Attributes:
         workers: Messages handled at once.
-        backlogged: Microseconds of backlog in which it was measured; zero: there was no such time, and *workers* is the
-            most messages that were handled at once.
-        least: The least mean of a quarter of that time.
-        greatest: The greatest.
+        backlogged: Microseconds of backlog in which it was measured; zero: none, and *workers* is the most messages
+            that were ever handled at once.
+        least: The mean in the quarter of that time in which it was least.
+        greatest: The mean in the quarter in which it was greatest.
     """
 
     workers: float
@@ -202,7 +202,6 @@ def capacity_of(trace: Trace, policies: Mapping[str, ChannelPolicy]) -> Capacity
     leased at once.
 
     Args:
-        trace: The trace.
         policies: The policies that the record was made under, by channel; others have no limits.
     """
     ready, started, finished = trace.ready, trace.started, trace.finished
@@ -234,7 +233,7 @@ def capacity_of(trace: Trace, policies: Mapping[str, ChannelPolicy]) -> Capacity
 
 
 def _stretches(backlogged: NDArray[np.bool_], ended: Numbers, least: int) -> NDArray[np.bool_]:
-    """The backlogged spans of time that belong to a stretch in which at least *least* attempts end."""
+    """Return the backlogged spans in stretches in which at least *least* attempts end."""
     begins = backlogged & ~np.append(False, backlogged[:-1])
     number = np.cumsum(begins) - 1
     if not begins.any():
@@ -247,7 +246,7 @@ def _stretches(backlogged: NDArray[np.bool_], ended: Numbers, least: int) -> NDA
 def _without_limited(
     trace: Trace, policies: Mapping[str, ChannelPolicy], times: Numbers, waiting: Numbers, leased: Numbers
 ) -> Numbers:
-    """Return how the number of waiting messages changes, without channels that their policy may hold back."""
+    """Return the changes of the number of waiting messages, without channels that their policy may hold back."""
     limits = np.full(len(trace.channels), _NO_LIMIT, np.int64)
     for number, name in enumerate(trace.channels):
         policy = policies.get(name)
@@ -258,7 +257,7 @@ def _without_limited(
     channel = np.tile(trace.channel_of, 3)
     kind = np.repeat((1, 2, 0), len(trace.channel_of))
     order = np.lexsort((kind, times, channel))
-    # Each channel ends with none waiting and none leased, so that sums go on from channel to channel.
+    # At the end of a channel none wait and none are leased, so the sums can continue across channels.
     waits, held = np.cumsum(waiting[order]), np.cumsum(leased[order])
     servable = np.where(held < limits[channel[order]], waits, 0)
     changes = np.empty_like(servable)
@@ -266,7 +265,7 @@ def _without_limited(
     return changes
 
 
-# To compile takes longer than to interpret fewer attempts than this.
+# Compiling takes longer than interpreting fewer attempts than this.
 _WORTH_COMPILING = 200_000
 
 _MILLISECOND = 1_000
@@ -278,32 +277,22 @@ SCHEMA = pa.schema([pa.field("scenario", pa.string()), *(one for one in HISTORY 
 def replay_queue(
     history: pa.Table, scenario: Scenario, policies: Mapping[str, ChannelPolicy] | None = None
 ) -> pa.Table:
-    """The history of a queue that a scenario would have given.
+    """Return the history that a scenario would have given for a queue.
 
     Args:
         history: All attempts of one queue.
-        scenario: The scenario.
-        policies: The policies that the record was made under, by channel; others have no limits.
+        policies: The record's policies, by channel; others have no limits.
 
     Returns:
-        A row an attempt. Times are the replay's; ids count the attempts in the order of their ends; the consumer is a
-        worker's number; outcomes are the recorded ones; error and recorded_xid are null.
+        One row for each attempt. Times are the replay's; ids count the attempts in the order of their ends; the
+        consumer is the number of a worker; outcomes are the recorded ones; error and recorded_xid are null.
     """
     trace = trace_of(history)
     return replayed_trace(trace, scenario, scenario.workers or capacity_of(trace, policies or {}).workers)
 
 
 def replayed_trace(trace: Trace, scenario: Scenario, workers: float) -> pa.Table:
-    """The same of a trace, which can be replayed under many scenarios.
-
-    Args:
-        trace: The trace. It is left as it is.
-        scenario: The scenario.
-        workers: Messages handled at once.
-
-    Returns:
-        A row an attempt, in the order of the trace.
-    """
+    """Replay a trace, which is not changed; one row for each attempt, in the order of the trace."""
     attempts = simulated_attempts(trace, scenario, workers)
     started, finished = attempts["started"], attempts["finished"]
     ready = _ready_times(trace, started, finished)
@@ -331,13 +320,11 @@ def replayed_trace(trace: Trace, scenario: Scenario, workers: float) -> pa.Table
 def simulated_attempts(
     trace: Trace, scenario: Scenario, workers: float | None = None, *, compile_: bool | None = None
 ) -> Any:
-    """The attempts of a trace under a scenario, as a record array.
+    """Return the attempts of a trace under a scenario, as a record array.
 
     Args:
-        trace: The trace.
-        scenario: The scenario.
-        workers: Messages handled at once. None: the scenario names them. For 3.6 workers there are four that each
-            handle messages for 0.9 of the time: they pause after each message for a ninth of its duration.
+        workers: Messages handled at once. None: the scenario has the number. 3.6 workers are four that each work 0.9 of
+            the time: they pause after each message for a ninth of its duration.
         compile_: Whether to compile the simulator. None: if numba is installed and the trace is long enough.
     """
     count = len(trace.messages)
@@ -386,10 +373,10 @@ def _channels(trace: Trace, scenario: Scenario) -> Any:
 
 
 def _set_costs(attempts: Any, trace: Trace, scenario: Scenario) -> None:
-    """What attempts cost, as far as it is known at the delivery and at the end.
+    """Set the costs of attempts that are known at the delivery and at the end.
 
-    By cost, all of it is known when the message is delivered, as if it had been declared. By seconds a worker tells the
-    milliseconds of a handler when it ends; one that gives back a message tells 0, and one that is killed tells nothing.
+    By cost, the whole cost is known at the delivery, as if it had been declared. By seconds, a worker reports the
+    milliseconds of a handler at its end; it reports 0 for a released message, and nothing if it is killed.
     """
     if scenario.fair_by == "cost":
         attempts["cost"] = recorded_costs(trace.history).to_numpy(zero_copy_only=False)
@@ -439,7 +426,7 @@ def _worker_pool(trace: Trace, workers: float, batch: int, requested: int) -> Wo
 
 
 def _ready_times(trace: Trace, started: Any, finished: Any) -> Any:
-    """The times at which attempts were ready: the first one when due, others a delay after the previous end."""
+    """Return when attempts were ready: the first when due, others a delay after the previous end."""
     ready = np.empty(len(started), np.int64)
     first = trace.messages["attempt"]
     ready[1:] = finished[:-1] + trace.attempts["delay"][:-1]

@@ -32,11 +32,11 @@ _PATTERN = re.compile(r"[*?[]")
 
 @dataclass(frozen=True, slots=True)
 class QueueSettings:
-    """The settings of a recorded queue that hold for all of its channels.
+    """The settings of a recorded queue that apply to all of its channels.
 
     Attributes:
-        fair_by: What its channels get equal parts of.
-        max_concurrency: Its limit. None: none.
+        fair_by: What its channels share equally.
+        max_concurrency: None: no limit.
     """
 
     fair_by: FairBy = "messages"
@@ -48,24 +48,22 @@ class Scenario:
     """A scenario of a replay.
 
     Attributes:
-        name: Its name in the result.
-        discipline: "fair": channels are served in the order of a dequeue, by their weights. "fifo": messages are
-            delivered in the order of their due times, without regard to their channels.
-        fair_by: What channels get equal parts of: "messages", as in a queue that nobody configured; "cost", the
-            recorded costs of attempts, as if each had been declared at the enqueue; "seconds", the recorded durations,
-            charged as a queue and its workers charge them: by the mean of the channel, each second while a handler
-            runs, and in the end exactly. See ``Queue.configure``.
-        workers: Messages handled at once, over all worker processes; it may have a fraction. None: the capacity that
-            the history shows, see :func:`~sqlalchemy_fairqueue.reporting.simulation.replay.capacity_of`. If the
-            workers of the history prefetch, durations have the time in their buffers in them: give multiples of the
-            capacity on the report's page then, not numbers of handlers.
-        batch: Messages that each worker dequeues at once, to handle them one after the other. More than one shows the
-            effect of prefetching on the fair order.
-        max_concurrency: Limit of the queue. None: none.
+        discipline: "fair": channels take turns, by weight, as in a dequeue. "fifo": messages are delivered in the order
+            of their due times, whatever their channels.
+        fair_by: What channels share equally. "messages", as in a queue that was never configured; "cost", the recorded
+            cost, as if it had been declared at the enqueue; "seconds", the recorded durations, charged as a queue and
+            its workers do: first by the channel's mean, then each second while a handler runs, and exactly at the end.
+        workers: Messages handled at once by all workers; fractions are allowed. None: the capacity that the history
+            shows, see :func:`~sqlalchemy_fairqueue.reporting.simulation.replay.capacity_of`. If the recorded workers
+            prefetch, durations contain the time in their buffers; then give multiples of the capacity on the report's
+            page instead of numbers of handlers.
+        batch: Messages that each worker dequeues at once and then handles one after another. More than one shows the
+            effect of prefetching on fairness.
+        max_concurrency: The limit of the queue. None: no limit.
         defaults: The policy of channels that *policies* does not name.
-        policies: Policies by the name of the channel, or by a pattern: ``*`` any text, ``?`` one character, ``[ab]``
-            one of these. A channel's own name comes first, then the first pattern that fits. A policy holds as a
-            whole: no field is taken from *defaults*.
+        policies: Policies by the name of a channel, or by a pattern: ``*`` any text, ``?`` one character, ``[ab]`` one
+            of these. The exact name comes first, then the first matching pattern. A policy applies as a whole; no field
+            comes from *defaults*.
 
     Example:
         >>> Scenario(name="by cost", fair_by="cost", workers=4).settings
@@ -82,7 +80,6 @@ class Scenario:
     policies: Mapping[str, ChannelPolicy] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Refuse values that cannot be replayed."""
         check_name("name", self.name)
         check_choice("discipline", self.discipline, ("fair", "fifo"))
         check_choice("fair_by", self.fair_by, ("messages", "cost", "seconds"))
@@ -106,7 +103,7 @@ class Scenario:
 
     @property
     def settings(self) -> str:
-        """Its settings in words, without its workers."""
+        """Its settings as text, without the workers."""
         if self.discipline == "fifo":
             found = ["first come, first served"]
         else:
@@ -122,7 +119,7 @@ class Scenario:
         return ", ".join(found)
 
     def policies_of(self, channels: Sequence[str]) -> list[tuple[ChannelPolicy, list[int]]]:
-        """The policies that apply, each with the numbers of its channels."""
+        """Return the policies that apply, each with the numbers of its channels."""
         patterns = [
             (re.compile(translate(name)), policy) for name, policy in self.policies.items() if _PATTERN.search(name)
         ]
@@ -160,7 +157,7 @@ def _check_workers(workers: object) -> None:
 def as_recorded(
     policies: Mapping[str, ChannelPolicy], settings: QueueSettings | None = None, *, name: str = REPLAYED
 ) -> Scenario:
-    """The scenario of a queue's own settings and policies, by the names of its channels."""
+    """Return the scenario of a queue's own settings and policies, by channel."""
     own = settings or QueueSettings()
     return Scenario(
         name=name,
@@ -171,10 +168,10 @@ def as_recorded(
 
 
 def check_scenarios(scenarios: Sequence[Scenario]) -> dict[str, Scenario]:
-    """Scenarios by name.
+    """Return the scenarios by name.
 
     Raises:
-        InvalidArgument: There are none, one is something else, or two have one name.
+        InvalidArgument: There are none, one is something else, or two have the same name.
     """
     named: dict[str, Scenario] = {}
     for scenario in scenarios:

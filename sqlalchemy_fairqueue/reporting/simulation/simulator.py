@@ -1,13 +1,14 @@
 """Simulator of a queue, event by event: the rules of fq_hear and fq_dequeue on rows of integers.
 
-Every comparison is that of the SQL, so that both deliver the same messages in the same order, as
-tests/reporting/simulation/test_replay_order.py shows. Calls take no time here, and nothing is locked, so that no first
-channel is passed by because it has stood still for a second.
-An event is an arrival, a start or a finish: an attempt has one of each. An event costs O(log channels + log workers).
-Where the queue is fair by seconds, each second costs O(workers).
+Every comparison is that of the SQL, so both deliver the same messages in the same order;
+tests/reporting/simulation/test_replay_order.py shows it. Calls take no time here and nothing is locked, so no channel
+is skipped because it has been locked for a second.
 
-All compiled functions are in this module, so that it is long: numba keeps compiled code until the file of the function
-changes, and does not look at the files of those that it calls.
+An attempt has three events: arrival, start and finish. An event costs O(log channels + log workers). In a queue that is
+fair by seconds, each second costs O(workers).
+
+The module is long since all compiled functions are here: numba caches compiled code until the file of the function
+changes, and ignores the files of functions that it calls.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 
 _TAG_UNIT = 2520
 _MOST_COST = 1_000_000_000
-# As fq_estimate, in milliseconds; and as workers charge for handlers that run, in microseconds.
+# The estimate of fq_estimate, in milliseconds; and the charges of running handlers, in microseconds.
 _ESTIMATE = 2_000
 _CHARGED_EVERY = 1_000_000
 _CHARGED_AFTER = 500_000
@@ -121,7 +122,6 @@ def _pop(heap: Integers, members: Members, base: int = 0) -> int:
 
 @compilable
 def _head(dispatcher: Dispatcher, channel: Channel) -> int:
-    """The first message of a channel, or -1."""
     return dispatcher.message_heaps[channel.offset + 1] if dispatcher.message_heaps[channel.offset] > 0 else -1
 
 
@@ -130,34 +130,33 @@ def _head(dispatcher: Dispatcher, channel: Channel) -> int:
 
 @compilable
 def _allowed_at(channel: Channel) -> int:
-    """The time from which on the channel's rate allows a message."""
+    """Return when the channel's rate allows a message, at the earliest."""
     return channel.rate_at - (channel.rate_burst - 1) * channel.rate_interval
 
 
 @compilable
 def _allowed_number(channel: Channel, now: int) -> int:
-    """The number of messages that the channel's rate allows at once."""
+    """Return how many messages the channel's rate allows at once."""
     ahead = channel.rate_burst * channel.rate_interval - max(channel.rate_at - now, 0)
     return ahead // channel.rate_interval
 
 
 @compilable
 def _draw(channel: Channel, taken: int, now: int) -> None:
-    """Take messages from what the channel's rate allows."""
     if channel.rate_interval > 0:
         channel.rate_at = max(channel.rate_at, now) + taken * channel.rate_interval
 
 
 @compilable
 def _ready_at(dispatcher: Dispatcher, channel: Channel) -> int:
-    """The time from which on the first message of a channel is due and its rate allows one."""
+    """Return when the first message of a channel is due and its rate allows it."""
     due = dispatcher.messages[_head(dispatcher, channel)].sort_key
     return max(due, _allowed_at(channel)) if channel.rate_interval > 0 else due
 
 
 @compilable
 def _update_ready(dispatcher: Dispatcher, number: int) -> None:
-    """Put a channel in its order among the ready ones, if its limit allows."""
+    """Place a channel in the ready order, if its limit allows."""
     channel = dispatcher.channels[number]
     if channel.heap_index > 0:
         _sift_up(dispatcher.ready_heap, dispatcher.channels, number)
@@ -184,7 +183,7 @@ def _hear(dispatcher: Dispatcher, costs: CostState | None, message: int) -> None
 
 @compilable
 def _dequeue_in_line(dispatcher: Dispatcher, now: int, assigned: Integers, begin: int, limit: int) -> int:
-    """Fill *assigned* from *begin* on with up to *limit* messages in the order of their due times. Returns the end."""
+    """Fill *assigned* from *begin* on with up to *limit* messages in the order of their due times. Return the end."""
     channels, ready_heap = dispatcher.channels, dispatcher.ready_heap
     end = begin
     while end < begin + limit and ready_heap[0] > 0 and channels[ready_heap[1]].sort_key <= now:
@@ -209,7 +208,7 @@ def _dequeue_in_line(dispatcher: Dispatcher, now: int, assigned: Integers, begin
 
 @compilable
 def _note(channel: Channel, costs: CostState, number: int) -> None:
-    """The next dequeue hears of a channel."""
+    """Let the next dequeue hear of a channel."""
     noted = costs.noted
     if channel.is_noted == 0:
         channel.is_noted = 1
@@ -219,7 +218,7 @@ def _note(channel: Channel, costs: CostState, number: int) -> None:
 
 @compilable
 def _virtual_time(dispatcher: Dispatcher, costs: CostState) -> int:
-    """The least start tag of the ready channels; while none is ready, the greatest of all (fq_greatest_tag)."""
+    """Return the least start tag of the ready channels; if none is ready, the greatest of all (fq_greatest_tag)."""
     if dispatcher.ready_heap[0] > 0:
         return dispatcher.channels[dispatcher.ready_heap[1]].sort_key
     if costs.tag_heap[0] > 0:
@@ -229,7 +228,6 @@ def _virtual_time(dispatcher: Dispatcher, costs: CostState) -> int:
 
 @compilable
 def _set_tag(dispatcher: Dispatcher, costs: CostState, number: int, tag: int) -> None:
-    """Move the start tag of a channel."""
     dispatcher.channels[number].tag = tag
     if not costs.is_timed:
         # No tag falls.
@@ -262,7 +260,7 @@ def _correct(  # noqa: PLR0917 - numba compiles no keyword-only parameters
     is_ready: bool,  # noqa: FBT001
     virtual_time: int,
 ) -> None:
-    """Move the start tag of a channel by what its messages cost more, or less, than was charged (fq_tag_heard)."""
+    """Correct the start tag of a channel when its messages cost more, or less, than was charged (fq_tag_heard)."""
     channel = dispatcher.channels[number]
     before = virtual_time if channel.tag == NEVER else channel.tag
     charge = channel.corrected * _TAG_UNIT + channel.tag_rest
@@ -278,7 +276,7 @@ def _correct(  # noqa: PLR0917 - numba compiles no keyword-only parameters
 
 @compilable
 def _mean_cost(mean: int, took: int, count: int) -> int:
-    """The moving average of what the messages of a channel took, after *count* took so much together (fq_mean_cost)."""
+    """Return the moving average of a channel's times, after *count* messages took *took* together (fq_mean_cost)."""
     if count == 0:
         return mean
     average = min((2 * took + count) // (2 * count), _MOST_COST)
@@ -289,7 +287,7 @@ def _mean_cost(mean: int, took: int, count: int) -> int:
 
 @compilable
 def _place(dispatcher: Dispatcher, costs: CostState, number: int) -> None:
-    """Put a channel that is in no heap into the ready order or among the waiting ones, if its limit allows."""
+    """Place a channel that is in no heap among the ready or the waiting ones, if its limit allows."""
     channel = dispatcher.channels[number]
     if channel.sort_key < 0:
         _push(dispatcher.ready_heap, dispatcher.channels, number)
@@ -299,7 +297,7 @@ def _place(dispatcher: Dispatcher, costs: CostState, number: int) -> None:
 
 @compilable
 def _hear_costs(dispatcher: Dispatcher, costs: CostState, number: int, virtual_time: int, now: int) -> None:
-    """Hear of a channel: its slots, its first message, what its messages cost (fq_hear, fq_tag_heard)."""
+    """Hear of a channel: its free slots, its first message, its corrected cost (fq_hear, fq_tag_heard)."""
     channel = dispatcher.channels[number]
     if channel.heap_index > 0:
         heap = dispatcher.ready_heap if channel.sort_key < 0 else costs.waiting_heap
@@ -338,7 +336,7 @@ def _move_due(dispatcher: Dispatcher, costs: CostState, virtual_time: int, now: 
 
 @compilable
 def _select_by_tags(dispatcher: Dispatcher, costs: CostState, width: int, now: int) -> int:
-    """Move up to *width* channels from the ready order to those that the batch takes from. Returns how many."""
+    """Move up to *width* channels from the ready order to those that the batch takes from. Return how many."""
     channels, merge_heap = dispatcher.channels, costs.merge_heap
     found = 0
     while found < width and dispatcher.ready_heap[0] > 0:
@@ -350,7 +348,7 @@ def _select_by_tags(dispatcher: Dispatcher, costs: CostState, width: int, now: i
             selection.quota = min(selection.quota, _allowed_number(channel, now))
         found += 1
     for i in range(found):
-        # Among messages that start at once, the first ones of all channels come before the second ones.
+        # Among messages that start at the same time, the first ones of all channels come before the second ones.
         channels[dispatcher.selections[i].channel].tie_breaker = _PLACES + i
         _push(merge_heap, channels, dispatcher.selections[i].channel)
     return found
@@ -368,9 +366,9 @@ def _take_by_tags(  # noqa: PLR0917 - numba compiles no keyword-only parameters
     bound: int,
     now: int,
 ) -> int:
-    """Take messages in the order of their start tags, to *bound*, at most *depth* of a channel (fq_cut_batch).
+    """Take messages in the order of start tags, up to *bound*, at most *depth* of a channel (fq_cut_batch).
 
-    Returns how many.
+    Return how many.
     """
     channels, merge_heap = dispatcher.channels, costs.merge_heap
     count = 0
@@ -380,7 +378,7 @@ def _take_by_tags(  # noqa: PLR0917 - numba compiles no keyword-only parameters
         place = channel.tie_breaker % _PLACES
         selection = dispatcher.selections[place]
         if selection.taken == depth:
-            # What starts later, of any channel, waits for the next pass.
+            # Later start tags, of any channel, wait for the next pass.
             bound = channel.sort_key
             _pop(merge_heap, channels)
             continue
@@ -405,7 +403,7 @@ def _take_by_tags(  # noqa: PLR0917 - numba compiles no keyword-only parameters
 
 @compilable
 def _update_charged(dispatcher: Dispatcher, costs: CostState, selection: Selection, now: int) -> None:
-    """Update a channel that a batch could take from, and put it where it belongs now (fq_charge)."""
+    """Update a channel that a batch could take from, and place it again (fq_charge)."""
     number = selection.channel
     channel = dispatcher.channels[number]
     channel.heap_index, channel.tie_breaker = 0, number
@@ -435,7 +433,7 @@ def _dequeue(  # noqa: PLR0917 - numba compiles no keyword-only parameters
     begin: int,
     limit: int,
 ) -> int:
-    """Hear of what was noted, and fill *assigned* from *begin* on in the order of start tags. Returns the end."""
+    """Hear of noted channels, and fill *assigned* from *begin* on in the order of start tags. Return the end."""
     virtual_time, noted = _virtual_time(dispatcher, costs) + 1, costs.noted
     for i in range(1, noted[0] + 1):
         _hear_costs(dispatcher, costs, noted[i], virtual_time, now)
@@ -448,7 +446,7 @@ def _dequeue(  # noqa: PLR0917 - numba compiles no keyword-only parameters
         found = _select_by_tags(dispatcher, costs, left, now)
         depth, bound = 2 * left // found + 2, NEVER
         if found == left:
-            # Others may be ready beyond these.
+            # Other channels may be ready after these.
             depth, bound = 1, dispatcher.channels[dispatcher.selections[found - 1].channel].sort_key
         end += _take_by_tags(
             dispatcher, costs, attempts, assigned, end, left, min(depth << passes, _MOST_DEPTH), bound, now
@@ -490,7 +488,7 @@ def _finish(dispatcher: Dispatcher, costs: CostState | None, attempts: Sequence[
 def _charge_running(
     dispatcher: Dispatcher, costs: CostState, pool: WorkerPool, attempts: Sequence[Attempt], now: int
 ) -> None:
-    """Charge channels for messages that are being handled, beyond what was charged for them (fq_charge_running)."""
+    """Charge channels for messages that are being handled, beyond earlier charges (fq_charge_running)."""
     for i in range(1, pool.heap[0] + 1):
         number = pool.heap[i]
         worker = pool.workers[number]
@@ -508,7 +506,7 @@ def _charge_running(
 
 @compilable
 def _begin(dispatcher: Dispatcher, pool: WorkerPool, attempts: Sequence[Attempt], number: int, count: int) -> None:
-    """A worker begins with the first of its new messages."""
+    """Begin the first of a worker's new messages."""
     assigned = pool.assigned
     first, last = number * pool.batch, number * pool.batch + count - 1
     # Handled from the end, so that a count tells how many are left.
@@ -527,7 +525,7 @@ def _begin(dispatcher: Dispatcher, pool: WorkerPool, attempts: Sequence[Attempt]
 
 @compilable
 def _slot(pool: WorkerPool, number: int) -> int:
-    """The index of an entry's first message among the assigned ones."""
+    """Return the index of an entry's first message among the assigned ones."""
     if number < pool.size:
         return number * pool.batch
     return pool.size * pool.batch + number - pool.size
@@ -537,9 +535,9 @@ def _slot(pool: WorkerPool, number: int) -> int:
 def _lease(  # noqa: PLR0917 - numba compiles no keyword-only parameters
     dispatcher: Dispatcher, pool: WorkerPool, attempts: Sequence[Attempt], number: int, count: int, delivered: int
 ) -> int:
-    """Note the deliveries of a worker's dequeue, whose time its entry has. Returns how many messages it handles.
+    """Note the deliveries of a worker's dequeue, at the time of its entry. Return how many messages it handles.
 
-    An attempt that takes no worker gets an entry behind the workers, which ends it.
+    An attempt that occupies no worker gets an entry after the workers, which ends it.
     """
     assigned, spare, now = pool.assigned, pool.spare, pool.workers[number].sort_key
     at = number * pool.batch
@@ -570,7 +568,7 @@ def _proceed(
 ) -> tuple[int, int]:
     """End the message of the first entry, or its pause.
 
-    Returns the number of ended messages, and the worker that is idle then, or -1.
+    Return the number of ended messages, and the worker that is idle then, or -1.
     """
     number = pool.heap[1]
     worker = pool.workers[number]
@@ -600,7 +598,7 @@ def _proceed(
 
 @compilable
 def _dequeues_at(dispatcher: Dispatcher, costs: CostState | None, pool: WorkerPool, held: int, now: int) -> int:
-    """When an idle worker dequeues, if nothing happens before: NEVER, if there is nothing to hear of or to take."""
+    """Return when an idle worker dequeues unless something happens before; NEVER if there is nothing to do."""
     if costs is not None and costs.noted[0] > 0:
         return max(pool.begin, now)
     if held >= dispatcher.max_concurrency:
@@ -678,16 +676,16 @@ def simulate(
 ) -> None:
     """Simulate a trace: fill in the times of each attempt.
 
-    At one instant, attempts finish first, then what runs is charged, messages arrive, and then workers dequeue.
+    At one instant, attempts finish first, then running ones are charged, messages arrive, and workers dequeue.
 
     Args:
         dispatcher: The state of the dispatcher, with all messages of the trace.
-        costs: Its further state if the queue is fair; None: it is one line.
+        costs: Further state of a fair queue; None: first come, first served.
         pool: The workers, all idle.
-        arrivals: The messages in the order in which they were enqueued.
+        arrivals: The messages in the order of their enqueues.
         attempts: The attempts of the trace.
     """
-    # Compiled, it gets plain tuples: numba's code on disk must not name classes, which a later version may lack.
+    # Compiled code gets plain tuples: numba's cache on disk must not refer to classes, which a later version may lack.
     state, workers = Dispatcher(*dispatcher), WorkerPool(*pool)
     if costs is None:
         _simulate(state, None, workers, arrivals, attempts)

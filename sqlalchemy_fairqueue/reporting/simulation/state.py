@@ -1,7 +1,7 @@
-"""State of the simulator, in rows: of numpy record arrays if numba compiles it, else objects that Python runs it on.
+"""State of the simulator: rows of numpy record arrays for numba, or objects for plain Python.
 
-All fields are 64-bit integers, times in microseconds. Messages are numbered by their ids, attempts by message and then
-in their order, channels by their ids.
+All fields are 64-bit integers, times in microseconds. Messages are numbered by id, attempts by message and order,
+channels by id.
 """
 
 from __future__ import annotations
@@ -31,25 +31,24 @@ class Channel:
     """A channel's policy and state, as in fq_channel_state.
 
     Attributes:
-        max_concurrency: Most messages leased at once; NEVER: no limit.
-        rate_interval: Time between two messages on average; zero: no rate limit.
-        rate_burst: Messages that may be delivered before the rate applies.
-        weight: Its share.
+        max_concurrency: NEVER: no limit.
+        rate_interval: The average time between two messages; zero: no rate.
+        rate_burst: Messages that may come in a row.
         held: Leased messages.
         rate_at: When its rate allows the full burst again.
-        sort_key: Its start tag, below zero, while it is ready, else the time at which it may be ready; NEVER: it has
-            no message. In a queue that is one line: when its first message is due.
+        sort_key: While it is ready, its start tag, below zero; otherwise when it may be ready; NEVER: no message. First
+            come, first served: when its first message is due.
         tie_breaker: The order of channels with equal sort keys.
-        heap_index: Its index in the heap of ready channels; zero: it is not in it.
+        heap_index: Its index in the heap of ready channels; zero: not in it.
         offset: Where the heap of its messages begins.
-        tag: Where its next message starts in virtual time; NEVER: nowhere yet.
-        tag_rest: Its costs that the tag does not have yet, below its weight; below zero it is a credit.
+        tag: The virtual start time of its next message; NEVER: none yet.
+        tag_rest: Cost that is not yet in the tag, less than its weight; negative: a credit.
         is_noted: 1 if the next dequeue hears of it.
-        freed: Its messages that ended since it was heard of.
-        corrected: What its messages cost more than was charged, since it was heard of.
-        took: What those that ended since took together, in milliseconds.
-        timed: How many took that.
-        mean_cost: What its messages took lately, in milliseconds; -1: unknown.
+        freed: Messages that ended since it was last heard of.
+        corrected: Cost above what was charged, since it was last heard of.
+        took: Milliseconds of the messages that ended since then.
+        timed: How many messages these are.
+        mean_cost: Recent milliseconds of its messages; -1: unknown.
     """
 
     max_concurrency: int = NEVER
@@ -78,10 +77,9 @@ class Message:
 
     Attributes:
         arrives_at: When it was enqueued.
-        sort_key: Its order in the channel: its dequeue_at.
+        sort_key: Its order in the channel: dequeue_at.
         tie_breaker: Its number.
-        heap_index: Its index in the heap of its channel; zero: it is delivered, or has not arrived.
-        channel: Its channel.
+        heap_index: Its index in the heap of its channel; zero: delivered, or not yet arrived.
         attempt: Its present attempt, or the next.
         stop: One past its last attempt.
     """
@@ -101,15 +99,13 @@ class Attempt:
 
     Attributes:
         service: Its duration.
-        delay: The delay of the next attempt; zero: the message keeps its order.
-        started: When it began.
-        finished: When it ended.
+        delay: The delay of the next attempt; zero: the message keeps its place.
         worker: The number of its worker.
         order: The number of the delivery, from zero.
-        unhandled: 1 if it takes no worker while it is leased.
-        cost: What its channel is charged, 1 in a queue that is fair by messages; in one that is fair by seconds, what
-            it has been charged so far.
-        took: What its settlement tells in a queue that is fair by seconds, in milliseconds; -1: nothing.
+        unhandled: 1 if it is leased without a worker.
+        cost: What its channel is charged: 1 in a queue that is fair by messages; in one that is fair by seconds, the
+            charge so far.
+        took: The milliseconds that its settlement reports in a queue that is fair by seconds; -1: none.
     """
 
     service: int = 0
@@ -128,9 +124,9 @@ class Tag:
     """The place of a channel in the heap of start tags, the greatest on top.
 
     Attributes:
-        sort_key: Its start tag, as a positive number.
+        sort_key: The negated start tag.
         tie_breaker: The number of the channel.
-        heap_index: Its index in the heap; zero: it has no start tag yet.
+        heap_index: Zero: it has no start tag yet.
     """
 
     sort_key: int = 0
@@ -140,14 +136,14 @@ class Tag:
 
 @dataclass(slots=True)
 class Worker:
-    """A worker, which handles one message after the other, pauses, and then dequeues more.
+    """A worker, which handles messages one after another, pauses, and then dequeues more.
 
     Attributes:
-        sort_key: When its present message is done, or its pause.
+        sort_key: The end of its present message or pause.
         tie_breaker: Its number.
-        heap_index: Its index in the heap of busy workers; zero: it is idle.
-        rest: Number of further messages that it has leased; -1: it pauses.
-        pause: How long it will pause after its messages.
+        heap_index: Its index in the heap of busy workers; zero: idle.
+        rest: How many more messages it has leased; -1: it pauses.
+        pause: The length of its next pause.
     """
 
     sort_key: int = NEVER
@@ -159,12 +155,11 @@ class Worker:
 
 @dataclass(slots=True)
 class Selection:
-    """A channel that one pass of a dequeue has selected.
+    """A channel that a pass of a dequeue has selected.
 
     Attributes:
-        channel: Its number.
         quota: Messages that may be taken from it.
-        taken: Messages that were taken from it.
+        taken: Messages that were taken.
     """
 
     channel: int = 0
@@ -176,12 +171,11 @@ class Dispatcher(NamedTuple):
     """State of the dispatcher.
 
     Attributes:
-        channels: The channels, with their policies.
         messages: All messages of the trace.
-        ready_heap: A heap of channels: its size, then the channels that may be served, the first on top.
-        message_heaps: A heap of messages for each channel, one behind the other.
-        selections: Array for as many channels as a batch has messages or, if fewer, all channels.
-        max_concurrency: Limit of the queue; NEVER: no limit.
+        ready_heap: A heap of the ready channels: its size, then the channels.
+        message_heaps: A heap of messages for each channel, one after another.
+        selections: An array for as many channels as a batch has messages, or for all if these are fewer.
+        max_concurrency: The limit of the queue; NEVER: none.
     """
 
     channels: Sequence[Channel]
@@ -195,13 +189,13 @@ class Dispatcher(NamedTuple):
 class CostState(NamedTuple):
     """Further state of the dispatcher of a fair queue.
 
-    It is a tuple of its own, so that the simulator is compiled without it, and without what uses it, for one line.
+    It is separate, so that the simulator can be compiled without it for first come, first served.
 
     Attributes:
-        waiting_heap: A heap of channels: its size, then those that will be ready at a time, the first on top.
-        merge_heap: A heap of channels: those that a batch takes messages from.
-        noted: The channels that the next dequeue hears of: their number, then theirs.
-        greatest_tag: The greatest start tag, where none falls.
+        waiting_heap: A heap of channels that will be ready later: its size, then the channels.
+        merge_heap: A heap of channels that a batch takes messages from.
+        noted: The channels that the next dequeue hears of: their number, then the channels.
+        greatest_tag: The greatest start tag, if tags never fall.
         tags: The start tags of the channels in a queue that is fair by seconds.
         tag_heap: A heap of these.
         is_timed: Whether the queue is fair by seconds.
@@ -220,16 +214,16 @@ class WorkerPool(NamedTuple):
     """The workers.
 
     Attributes:
-        workers: All workers, and behind them an entry for each attempt that takes none.
-        size: Number of workers.
-        heap: A heap of the busy entries: its size, then their numbers, the first to be done on top.
+        workers: All workers, and after them an entry for each attempt that occupies none.
+        size: The number of workers.
+        heap: A heap of the busy entries by their ends: its size, then their numbers.
         idle: The idle workers.
-        spare: The unused entries behind the workers: their number, then theirs.
-        assigned: Array for the leased messages: a batch a worker, then one for each further entry.
+        spare: The unused entries after the workers: their number, then the entries.
+        assigned: The leased messages: a batch for each worker, then one for each further entry.
         batch: Most messages that a worker can get at once.
-        requested: Messages that it requests, which may be more than there are.
+        requested: Messages that it requests.
         begin: When they begin to dequeue.
-        pause: Microseconds of a worker's pause for each second of its messages' durations.
+        pause: Microseconds of pause for each second of service.
     """
 
     workers: Sequence[Worker]
@@ -245,7 +239,7 @@ class WorkerPool(NamedTuple):
 
 
 def records(kind: type[Any], count: int) -> Any:
-    """A numpy record array of rows of a kind, each with the defaults of its fields."""
+    """Return a numpy record array of rows of a kind, with the defaults of its fields."""
     rows = np.zeros(count, dtype=[(field.name, np.int64) for field in fields(kind)])
     for field in fields(kind):
         if field.default:
@@ -257,9 +251,9 @@ _KINDS = {tuple(one.__slots__): one for one in (Channel, Message, Attempt, Tag, 
 
 
 def objects(value: Any, kind: type[Any] | None = None) -> Any:
-    """The rows of a record array as objects, by its names if no kind is given; of another array the numbers as a list.
+    """Return the rows of a record array as objects, and another array as a list of numbers.
 
-    Any other value stays as it is.
+    Other values stay as they are.
     """
     if not isinstance(value, np.ndarray):
         return value
@@ -281,7 +275,7 @@ _NUMBA: Any = import_module("numba") if find_spec("numba") else None
 
 
 def compilable(function: Callable[P, R]) -> Callable[P, R]:
-    """A function that a compiled one may call. For all others it is unchanged."""
+    """Let compiled functions call this one. For all others it is unchanged."""
     if _NUMBA is None:
         return function
     marked: Callable[P, R] = import_module("numba.extending").register_jitable(function)
@@ -290,9 +284,9 @@ def compilable(function: Callable[P, R]) -> Callable[P, R]:
 
 @cache
 def compiled(function: Callable[P, R]) -> Callable[P, R] | None:
-    """A function that is compiled on its first call; None without numba.
+    """Return a function that is compiled on its first call; None without numba.
 
-    The compiled code is kept on disk for later processes, where that can be written to.
+    Compiled code is cached on disk for later processes, if possible.
     """
     if _NUMBA is None:
         return None

@@ -1,8 +1,8 @@
 """Stream of changes: each enqueue and each end of a message is in exactly one micro-batch, in the order of commits.
 
-The server decodes them from its WAL for a replication slot. A micro-batch is all transactions whose commits end between
-two positions, so that it can be read again after a failure: reads leave the slot where it is. Spark calls ``commit``
-for an offset once it asks for nothing before it any more, and only that moves the slot.
+The server decodes them from its WAL for a replication slot. A micro-batch has all transactions whose commits end
+between two positions, so that it can be read again after a failure; reads do not move the slot. Spark calls ``commit``
+for an offset when it needs nothing before it any more, and only that moves the slot.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ _BATCH_ROWS = 10_000
 
 
 def _name_channels(rows: Sequence[Row], options: ReadOptions, known: dict[int, tuple[str, str]]) -> None:
-    """Name the channels of rows that have only its id; not those that were forgotten since.
+    """Name the channels of rows that have only their id, except channels that were forgotten since.
 
-    It asks on a connection of its own, as that of the slot is busy.
+    It uses its own connection, since that of the slot is busy.
     """
     unnamed = [row for row in rows if row.get("channel") is None and row.get("channel_id") is not None]
     unknown = {row["channel_id"] for row in unnamed} - known.keys()
@@ -74,7 +74,7 @@ def _name_channels(rows: Sequence[Row], options: ReadOptions, known: dict[int, t
 
 
 def change_batches(rows: Iterator[Row], options: ReadOptions, columns: Sequence[Column]) -> Iterator[pa.RecordBatch]:
-    """The rows in batches. A row whose queue or channel is unknown is of every queue and channel."""
+    """Yield the rows in batches. A row with an unknown queue or channel passes every filter."""
     layout = arrow_schema(columns)
     queues, channels = (None, options.queue), {None, *options.channels}
     known: dict[int, tuple[str, str]] = {}
@@ -90,20 +90,17 @@ def change_batches(rows: Iterator[Row], options: ReadOptions, columns: Sequence[
 
 
 _CHANGES = 100_000
-# So much WAL without a change of a message is passed by an empty micro-batch, so that the server may remove it.
+# After this much WAL without a change of a message, an empty micro-batch moves on, so that the server can remove the
+# WAL.
 _PASSED_BYTES = 16 << 20
-# A look that found nothing is followed by a rest of so many times its duration: it decodes the WAL of all databases.
+# After a look that found nothing, the reader rests this multiple of its duration, since a look decodes the WAL of all
+# databases.
 _REST = 4
 
 
 @dataclass
 class ChangePartition(InputPartition):
-    """The transactions of a micro-batch, which one task reads: a slot has one reader at a time.
-
-    Attributes:
-        after: The start of the micro-batch.
-        upto: Its end.
-    """
+    """The transactions of a micro-batch between two positions. One task reads it: a slot has one reader at a time."""
 
     after: ChangeOffset
     upto: int
@@ -131,11 +128,11 @@ class ChangeReader(Follower):
         self._reached: int | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """The start of a query without a checkpoint: where the slot is."""
+        """Return the start of a query without a checkpoint: the position of the slot."""
         return self._query(lambda connection: self._offset(connection, self._state(connection).confirmed).as_dict())
 
     def latestOffset(self, start: dict[str, Any], limit: object = None) -> dict[str, Any]:  # noqa: N802
-        """The end of the next micro-batch; the start if there is nothing to read."""
+        """Return the end of the next micro-batch; the start if there is nothing to read."""
         return self._query(lambda connection: self._end(connection, start, limit))
 
     def getDefaultReadLimit(self) -> Any:  # noqa: N802
@@ -146,7 +143,7 @@ class ChangeReader(Follower):
         self._target = self._query(lambda connection: self._state(connection).insert)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
-        """The end of the WAL, what of it is unread and what the server keeps for the slot, for the query's progress."""
+        """Return the end of the WAL, and how much is unread and kept for the slot, for the query's progress."""
         reached = self._reached
         if reached is None:
             return None
@@ -198,19 +195,19 @@ class ChangeReader(Follower):
             return self._offset(connection, end).as_dict()
         self._looked_upto = state.flushed
         self._rest_until = time.monotonic() + _REST * (time.monotonic() - begun)
-        # Ends of records that the look has come to; what is written all the time is never flushed to its very end.
+        # Ends of records that the look has reached; constantly written WAL is never flushed to its very end.
         ends = [one for one in (self._target, before, state.insert) if one is not None and one <= state.flushed]
         passed = max((one for one in ends if self._target is None or one <= self._target), default=0)
         # An unchanged offset is returned unchanged: Spark takes any other text for new data.
         return self._offset(connection, passed).as_dict() if passed - first.lsn >= _PASSED_BYTES else start
 
     def _check(self, connection: psycopg.Connection, installation: Installation, start: ChangeOffset) -> SlotState:
-        """The state of the slot, if it still has what comes after a position."""
+        """Return the state of the slot, if it still has everything after a position."""
         found = horizon(connection, installation.quoted)
         refuse_origin(start.origin, found.origin, self._options.accepted_origin, lsn_text(start.lsn))
         state = slot_state(connection, self._slot, installation.schema)
         if start.lsn > state.insert:
-            # What commits from here on would be taken for read, until the WAL comes to the offset.
+            # Otherwise new commits would count as read until the WAL reaches the offset.
             raise OriginChanged(
                 f"the offset is at {lsn_text(start.lsn)}, and the WAL of the server has only come to "
                 f"{lsn_text(state.insert)}: it was put back to an earlier state, or a standby that lacked the last "
@@ -239,6 +236,6 @@ class ChangeReader(Follower):
 
     def _prepare(self, connection: psycopg.Connection) -> None:
         self._installation = prepared_installation(connection, self._options)
-        # First: a slot that is missing is told by what makes both.
+        # First, since its error for a missing slot shows how to create both.
         slot_state(connection, self._slot, self._installation.schema)
         check_publications(connection, self._slot, self._installation.schema)

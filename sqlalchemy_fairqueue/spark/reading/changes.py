@@ -1,9 +1,10 @@
 """Rows of table ``changes``: what a transaction did to messages, from the rows that it inserted and deleted.
 
-A transaction gives at most one row a message: what it left. A message that it both added and ended gives none.
+A transaction gives at most one row for each message: its final effect. A message that it both added and ended gives
+none.
 
-The first half decodes pgoutput, the logical decoding plugin of PostgreSQL, in version 1 of its protocol, and knows no
-table. PostgreSQL's manual describes its messages in the chapter "Logical Replication Message Formats".
+The first half decodes pgoutput, PostgreSQL's plugin for logical decoding, in protocol version 1, and knows no table.
+The chapter "Logical Replication Message Formats" of PostgreSQL's manual describes it.
 """
 
 from __future__ import annotations
@@ -31,11 +32,11 @@ _UNREADABLE = (KeyError, ValueError, IndexError, struct_error)
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """The last message of a transaction, whose changes are all those after the commit before.
+    """The last message of a transaction; its changes are those since the previous commit.
 
     Attributes:
-        end: The position (LSN) at which its commit record ends.
-        time: When it committed, by the server's clock: microseconds since the epoch.
+        end: The position (LSN) where its commit record ends.
+        time: The time of the commit by the server's clock, in microseconds since the epoch.
     """
 
     end: int
@@ -44,13 +45,11 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A row that was inserted or deleted. Its message is kept as it is: decoded columns take three times its memory.
+    """An inserted or deleted row. Its message stays encoded, since decoded columns take three times the memory.
 
     Attributes:
-        table: The table, without its schema.
-        is_insert: Whether it was inserted.
+        table: Without its schema.
         columns: The names of the columns.
-        message: The message.
     """
 
     table: str
@@ -59,14 +58,14 @@ class Change:
     message: bytes
 
     def row(self) -> dict[str, str | None]:
-        """The columns as text; of a row that was deleted, those of its key have a value."""
+        """Return the columns as text; for a deleted row, only those of its key have values."""
         try:
             return dict(zip(self.columns, _values(self.message), strict=True))
         except _UNREADABLE as error:
             raise _unreadable(error) from error
 
     def number(self, name: str) -> int:
-        """The value of a column that is a number and never null. It is cheap for the first columns of a table."""
+        """Return a column that is a number and never null. It is cheap for the first columns of a table."""
         try:
             for column, value in zip(self.columns, _values(self.message), strict=False):
                 if column == name and value is not None:
@@ -77,13 +76,13 @@ class Change:
 
 
 class PgOutput:
-    """Decodes the messages of one read of a slot, in their order: the columns of a table come before its rows."""
+    """Decodes the messages of one read of a slot, in order: a table's columns come before its rows."""
 
     def __init__(self) -> None:
         self._tables: dict[int, tuple[str, tuple[str, ...]]] = {}
 
     def decoded(self, message: bytes) -> Commit | Change | None:
-        """The message; None for kinds that tell of no insert, delete or commit.
+        """Decode a message; return None unless it is an insert, delete or commit.
 
         Raises:
             PipelineError: The message is not one of pgoutput.
@@ -117,20 +116,19 @@ class PgOutput:
 
 
 def _text(message: bytes, start: int) -> tuple[str, int]:
-    """The text that ends with a zero byte, and where the next field begins."""
+    """Return the text that ends with a zero byte, and where the next field begins."""
     end = message.index(0, start)
     return message[start:end].decode(), end + 1
 
 
 def _values(message: bytes) -> Iterator[str | None]:
-    """The values of the row in an insert or delete."""
     at = _ROW
     (count,) = _SHORT.unpack_from(message, at)
     at += 2
     for _ in range(count):
         kind = message[at]
         at += 1
-        # Of n (null) and u (unchanged, and stored apart) there is no value.
+        # Null (n) and unchanged, separately stored values (u) have no value here.
         if kind != _IS_TEXT:
             yield None
             continue
@@ -149,19 +147,19 @@ _NUMBERS = ("channel_id", "enqueued_at", "priority", "cost")
 _TEXTS = ("queue", "channel", "kind", "key", "outcome")
 # Null means 1 there.
 _ALWAYS_COST = ("fq_message", "fq_dead_letter")
-# Of an attempt that ended otherwise the message was left, and something else ended it in the same transaction.
+# After any other outcome the message remained, and something else ended it in the same transaction.
 _ENDS = ("completed", "cancelled")
 
 
 def rows(messages: Iterable[bytes], after: int, upto: int) -> Iterator[Row]:
-    """The rows of the transactions that end after a position and up to another one, in the order of their commits.
+    """Yield the rows of transactions that end between two positions (LSN), in the order of their commits.
 
-    A row has no queue and no channel where the WAL does not tell them. Instants are microseconds since the epoch.
+    A row lacks its queue and channel if the WAL does not tell them. Instants are microseconds since the epoch.
 
     Args:
-        messages: Those of pgoutput.
-        after: A position (LSN).
-        upto: Another one.
+        messages: Messages of pgoutput.
+        after: The start, exclusive.
+        upto: The end, inclusive.
     """
     decoder = PgOutput()
     transaction = _Transaction()
@@ -176,10 +174,10 @@ def rows(messages: Iterable[bytes], after: int, upto: int) -> Iterator[Row]:
 
 
 class _Transaction:
-    """The changes of one transaction, which are decoded when it has ended."""
+    """The changes of one transaction, decoded at its end."""
 
     def __init__(self) -> None:
-        # In the order in which the transaction touched them first: whether the message was there before.
+        # Whether each message existed before, in the order in which the transaction first touched them.
         self._was_there: dict[int, bool] = {}
         self._messages: dict[int, Change] = {}
         self._ends: dict[str, dict[int, Change]] = {"fq_history": {}, "fq_dead_letter": {}}
@@ -199,7 +197,7 @@ class _Transaction:
             self._redriven.add(change.number("message_id"))
 
     def rows(self, end: int, time: int) -> Iterator[Row]:
-        """What it left, a row a message."""
+        """Yield its final effect, one row for each message."""
         for identity, was_there in self._was_there.items():
             added = self._messages.get(identity)
             row: Row = {"lsn": end, "committed_at": time, "message_id": identity}
@@ -216,7 +214,7 @@ class _Transaction:
 
 
 def _end(table: str, columns: Row) -> Row:
-    """What the row that a table got says of the end of its message."""
+    """Return what an inserted row says of the end of its message."""
     if table == "fq_dead_letter":
         outcome: str | None = "buried"
     else:
@@ -225,7 +223,7 @@ def _end(table: str, columns: Row) -> Row:
 
 
 def _columns(change: Change) -> Row:
-    """The columns of a row that was inserted, as the table of changes has them."""
+    """Return the columns of an inserted row as the table of changes has them."""
     given = change.row()
     due = given.get("dequeue_at")
     row: Row = {name: given.get(name) for name in _TEXTS}

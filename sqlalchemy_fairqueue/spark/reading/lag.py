@@ -1,8 +1,6 @@
-"""Lag of a reader of the history, and the transaction that holds it back.
+"""Lag of a reader of the history, the transaction that delays it, and a listener that exports the lag of streams.
 
-Listener of streaming queries that hands the lag of each stream of the history to a monitoring system.
-
-It opens no connection: the lag is in the progress that the stream reports (PySpark 4.2 or later).
+The listener opens no connection, since the stream reports its lag in its progress (PySpark 4.2 or later).
 """
 
 from __future__ import annotations
@@ -40,14 +38,14 @@ class HistoryLag:
     """The lag of an offset.
 
     Attributes:
-        rows: Rows after it that can be read now, counted up to 100,000.
-        held_rows: Rows after it that are committed and must wait for an older transaction, counted alike.
+        rows: Readable rows after it, counted up to 100,000.
+        held_rows: Committed rows after it that must wait for an older transaction, counted up to 100,000.
         seconds: The age of the first unread row; 0 without any.
-        held_seconds: The age of the oldest open transaction of the cluster that has written anything; 0 without any. It
-            holds back every reader of the history.
-        held_by: That transaction's process id in ``pg_stat_activity``, None without any.
-        held_by_application: The application name of that transaction.
-        latest: The offset of the end of what can be read now.
+        held_seconds: The age of the cluster's oldest open transaction that has written anything; 0 without any. It
+            delays every reader of the history.
+        held_by: That transaction's process id in ``pg_stat_activity``, or None.
+        held_by_application: Its application name, or None.
+        latest: The offset at the end of what is readable now.
     """
 
     rows: int
@@ -59,7 +57,6 @@ class HistoryLag:
     latest: Offset
 
     def as_dict(self) -> dict[str, Any]:
-        """The fields of the latest offset and of the lag."""
         fields = asdict(self)
         del fields["latest"]
         # Spark allows whole numbers and texts in offsets.
@@ -72,7 +69,7 @@ class HistoryLag:
 
 
 def history_lag(offset: str | Mapping[str, Any] | Offset, **options: str) -> HistoryLag:
-    """The lag of an offset: that of a checkpoint, or a query's ``lastProgress["sources"][0]["endOffset"]``.
+    """Return the lag of an offset, from a checkpoint or a query's ``lastProgress["sources"][0]["endOffset"]``.
 
     Args:
         offset: As Spark gives it: JSON text or its fields.
@@ -80,7 +77,7 @@ def history_lag(offset: str | Mapping[str, Any] | Offset, **options: str) -> His
 
     Raises:
         BadOption: It is not an offset, or an option is wrong.
-        OriginChanged: The offset is of another history.
+        OriginChanged: The offset belongs to another history.
     """
     text = offset if isinstance(offset, str) else str(offset) if isinstance(offset, Offset) else json.dumps(offset)
     reached = read_offset(text, "offset")
@@ -114,19 +111,17 @@ _FIELDS = ("rows", "seconds", "held_rows", "held_seconds", "held_by")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamLag:
-    """The lag of a stream of the history when a micro-batch began.
-
-    Spark reports what it found when it planned the batch, after it has run the batch.
+    """The lag of a stream of the history when a micro-batch was planned. Spark reports it after the batch.
 
     Attributes:
-        query: Name of the query, else its id.
+        query: Name of the query, or its id.
         batch: Number of the micro-batch.
         read: Rows that the batch then read.
-        rows: Rows that were unread and could be read, those that the batch read included, counted up to 100,000.
-        seconds: How long the first of them had been there.
-        held_rows: Committed rows that wait for an open transaction, counted alike.
+        rows: Unread readable rows, including those, counted up to 100,000.
+        seconds: The age of the first of them.
+        held_rows: Committed rows that wait for an open transaction, counted up to 100,000.
         held_seconds: The age of the oldest open transaction that has written anything.
-        held_by: That transaction's process id; 0: there is none.
+        held_by: That transaction's process id; 0: none.
     """
 
     query: str
@@ -148,8 +143,8 @@ class LagListener(StreamingQueryListener):
     """Calls a function after each micro-batch, with the lag of each stream of the history when the batch began.
 
     Args:
-        export: Called in a thread of the driver. An error that it raises is logged, and the query goes on. None: each
-            lag is logged.
+        export: Called in a thread of the driver. Its errors are logged, and the query goes on. None: each lag is
+            logged.
     """
 
     def __init__(self, export: Callable[[StreamLag], None] | None = None) -> None:
@@ -159,7 +154,6 @@ class LagListener(StreamingQueryListener):
         """Nothing to export yet."""
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
-        """Export the lags of the query's streams."""
         for lag in lags_of(event.progress):
             try:
                 self._export(lag)
@@ -177,7 +171,7 @@ class LagListener(StreamingQueryListener):
 
 
 def lags_of(progress: StreamingQueryProgress) -> Iterator[StreamLag]:
-    """The lags in the progress of a query: one for each of its sources that is a history."""
+    """Yield the lags in a query's progress, one for each source that is a history."""
     for source in progress.sources:
         try:
             end = json.loads(source.latestOffset or "null")

@@ -1,10 +1,9 @@
-"""Offsets of readers of the history: a position, and the history that it is a position in.
+"""Offsets of readers of the history: a position, and the history that it belongs to.
 
-A position in the history is ``(recorded_xid, id)``: the transaction that recorded an attempt, and the attempt's id. Ids
-commit out of order, so that a reader that continues after the last id loses rows. Below the oldest transaction that is
-still open (``pg_snapshot_xmin``) no rows are added any more, so that positions are final.
-
-A stream of changes has a position (LSN) in the WAL instead.
+A position is ``(recorded_xid, id)``: the transaction that recorded an attempt, and the attempt's id. Ids commit out of
+order, so a reader that continued after the last id would lose rows. Below the oldest open transaction
+(``pg_snapshot_xmin``) no more rows are added, so positions there are final. A stream of changes has a position (LSN) in
+the WAL instead.
 """
 
 from __future__ import annotations
@@ -25,12 +24,7 @@ LATEST = "latest"
 
 @dataclass(frozen=True, slots=True, order=True)
 class Position:
-    """A position in the history: after the row of this transaction and id.
-
-    Attributes:
-        xid: The transaction that recorded the row (``recorded_xid``).
-        id: The row.
-    """
+    """A position in the history: after the row *id* of transaction *xid* (``recorded_xid``)."""
 
     xid: int = 0
     id: int = 0
@@ -42,7 +36,7 @@ class Origin:
 
     Attributes:
         system: The cluster's system identifier.
-        timeline: Its timeline, which grows with each promotion and each recovery to a point in time.
+        timeline: It grows with each promotion and each point-in-time recovery.
         database: The object id of the database.
         history: The object id of the table.
     """
@@ -72,20 +66,16 @@ class Offset:
     pruned: int
 
     def as_dict(self) -> dict[str, Any]:
-        """The fields as texts and numbers, always in the same order: Spark compares the JSON text."""
+        """Return the fields as texts and numbers, always in the same order, since Spark compares the JSON text."""
         return asdict(self.origin) | asdict(self.position) | {"pruned": self.pruned}
 
     def __str__(self) -> str:
-        """As the options startingOffsets and endingOffsets take it."""
+        """Return the text for the options startingOffsets and endingOffsets."""
         return json.dumps(self.as_dict())
 
 
 def offset_of(words: Mapping[str, Any], source: str = "the checkpoint's offset") -> Offset:
-    """The offset of these fields.
-
-    Raises:
-        BadOption: They are not an offset.
-    """
+    """Return the offset with these fields, or raise BadOption."""
     try:
         return Offset(_origin_of(words), Position(int(words["xid"]), int(words["id"])), int(words["pruned"]))
     except (KeyError, TypeError, ValueError):
@@ -99,15 +89,9 @@ def _origin_of(words: Mapping[str, Any]) -> Origin:
 
 
 def read_offset(text: str, source: str, instead: str = "") -> Offset:
-    """The offset in a JSON text.
+    """Parse an offset in a JSON text, or raise BadOption.
 
-    Args:
-        text: JSON.
-        source: The origin of the text, for the message.
-        instead: Other values that are allowed, for the message.
-
-    Raises:
-        BadOption: It is not an offset.
+    *source* and *instead* are for the message: the origin of the text, and other allowed values.
     """
     try:
         words = json.loads(text)
@@ -118,7 +102,7 @@ def read_offset(text: str, source: str, instead: str = "") -> Offset:
 
 @dataclass(frozen=True, slots=True)
 class ChangeOffset:
-    """A position in the WAL. Spark writes it to a checkpoint, as JSON.
+    """A position in the WAL, which Spark writes to a checkpoint as JSON.
 
     Attributes:
         origin: The cluster, its timeline, and the database with its history.
@@ -129,16 +113,12 @@ class ChangeOffset:
     lsn: int
 
     def as_dict(self) -> dict[str, Any]:
-        """The fields as texts and numbers, always in the same order: Spark compares the JSON text."""
+        """Return the fields as texts and numbers, always in the same order, since Spark compares the JSON text."""
         return asdict(self.origin) | {"lsn": self.lsn}
 
 
 def change_offset_of(words: Mapping[str, Any]) -> ChangeOffset:
-    """The offset of these fields.
-
-    Raises:
-        BadOption: They are not an offset of changes.
-    """
+    """Return the offset with these fields, or raise BadOption."""
     try:
         return ChangeOffset(_origin_of(words), int(words["lsn"]))
     except (KeyError, TypeError, ValueError):
@@ -149,7 +129,7 @@ def change_offset_of(words: Mapping[str, Any]) -> ChangeOffset:
 
 
 class OriginChanged(PipelineError):
-    """An offset is of another history than that of the connection, or ahead of it.
+    """An offset belongs to another history than the connection, or is ahead of it.
 
     Attributes:
         offset_origin: The origin of the offset.
@@ -169,9 +149,8 @@ class Horizon:
     """The state of the history in one snapshot.
 
     Attributes:
-        origin: The history.
-        snapshot: The snapshot, as ``pg_visible_in_snapshot`` takes it.
-        xmin: The oldest transaction that was still open.
+        snapshot: As ``pg_visible_in_snapshot`` takes it.
+        xmin: The oldest open transaction.
         xmax: The first transaction that had not begun.
     """
 
@@ -198,7 +177,7 @@ def check_origin(offset: Offset, found: Horizon, accepted: str | None) -> None:
 
 
 def refuse_origin(offset: Origin, found: Origin, accepted: str | None, position: str) -> None:
-    """Refuse the origin of an offset if the connection leads to another one, unless the user accepted that one.
+    """Refuse the origin of an offset if the connection has another one, unless the user accepted that.
 
     Raises:
         OriginChanged: The origins differ.

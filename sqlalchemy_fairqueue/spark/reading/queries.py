@@ -1,7 +1,7 @@
 """Queries of the readers, and their connections.
 
-A filter is pushed down only if the server and Spark mean the same by it: equality of texts that are never null, and
-comparisons of the time when an attempt ended. All others stay with Spark.
+A filter is pushed down only if the server and Spark evaluate it equally: equality of texts that are never null, and
+comparisons of the end of an attempt. Spark evaluates all others.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.spark.reading.offsets import Offset
     from sqlalchemy_fairqueue.spark.reading.tables import Column, Table
 
-# To compile a query takes longer than to read a batch.
+# Compiling a query takes longer than reading a batch.
 _SETTINGS = (
     "set jit = off; set client_encoding = 'UTF8'; set default_transaction_read_only = on; "
     "set client_min_messages = warning"
@@ -51,22 +51,19 @@ class Condition:
     values: dict[str, Any] = field(default_factory=dict)
 
     def also(self, clause: str, **values: object) -> Condition:
-        """Return these conditions and one more."""
         return Condition((*self.clauses, clause), self.values | values)
 
     def both(self, other: Condition) -> Condition:
-        """Return the conditions of both."""
         return Condition((*self.clauses, *other.clauses), self.values | other.values)
 
     @property
     def text(self) -> str:
-        """The text that comes after ``where``."""
         return " and ".join(self.clauses) or "true"
 
 
 @contextmanager
 def reading_connection(options: ReadOptions, purpose: str) -> Iterator[tuple[psycopg.Connection, str]]:
-    """A connection for reading, outside of a transaction, and the schema as statements quote it; closed afterwards."""
+    """Yield a connection for reading, outside of a transaction, and the quoted schema."""
     freeze_modules()
     connection = connect(options, purpose, autocommit=True)
     try:
@@ -76,18 +73,14 @@ def reading_connection(options: ReadOptions, purpose: str) -> Iterator[tuple[psy
 
 
 def prepared_installation(connection: psycopg.Connection, options: ReadOptions) -> Installation:
-    """Set up a new connection for reading; returns the installation that it leads to."""
+    """Set up a new connection for reading, and return its installation."""
     with translated_errors("prepare to read"):
         connection.execute(_SETTINGS)
         return find_installation(connection, options.schema)
 
 
 def horizon(connection: psycopg.Connection, schema: str) -> Horizon:
-    """The history of the connection, and its snapshot.
-
-    Args:
-        connection: Any connection.
-        schema: The schema as statements quote it.
+    """Return the history of the connection, and its snapshot.
 
     Raises:
         SchemaMismatch: There is no history.
@@ -109,7 +102,7 @@ def base_condition(table: Table, options: ReadOptions) -> Condition:
 
 
 def finished_condition(options: ReadOptions, unit: int = 1) -> Condition:
-    """Return the condition of the options since and until, widened to whole units of so many microseconds."""
+    """Return the condition of the options since and until, widened to whole units of this many microseconds."""
     condition, (since, until) = Condition(), options.finished
     if options.since is not None:
         condition = condition.also("h.finished_at >= %(since)s", since=since // unit * unit)
@@ -119,7 +112,7 @@ def finished_condition(options: ReadOptions, unit: int = 1) -> Condition:
 
 
 def position_range(condition: Condition, after: Position, upto: Position) -> Condition:
-    """The condition with a range of positions: after one, up to another, included."""
+    """Add a range of positions to a condition: after one, up to another, inclusive."""
     return condition.also(
         "(h.recorded_xid, h.id) > (%(after_xid)s::text::xid8, %(after_id)s)"
         " and (h.recorded_xid, h.id) <= (%(upto_xid)s::text::xid8, %(upto_id)s)",
@@ -144,7 +137,7 @@ _COMPARISONS: dict[type, str] = {GreaterThan: ">", GreaterThanOrEqual: ">=", Les
 
 
 def pushed_down(filters: Iterable[Filter], table: Table) -> tuple[Condition, list[Filter]]:
-    """The condition of the filters that the server evaluates, and the filters that are left to Spark."""
+    """Return the condition of the filters that the server evaluates, and the filters that are left to Spark."""
     columns = {column.name: column for column in table.columns}
     condition = Condition()
     left: list[Filter] = []
@@ -174,7 +167,7 @@ def _clause(one: Filter, column: Column, name: str) -> tuple[str, dict[str, obje
 
 
 def _is_storable(text: str) -> bool:
-    """Whether a column can hold the text; one that it cannot hold equals none that is there."""
+    """Return whether a column can store the text; otherwise it equals no stored text."""
     return re.search("[\0\ud800-\udfff]", text) is None
 
 
@@ -183,7 +176,7 @@ _MAX_TASKS = 16
 
 
 def split(condition: Condition, key: str, low: int, high: int, count: int) -> list[Condition]:
-    """The condition for at most *count* ranges of keys of equal width, which are from about *low* to *high*.
+    """Split a condition into at most *count* ranges of keys of equal width, from about *low* to *high*.
 
     The key is an expression; ``h.recorded_xid`` is compared as xid8, others as numbers.
     """
@@ -199,7 +192,7 @@ def split(condition: Condition, key: str, low: int, high: int, count: int) -> li
 
 
 def task_count(low: int, high: int, requested: int | None) -> int:
-    """The number of tasks for about so many rows."""
+    """Return the number of tasks for a range of rows."""
     return requested or max(1, min(_MAX_TASKS, -(-(high - low) // _ROWS_A_TASK)))
 
 
@@ -209,33 +202,32 @@ _log = logging.getLogger(__name__)
 
 
 def last_position(connection: psycopg.Connection, schema: str, xmin: int) -> Position:
-    """The position of the last row below a transaction; the beginning without any."""
+    """Return the position of the last row below a transaction; the beginning without any."""
     found = query(connection, "last_position", {"xmin": str(xmin)}, schema=schema)
     return Position(*found[0]) if found else Position()
 
 
 def position_after(connection: psycopg.Connection, schema: str, after: Position, rows: int, xmin: int) -> Position:
-    """The position so many rows after another, below a transaction; the last one if there are fewer."""
+    """Return the position this many rows after another, below a transaction; the last one if there are fewer."""
     values = {"xid": str(after.xid), "id": after.id, "skip": rows - 1, "xmin": str(xmin)}
     found = query(connection, "position_after", values, schema=schema)
     return Position(*found[0]) if found else max(after, last_position(connection, schema, xmin))
 
 
 def first_and_last(connection: psycopg.Connection, schema: str, condition: Condition) -> tuple[Position, Position]:
-    """The positions of the first and the last row of a condition; the beginning twice without any."""
+    """Return the positions of the first and the last row of a condition; the beginning twice without any."""
     found = query(connection, "first_and_last", condition.values, schema=schema, where=condition.text)
     return (Position(*found[0][:2]), Position(*found[0][2:])) if found else (Position(), Position())
 
 
 def rows_after(connection: psycopg.Connection, schema: str, after: Position, xmin: int, most: int) -> int:
-    """The number of rows after a position and below a transaction, counted up to *most*."""
+    """Return the number of rows after a position and below a transaction, counted up to *most*."""
     values = {"xid": str(after.xid), "id": after.id, "xmin": str(xmin), "most": most}
     [(count,)] = query(connection, "rows_after", values, schema=schema)
     return int(count)
 
 
 def last_pruned(connection: psycopg.Connection, schema: str) -> int:
-    """The newest entry of ``fq_pruned_history``, 0 without any."""
     [(last,)] = query(connection, "last_pruned", {}, schema=schema)
     return int(last)
 
@@ -243,13 +235,12 @@ def last_pruned(connection: psycopg.Connection, schema: str) -> int:
 def check_losses(connection: psycopg.Connection, schema: str, after: Offset, options: ReadOptions) -> None:
     """Check that no rows after an offset were pruned, among the attempts that the options ask for.
 
-    It must run after the rows were read, on a new snapshot, which then has a record of everything pruned before.
+    Call it after the rows were read, on a new snapshot, which then has a record of everything pruned before.
 
     Args:
-        connection: A connection to the history, in a READ COMMITTED transaction or none.
-        schema: The schema as statements quote it.
+        connection: In a READ COMMITTED transaction or none.
+        schema: The quoted schema.
         after: The offset up to which rows had been read.
-        options: The options of the read.
 
     Raises:
         DataLoss: Rows were pruned. With ``fail_on_data_loss=False`` it warns instead.
@@ -268,11 +259,7 @@ def check_losses(connection: psycopg.Connection, schema: str, after: Offset, opt
 
 
 def note_loss(options: ReadOptions, lost: str, otherwise: str) -> None:
-    """Raise because rows were lost, or warn of the loss, as the options say.
-
-    Raises:
-        DataLoss: It is an error.
-    """
+    """Raise DataLoss because rows were lost, or warn of it, as the options say."""
     if options.fail_on_data_loss:
         raise DataLoss(
             f"{lost}; go on without them with failOnDataLoss=false (fail_on_data_loss=False), and {otherwise}"

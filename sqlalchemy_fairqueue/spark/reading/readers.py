@@ -1,12 +1,12 @@
 """Readers of tables: once, and of the history as a stream.
 
-Once: the history is append-only, so that many tasks can read the rows of one instant, each on a connection and a
-snapshot of its own: the plan holds the snapshot of the driver, and tasks read the rows whose recording transaction is
-visible in it. Live tables change: with one task all rows are of one instant, with several each task has its own.
+Once: the history is append-only, so many tasks can read the rows of one instant, each on its own connection and
+snapshot. The plan has the snapshot of the driver, and tasks read rows whose recording transaction it shows. Live tables
+change: with one task all rows are of one instant, with several each task has its own instant.
 
-As a stream: each attempt is in exactly one micro-batch, also if transactions commit out of order. A micro-batch ends
-below the oldest transaction that is still open anywhere in the cluster: a transaction that stays open delays the
-stream, and no row is lost. Two positions determine its rows, so that it can be read again after a failure.
+As a stream: each attempt is in exactly one micro-batch, even if transactions commit out of order. A micro-batch ends
+below the oldest open transaction in the cluster; such a transaction delays the stream, but no row is lost. Two
+positions determine its rows, so it can be read again after a failure.
 """
 
 from __future__ import annotations
@@ -74,9 +74,9 @@ class TablePartition(InputPartition):
     """The rows that one task reads.
 
     Attributes:
-        condition: Their condition.
-        after: History: the offset of the start, or of the micro-batch; rows after it that were pruned are lost.
-        is_batch: Whether they are of a micro-batch.
+        after: For the history, the offset of the start or of the micro-batch; if rows after it were pruned, they are
+            lost.
+        is_batch: Whether they belong to a micro-batch.
     """
 
     condition: Condition
@@ -87,7 +87,7 @@ class TablePartition(InputPartition):
 def _rows_of(
     partition: InputPartition, options: ReadOptions, columns: Sequence[Column], purpose: str
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of one task; they are checked against the offset of the start."""
+    """Yield the rows of one task, and check for losses after the offset of the start."""
     assert isinstance(partition, TablePartition)  # noqa: S101 - Spark gives what partitions() gave
     after = partition.after
     with reading_connection(options, purpose) as (connection, schema):
@@ -111,7 +111,6 @@ class BatchReader(Shipped, DataSourceReader):
         self._pushed = Condition()
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
-        """Take the filters that the server can evaluate, and return the others."""
         self._pushed, left = pushed_down(filters, self._table)
         return left
 
@@ -124,7 +123,7 @@ class BatchReader(Shipped, DataSourceReader):
         return table_named(self._options.table)
 
     def partitions(self) -> Sequence[InputPartition]:
-        """The partitions of the tasks, planned on one snapshot."""
+        """Return the partitions of the tasks, planned on one snapshot."""
         with (
             reading_connection(self._options, "plan") as (connection, schema),
             translated_errors(f"plan to read {self._table.name}"),
@@ -138,7 +137,7 @@ class BatchReader(Shipped, DataSourceReader):
             pruned = last_pruned(connection, schema)
             now = horizon(connection, schema)
             start, end = self._offsets(now, pruned)
-            # Whole days: their indexes give the first and the last row at once.
+            # For whole days the indexes give the first and the last row at once.
             condition, days = self._condition, finished_condition(self._options, _DAY)
             if self._options.is_incremental:
                 upto = end.position if end else last_position(connection, schema, now.xmin)
@@ -163,7 +162,7 @@ class BatchReader(Shipped, DataSourceReader):
         return _rows_of(partition, self._options, self._columns, "read")
 
     def _offsets(self, now: Horizon, pruned: int) -> tuple[Offset, Offset | None]:
-        """The offset after which to read, and that up to which; None: up to the end."""
+        """Return the offset after which to read, and the one up to which to read; None: up to the end."""
         found: dict[str, Offset] = {}
         given = {"startingOffsets": self._options.starting_offsets, "endingOffsets": self._options.ending_offsets}
         for name, text in given.items():
@@ -181,7 +180,7 @@ if TYPE_CHECKING or LIMITS_ARE_KNOWN:
 else:
 
     class AvailableNow:
-        """Not used by this PySpark, no more than the limits."""
+        """Stand-in for a class that this PySpark lacks."""
 
     ReadAllAvailable = ReadMaxRows = AvailableNow
 
@@ -194,17 +193,15 @@ class Follower(Shipped, DataSourceStreamReader, AvailableNow):
     _connection: psycopg.Connection | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """The state without the connection: tasks open their own."""
+        """Return the state without the connection; tasks open their own."""
         return self.__dict__ | {"_connection": None}
 
     def stop(self) -> None:
-        """Close the driver's connection."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
 
     def _prepare(self, connection: psycopg.Connection) -> None:
-        """Set up a new connection."""
         raise NotImplementedError
 
     def _query(self, ask: Callable[[psycopg.Connection], T]) -> T:
@@ -235,14 +232,14 @@ class StreamReader(Follower):
         self._reached: Offset | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """The start of a query without a checkpoint."""
+        """Return the start of a query without a checkpoint."""
         asked = self._options.starting_offsets or EARLIEST
         if asked not in (EARLIEST, LATEST):
             return read_offset(asked, "option startingOffsets").as_dict()
         return self._query(lambda connection: self._edge(connection, latest=asked == LATEST).as_dict())
 
     def latestOffset(self, start: dict[str, Any] | None = None, limit: object = None) -> dict[str, Any]:  # noqa: N802
-        """The end of the next micro-batch. PySpark 4.1 gives no start and no limit."""
+        """Return the end of the next micro-batch. PySpark 4.1 passes no start and no limit."""
         return self._query(lambda connection: self._end(connection, start, limit))
 
     def getDefaultReadLimit(self) -> Any:  # noqa: N802
@@ -254,7 +251,7 @@ class StreamReader(Follower):
         self._target = self._query(lambda connection: self._edge(connection, latest=True).position)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
-        """The end of the history and the lag of the stream, for the query's progress."""
+        """Return the end of the history and the lag of the stream, for the query's progress."""
         reached = self._reached
         if reached is None:
             return None
@@ -276,10 +273,10 @@ class StreamReader(Follower):
         return _rows_of(partition, self._options, self._columns, "stream read")
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Nothing to do: housekeeping prunes the history."""
+        """Do nothing, since housekeeping prunes the history."""
 
     def _edge(self, connection: psycopg.Connection, *, latest: bool) -> Offset:
-        # In this order: the next check finds what is pruned after this.
+        # In this order, so that the next check finds what is pruned after this.
         pruned = last_pruned(connection, self._schema)
         now = horizon(connection, self._schema)
         return Offset(now.origin, last_position(connection, self._schema, now.xmin) if latest else Position(), pruned)

@@ -1,8 +1,8 @@
-"""Replication slot that a stream of changes reads: its state, what it holds, and how far it has been read.
+"""Replication slot of a stream of changes: its state, its content, and how far it has been read.
 
-Reads peek: they leave the slot where it is, and can be done again. Only :func:`advance` moves it. Positions (LSN) are
-whole numbers here. A position at which a read may end is the end of a record of the WAL: the end of a commit, or where
-the server inserts next. Of a commit that a position cuts, the server would send nothing ever again.
+Reads peek: they do not move the slot, and can be repeated. Only :func:`advance` moves it. Positions (LSN) are whole
+numbers here. A read may end only at the end of a WAL record: at the end of a commit, or where the server inserts next.
+If a position cut a commit, the server would never send anything of it again.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ class SlotState:
     """State of a slot and of the server's WAL.
 
     Attributes:
-        confirmed: The position up to which the slot has been read for good.
-        restart: The position from which on the server keeps the WAL for it.
+        confirmed: The slot has been read for good up to here.
+        restart: The server keeps the WAL for it from here on.
         insert: The end of the last record.
-        flushed: The position up to which the WAL can be decoded; it may be within a record.
+        flushed: The WAL can be decoded up to here, which may be within a record.
     """
 
     confirmed: int
@@ -62,18 +62,18 @@ class SlotState:
 
 
 def changes_setup(slot: str, schema: str = "public") -> list[str]:
-    """The statements that make a slot for ``table="changes"``, and its publications: to be run in this order.
+    """Return the statements that create a slot for ``table="changes"`` and its publications, in order.
 
-    Run each in a transaction of its own, as the owner of fairqueue's tables; the last one needs the attribute
-    REPLICATION. A slot reads publications that were made before it. From then on the server keeps the WAL until a
-    stream has read it.
+    Run each in its own transaction, as the owner of fairqueue's tables; the last one needs the attribute REPLICATION. A
+    slot reads publications that were created before it. From then on the server keeps the WAL until a stream has read
+    it.
 
     Args:
-        slot: A name, up to 55 of the characters a-z, 0-9 and _. The publications have it too.
-        schema: The schema that fairqueue is installed in.
+        slot: Up to 55 of the characters a-z, 0-9 and _. The publications get the same name.
+        schema: The schema of the installation.
 
     Raises:
-        BadOption: The name is none for a slot.
+        BadOption: The name is not allowed.
     """
     check_slot_name(slot)
     first, second = map(quoted, _publications(slot))
@@ -88,11 +88,11 @@ def changes_setup(slot: str, schema: str = "public") -> list[str]:
 
 
 def slot_state(connection: psycopg.Connection, slot: str, schema: str) -> SlotState:
-    """The state of a slot that can be read.
+    """Return the state of a readable slot.
 
     Raises:
-        SlotUnusable: There is none, it is of another database or plugin, or the server is a standby.
-        DataLoss: The server has given it up: it has removed WAL that the slot had not read, or for another reason.
+        SlotUnusable: It does not exist, belongs to another database or plugin, or the server is a standby.
+        DataLoss: The server has invalidated it, since it removed unread WAL or for another reason.
     """
     [row] = query(connection, "slot_state", {"slot": slot})
     plugin, database, status, confirmed, restart, here, level, is_standby, reason, insert, flushed = row
@@ -121,7 +121,7 @@ def slot_state(connection: psycopg.Connection, slot: str, schema: str) -> SlotSt
         )
     if status == "lost" or restart is None or confirmed is None:
         lost = f"the server has removed WAL that replication slot {slot!r} had not read"
-        # Told by version 17 and newer.
+        # Reported by version 17 and newer.
         if reason not in {None, "wal_removed"}:
             lost = f"the server has given up replication slot {slot!r} ({reason})"
         raise DataLoss(
@@ -132,7 +132,7 @@ def slot_state(connection: psycopg.Connection, slot: str, schema: str) -> SlotSt
 
 
 def check_publications(connection: psycopg.Connection, slot: str, schema: str) -> None:
-    """Refuse to read a slot whose publications do not publish what a stream needs: it would miss rows in silence.
+    """Refuse a slot whose publications lack what a stream needs, since rows would be missing silently.
 
     Raises:
         SlotUnusable: A table is not published.
@@ -149,17 +149,16 @@ def check_publications(connection: psycopg.Connection, slot: str, schema: str) -
 
 
 def next_end(connection: psycopg.Connection, slot: str, start: int, most: int | None, upto: int | None) -> int | None:
-    """The end of the transaction with which a read of at most so many changes ends; the first one is read whole.
+    """Return where a read of at most so many changes ends; the first transaction is read whole.
 
     Args:
         connection: In no transaction.
-        slot: The slot.
         start: The position after which to read.
-        most: The most changes; None: all there are.
-        upto: Transactions that end later are left out; None: none are.
+        most: The most changes. None: all.
+        upto: Transactions that end later are left out. None: none are.
 
     Returns:
-        Its position; None: no transaction ends after the start.
+        The end of a transaction; None if no transaction ends after the start.
     """
     changes = None if most is None else _MESSAGES_OF_CHANGES * most
     while True:
@@ -174,9 +173,9 @@ def next_end(connection: psycopg.Connection, slot: str, start: int, most: int | 
 
 
 def messages(connection: psycopg.Connection, slot: str, upto: int) -> Iterator[bytes]:
-    """The messages of pgoutput for all transactions that a slot has up to a position.
+    """Yield the messages of pgoutput for all transactions that a slot has up to a position.
 
-    The server decodes all of them before the first one is sent, into a temporary file where they are many.
+    The server decodes all before it sends the first, into a temporary file if there are many.
     """
     copy = psycopg.ClientCursor(connection).mogrify(statement("slot_messages"), _peek_values(slot, upto, None))
 
@@ -192,13 +191,13 @@ def messages(connection: psycopg.Connection, slot: str, upto: int) -> Iterator[b
 
 
 def advance(connection: psycopg.Connection, slot: str, upto: int) -> None:
-    """Move a slot to a position: what is before it is never read again, and the server may remove its WAL."""
+    """Move a slot to a position. What is before it is never read again, and the server may remove its WAL."""
     values = {"slot": slot, "upto": lsn_text(upto)}
     _when_free(connection, slot, partial(connection.execute, _ADVANCE, values))
 
 
 def lsn_text(position: int) -> str:
-    """A position as PostgreSQL writes it: ``16/B374D848``."""
+    """Write a position as PostgreSQL does: ``16/B374D848``."""
     return f"{position >> 32:X}/{position & 0xFFFFFFFF:X}"
 
 
@@ -210,7 +209,7 @@ def _copied(connection: psycopg.Connection, query: str) -> Iterator[bytes]:
 
 
 def _when_free(connection: psycopg.Connection, slot: str, call: Callable[[], T]) -> T:
-    """What a call returns that takes the slot. A task that Spark has ended may still hold it: it is waited for."""
+    """Call something that takes the slot; wait while a task that Spark has ended still holds it."""
     until = time.monotonic() + _BUSY_SECONDS
     while True:
         try:
@@ -230,7 +229,7 @@ class _SlotBusy(SlotUnusable):
 
 @contextmanager
 def _slot_errors(connection: psycopg.Connection, slot: str) -> Iterator[None]:
-    """Raise what only the user of a slot can mend as errors of this package."""
+    """Convert errors that the user of a slot can fix to errors of this package."""
     skipped: list[str] = []
 
     def note(notice: psycopg.errors.Diagnostic) -> None:
@@ -277,12 +276,12 @@ def _peek_values(slot: str, upto: int | None, changes: int | None) -> dict[str, 
 
 
 def _publications(slot: str) -> tuple[str, str]:
-    """The names of the publications: of messages, and of the history, whose deletes are not published."""
+    """Return the names of the publications: of messages, and of the history, whose deletes are not published."""
     return slot, f"{slot}_history"
 
 
 def _statements(slot: str, schema: str, made: Collection[str] = ()) -> str:
-    """What makes a slot and those of its publications that are not made yet: a promoted standby has them."""
+    """Return the statements for a slot and missing publications; a promoted standby has publications already."""
     *publications, last = changes_setup(slot, schema)
     missing = [one for name, one in zip(_publications(slot), publications, strict=True) if name not in made]
     return "; ".join([*missing, last])

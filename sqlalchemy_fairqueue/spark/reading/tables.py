@@ -1,6 +1,6 @@
-"""Tables that can be read: their columns with types in Spark and SQL expressions.
+"""Readable tables: their columns with Spark types and SQL expressions.
 
-The server sends rows as text, and Arrow parses them without a Python object a value.
+The server sends rows as text, and Arrow parses them without a Python object for each value.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ _SPARK = {arrow: kind for kind, arrow in _ARROW.items()}
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column: instants and durations come from the server as microseconds, binaries as hexadecimal digits.
+    """A column. The server sends instants and durations as microseconds, and binaries as hexadecimal digits.
 
     Attributes:
         name: Its name in the frame.
         type: Its type in Spark.
-        sql: The expression that gives it; empty in a table that no statement reads.
-        nullable: Whether it can be null. If not, Spark need not check.
-        since: A column of instants, never null, that this one follows: if both are read, only the difference is sent.
+        sql: Its expression; empty in a table that no statement reads.
+        nullable: If it cannot be null, Spark need not check.
+        since: An earlier column of instants, never null; if both are read, only the difference is sent.
     """
 
     name: str
@@ -68,16 +68,15 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table as Spark sees it, and how the server reads it; a table that no statement reads has no more than columns.
+    """A table as Spark sees it, and how the server reads it. A table that no statement reads has only columns.
 
     Attributes:
         name: The value of the option ``table``.
-        columns: All of its columns.
         source: The table in the from clause, with ``{schema}`` for the quoted schema.
-        key: The expression by which rows are split among tasks.
+        key: The expression that splits rows among tasks.
         queue: The expression of the queue's name.
         channel: The expression of the channel's name.
-        joins: What follows in the from clause.
+        joins: The rest of the from clause.
     """
 
     name: str
@@ -201,15 +200,14 @@ _TABLES = (
 
 
 def table_named(name: str) -> Table:
-    """The table of that name, which is a value of the option ``table``."""
     return next(table for table in _TABLES if table.name == name)
 
 
 def frame_schema(table: Table, names: Sequence[str]) -> StructType:
-    """The columns of these names, or all, as Spark knows them.
+    """Return the columns of these names, or all, as Spark types.
 
     Raises:
-        BadOption: The table has no column of a name, or a name is there twice.
+        BadOption: The table lacks a column, or a name occurs twice.
     """
     known = {column.name: column for column in table.columns}
     for name in names:
@@ -221,10 +219,10 @@ def frame_schema(table: Table, names: Sequence[str]) -> StructType:
 
 
 def frame_columns(table: Table, schema: StructType) -> tuple[Column, ...]:
-    """The columns of a frame's schema, which the user may have given.
+    """Return the columns of a frame's schema, which may be the user's.
 
     Raises:
-        BadFrame: The table has no such column, or one of another type, or one that can be null.
+        BadFrame: The table lacks a column, or it has another type or can be null.
     """
     known = {column.name: column for column in table.columns}
     for field in schema.fields:
@@ -249,13 +247,11 @@ def frame_columns(table: Table, schema: StructType) -> tuple[Column, ...]:
 def batches(
     connection: psycopg.Connection, query: str, parameters: Mapping[str, object], columns: Sequence[Column]
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a query, in batches of about four megabytes of text; at least one row each.
+    """Yield the rows of a query, in batches of about four megabytes of text, at least one row each.
 
     Args:
-        connection: With client encoding UTF-8. Busy until the iterator ends; closed if that fails or is not exhausted.
-        query: A select that gives the :func:`expressions` of the columns.
-        parameters: Its ``%(name)s`` values.
-        columns: The columns of the query.
+        connection: With client encoding UTF-8. Busy until the iterator ends; closed after an error or an early end.
+        query: A select of the :func:`expressions` of the columns, with the ``%(name)s`` values of *parameters*.
     """
     schema = arrow_schema(columns)
     since = {one.name: base.name for one in columns if (base := _base(one, columns))}
@@ -265,7 +261,6 @@ def batches(
 
 
 def expressions(columns: Sequence[Column]) -> list[str]:
-    """The expressions of the columns in COPY."""
     return [_expression(column, _base(column, columns)) for column in columns]
 
 
@@ -277,7 +272,7 @@ def _expression(column: Column, base: Column | None) -> str:
 
 
 def _base(column: Column, columns: Sequence[Column]) -> Column | None:
-    """The column that it is told as a difference to, where that is read too."""
+    """Return the column that it is sent as a difference to, if that is read too."""
     return next((one for one in columns if one.name == column.since), None)
 
 

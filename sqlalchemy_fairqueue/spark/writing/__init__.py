@@ -1,8 +1,8 @@
 """Writing of frames to queues: executors copy rows to a staging table, and the driver merges them in one transaction.
 
-``columns`` turns Arrow batches into rows of the table and finds the bad ones; ``stage`` has the table,
-``rejected_rows`` the rows with bad values. ``load`` puts them together and merges, for the writers here, which Spark
-calls, and for the function ``enqueue``.
+``columns`` converts Arrow batches to rows of the table and finds bad ones. ``stage`` handles the table,
+``rejected_rows`` the bad rows. ``load`` combines them and merges, for the writers here, which Spark calls, and for the
+function ``enqueue``.
 """
 
 from __future__ import annotations
@@ -40,13 +40,12 @@ class _TableCreated(WriterCommitMessage):
 
 
 class _Writer(Shipped):
-    """Enqueues what Spark gives."""
+    """Enqueues rows from Spark."""
 
     def __init__(self, load: Load) -> None:
         self._load = load
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int | None = None) -> None:  # noqa: ARG002, N803 - Spark's name
-        """Drop the staged rows."""
         self._load.drop(_reports(messages))
 
 
@@ -76,7 +75,6 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
     """Enqueues micro-batches."""
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
-        """Stage the rows of one task."""
         return self._load.stage_rows(iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
@@ -85,7 +83,6 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
 
 
 def begin_write(given: Mapping[str, str], schema: StructType, *, overwrite: bool, stream: bool) -> Load:
-    """Begin a load of a frame, or of a micro-batch."""
     options = read_options(WriteOptions, given, _SPARK_OPTIONS if stream else ())
     if overwrite:
         raise BadOption("a queue is not overwritten; write with mode append")
@@ -95,11 +92,11 @@ def begin_write(given: Mapping[str, str], schema: StructType, *, overwrite: bool
 
 
 def _creates_table() -> bool:
-    """Whether this task's write is a part of ``saveAsTable``, ``writeTo(...).create()`` or ``create table as select``.
+    """Return whether this task's write creates a table: ``saveAsTable``, ``writeTo(...).create()``, ``create table``.
 
     Spark gives a writer the same options, schema and mode for these as for ``save()``. But it runs the write inside the
-    execution that creates the table, and tasks know the ids of both. The writes of a stream are inside an execution of
-    the stream in any case.
+    execution that creates the table, and tasks know the ids of both. Writes of a stream are always inside an execution
+    of the stream.
     """
     context = TaskContext.get()
     if context is None or context.getLocalProperty(_STREAM):
@@ -127,18 +124,18 @@ def enqueue(df: DataFrame, **options: Any) -> LoadResult:
     database, and errors are those of this package. With Spark Connect this process is the client.
 
     Args:
-        df: Columns ``channel`` and ``payload``, and optionally ``kind``, ``at``, ``delay``, ``priority``,
-            ``key``, ``headers`` and ``max_attempts``.
-        **options: The fields of :class:`~sqlalchemy_fairqueue.spark.options.WriteOptions`: ``dsn`` or
-            ``dsn_env``, ``queue``, ``job_id``, ``schema``, ...
+        df: Columns ``channel`` and ``payload``, and optionally ``kind``, ``at``, ``delay``, ``priority``, ``key``,
+            ``headers`` and ``max_attempts``.
+        **options: The fields of :class:`~sqlalchemy_fairqueue.spark.options.WriteOptions`: ``dsn`` or ``dsn_env``,
+            ``queue``, ``job_id``, ``schema``, ...
 
     Returns:
-        The counts. ``merged`` is False if the job was enqueued before; then the counts are those of that run.
+        The counts. ``merged`` is False if the job was enqueued before; then they are the counts of that run.
 
     Raises:
         BadOption, BadFrame: Before any task has started.
         BadRows: Rows have bad values; up to ten are shown.
-        KeyStands, ChannelFull, StageIncomplete, PipelineError: Nothing was enqueued, as the class says.
+        KeyStands, ChannelFull, StageIncomplete, PipelineError: Nothing was enqueued.
     """
     try:
         settings = WriteOptions(**options)

@@ -1,7 +1,7 @@
-"""Columns of a frame as columns of the staging table: their types are checked on the driver, their values by tasks.
+"""Columns of a frame as columns of the staging table: the driver checks their types, tasks their values.
 
-Payloads and headers are encoded as JSON, byte for byte as ``JsonCodec`` does, a column at a time: a call a value would
-be slow. Lists, maps, numbers with a fraction and texts with characters to escape have no vectorised form: they are
+Payloads and headers are encoded as JSON, byte for byte as ``JsonCodec`` does, a column at a time, since a call for each
+value would be slow. Lists, maps, fractions and texts with characters to escape have no vectorised form; they are
 encoded value by value, by the codec's rules. This module must not open connections.
 """
 
@@ -37,7 +37,7 @@ _ESCAPED = r'["\\\x00-\x1f]'
 
 
 def json_texts(values: pa.Array, problems: Problems, path: str = "$") -> pa.Array:
-    """Each value as JSON, null as ``null``; those that cannot be encoded are noted in *problems*."""
+    """Encode each value as JSON, null as ``null``; those that cannot be encoded are noted in *problems*."""
     kind = values.type
     if pa.types.is_struct(kind):
         return _filled(values, _structs(values, problems, path))
@@ -53,12 +53,9 @@ def json_texts(values: pa.Array, problems: Problems, path: str = "$") -> pa.Arra
 
 
 def checked_json(values: pa.Array, problems: Problems, *, objects: bool = False) -> pa.Array:
-    """Texts that should be JSON, unchanged; those that are not, or that jsonb would refuse, are noted in *problems*.
+    """Return texts unchanged, and note in *problems* those that are not JSON or that jsonb would refuse.
 
-    Args:
-        values: The texts.
-        problems: The problems found.
-        objects: Whether only objects are allowed.
+    *objects* allows only JSON objects.
     """
 
     def check(text: str) -> str:
@@ -116,7 +113,6 @@ def _number(value: float) -> str:
 
 
 def _plain(value: Any, kind: pa.DataType) -> Any:
-    """A nested value of Arrow, with maps as dictionaries."""
     if value is None:
         return None
     if pa.types.is_map(kind):
@@ -139,13 +135,7 @@ _MAYBE_GROUP = rf'"{GROUP_HEADER}"|\\u'
 
 
 def check_headers(texts: pa.Array, groups: pa.Array, problems: Problems) -> None:
-    """Note headers with what a group sets. All else that is wrong with them the staging table refuses.
-
-    Args:
-        texts: The headers as JSON; null where there are none.
-        groups: The groups of the rows.
-        problems: The problems found.
-    """
+    """Note headers with a member that a group sets. The staging table refuses all else that is wrong with them."""
     named = pc.and_(groups.is_valid(), pc.fill_null(pc.match_substring_regex(texts, _MAYBE_GROUP), False))
     for index in pc.indices_nonzero(named).to_pylist():
         if GROUP_HEADER in json.loads(texts[index].as_py()):
@@ -158,11 +148,11 @@ _NESTED = (types.StructType, types.MapType)
 
 
 class Kind(NamedTuple):
-    """What the values of a column are.
+    """The allowed values of a column.
 
     Attributes:
-        accepted: The types of a frame that are taken.
-        words: These in words.
+        accepted: Types of a frame.
+        words: These as text.
         spark: The type in a frame of a text file.
         arrow: The same in Arrow.
     """
@@ -237,7 +227,7 @@ class Columns:
         return (*(_STAGED.get(name, name) for name in self.indexes), *self._constants())
 
     def rows(self, batch: pa.RecordBatch) -> tuple[list[pa.Array], Problems]:
-        """The rows as columns in the order of ``staged``, those with problems included, and the problems."""
+        """Return the rows, including bad ones, as columns in the order of ``staged``, and the problems."""
         batch, problems = _without_broken_texts(batch)
         given = {name: batch.column(index) for name, index in self.indexes.items()}
         columns = [self._encoded(name, values, problems) for name, values in given.items()]
@@ -248,7 +238,7 @@ class Columns:
         return [*columns, *(pa.array([value] * count) for value in self._constants().values())], problems
 
     def _constants(self) -> dict[str, Any]:
-        """Values that all rows share, as the frame has no such column."""
+        """Return the values that all rows share, since the frame lacks the column."""
         found = {"kind": self.kind} | ({"max_attempts": self.max_attempts} if self.max_attempts else {})
         return {name: value for name, value in found.items() if name not in self.indexes}
 
@@ -283,7 +273,7 @@ class Columns:
         return pc.if_else(values.is_valid(), texts, pa.scalar(None, pa.string())) if values.null_count else texts
 
     def _contents(self, values: pa.Array, problems: Problems) -> pa.Array:
-        """Contents as text of PostgreSQL's bytea: hexadecimal, or text with backslashes doubled."""
+        """Return contents as text of PostgreSQL's bytea: hexadecimal, or text with doubled backslashes."""
         if values.null_count:
             for index in _wrong(values.is_null()):
                 problems.setdefault(index, "payload is null; drop the row, or give it a value")
@@ -297,10 +287,10 @@ class Columns:
 
 
 def columns_of(schema: types.StructType, options: WriteOptions) -> Columns:
-    """The columns of a frame.
+    """Return the columns of a frame.
 
     Raises:
-        BadFrame: One is unknown, missing, there twice, or has a type that is not accepted.
+        BadFrame: A column is unknown, missing, repeated, or has a type that is not accepted.
     """
     indexes: dict[str, int] = {}
     for index, field in enumerate(schema.fields):
@@ -325,11 +315,7 @@ def columns_of(schema: types.StructType, options: WriteOptions) -> Columns:
 
 
 def column_name(given: str) -> str:
-    """The name of a column, which may be given in any case.
-
-    Raises:
-        BadFrame: There is no such column.
-    """
+    """Return the name of a column, which may be given in any case, or raise BadFrame."""
     name = given.lower()
     if name not in COLUMNS:
         raise BadFrame(unknown("column", given, COLUMNS, "; put others in payload"))
@@ -354,7 +340,7 @@ def _check_json_type(kind: types.DataType, path: str) -> None:
 
 
 def _wrong(wrong: pa.Array) -> list[int]:
-    """The indexes of rows that are wrong; what is null is not."""
+    """Return the indexes of wrong rows; null is not wrong."""
     found: list[int] = pc.indices_nonzero(pc.fill_null(wrong, False)).to_pylist()
     return found
 
@@ -365,7 +351,7 @@ def _is_text(values: pa.Array) -> bool:
 
 
 def _without_broken_texts(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Problems]:
-    """The batch with nulls for rows whose text is not UTF-8, as of ``cast(... as string)``, and their problems."""
+    """Return the batch with nulls for rows whose text is not UTF-8 (``cast(... as string)``), and their problems."""
     if _is_whole(batch):
         return batch, {}
     problems: Problems = {}

@@ -1,4 +1,4 @@
-"""Run of a load: the work of tasks, which stage rows, and of the driver, which merges them.
+"""A load: tasks stage rows, and the driver merges them.
 
 A Load is sent to the executors, and holds no connection.
 """
@@ -51,7 +51,7 @@ _PAUSE_SECONDS = (0.2, 0.5, 1.0, 2.0, 5.0)
 _SETTINGS = (
     "set statement_timeout = 0",
     "set idle_in_transaction_session_timeout = 0",
-    # The statement of a driver that died must not run on for minutes: its successor would wait for it.
+    # The statement of a dead driver must not continue for minutes, since its successor would wait for it.
     "set client_connection_check_interval = '2s'",
 )
 
@@ -61,14 +61,13 @@ class LoadResult:
     """The result of a load.
 
     Attributes:
-        job_id: The id of the job.
-        merged: Whether this run enqueued it. False: an earlier run did, and the counts are those of that run.
+        merged: Whether this run enqueued it. False: an earlier run did, and the counts are that run's.
         messages: Good rows of the frame.
-        created: Messages that were added.
-        replaced: Messages with the same key that were replaced.
-        duplicates: Rows whose key another message or row had; they were skipped.
-        dropped: Rows for channels that were full and drop messages then.
-        rejected: Rows with bad values, which were rejected.
+        created: Added messages.
+        replaced: Replaced messages with the same key.
+        duplicates: Skipped rows whose key another message or row had.
+        dropped: Rows for full channels that drop messages.
+        rejected: Bad rows that were rejected.
     """
 
     job_id: str
@@ -84,23 +83,23 @@ class LoadResult:
 def committed(
     connection: psycopg.Connection, installation: Installation, queue: str, job_id: str
 ) -> tuple[LoadResult, int | None] | None:
-    """The result of a job that was committed before, and its last micro-batch; None without one."""
+    """Return the result of a job that was committed before, and its last micro-batch; None without one."""
     found = call(connection, installation, "fq_find_load", queue=queue, job_id=job_id)
     return next(((LoadResult(job_id, False, *counts), batch_id) for batch_id, *counts in found), None)
 
 
 @dataclass(frozen=True, slots=True)
 class Staged(WriterCommitMessage):
-    """The report of a task that is done.
+    """The report of a finished task.
 
     Attributes:
         partition: The partition of the frame.
         attempt: The attempt of the task, which marks its rows.
-        messages: The number of staged rows.
-        rejected: The number of rejected rows.
-        examples: Descriptions of bad rows, if they fail the load.
+        messages: How many rows it staged.
+        rejected: How many rows it rejected.
+        examples: Descriptions of bad rows that fail the load.
         source: The streaming query, which goes with its checkpoint.
-        stage: The staging table: Spark makes one writer for the tasks of a micro-batch, and another for its commit.
+        stage: The staging table; Spark creates one writer for the tasks of a micro-batch, and another for its commit.
         superseded: Whether the task staged nothing, because another run of the job has merged it.
     """
 
@@ -123,14 +122,10 @@ class Load:
     """A run of a load.
 
     Attributes:
-        options: The options of the write.
-        columns: The columns of the frame.
-        installation: The installation.
-        job_id: The id of the job.
-        stage: The staging table; None if the job was committed before, so that nothing is to be done.
-        before: The result of that run.
-        left: Tables of other runs of the job, which were there when this run began. They are of no use once the job is
-            merged: then a run that still lives has nothing to merge either.
+        stage: The staging table. None: the job was committed before, and nothing is left to do.
+        before: The result of that earlier run.
+        left: Tables of other runs of the job at the start. They are useless once the job is merged, even if such a run
+            still lives.
     """
 
     options: WriteOptions
@@ -142,7 +137,7 @@ class Load:
     left: tuple[Stage, ...] = ()
 
     def stage_rows(self, batches: Iterable[pa.RecordBatch]) -> Staged:
-        """Task: copy its rows to the stage, and reject bad ones."""
+        """Copy the rows of a task to the stage, and reject bad ones."""
         context = TaskContext.get()
         if context is None:
             raise PipelineError("rows are staged by tasks of Spark; call this from one")
@@ -175,7 +170,7 @@ class Load:
         return replace(staged, messages=messages, rejected=task.rejected)
 
     def merge(self, staged: Sequence[Staged], batch_id: int | None = None) -> LoadResult:
-        """Driver: enqueue the staged rows, all or none, and clean up."""
+        """Enqueue the staged rows on the driver, all or none, and clean up."""
         if self.stage is None:
             assert self.before is not None  # noqa: S101 - without it there is a stage
             return self.before
@@ -184,7 +179,7 @@ class Load:
             result = load._merge(staged, batch_id)  # noqa: SLF001 - it is the same class
         finally:
             self.drop(staged)
-        # A micro-batch that was merged before says nothing of the stages: one may be of the next micro-batch.
+        # If a micro-batch was merged before, its stages may belong to the next micro-batch.
         if result.merged or batch_id is None:
             self.drop_left_behind({one.stage for one in staged})
         return result
@@ -204,14 +199,14 @@ class Load:
             raise
 
     def _merge_once(self, staged: Sequence[Staged], batch_id: int | None) -> LoadResult:
-        """Enqueue the staged rows once, in one transaction after their channels are made.
+        """Enqueue the staged rows once, in one transaction after their channels are created.
 
-        After a lost connection it is not known whether the commit succeeded: the same call again tells, as the job is
+        After a lost connection it is unknown whether the commit succeeded. The same call again tells, since the job is
         recorded. So a lost connection and a lock timeout are retried for two minutes.
 
         Raises:
             PipelineError: The merge failed. Unless the message says that the connection was lost, nothing was enqueued.
-            StageIncomplete, KeyStands, ChannelFull, InvalidArgument: As the class says; nothing was enqueued.
+            StageIncomplete, KeyStands, ChannelFull, InvalidArgument: Nothing was enqueued.
         """
         action = f"merge job {self.job_id!r}" + (f", batch {batch_id}" if batch_id is not None else "")
         started = monotonic()
@@ -263,15 +258,11 @@ class Load:
                     RejectedRows(self.options.rejects_path, stage.name).delete_work()
 
     def drop_left_behind(self, own: Collection[Stage | None] = ()) -> None:
-        """Drop what other runs of the job left behind. To be called when the job was merged.
-
-        Args:
-            own: Tables of this run.
-        """
+        """Drop tables of other runs of the job, after the merge; *own* are tables of this run."""
         left = [stage for stage in self.left if stage not in own]
         if not left:
             return
-        # The messages are enqueued: whatever fails here is left to the next run, or to the age of the tables.
+        # The messages are enqueued. Whatever fails here is left to the next run, or to the age of the tables.
         with contextlib.suppress(FairQueueError, psycopg.Error, OSError, pa.ArrowException):
             with contextlib.closing(connect(self.options, "cleanup", autocommit=True)) as connection:
                 dropped = drop_left_behind(connection, left)
@@ -280,14 +271,13 @@ class Load:
                     RejectedRows(self.options.rejects_path, stage.name).delete_work()
 
     def _merged_before(self) -> LoadResult | None:
-        """The result of another run that has merged the job; None without one, and for a stream."""
+        """Return the result of another run that has merged the job; None without one, and for a stream."""
         with contextlib.closing(connect(self.options, "load", autocommit=True)) as connection:
             known = committed(connection, self.installation, self.options.queue, self.job_id)
         return known[0] if known is not None and known[1] is None else None
 
     @property
     def existing_stage(self) -> Stage:
-        """The stage, in a run that has one."""
         assert self.stage is not None  # noqa: S101 - asked only where it is
         return self.stage
 
@@ -323,7 +313,7 @@ class _Task:
         self._rejects = RejectedRowsWriter(load.rejects, attempt) if load.rejects else None
 
     def good_rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Sequence[pa.Array]]:
-        """The rows that can be enqueued, as columns. Raises _BadRowFound at a bad one that fails the load."""
+        """Yield the rows that can be enqueued, as columns. Raise _BadRowFound at a bad one that fails the load."""
         for batch in self._slices(batches):
             columns, problems = self._load.columns.rows(batch)
             self._given = batch
@@ -335,12 +325,12 @@ class _Task:
             yield columns
 
     def refuse(self, problems: Problems) -> None:
-        """Reject rows of the last batch of good ones. Raises _BadRowFound if bad rows fail the load."""
+        """Reject rows of the last batch of good ones. Raise _BadRowFound if bad rows fail the load."""
         assert self._given is not None  # noqa: S101 - rows are refused after they were given
         self._reject(self._given, problems)
 
     def collect_examples(self, batches: Iterator[pa.RecordBatch]) -> None:
-        """Collect further bad rows until there are enough to show."""
+        """Collect more bad rows until there are enough to show."""
         for batch in self._slices(batches):
             if len(self.examples) >= EXAMPLES:
                 return
@@ -348,7 +338,6 @@ class _Task:
             self._show(batch, problems)
 
     def close(self) -> None:
-        """Close the file of rejected rows."""
         if self._rejects is not None:
             self._rejects.close()
 
@@ -374,11 +363,11 @@ class _Task:
 
 
 def begin(options: WriteOptions, columns: Columns, *, stream: bool = False) -> Load:
-    """Begin a run: check whether the job was committed before, and make the stage.
+    """Begin a run: check whether the job was committed before, and create the stage.
 
     Raises:
         BadOption: Rejected rows cannot be written to the path.
-        PipelineError, SchemaMismatch: The server cannot be reached, or has no installation that can be used.
+        PipelineError, SchemaMismatch: The server is unreachable, or has no usable installation.
     """
     if options.rejects_path is not None:
         file_system(options.rejects_path)
@@ -397,7 +386,7 @@ def begin(options: WriteOptions, columns: Columns, *, stream: bool = False) -> L
 
 
 def _is_transient(error: Exception) -> bool:
-    """Whether the same merge may succeed a little later."""
+    """Return whether the same merge may succeed a little later."""
     cause = error.__cause__ if isinstance(error.__cause__, psycopg.Error) else error
     # A server that restarts cannot be reached for a while.
     return isinstance(error, Unreachable) or is_away(cause) or is_serialization_failure(cause)

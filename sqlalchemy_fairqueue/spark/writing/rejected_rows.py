@@ -1,8 +1,8 @@
 """Rejected rows: ``PATH/schema=SCHEMA/queue=QUEUE/job_id=JOB[/batch_id=N]/part-PARTITION.parquet``.
 
-The folder depends on the load alone, by its key in fq_load: a load that is run again replaces its files, and touches
-those of no other load. Tasks write to a folder of their run that readers ignore. The driver moves the files of the
-successful attempts to their folder before it merges, as a row must never be missing in both places.
+The folder depends only on the load, by its key in fq_load: a repeated load replaces its files, and touches those of no
+other load. Tasks write to a folder of their run that readers ignore. The driver moves the files of successful attempts
+to the load's folder before it merges, so that a row is never missing in both places.
 """
 
 from __future__ import annotations
@@ -47,14 +47,9 @@ class RejectedRows:
     run: str
 
     def publish(self, schema: str, queue: str, job_id: str, batch_id: int | None, attempts: Mapping[int, int]) -> None:
-        """Move the files of the successful attempts to the load's folder, instead of the files of an earlier run.
+        """Move the files of successful attempts to the load's folder, replacing files of an earlier run.
 
-        Args:
-            schema: The schema of the installation.
-            queue: The queue.
-            job_id: The job.
-            batch_id: The micro-batch of a stream.
-            attempts: The attempt of each partition with rejected rows.
+        *attempts* has the attempt of each partition with rejected rows.
         """
         files, root = file_system(self.path)
         names = {"schema": schema, "queue": queue, "job_id": job_id}
@@ -81,7 +76,7 @@ class RejectedRows:
 
 
 def file_system(path: str) -> tuple[fs.FileSystem, str]:
-    """The file system of a folder or URI, and the folder on it.
+    """Return the file system of a folder or URI, and the folder on it.
 
     Raises:
         BadOption: pyarrow has no file system for the URI.
@@ -112,7 +107,6 @@ class RejectedRowsWriter:
         self._file: pq.ParquetWriter | None = None
 
     def add(self, batch: pa.RecordBatch, problems: Problems) -> None:
-        """Write the rows that have problems."""
         indexes = pa.array(sorted(problems), pa.int64())
         rows = pa.Table.from_batches([batch]).take(indexes)
         rows = rows.append_column(PROBLEM, pa.array([problems[index] for index in sorted(problems)], pa.string()))

@@ -1,4 +1,4 @@
-"""Staging table, to which executors copy rows. Each task copies in one transaction of its own."""
+"""Staging table, to which executors copy rows, each task in its own transaction."""
 
 from __future__ import annotations
 
@@ -43,9 +43,8 @@ class Stage:
     """A staging table.
 
     Attributes:
-        installation: The installation that it belongs to.
-        schema: The schema of the table, which holds staging tables alone.
-        name: Its name, which is unique.
+        schema: The schema of the table, which holds only staging tables.
+        name: It is unique.
     """
 
     installation: Installation
@@ -58,7 +57,7 @@ class Stage:
 
 
 def make_stage(connection: psycopg.Connection, installation: Installation, options: WriteOptions) -> Stage:
-    """Make the table of one run, and drop old tables of runs that died, by the option staging_ttl."""
+    """Create the table of one run, and drop old tables of dead runs, by the option staging_ttl."""
     ttl = microseconds(options.staging_ttl)
     with translated_errors("make a staging table"):
         [stage] = _stages(
@@ -68,7 +67,7 @@ def make_stage(connection: psycopg.Connection, installation: Installation, optio
 
 
 def drop_stage(target: TargetOptions, stage: Stage) -> None:
-    """Drop the table if its lock is free within a few seconds; else a later load drops it (job_stages, staging_ttl).
+    """Drop the table if its lock is free within a few seconds; otherwise a later load does (job_stages, staging_ttl).
 
     A task that Spark has given up may still be copying to it.
     """
@@ -77,7 +76,7 @@ def drop_stage(target: TargetOptions, stage: Stage) -> None:
 
 
 def job_stages(connection: psycopg.Connection, installation: Installation, options: WriteOptions) -> list[Stage]:
-    """The tables of all runs of the job, oldest first. A job without an id has none."""
+    """Return the tables of all runs of the job, oldest first. A job without an id has none."""
     return _stages(connection, installation, "fq_job_stages", queue=options.queue, job_id=options.job_id)
 
 
@@ -87,11 +86,10 @@ def _stages(connection: psycopg.Connection, installation: Installation, function
 
 
 def drop_left_behind(connection: psycopg.Connection, stages: Iterable[Stage]) -> list[Stage]:
-    """Drop tables of other runs of a job that was merged, those apart that are in use; returns the dropped ones.
+    """Drop tables of other runs of a merged job, except those in use; return the dropped ones.
 
-    Args:
-        connection: A connection in autocommit mode.
-        stages: Tables that were there before the job was merged. Their runs, dead or not, have nothing to merge.
+    The tables existed before the merge, so their runs, dead or not, have nothing to merge. The connection is in
+    autocommit mode.
     """
     dropped = []
     for stage in stages:
@@ -115,16 +113,14 @@ def copy_rows(  # noqa: PLR0917 - a copy needs all of them
     batches: Iterable[Sequence[pa.Array]],
     refuse: Callable[[Problems], None] | None = None,
 ) -> int:
-    """Copy rows to the stage in one transaction; returns their number. Without rows no connection is opened.
+    """Copy rows to the stage in one transaction, and return their number. Without rows no connection is opened.
 
     Args:
-        target: The options of the target.
-        stage: The table.
         attempt: The attempt of the task, which marks the rows.
         names: The columns of the table that the batches have.
         batches: Rows as columns.
-        refuse: Called with the rows of a batch that the table does not take, by their index, before the next batch is
-            asked for. They are left out. Without it they fail the copy.
+        refuse: Called, before the next batch is requested, with the rows that the table refuses, by index. They are
+            left out. Without it they fail the copy.
     """
     filled = (batch for batch in batches if len(batch[0]))
     first = next(filled, None)
@@ -135,7 +131,7 @@ def copy_rows(  # noqa: PLR0917 - a copy needs all of them
         connection.execute("set statement_timeout = 0")
 
         def copy_part(columns: Sequence[pa.Array]) -> None:
-            # A savepoint: what the table refuses does not take the parts before with it.
+            # A savepoint, so that a refused part does not undo the parts before it.
             with connection.transaction(), connection.cursor() as cursor, cursor.copy(copy_statement) as copy:
                 copy.write(_csv(attempt, names, columns))
 
@@ -157,7 +153,7 @@ def copy_rows(  # noqa: PLR0917 - a copy needs all of them
 def _copy_all_but_refused(
     copy_part: Callable[[Sequence[pa.Array]], None], batch: Sequence[pa.Array], refusal: psycopg.Error
 ) -> Problems:
-    """Copy the rows of a batch that was refused as a whole, half by half, and return those that are refused alone."""
+    """Copy a batch that was refused as a whole half by half, and return the rows that are refused alone."""
     refused: Problems = {}
     parts = [(0, len(batch[0]), refusal)]
     while parts:
@@ -177,7 +173,7 @@ def _copy_all_but_refused(
 
 
 def _is_about_a_row(error: psycopg.Error) -> bool:
-    """Whether a row's values are the cause: data that is invalid, breaks a constraint, or is beyond a limit."""
+    """Return whether a row's values are the cause: invalid data, a violated constraint or an exceeded limit."""
     return (error.sqlstate or "")[:2] in _ABOUT_A_ROW
 
 

@@ -1,7 +1,7 @@
 """Text files of messages, CSV (RFC 4180) and JSON Lines: malformed text is an error, and payloads stay as written.
 
 Spark's own readers guess: they end a file at an unclosed quote, ignore text after a document, give each payload the
-fields of all others, and change line endings. This module must not know of queues.
+fields of all others, and change line endings. This module must not know queues.
 """
 
 from __future__ import annotations
@@ -39,10 +39,9 @@ _DECODER = json.JSONDecoder()
 
 
 def read_messages(spark: SparkSession, path: str, file_format: str, *, json_payload: bool) -> DataFrame:
-    """A frame to enqueue with ``payload_format="json"``: its payloads are JSON documents.
+    """Return a frame to enqueue with ``payload_format="json"``: its payloads are JSON documents.
 
     Args:
-        spark: A session.
         path: A file or folder, or a URI that Spark knows.
         file_format: ``csv``, with names in the first line, each file read whole by one task; or ``json``, an object a
             line.
@@ -76,7 +75,7 @@ def _batch(rows: list[Row]) -> pa.RecordBatch:
 
 
 def _csv(json_payload: bool, text: str) -> Iterator[Row]:  # noqa: FBT001 - given by partial, before the text
-    """The rows of a file. An empty field is None, as Python's csv writes it."""
+    """Yield the rows of a file. An empty field is None, as Python's csv writes it."""
     csv.field_size_limit(_LONGEST_FIELD)
     lines = csv.reader(io.StringIO(text, newline=""), strict=True)
     try:
@@ -99,7 +98,7 @@ def _by_name(names: list[str], fields: list[str]) -> Row:
 
 
 def _json(json_payload: bool, text: str) -> Iterator[Row]:  # noqa: FBT001
-    """The row of a line, if it is not blank."""
+    """Yield the row of a line, unless it is blank."""
     if not text.strip():
         return
     try:
@@ -116,7 +115,7 @@ def _object(text: str) -> Row:
 
 
 def _raw_values(text: str) -> dict[str, str]:
-    """The values of an object as the text has them; the text is valid JSON."""
+    """Return the values of an object as the text has them; the text is valid JSON."""
     found: dict[str, str] = {}
     index = _skip_blanks(text, text.index("{") + 1)
     while text[index] != "}":
