@@ -1,4 +1,4 @@
--- Of each queue, what has times more than :grace microseconds after now: channels that were served, messages that were
+-- By queue, what has times more than :grace microseconds after now: channels that were served, messages that were
 -- enqueued, its limit and shared limits that were drawn from, plans that are spread to channels, keys that were taken
 -- for a period, groups that have ended, schedules that were run.
 -- A service lies in the past, a rate owes its burst at most, a key is taken for its period at most, and a message that

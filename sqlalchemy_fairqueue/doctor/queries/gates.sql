@@ -1,8 +1,8 @@
--- Sessions and prepared transactions that hold the gate of a queue: all of its rows (alone), or, as a dequeue does, one
--- of them, while another session waits for it: then the queue delivers nothing. And those that attend to a queue: while
--- they do, nobody else hears its signals.
--- Another role's session may hide its state and its age. A prepared transaction has no session: it is found by the lock
--- on its transaction id, whose virtual transaction is that of its session, and another one after a restart.
+-- Sessions and prepared transactions that have locked the gate of a queue: all of its rows (alone), or one of them, as
+-- a dequeue does, while another session waits for it: then the queue delivers nothing. Also those that attend to a
+-- queue: meanwhile nobody else hears its signals. Another role's session may hide its state and its age. A prepared
+-- transaction has no session: it is found by the lock on its transaction id. Its virtual transaction is that of the
+-- session that prepared it, and another one after a restart.
 -- Reads fq_gate_holders, pg_locks, pg_stat_activity and pg_prepared_xacts; :queue null is all queues.
 select
   g.queue,
