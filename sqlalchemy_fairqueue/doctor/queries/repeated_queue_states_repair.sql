@@ -1,4 +1,4 @@
--- Make the dispatch row anew of queues with more than one. False: a consumer was at work there; run it again.
+-- For queues with more than one dispatch row, make one row anew. False: a consumer was at work there; run it again.
 select fairqueue.fq_repair_queue(s.queue)
 from fairqueue.fq_queue_state s
 group by s.queue

@@ -1,4 +1,4 @@
--- Look what is there: an installation whose fq_version() a role has dropped is v_nameless. Refuse an unreleased
+-- See whether there is an installation whose fq_version() a role has dropped (v_nameless). Refuse an unreleased
 -- version.
   v_nameless := to_regprocedure(format('%I.fq_version()', v_schema)) is null
     and to_regclass(format('%I.fq_message', v_schema)) is not null

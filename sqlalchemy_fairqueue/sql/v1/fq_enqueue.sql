@@ -2,10 +2,10 @@
 -- Guarantees: all or nothing with the caller's transaction; one signal a channel. outcome: 'created'; 'duplicate': a
 -- message of the channel, message_id, has the key (p_on_duplicates skip or raise; for raise the caller raises);
 -- 'replaced' (p_on_duplicates replace): the undelivered message that had the key got this content, kind, headers and
--- time, and no attempts; a leased one gives its key up to the new message, which is 'created'. 'full', 'dropped':
--- max_backlog messages wait in the channel, counted as committed and with those of this transaction: by the channel's
--- policy the caller raises, or the message is counted and forgotten (message_id null). 'coalesced' (p_on_duplicates
--- coalesce): another message of the ordering key, message_id, waits, and is not delivered before this transaction ends.
+-- time, and no attempts; a leased one gives its key up to the new message, which is 'created'. 'full', 'dropped': the
+-- channel has max_backlog undelivered messages, committed or of this transaction; by its policy the caller raises, or
+-- the message is counted and forgotten (message_id null). 'coalesced' (p_on_duplicates coalesce): another message of
+-- the ordering key, message_id, waits, and is not delivered before this transaction ends.
 -- p_policy: of new channels, if the queue has no defaults. p_delays: microseconds from now; p_ats: microseconds since
 -- the epoch (the past means now); a message has at most one of the two. p_priorities: from 1, see fq_promote. p_costs:
 -- what its delivery costs its channel, up to 10^9; null: 1. p_groups: the groups that created messages belong to; a

@@ -1,6 +1,6 @@
 -- fq_lease_for: the lease under which a dequeue takes messages: p_lease_id, if it is good for p_lease microseconds more
--- and of this epoch (fq_epoch), else a new one, good for a little longer than that. A queue without a limit has a gate,
--- which is entered first; id null: it is closed. p_sight: of fq_look.
+-- and of this epoch (fq_epoch), else a new one, good for a little longer than that. If the queue has no limit, its gate
+-- is entered first; id null: the gate is closed. p_sight: of fq_look.
 -- Guarantees: until the transaction ends nobody takes the lease back. A lease that somebody has locked counts as gone,
 -- since it may be taken back at this moment.
 -- Locks: as fq_enter_gate; the lease, for key share, skip locked. Index: fq_lease_pkey. Errors: none.

@@ -72,14 +72,14 @@ begin
     '  cost integer,'
     '  group_id uuid,'
     '  ordering_key text collate "C",'
-    -- in the order of a copy, by one session; without a privilege that the caller would need for a sequence
+    -- numbers rows in the order of a copy, by one session; a sequence of its own would need a privilege of the caller
     '  ordinal bigint generated always as identity (cache 1000),'
     '  constraint content_check check (octet_length(content) <= 268435456),'
     '  constraint names_check check ('
     '    octet_length(channel) between 1 and 512 and octet_length(kind) between 1 and 512'
     '    and octet_length(key) between 1 and 512 and octet_length(ordering_key) between 1 and 512'
     '  ),'
-    -- as fq_headers_fit, which the caller may not execute
+    -- what fq_headers_fit checks, which the caller may not execute
     '  constraint headers_check check ('
     '    case'
     '      when pg_column_size(headers) > 655360 then false'
@@ -90,7 +90,7 @@ begin
     '          ''{}'', false'
     '        )'
     '      then false'
-    -- with room for the group, which the merge adds
+    -- leaves room for the group, which fq_merge adds to the headers
     '      else octet_length(headers::text) <= 65536 - case when group_id is null then 0 else 64 end'
     '    end'
     '  ),'

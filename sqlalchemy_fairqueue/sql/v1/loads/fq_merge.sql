@@ -43,7 +43,7 @@ declare
   v_dequeue_at text := format('%s.fq_dequeue_at(%s::bigint, s.delay, s.at, s.priority, null::bigint)', v_schema, v_now);
   v_channels text;
   v_insert text;
-  -- messages with keys need more than an insert; they do not
+  -- messages with keys need more than an insert; an insert is enough for them
   v_keys_in_order boolean;
   v_with_keys boolean;
   v_created bigint;

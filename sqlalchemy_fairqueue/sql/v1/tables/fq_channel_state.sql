@@ -1,9 +1,8 @@
 -- The state row of a channel: one live row, updated by the dispatcher and by configuration alone.
 -- tag: where its next message starts in virtual time, in 2520ths of a cost of 1 at weight 1, counted from -9 * 10^18
--- on. tag_rest: the part of its costs that is not in the tag yet, times the weight; below zero it is a credit.
--- ready_tag: the tag, while the channel may be served; due_at: when it may be, while it waits for a time. A channel
--- that is empty, paused or at its limit has neither; nor has one that was resumed or purged just now, until a signal is
--- heard.
+-- on. tag_rest: the part of its costs, in 2520ths, that is not in the tag yet; below zero it is a credit. ready_tag:
+-- the tag, while the channel may be served; due_at: when it may be, while it waits for a time. A channel that is empty,
+-- paused or at its limit has neither; nor has one that was resumed or purged just now, until a signal is heard.
 -- The columns that a dequeue changes are neighbours: an update logs a row from its first changed byte to its last.
 -- There is no unique index on purpose: with a plain index every update is a non-key update, and (channel_id,
 -- row_version) finds the newest version first, however many dead ones an old snapshot keeps.

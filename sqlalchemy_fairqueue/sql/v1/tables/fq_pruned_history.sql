@@ -1,6 +1,6 @@
--- What fq_keep_history has taken away: one row for each day with attempts at each time, with the last attempt in the
--- order of (recorded_xid, id). A reader that had not come as far as that attempt has missed some; one that had, none.
--- Rows are written one transaction after the other, so ids commit in order.
+-- What fq_keep_history has taken away: one row for each day of which a call took attempts, with the last of these in
+-- the order of (recorded_xid, id). A reader that had not come as far as that attempt has missed some; one that had,
+-- none. Rows are written one transaction after the other, so ids commit in order.
 create table fairqueue.fq_pruned_history (
   id bigint generated always as identity,
   finished_from bigint not null,
