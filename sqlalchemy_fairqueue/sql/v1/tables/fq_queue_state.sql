@@ -6,8 +6,8 @@
 -- lease ends before it, but for one whose transaction lasted longer; so ten times a second all are looked at, last at
 -- swept_at. held_since: since when something is due that nobody can take, because it is locked. noted_at: when the row
 -- was written. current_concurrency, current_cost, rate_at: of a queue that has, or had, a limit or a rate of all its
--- channels; limits and rate are those of fq_queue. owed_cost: corrections of costs that its shared limits have not been
--- told yet.
+-- channels; limits and rate are those of fq_queue. owed_cost: corrections of costs that its shared limits do not know
+-- yet.
 -- Versioned like fq_channel_state and for the same reasons: no unique index, every update sets row_version =
 -- row_version + 1, the newest version is found first.
 create table fairqueue.fq_queue_state (
