@@ -1,4 +1,4 @@
--- Leases a queue that expired more than :grace microseconds ago and still hold messages; :queue null is all queues.
+-- By queue, leases that expired more than :grace microseconds ago and still hold messages; :queue null is all queues.
 -- Reads the leases, and of each at most one message by the index on lease_id.
 select
   l.queue,

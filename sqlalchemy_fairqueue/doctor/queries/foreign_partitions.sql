@@ -1,5 +1,5 @@
--- Partitions of the history that another role owns than the history itself. Reads the catalog alone.
--- A role that runs the housekeeping owns the partitions that it makes, unless the functions give them away.
+-- Partitions of the history that have another owner than the history itself. Reads the catalog alone. A role that runs
+-- the housekeeping owns the partitions that it makes, unless the functions give them away.
 select
   cn.nspname as schema,
   c.relname as partition,

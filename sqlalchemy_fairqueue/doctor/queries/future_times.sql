@@ -1,8 +1,8 @@
--- Of each queue, what has times more than :grace microseconds after now: channels that were served, messages that were
+-- By queue, what has times more than :grace microseconds after now: channels that were served, messages that were
 -- enqueued, its limit and shared limits that were drawn from, plans that are spread to channels, keys that were taken
 -- for a period, groups that have ended, schedules that were run.
--- A service lies in the past, a rate owes its burst at most, a key is taken for its period at most, and a message that
--- was due when it was enqueued is not due later. Next services, leases and other messages may lie ahead by any time.
+-- These cannot lie ahead: a service lies in the past, a rate owes its burst at most, a key is taken for its period at
+-- most, and a message that was due when it was enqueued is not due later. Next services, leases and other messages may.
 -- Reads every channel's state, undelivered messages by their index, and keys whose period is not over; :queue null is
 -- all queues.
 select

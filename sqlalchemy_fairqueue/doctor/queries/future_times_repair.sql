@@ -1,4 +1,4 @@
--- Brings what stands at times that are to come back from there. To be pasted while no worker runs.
+-- Bring times that lie in the future, and should not, back to now. To be pasted while no worker runs.
 -- Leases expire now. Messages are due now, and a signal a channel says so. Channels, rates, limits, plans and schedules
 -- go on from now, and periods of keys begin now. A slot of a schedule that was run stays so.
 update fairqueue.fq_lease

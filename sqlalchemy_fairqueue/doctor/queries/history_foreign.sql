@@ -1,5 +1,5 @@
--- How many rows of the history, counted up to :most, have transaction ids that this server has not assigned yet.
--- Read in the order of the index on recorded_xid, it ends as a rule at the first row of each partition.
+-- How many rows of the history, counted up to :most, have transaction ids that this server has not assigned yet. The
+-- index on recorded_xid gives the greatest first, so the read ends as a rule at the first row of each partition.
 select count(*)
 from (
   select

@@ -1,6 +1,6 @@
--- The greatest id of the history, null without any.
--- The history may be long and has no index on ids alone. The last transactions have drawn the last ids, but for a few
--- that overtook each other, so the last thousand rows by the index on recorded_xid suffice.
+-- The greatest id of the history, null if it is empty. The history may be long and has no index for the greatest id.
+-- The last transactions have drawn the last ids, but for a few that overtook each other, so the last thousand rows by
+-- the index on recorded_xid suffice.
 select max(h.id)
 from (
   select h.id

@@ -1,5 +1,5 @@
--- Tables and other relations that have the name of a day of the history and are none of its partitions. Reads the
--- catalog alone.
+-- Tables and other relations that have the name of a day of the history and are no partitions of it. Reads the catalog
+-- alone.
 select
   c.relname as name,
   pg_get_userbyid(c.relowner) as owner

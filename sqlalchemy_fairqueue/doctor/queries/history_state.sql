@@ -1,5 +1,5 @@
--- How many queues record their history, the time, and whether the role may read the default partition: one row.
--- Workers need no privilege on a partition, so that a missing one is no finding.
+-- How many queues record their history, the time, and whether the role may read the default partition: one row. Workers
+-- need no privilege on a partition, so a missing privilege is no finding.
 select
   (
     select count(*)

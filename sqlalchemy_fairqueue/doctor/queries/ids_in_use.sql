@@ -1,4 +1,4 @@
--- The greatest ids that messages, channels and signals have had, as far as rows tell: one row, null without any.
+-- The greatest ids that messages, channels and signals have had, as far as rows tell: one row, null if there is none.
 -- Dead letters keep the ids of their messages, and channels the id of the last signal that was heard.
 select
   greatest(

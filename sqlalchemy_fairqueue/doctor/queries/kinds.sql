@@ -1,6 +1,6 @@
--- Kinds by queue whose messages died within :period microseconds, or were tried in vain :attempts times or more, or
--- given back uncounted as often: how many of each, and the last line of one of their errors; :queue null is all queues.
--- Reads the dead letters of the period by their index, and the :most oldest messages.
+-- By queue and kind, how many messages died within :period microseconds, how many were tried in vain :attempts times or
+-- more, how many were given back uncounted as often, and the last line of one of their errors; :queue null is all
+-- queues. Reads the dead letters of the period by their index, and the :most oldest messages.
 with deaths as (
   select d.queue, d.kind, count(*) as died, max(d.error) as error
   from fairqueue.fq_queues() q (name)

@@ -1,5 +1,5 @@
--- What tells the server from PostgreSQL: one row. marks: products that PostgreSQL is a part of. other_methods: tables
--- of ours that are not kept by PostgreSQL's own access method.
+-- By what the server can be told from PostgreSQL: one row. marks: products that are made of PostgreSQL. other_methods:
+-- tables of ours that have another access method than PostgreSQL's own.
 select
   version() as version,
   array_remove(

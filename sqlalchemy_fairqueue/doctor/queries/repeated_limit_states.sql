@@ -1,5 +1,5 @@
--- Shared limits with more than one row of a queue, or of their own (queue ''). :queue null is all queues, else the
--- limits of that queue.
+-- Shared limits that have more than one row for a queue, or for themselves (queue ''). :queue null is all queues, else
+-- the limits of that queue.
 select h.limit_name, h.queue as share_of, count(*) as rows
 from fairqueue.fq_limit_share h
 where cast(:queue as text) is null

@@ -1,4 +1,4 @@
--- Keeps the newest of several rows of a queue in a shared limit, and of its own.
+-- Keep the newest of several rows that a shared limit has for a queue, or for itself.
 delete from fairqueue.fq_limit_share h
 where h.ctid <> (
   select n.ctid

@@ -1,4 +1,4 @@
--- Queues with more than one state row of their own. Reads the index of the states; :queue null is all queues.
+-- Queues with more than one dispatch row. Reads the index of these rows; :queue null is all queues.
 select s.queue, count(*) as rows
 from fairqueue.fq_queue_state s
 where cast(:queue as text) is null or s.queue = :queue

@@ -1,4 +1,4 @@
--- Channels with more than one state row, a queue. Reads the index of the states; :queue null is all queues.
+-- By queue, channels with more than one state row. Reads the index of these rows; :queue null is all queues.
 select s.queue, array_agg(s.channel_id order by s.channel_id) as channel_ids
 from (
   select c.queue, c.channel_id

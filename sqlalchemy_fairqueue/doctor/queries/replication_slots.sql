@@ -1,5 +1,5 @@
--- The 20 replication slots that hold back the oldest rows of this database.
--- A logical slot holds back rows of the catalog alone: then held is null.
+-- The 20 replication slots that hold back the oldest rows of this database from vacuum. A logical slot holds back rows
+-- of the catalog alone: then held is null.
 select
   s.slot_name,
   s.active,

@@ -1,5 +1,5 @@
--- Tables of which row level security may hide rows from :role, for the privileges asked for in :tables and
--- :privileges, with the restrictive policies that may hide them. Reads the catalog alone.
+-- Tables of which row level security may hide rows from :role, for the privileges asked for in :tables and :privileges,
+-- with the restrictive policies that may hide them. Reads the catalog alone.
 -- A role sees all rows if a permissive policy says true for the command, and no restrictive policy says anything else.
 -- Any other expression counts as one that may hide rows.
 with wanted as (

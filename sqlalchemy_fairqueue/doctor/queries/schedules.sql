@@ -1,4 +1,4 @@
--- Schedules with a problem, or due for more than five minutes; :queue null is all queues.
+-- Schedules that have a problem, or have been due for more than five minutes; :queue null is all queues.
 select s.queue, s.channel, s.name, s.problem
 from fairqueue.fq_schedules(cast(:queue as text), null::text, null::text, null::text, null::text, 100000) s
 where s.problem is not null

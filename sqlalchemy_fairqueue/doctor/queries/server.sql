@@ -1,5 +1,5 @@
 -- Version and state of the server: one row.
--- reset_val is the setting of the session: the checks themselves run in read-only transactions.
+-- read_only is the setting of the session (reset_val): the checks themselves run in read-only transactions.
 select
   current_setting('server_version') as version,
   current_setting('server_version_num')::integer as number,

@@ -1,6 +1,6 @@
--- The 20 other sessions that hold the oldest snapshots, and hold vacuum back in this database.
--- Snapshots of other databases do not count; those of walsenders do. Another role's session may hide its type and its
--- age: without a type, one without a role is an autovacuum worker, and one without a database a walsender.
+-- The 20 other sessions with the oldest snapshots that hold vacuum back in this database. Snapshots of other databases
+-- do not count; those of walsenders do. Another role's session may hide its age and its type: if the type is hidden, a
+-- session without a role is an autovacuum worker, and one without a database a walsender.
 select
   a.pid,
   a.usename,

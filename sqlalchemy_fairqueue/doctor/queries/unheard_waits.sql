@@ -1,8 +1,8 @@
--- Waits of consumers for which no session listens; :queue null is all queues. A worker's listener is named by its host
--- and process, which stand in the worker's name too, unless it was given another one: then any listener may be its own.
+-- Waits of consumers for which no session listens; :queue null is all queues. The name of a worker's listener has its
+-- host and process, and so has the worker's name, unless it was given another one: then any listener may be its own.
 -- Connections of a transaction pooler may have the name of a listener and execute statements of others: a session
--- counts only if its last statement is one of a listener's, or the role may not see it.
--- Reads the leases and pg_stat_activity, whose names of sessions every role may see.
+-- counts only if its last statement is one of a listener's, or the role may not see it. Reads the leases and
+-- pg_stat_activity, whose names of sessions every role may see.
 select
   w.id,
   w.queue,

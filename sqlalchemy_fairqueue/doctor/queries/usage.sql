@@ -1,5 +1,5 @@
--- What the attempts cost that ended from :since until before :until (microseconds), by channel: completed messages, all
--- attempts, the time and the cost of these; :queue null is all queues. Reads the days of the history in between.
+-- By channel, the attempts that ended from :since until before :until (microseconds): how many completed messages, how
+-- many attempts, their time and cost; :queue null is all queues. Reads the days of the history in between.
 select
   h.queue,
   h.channel,

@@ -1,4 +1,4 @@
--- The age of the first row after a position.
+-- The age of the first row of the history after a position.
 select {schema}.fq_now() - h.finished_at
 from {schema}.fq_history h
 where (h.recorded_xid, h.id) > (%(xid)s::text::xid8, %(id)s)

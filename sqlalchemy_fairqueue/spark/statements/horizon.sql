@@ -1,5 +1,5 @@
--- The history of the connection, and the snapshot of this statement.
--- The last checkpoint of a server that was just promoted still has the previous timeline: the log itself tells it.
+-- Which history the connection reads, and the snapshot of this statement. The last checkpoint of a server that was just
+-- promoted still has the previous timeline: the log itself tells it.
 select s.system_identifier::text,
   case when pg_is_in_recovery() then c.timeline_id
     else ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::bigint end,

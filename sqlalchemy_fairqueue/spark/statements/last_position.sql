@@ -1,4 +1,4 @@
--- The last row below a transaction.
+-- The last row of the history by transactions before one.
 select h.recorded_xid::text::bigint, h.id
 from {schema}.fq_history h
 where h.recorded_xid < %(xmin)s::text::xid8

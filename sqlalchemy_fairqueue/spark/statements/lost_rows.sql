@@ -1,4 +1,4 @@
--- What was pruned after an entry, and lies after a position and in a range of time.
+-- What was pruned after an entry of fq_pruned_history, and lies after a position and in a range of time.
 select p.finished_from, p.finished_until, p.pruned_at
 from {schema}.fq_pruned_history p
 where p.id > %(pruned)s

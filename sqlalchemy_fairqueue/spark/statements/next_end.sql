@@ -1,5 +1,5 @@
--- The end of the transaction with which a read of at most so many changes ends, the greatest number of changes of a
--- transaction that ends after the start, and the number of decoded messages.
+-- Where a read of at most so many changes ends: the end of a transaction, the first one if that has more. Also how many
+-- changes were found after the start, up to the last end, and how many messages were decoded.
 -- 73 is I (insert), 68 D (delete), 67 C (commit). The changes of a transaction come together, before its commit.
 with decoded as materialized (
   select p.lsn, get_byte(p.data, 0) as kind, p.ord

@@ -1,4 +1,4 @@
--- The number of rows after a position and below a transaction, up to a greatest number.
+-- The number of rows of the history after a position, by transactions before one, up to a greatest number.
 select count(*)
 from (
   select

@@ -1,4 +1,4 @@
--- The messages of pgoutput in a slot. The slot stays where it is.
+-- The messages of pgoutput in a replication slot, which stays where it is.
 copy (
   select p.data
   from pg_catalog.pg_logical_slot_peek_binary_changes(

@@ -1,4 +1,4 @@
--- The number of rows of each day that transactions of a range have recorded.
+-- For each day of a range, the number of rows of the history that transactions of a range have recorded.
 select h.finished_at / 86400000000, count(*)
 from {schema}.fq_history h
 where h.finished_at >= %(since)s

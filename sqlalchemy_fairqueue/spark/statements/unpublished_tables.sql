@@ -1,4 +1,4 @@
--- Those of the tables that their publication does not publish as a stream needs it.
+-- The tables that their publication does not publish as a stream needs it.
 select t.name
 from unnest(%(tables)s::text[], %(publications)s::text[]) t(name, publication)
 where not exists (

@@ -1,5 +1,5 @@
--- Drop functions that have a name of ours and are not called as ours. What has one of our names and is not called as
--- ours is cannot be replaced, and would be found beside ours.
+-- Drop functions that have a name of ours but other arguments or another result: they cannot be replaced, and would be
+-- found beside ours.
   for v_function in
     select p.oid
     from pg_proc p

@@ -1,5 +1,5 @@
--- Grant what was written down, and no more. One that was made again has what the database's default privileges say
--- by now, which nobody has decided about it.
+-- Grant what note_privileges wrote down, and no more. A function that was made again has the privileges that the
+-- database's default privileges say by now, which nobody has decided about it.
   for v_function in
     select p.oid::regprocedure as signature, noted.grants as wanted, {grants} as found
     from json_to_recordset(current_setting('fairqueue.privileges')::json) noted(name text, grants json)

@@ -1,5 +1,4 @@
--- Grant the functions that rows of grants stand for. What is missing, by the rows: the grants of one role, or of
--- all.
+-- Grant the functions that the rows of fq_grant stand for and that are not granted yet: to one role, or to all.
   for v_grant in
     execute format('select p.oid::regprocedure as function, g.role '
       'from %I.fq_grant g '

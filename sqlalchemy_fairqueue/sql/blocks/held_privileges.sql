@@ -1,4 +1,4 @@
--- What others than the owner may do. Where nothing was granted and nothing revoked that is PostgreSQL's own default.
+-- Who but the owner may execute a function. If nothing was granted or revoked, that is PostgreSQL's own default.
 (
       select coalesce(json_agg(json_build_object(
         'grantee', case a.grantee when 0 then 'public' else a.grantee::regrole::text end,

@@ -1,4 +1,4 @@
--- Raise if an installation does not say what it is.
+-- Raise if an installation has lost its fq_version().
   if v_nameless then
     raise exception using errcode = 'QF004',
       message = format('schema %I holds fairqueue, and its function fq_version() is gone; '

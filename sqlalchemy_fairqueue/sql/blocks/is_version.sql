@@ -1,4 +1,4 @@
--- Raise unless that is the version.
+-- Raise unless the schema holds the version.
   if v_version <> {version} then
     raise exception using errcode = 'QF004',
       message = format('schema %I holds fairqueue version %s, not {version}; '

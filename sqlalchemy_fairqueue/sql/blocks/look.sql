@@ -1,4 +1,5 @@
--- See what is there. A role that drops fq_version() leaves an installation that does not say what it is.
+-- See whether there is an installation whose fq_version() a role has dropped (v_nameless). Refuse an unreleased
+-- version.
   v_nameless := to_regprocedure(format('%I.fq_version()', v_schema)) is null
     and to_regclass(format('%I.fq_message', v_schema)) is not null
     and exists (

@@ -1,4 +1,4 @@
--- Make the schema of the stages where it is missing; warn where the role may not.
+-- Make the schema of the stages if it is missing; warn if the role may not.
   v_stages := {name};
   select pg_get_userbyid(c.relowner) into v_owner
   from pg_class c

@@ -1,5 +1,5 @@
--- Write down who may call functions. A setting of the transaction: no table is made for it, and it is gone when the
--- transaction is.
+-- Write down who may execute functions, in a setting of the transaction: no table is made for it, and it is gone with
+-- the transaction.
   perform set_config('fairqueue.privileges', coalesce((
     select json_agg(json_build_object('name', p.proname, 'grants', {grants}))
     from pg_proc p

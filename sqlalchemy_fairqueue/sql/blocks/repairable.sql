@@ -1,4 +1,4 @@
--- Raise unless the schema holds the version, or no fq_version() and its tables.
+-- Raise unless the schema holds the version, or holds its tables and no fq_version().
   if v_nameless then
     select array_agg(c.relname::text order by c.relname collate "C") into v_tables
     from pg_class c

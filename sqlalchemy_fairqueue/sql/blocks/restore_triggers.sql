@@ -1,6 +1,6 @@
--- Make triggers what the version has. A function that is dropped with cascade takes its trigger along. Tables whose
--- triggers are right are not locked, and the lock of another one is asked for as a step asks: behind vacuums, then
--- in tries, so that no transactions queue behind a long one.
+-- Make the triggers those of the version. A function that is dropped with cascade takes its trigger along. Tables whose
+-- triggers are right are not locked. Other tables are locked as a step between versions does: behind vacuums, then in
+-- tries, so that no transactions queue behind a long one.
   for v_trigger in
     select c.oid::regclass::text as table, e.name, e.make, t.oid is not null as is_there
     from (values

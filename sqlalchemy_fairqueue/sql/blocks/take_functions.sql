@@ -1,5 +1,5 @@
--- Take back functions that no row of a role stands for. What no row of a role stands for: the functions of what was
--- taken away, but for those that other kinds have too.
+-- Take back the functions of a kind of work that was taken away, unless another row of the role in fq_grant stands for
+-- them.
   for v_grant in
     execute format('select distinct p.oid::regprocedure as function, a.grantee::regrole as role '
       'from unnest($1, $2, $3) w(version, kind, name) '

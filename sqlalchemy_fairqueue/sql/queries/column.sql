@@ -5,7 +5,7 @@ select o.relname || '.' || a.attname as name,
   a.attidentity::text as identity,
   a.attgenerated::text as generated,
   (select c.collname from pg_collation c where c.oid = a.attcollation) as collation,
-  -- (In dollar quotes: backslashes in others depend on standard_conforming_strings.)
+  -- (In dollar quotes: in others backslashes depend on standard_conforming_strings.)
   regexp_replace(pg_get_expr(d.adbin, d.adrelid), $$'.*?(\w+)'::regclass$$, $$\1$$) as default,
   nullif(
     concat_ws(

@@ -1,5 +1,5 @@
--- The functions of an installation. Bodies name the schema in quotes, as the loader puts it in: there it becomes the
--- qualifier of the files.
+-- The functions of an installation. Their bodies name the schema in quotes, as the loader writes it: here it becomes
+-- the qualifier of the files again.
 select p.proname || '(' || (
     select coalesce(
       string_agg(replace(format_type(a.type, null), quote_ident(n.nspname) || '.', ''), ', ' order by a.position), '')
@@ -12,7 +12,7 @@ select p.proname || '(' || (
   p.proparallel::text as parallel,
   case when p.proisstrict then 'yes' end as strict,
   case when p.prosecdef then 'yes' end as "security definer",
-  -- quote_all_identifiers of the session that made it, a restore for instance, stays in its search_path
+  -- the search_path keeps quotes if the session that made the function, as a restore, had quote_all_identifiers
   replace(
     array_to_string(p.proconfig, '; '), 'search_path="pg_catalog", "pg_temp"', 'search_path=pg_catalog, pg_temp'
   ) as settings,

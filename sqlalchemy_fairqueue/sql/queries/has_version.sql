@@ -1,4 +1,4 @@
--- Whether a schema has a function fq_version(). The catalog alone is asked: calling a function in somebody else's schema
+-- Whether a schema has a function fq_version(). Only the catalog is asked: to call a function in somebody else's schema
 -- needs a privilege on it.
 select exists (
   select from pg_proc p

@@ -1,4 +1,4 @@
--- The tables of an installation, as a subquery of what is asked of them: {ours}.
+-- The tables of an installation, as the subquery {ours} of the queries about them.
 (
   select c.oid, c.relname, c.relkind, c.relpersistence, c.relreplident, c.relrowsecurity, c.reloptions, c.relowner,
     n.nspname,

@@ -1,4 +1,4 @@
--- The privileges of all roles on what is fairqueue's in a schema, but for the owners'.
+-- The privileges of all roles but the owners on what is fairqueue's in a schema.
 select held.kind,
   held.name,
   case held.grantee when 0 then 'public' else coalesce(r.rolname, held.grantee::text) end as role,

@@ -1,4 +1,4 @@
--- The rules of the tables of an installation. No version has one: what is found is somebody's own.
+-- The rules of the tables of an installation. No version has one, so each is somebody's own.
 select o.relname || '.' || r.rulename as name,
   replace(pg_get_ruledef(r.oid), quote_ident(o.nspname) || '.', '') as definition,
   case r.ev_enabled when 'D' then 'yes' end as disabled

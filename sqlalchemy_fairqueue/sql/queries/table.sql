@@ -5,7 +5,7 @@ select o.relname as name,
   o.relreplident::text as "replica identity",
   case when o.relrowsecurity then 'yes' end as "row security",
   case when o.relowner <> o.owner then 'yes' end as "another owner than fq_message",
-  -- its rows are read with those of the table
+  -- rows of a child table would be read with those of the table
   (
     select string_agg(c.relname, ', ' order by c.relname)
     from pg_inherits h

@@ -4,7 +4,7 @@ select o.relname || '.' || t.tgname as name,
     format(' ON %I.', o.nspname), ' ON '), format(' EXECUTE FUNCTION %I.', o.nspname), ' EXECUTE FUNCTION ')
     as definition,
   case t.tgenabled when 'D' then 'yes' end as disabled,
-  -- an ordinary session fires no trigger that is enabled for replicas alone
+  -- an ordinary session does not fire a trigger that is enabled for replicas alone
   case t.tgenabled when 'R' then 'replica' when 'A' then 'always' end as enabled
 from {ours}
 join pg_trigger t on t.tgrelid = o.oid and not t.tgisinternal

@@ -85,7 +85,7 @@ begin
       outcome := case when v_is_replacing then 'later' else 'duplicate' end;
     elsif v_holder is not null and v_lease_id is null then
       outcome := 'replaced';
-      -- Otherwise the last of many replacements would have to pass by a version of the row for each.
+      -- Each of many replacements would leave a version of the row that all later ones must pass by.
       if not p_is_rewritten or p_unique_for is not null then
         update fairqueue.fq_message m
         set kind = p_kind,

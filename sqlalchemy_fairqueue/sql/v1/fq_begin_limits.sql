@@ -1,7 +1,7 @@
 -- fq_begin_limits: give channels that have no limit the max_concurrency and max_cost_out of their plan, and count their
 -- leased messages, which hold a slot from now on. If another transaction has a leased message of a channel locked, it
--- cannot be counted, and the channel must wait: it is due again after as long as the plan has been changed, 10 ms at
--- least and a second at most. Returns how many must wait.
+-- cannot be counted, and the channel must wait: it is due again after the time that has passed since the plan changed,
+-- 10 ms at least and a second at most. Returns how many must wait.
 -- Guarantees: exact as fq_configure_channel: its caller has locked the state rows, so nobody takes further messages.
 -- Locks: leased messages that hold no slot, for no key update and skip locked: it waits for none.
 -- Index: fq_channel_state_newest_ix, fq_channel_plan_pkey, fq_plan_pkey, fq_lease_expires_ix, fq_message_lease_ix; rows

@@ -1,6 +1,6 @@
--- fq_charge_running: charge the channels of a queue that is fair by seconds for deliveries at work, beyond what was
--- charged for them before. p_costs: their cost so far, 0 to 1,000,000,000 ms; p_charged: p_costs of the last call for
--- each (0: there was none). Whoever settles them tells fq_correct_costs what was charged.
+-- fq_charge_running: charge the channels of a queue that is fair by seconds for deliveries that handlers still work on,
+-- beyond what was charged for them before. p_costs: their cost so far, 0 to 1,000,000,000 ms; p_charged: p_costs of the
+-- last call for each (0: there was none). Whoever settles them tells fq_correct_costs what was charged.
 -- Guarantees: each channel gets one signal of the sum, which the next dequeue hears. A delivery with another token than
 -- the newest one charges nothing, nor does one of another queue. No message is changed, so no transaction that works on
 -- one fails by it.

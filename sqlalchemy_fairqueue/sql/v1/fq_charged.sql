@@ -1,4 +1,4 @@
--- fq_charged: what a leased message counts in the limits of cost. p_charged, p_cost: its columns.
+-- fq_charged: the cost with which a leased message counts against limits. p_charged, p_cost: its columns.
 -- Guarantees: one expression, which the planner inlines. Locks: none. Errors: none.
 create function fairqueue.fq_charged(p_charged integer, p_cost integer)
 returns bigint

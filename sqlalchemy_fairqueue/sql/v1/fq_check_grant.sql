@@ -1,9 +1,9 @@
 -- fq_check_grant: refuse a call that is outside of the bounds of its caller's grants. p_kinds: the kinds of grants that
 -- allow the call; p_queue: its queue; p_channels: its channels (null: all of the queue).
--- Guarantees: neither the owner nor a caller without grants of these kinds is refused: of the latter, privileges on the
--- function decide. Verbs that are called for each message ask themselves whether the caller is the owner, which costs
--- less than this call. If a caller has several grants, also by membership in other roles, each channel needs one that
--- covers it. No grant with bounds covers a p_queue of null.
+-- Guarantees: the owner is never refused. Nor is a caller without grants of these kinds: its privileges on the function
+-- decide. Verbs that are called for each message ask themselves whether the caller is the owner, which costs less than
+-- this call. If a caller has several grants, also by membership in other roles, each channel needs one that covers it.
+-- No grant with bounds covers a p_queue of null.
 -- Locks: none. Index: fq_grant_pkey. Errors: QF007.
 create function fairqueue.fq_check_grant(p_kinds text[], p_queue text, p_channels text[] default null)
 returns void

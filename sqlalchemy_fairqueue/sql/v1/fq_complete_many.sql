@@ -1,5 +1,5 @@
--- fq_complete_many: complete, for fq_complete, several messages, those whose result is kept, or one that is not where
--- its delivery found it. Returns the ids of the completed ones.
+-- fq_complete_many: do what fq_complete does for several messages, for those whose result is kept, and for one that is
+-- not where its delivery found it. Returns the ids of the completed ones.
 -- Guarantees: as fq_complete. Messages that hold a slot of the queue, but none of their channel, leave one signal
 -- together in the name of one of their channels: with a signal for each, the dispatcher would write all these states
 -- for nothing.

@@ -2,7 +2,7 @@
 -- change, as fq_changed_policy takes them; a new plan has no limits. p_notify: wake waiting consumers.
 -- Guarantees: one row is written, however many channels follow the plan. A dequeue that begins after the commit takes
 -- no message of a channel under older values of max_concurrency, rate and weight. Channels that nobody takes from get
--- the change from fq_spread_plans, which wakes those that it frees; until then they have the old values of all other
+-- the change from fq_spread_plans, by which they may become ready; until then they have the old values of all other
 -- fields.
 -- Locks: the queue's row if this is its first plan, and the plan's for update; waits for another change of the plan,
 -- and for a transaction that puts a channel on it, since fq_spread_plans would not find that channel.

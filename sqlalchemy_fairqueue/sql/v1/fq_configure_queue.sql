@@ -1,6 +1,6 @@
 -- fq_configure_queue: change the defaults of a queue: the policy that channels made from now on start with. Existing
--- channels keep theirs. p_changes: the fields to change, as fq_changed_policy takes them. p_policy: if the queue has no
--- defaults, what is changed.
+-- channels keep theirs. p_changes: the fields to change, as fq_changed_policy takes them. p_policy: what they change,
+-- if the queue has no defaults yet.
 -- Guarantees: takes effect with the caller's commit. The locked row is changed, so concurrent changes of different
 -- fields both last.
 -- Locks: the queue's row; waits for another configuration of the same queue. Index: fq_queue_pkey. Errors: QF001 bad

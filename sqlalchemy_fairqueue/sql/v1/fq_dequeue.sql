@@ -1,8 +1,8 @@
--- fq_dequeue: lease up to p_limit ready messages of a queue, taking channels in turn; under p_lease_id again, if that
--- lease is good for p_lease more (fq_lease_for). Returns a row a message, in the order of start tags, then one about
--- the call (message_id null): lease_id; holds_slots: its messages may hold slots of a limit, which their end frees;
--- is_timed: the queue is fair by seconds; keeps_results; due_in: microseconds until something may be due (null: nothing
--- is scheduled); is_held: something is due, but others have it locked.
+-- fq_dequeue: lease up to p_limit ready messages of a queue, taking channels in turn. The lease p_lease_id is used
+-- again if it is good for p_lease more (fq_lease_for). Returns a row a message, in the order of start tags, then one
+-- about the call (message_id null): lease_id; holds_slots: its messages may hold slots of a limit, which their end
+-- frees; is_timed: the queue is fair by seconds; keeps_results; due_in: microseconds until something may be due (null:
+-- nothing is scheduled); is_held: something is due, but others have it locked.
 -- Guarantees: the call keeps to p_limit, to the limits and rates of the queue and of each channel, and to plans as they
 -- were when it began. The messages have at most p_max_bytes (null: any) of content and headers (as text) together, or
 -- one larger message goes alone. Nothing of a paused queue or channel goes. A channel gives messages by (dequeue_at,

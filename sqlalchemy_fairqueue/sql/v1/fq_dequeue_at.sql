@@ -1,5 +1,5 @@
--- fq_dequeue_at: the position in its channel of a message that is enqueued now: p_at, or p_now + p_delay, if that is to
--- come, so that nobody dequeues the message before; else as fq_position says.
+-- fq_dequeue_at: the position in its channel of a message that is enqueued now: p_at, or p_now + p_delay, if that time
+-- is still to come (nobody dequeues the message before it); else what fq_position says.
 -- Guarantees: one expression, which the planner inlines. Locks: none. Errors: none.
 create function fairqueue.fq_dequeue_at(
   p_now bigint, p_delay bigint, p_at bigint, p_priority integer, p_aging bigint

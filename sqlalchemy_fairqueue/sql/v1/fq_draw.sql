@@ -1,7 +1,7 @@
 -- fq_draw: write down what a queue has drawn from its shared limits, after fq_draw_room in the same transaction.
 -- p_drawn: how many messages; p_cost: what they cost, with corrections of earlier costs; p_contends: the limits held
 -- back further messages. Returns when their rates allow the next message (null: now).
--- Guarantees: for a second the other queues of the limits leave a queue that contends its part.
+-- Guarantees: for a second after p_contends the other queues leave this queue its part of each limit.
 -- Locks: none that fq_draw_room has not taken, but for the shares of the queue. Index: as fq_limit_members.
 -- Errors: none.
 create function fairqueue.fq_draw(p_queue text, p_limits text[], p_drawn integer, p_cost bigint, p_contends boolean)

@@ -1,8 +1,8 @@
 -- fq_due_in: microseconds until something may be due in a queue, for a call that took fewer messages than it wanted;
 -- null: nothing is scheduled. p_state: the dispatch row; p_held: something is due that others have locked; p_ready:
 -- ready channels count, as they do unless a limit of the queue holds them back until p_opens_at (null: until a signal).
--- is_held: something is due, and only its holder can say how long it keeps it.
--- Guarantees: for what is held, due_in is as long as it has been held so far, 10 ms at least and a second at most.
+-- Returns is_held: something is due that others have locked, and only they can say for how long.
+-- Guarantees: due_in is then as long as it has been locked so far, 10 ms at least and a second at most.
 -- Locks: none. Index: fq_channel_state_ready_ix, fq_channel_state_due_ix, fq_lease_expires_ix. Errors: none.
 create function fairqueue.fq_due_in(
   p_queue text, p_state fairqueue.fq_queue_state, p_held boolean, p_ready boolean, p_opens_at bigint, p_now bigint,

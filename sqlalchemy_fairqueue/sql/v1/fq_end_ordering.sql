@@ -1,6 +1,6 @@
--- fq_end_ordering: leave a signal of an ordering key if a message of it is held back, because a message with the key is
--- gone or has another key now, or a dead letter that held the key is gone. Triggers of fq_message and fq_dead_letter
--- call it.
+-- fq_end_ordering: when a message with an ordering key is gone or gets another key, or a dead letter that held the key
+-- is gone, leave a signal of the key if a message of it is held back. Triggers of fq_message and fq_dead_letter call
+-- it.
 -- Guarantees: if a message is held back at the same time, this transaction cannot see it, but it has a signal of its
 -- own. Who hears that signal looks again while this transaction is open, see fq_let_go. Above READ COMMITTED the
 -- snapshot lacks what was held back since the transaction began: a signal is left in any case.

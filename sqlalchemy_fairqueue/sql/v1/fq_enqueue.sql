@@ -2,18 +2,18 @@
 -- Guarantees: all or nothing with the caller's transaction; one signal a channel. outcome: 'created'; 'duplicate': a
 -- message of the channel, message_id, has the key (p_on_duplicates skip or raise; for raise the caller raises);
 -- 'replaced' (p_on_duplicates replace): the undelivered message that had the key got this content, kind, headers and
--- time, and no attempts; a leased one gives its key up to the new message, which is 'created'. 'full', 'dropped':
--- max_backlog messages wait in the channel, counted as committed and with those of this transaction: by the channel's
--- policy the caller raises, or the message is counted and forgotten (message_id null). 'coalesced' (p_on_duplicates
--- coalesce): another message of the ordering key, message_id, waits, and is not delivered before this transaction ends.
+-- time, and no attempts; a leased one gives its key up to the new message, which is 'created'. 'full', 'dropped': the
+-- channel has max_backlog undelivered messages, committed or of this transaction; by its policy the caller raises, or
+-- the message is counted and forgotten (message_id null). 'coalesced' (p_on_duplicates coalesce): another message of
+-- the ordering key, message_id, waits, and is not delivered before this transaction ends.
 -- p_policy: of new channels, if the queue has no defaults. p_delays: microseconds from now; p_ats: microseconds since
 -- the epoch (the past means now); a message has at most one of the two. p_priorities: from 1, see fq_promote. p_costs:
--- what its delivery costs its channel, up to 10^9; null: 1. p_groups: the groups that created messages belong to; a
--- replaced message stays in its own. p_counts_members: this transaction has made these groups, and the call counts the
--- created members as fq_join_group does, one note a group. p_unique_fors: for how many microseconds the key stays
--- taken, from this call on, or with p_from_ends from the end of the message; null: while the message lives. Until then
--- a message with a period is a 'duplicate' of it, however it ended; with replace, a message that nobody has leased is
--- 'replaced', and the period begins anew. Messages without a period meet living ones alone. p_ordering_keys: of a
+-- what its delivery costs its channel, up to 10^9; null: fq_estimate. p_groups: the groups that created messages belong
+-- to; a replaced message stays in its own. p_counts_members: this transaction has made these groups, and the call
+-- counts the created members as fq_join_group does, one note a group. p_unique_fors: for how many microseconds the key
+-- stays taken, from this call on, or with p_from_ends from the end of the message; null: while the message lives. Until
+-- then a message with a period is a 'duplicate' of it, however it ended; with replace, a message that nobody has leased
+-- is 'replaced', and the period begins anew. Messages without a period meet living ones alone. p_ordering_keys: of a
 -- channel's messages with the same one, one is out at a time, in the order of their ids; a replaced message takes the
 -- new one. p_headers, p_groups: an array of one element holds for all messages. A bad value is always refused.
 -- Locks: channels and keys, in the order (channel, key), COLLATE "C": the first use of a channel waits for a

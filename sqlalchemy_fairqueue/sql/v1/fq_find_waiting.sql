@@ -1,4 +1,4 @@
--- fq_find_waiting: the first message of a channel with a kind and an ordering key that is not leased and not in p_hold,
+-- fq_find_waiting: the first undelivered message of a channel with a kind and an ordering key, but for those of p_hold,
 -- which the transaction settles or cancels later. Null: there is none, or others have all of them locked.
 -- Guarantees: until the transaction ends nobody takes the message, so its handler sees what the transaction did.
 -- Several transactions may have it locked at once.

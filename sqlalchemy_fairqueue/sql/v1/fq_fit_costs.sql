@@ -1,11 +1,11 @@
--- fq_fit_costs: find out which of the messages that a dequeue has chosen the quotas in cost let out. By message, in
--- order: p_ords: the position of its channel; p_costs. p_states: the rows of the channels, which the caller has locked;
+-- fq_fit_costs: which messages of those that a dequeue has chosen may go by the quotas in cost. By message, in order:
+-- p_ords: the position of its channel; p_costs. p_states: the rows of the channels, which the caller has locked;
 -- p_sight: of fq_queue_room, with what the call has spent before.
--- Returns numbers: the positions of the messages that fit; stopped: the channels whose own quotas hold back all their
--- messages; is_full: the quotas of the queue hold back messages that those of their channels do not.
--- Guarantees: a rate in cost lets a message out while less than its burst is charged; then nothing goes until that is
+-- Returns numbers: the positions of the messages that may go; stopped: the channels whose own quotas hold back all
+-- their messages; is_full: the quotas of the queue hold back messages that those of their channels do not.
+-- Guarantees: a rate in cost lets a message go while less than its burst is charged; then nothing goes until that is
 -- paid. What is out costs at most max_cost_out, but a message that costs more by itself goes alone. Nothing passes by a
--- message that waits: none of its channel, and none of the queue if the queue holds it back.
+-- message that waits: no message of its channel, and none of the queue if the queue holds it back.
 -- Locks: none. Index: none, rows by ctid. Errors: none.
 -- Source: generic cell rate algorithm (ITU-T I.371).
 create function fairqueue.fq_fit_costs(

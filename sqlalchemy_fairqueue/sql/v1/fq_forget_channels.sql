@@ -50,8 +50,8 @@ begin
   using (
     select f.ctid as row
     from fairqueue.fq_round f
-    -- A restored dump may come from a server that was further: marks of this one would look older than they are. Its
-    -- row was written by a transaction of this server, which that snapshot does not know.
+    -- The row may come from a dump of a server with greater transaction ids, for which marks of this server would look
+    -- older than they are. Then a transaction of this server has written it that its snapshot does not know.
     where case when f.duty = 'forget' then pg_snapshot_xmax(f.snapshot::pg_snapshot) end
       > fairqueue.fq_full_xid(f.xmin::xid)
     for update skip locked

@@ -1,4 +1,4 @@
--- fq_full_xid: a transaction id with its epoch: the one that is within 2^31 of the next id.
+-- fq_full_xid: the 64-bit form of a transaction id of a row: the one that is within 2^31 of the next id.
 -- Guarantees: right for the xmin and the xmax of a row. Locks: none. Index: none. Errors: none.
 create function fairqueue.fq_full_xid(p_xid xid)
 returns xid8

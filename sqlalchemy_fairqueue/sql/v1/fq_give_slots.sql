@@ -1,5 +1,5 @@
 -- fq_give_slots: give the slot p_slot (1: their channel's, 2: the queue's) to leased messages of a queue, or of one of
--- its channels, that do not hold it, since a limit begins. Returns how many they are, and what they cost.
+-- its channels, that do not hold it yet, because a limit begins. Returns how many they are, and what they cost.
 -- Guarantees: nobody ends them before the transaction ends. So each slot is counted once and freed once, if the caller
 -- keeps further messages from being leased.
 -- Locks: the messages, for no key update, in the order of their ids; waits for a transaction that has one locked.
@@ -10,7 +10,7 @@ create function fairqueue.fq_give_slots(
 language plpgsql
 as $$
 begin
-  -- By an expression: for the bare id a plan of the empty tables reads all messages in the order of their key.
+  -- An expression: ordered by the bare id, a plan made on empty tables would read all messages by their primary key.
   perform
   from fairqueue.fq_lease e
   join fairqueue.fq_message m on m.lease_id = e.id

@@ -7,7 +7,7 @@ language sql
 stable parallel safe
 as $$
   select case
-    -- no text is a tenth as long as what stands for it; chr(36) is a dollar sign, which no body may hold
+    -- a text has at least a tenth of the bytes of its jsonb; chr(36) is a dollar sign, which no body may hold
     when pg_catalog.pg_column_size(p_headers) > 655360 then false
     when pg_catalog.pg_column_size(p_headers) > 1000
       and pg_catalog.jsonb_path_exists(

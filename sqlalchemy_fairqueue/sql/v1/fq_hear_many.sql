@@ -1,6 +1,6 @@
 -- fq_hear_many: apply signals to the states of their channels: lower the head, make idle channels ready, free slots,
 -- count messages, move tags by corrected costs (fq_tag_heard). By signal, in the order of p_channels: its row, id and
--- channel. p_must, p_noting: signals of locked channels must be put back, or are if others were heard; p_by_cost: as
+-- channel. Signals of locked channels are put back with p_must, or with p_noting if others were heard. p_by_cost: as
 -- fq_hear_one.
 -- Returns seen: p_rows without the signals that were put back; the rest as fq_hear_signals.
 -- Guarantees: as fq_hear_signals. The head of a paused channel is lowered, but the channel does not become ready. A

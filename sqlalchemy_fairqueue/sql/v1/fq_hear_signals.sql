@@ -3,9 +3,9 @@
 -- channel that becomes ready stands at the earliest, so that it saves nothing up while it is idle. p_noting: the caller
 -- will note below and open, so signals of locked channels are put back; p_by_cost: as fq_hear_one.
 -- Returns heard: signals applied; seen: signals read; freed, freed_cost: slots of the queue that they free, and the
--- cost of their messages; costs: what messages cost more than was charged; first_due: the least due_at of the channels
--- heard of that are not ready; below, open: the next p_below and p_open (null: as before); has_more: the next messages
--- of ordering keys were let go, by signals that the next call hears.
+-- cost of their messages; costs: what messages cost more than was charged; first_due: the least due_at that this gives
+-- a channel; below, open: the next p_below and p_open (null: as before); has_more: the next messages of ordering keys
+-- were let go, by signals that the next call hears.
 -- Guarantees: a signal is applied and deleted while this call has the channel's state row locked, or put back if
 -- somebody else has. All signals of transactions below the next p_below are heard, but for those in open. The caller's
 -- own transaction may be in open, since it may leave signals later. If all channels are locked, nothing is written.

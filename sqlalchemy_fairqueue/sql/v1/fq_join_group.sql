@@ -1,6 +1,6 @@
 -- fq_join_group: count p_added messages that the caller's transaction has enqueued as members of a group. p_message_id
--- null: the transaction made the group, even if it adds no member. Else a member adds them while it is leased: the
--- token of its delivery, and the caller has locked it by fq_lock_messages.
+-- null: the transaction made the group, even if it adds no member. Else the member p_message_id adds them while it is
+-- leased (its token), and the caller has locked it by fq_lock_messages.
 -- Guarantees: returns 'joined'; 'lost': the delivery is not its holder's any more; 'cancelled': the member was
 -- cancelled, and adds no further members; 'stranger': the group was not made by this transaction, or the message is no
 -- member of it. Unless 'joined' is returned, the caller rolls back. The locked member ends after this commit at the

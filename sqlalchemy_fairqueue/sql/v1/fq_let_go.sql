@@ -1,6 +1,6 @@
--- fq_let_go: move the first message of each of some ordering keys back into the order of its channel, if it was held
--- back at the end and goes first now (fq_goes_first). By key: its channel. The caller attends to the queue. Returns
--- whether messages were moved.
+-- fq_let_go: move the first message of each of p_ordering_keys back into the order of its channel, if it was held back
+-- at the end and goes first now (fq_goes_first). p_channel_ids: the channel of each key. The caller attends to the
+-- queue. Returns whether messages were moved.
 -- Guarantees: a signal tells of the message as if it was enqueued now, behind what waits in its channel. If somebody
 -- has locked this message, or the one before it, which may end without seeing this one, a signal lets the key be looked
 -- at again.

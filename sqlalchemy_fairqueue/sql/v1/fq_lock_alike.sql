@@ -1,8 +1,7 @@
 -- fq_lock_alike: lock the first due messages of a channel, from its head on: up to p_limit of a kind, which cost at
 -- most p_max_cost together (null: any). Returns how many.
--- Guarantees: none has an ordering key or was tried before. They end before the first message that has, or was, or that
--- has another kind, or that somebody has locked. Messages are seen whose signals were heard before the caller locked
--- the channel.
+-- Guarantees: it stops before the first message that has an ordering key or another kind, was tried before, or is
+-- locked by somebody. It sees messages whose signals were heard before the caller locked the channel.
 -- Locks: messages, for no key update, skip locked. Index: fq_message_ready_ix; rows by ctid. Errors: none.
 create function fairqueue.fq_lock_alike(
   p_channel_id bigint, p_kind text, p_head_at bigint, p_head_id bigint, p_limit integer, p_max_cost bigint,

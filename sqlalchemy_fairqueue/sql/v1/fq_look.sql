@@ -5,7 +5,7 @@
 -- first_tag, first_channel: of the first ready channel; bound_tag: where it will stand after one message. A call that
 -- passes by locked channels takes nothing beyond bound_tag; null: no channel is ready, or the first one has stood still
 -- for a second, so that its holder may keep it for long. must_attend: fq_attend has something to do; may_note: the
--- dispatch row is older than 10 ms.
+-- dispatch row was last written more than 10 ms ago.
 -- Guarantees: one statement, one snapshot. A dispatch row that came out of a dump may name transactions of another
 -- server. Then its heard_below is younger than the row itself or in the future, and all signals count as unheard.
 -- Locks: none. Index: fq_queue_pkey, fq_queue_state_newest_ix, fq_signal_pkey, fq_lease_expires_ix,

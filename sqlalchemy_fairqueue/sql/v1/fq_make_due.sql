@@ -1,8 +1,8 @@
 -- fq_make_due: make a message that is due later due now, in the caller's transaction. Returns 'due'; 'unchanged': it is
 -- due already; 'leased'; 'missing'. Only 'due' changes anything. p_notify: wake waiting consumers (not in a two-phase
 -- transaction).
--- Guarantees: the same message with the same attempts, at the place in its channel that it had if it had been enqueued
--- without a delay; it is ready since now.
+-- Guarantees: the same message with the same attempts, at the place in its channel that it would have if it had been
+-- enqueued without a delay; it is ready since now.
 -- Locks: the message; waits for who settles, replaces, cancels or delivers it. Index: fq_message_pkey, fq_channel_pkey,
 -- fq_channel_state_newest_ix. Errors: 40001; QF007.
 create function fairqueue.fq_make_due(p_queue text, p_message_id bigint, p_notify boolean)

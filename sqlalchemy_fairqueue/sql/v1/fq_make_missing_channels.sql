@@ -1,6 +1,6 @@
 -- fq_make_missing_channels: make channels that do not exist, before messages without keys are added to them. Returns
--- whether the messages must be added one by one, because fq_takes_any is false of a channel; null: of none of them is
--- it known. Its callers set how its statements are planned: to set it again would take longer than the call.
+-- whether the messages must be added one by one, because fq_takes_any is false of a channel; null: none of the channels
+-- has a state row. Its callers set how its statements are planned: to set it again would take longer than the call.
 -- Locks: as fq_make_channels. Index: fq_channel_queue_name_key, fq_channel_state_newest_ix. Errors: as
 -- fq_make_channels.
 create function fairqueue.fq_make_missing_channels(

@@ -1,5 +1,5 @@
--- fq_mean_cost: the moving average of what the messages of a channel took, after p_took was heard, the average of the
--- messages that one hearing tells of (null: none): p_mean (null: unknown) moves an eighth of the way to p_took.
+-- fq_mean_cost: the moving average of what the messages of a channel took: p_mean (null: unknown), moved an eighth of
+-- the way to p_took, the average of the messages that one hearing tells of (null: none).
 -- Guarantees: one expression, which the planner inlines. Locks: none. Errors: none.
 create function fairqueue.fq_mean_cost(p_mean bigint, p_took bigint)
 returns bigint

@@ -1,7 +1,7 @@
--- fq_move_due: make up to p_limit channels of a queue ready whose time has come: for their first message, by their
--- rate, or since they were configured. p_from: earlier times are passed over; p_virtual_time: where they start at the
--- earliest. Returns how many became ready.
--- Guarantees: a channel that may still not be served waits for another time, or for a signal.
+-- fq_move_due: make channels of a queue ready whose time has come, up to p_limit of them: their first message is due,
+-- or their rate allows it. p_from: earlier times are passed over; p_virtual_time: where they start at the earliest.
+-- Returns how many became ready.
+-- Guarantees: a channel that still may not be served waits for another time, or for a signal.
 -- Locks: state rows for no key update, skip locked: it waits for none. Index: fq_channel_state_due_ix; rows by ctid.
 -- Errors: none.
 create function fairqueue.fq_move_due(

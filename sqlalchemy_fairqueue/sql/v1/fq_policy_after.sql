@@ -1,7 +1,7 @@
 -- fq_policy_after: the policy of a channel after a change, for fq_configure_channel, whose arguments these are. p_row:
--- the channel's state row, which the caller has locked. state: that row with the new policy, and with configured: the
--- channel is kept when it is idle; plan, revision: the plan that it follows then, and that plan's revision; overridden:
--- the fields that do not follow it.
+-- the channel's state row, which the caller has locked. Returns state: that row with the new policy, and with
+-- configured, which keeps the channel when it is idle; plan and revision: the plan that it follows then; overridden:
+-- the fields that do not follow the plan.
 -- Guarantees: while the state row and the named plan are locked, nobody else changes what is read here.
 -- Locks: none. Index: fq_channel_plan_pkey, fq_plan_pkey, fq_queue_pkey; the state by ctid. Errors: QF001 bad policy.
 create function fairqueue.fq_policy_after(

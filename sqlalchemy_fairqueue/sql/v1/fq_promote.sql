@@ -1,5 +1,5 @@
--- fq_promote: give messages of a queue that have a priority and came due by p_until the position of their priority; up
--- to p_limit of them.
+-- fq_promote: move up to p_limit messages of a queue that have a priority and came due by p_until to the position of
+-- their priority.
 -- Guarantees: a message whose due time changed meanwhile stays where it is. returned_at becomes the time when the
 -- message came due: since then it is ready. One signal a channel names the first of its messages. A message that
 -- somebody else has locked is left for the next call.

@@ -1,5 +1,5 @@
 -- fq_prune_dead_letters: delete the dead letters that are older than their queue keeps them, up to p_limit of each
--- queue, the oldest first. Returns a row a queue that lost some: how many, and whether there may be more.
+-- queue, the oldest first. Returns for each queue that lost some how many, and whether there may be more.
 -- Guarantees: a dead letter is deleted only after the retention of its kind, or else of its queue; without either it is
 -- kept for ever. Two calls at once never delete the same one, and neither waits for the other.
 -- Locks: dead letters, skip locked: it waits for none. Index: fq_queue_pkey, fq_dead_letter_died_ix; dead letters of a

@@ -32,7 +32,7 @@ begin
   end if;
   v_row := fairqueue.fq_lock_state(v_channel_id);
 
-  -- A new statement: messages are seen as leased that a dequeue took which this call has waited for.
+  -- A new statement: it sees which messages a dequeue has leased that this call has waited for.
   if num_nonnulls(p_key, p_ordering_key, p_kind, p_state, p_since, p_until) > 0 then
     select array_agg(l.row) into v_rows
     from (

@@ -1,6 +1,6 @@
--- fq_purge_dead: delete dead letters of a queue for good, in the caller's transaction: those of p_ids, or all (null),
--- as far as they fit the other arguments: of a channel, of a kind, with a key or an ordering key, dead before p_before
--- (microseconds since the epoch). Null restricts nothing. Returns how many.
+-- fq_purge_dead: delete dead letters of a queue for good, in the caller's transaction: those of p_ids or, if that is
+-- null, all; only those of a channel, of a kind, with a key or an ordering key, dead before p_before (microseconds
+-- since the epoch). Null restricts nothing. Returns how many.
 -- Guarantees: all or nothing with the caller's transaction.
 -- Locks: dead letters: those of p_ids in the order of their ids, which waits for a redrive or purge of the same; others
 -- skip locked. Index: fq_dead_letter_pkey or fq_dead_letter_died_ix. Errors: 40001; QF007.

@@ -2,7 +2,7 @@
 -- with their sums, which is heard later, so that no hearing reads the old ones again. Signals that are gone count for
 -- nothing. Returns how many signals were replaced, and the slots of the queue that they free, with their cost: the
 -- caller frees these now, since a channel that is locked for long must not keep them.
--- Guarantees: nothing of what they tell is lost. The caller has the state of the queue locked.
+-- Guarantees: nothing of what they tell is lost. The caller has the dispatch row locked.
 -- Locks: signals for update, skip locked. Index: none, rows by ctid. Errors: none.
 create function fairqueue.fq_put_back(
   p_queue text, p_rows tid[], p_ids bigint[],

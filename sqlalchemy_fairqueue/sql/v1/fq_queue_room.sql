@@ -1,8 +1,8 @@
 -- fq_queue_room: find out what the limits of a queue let a dequeue take now: its limit, quotas in cost, rate and shared
 -- limits. p_sight: of fq_attend. The caller counts what it takes in the dispatch row, and by fq_draw if is_drawn.
--- Returns the sight with room: how many messages may go; rate_left: the cost below which another one goes; cost_left:
--- what all may cost together; first_left: what the first may cost (null: anything); is_drawn: it has shared limits
--- locked.
+-- Returns the sight with room: how many messages may go; rate_left: another message may go while the call has spent
+-- less than this; cost_left: what all may cost together; first_left: what the first may cost (null: anything);
+-- is_drawn: it has shared limits locked.
 -- Guarantees: nobody else takes from these limits until the caller's transaction ends. room is null if another
 -- transaction has the dispatch row or a shared limit while there is something to do, or if the queue's shared limits
 -- have changed.

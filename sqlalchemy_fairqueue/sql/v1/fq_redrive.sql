@@ -1,10 +1,10 @@
--- fq_redrive: put dead letters back into their channels, in the caller's transaction: those of p_ids, or the oldest
--- p_limit (null), as far as they are of a channel, of a kind, with a key or an ordering key. Returns each: 'redriven';
--- 'duplicate': another message has its key, so it stays dead; 'missing': one of p_ids is no dead letter of the queue,
--- or does not fit. p_notify: wake waiting consumers (not in a two-phase transaction).
--- Guarantees: the same message with the same id and priority, due now, the oldest death first, those whose key another
--- message has last. Attempts count anew; deliveries go on counting, so that no token comes twice. max_backlog does not
--- count.
+-- fq_redrive: put dead letters back into their channels, in the caller's transaction: those of p_ids or, if that is
+-- null, the oldest p_limit; only those of a channel, of a kind, with a key or an ordering key. Returns each:
+-- 'redriven'; 'duplicate': another message has its key, so it stays dead; 'missing': one of p_ids is no dead letter of
+-- the queue, or does not fit. p_notify: wake waiting consumers (not in a two-phase transaction).
+-- Guarantees: the same message with the same id and priority, due now, the oldest death first, and last those whose key
+-- another message has. Attempts count anew; deliveries go on counting, so that no token comes twice. max_backlog does
+-- not count.
 -- Locks: dead letters: those of p_ids in the order of their ids, which waits for another redrive or purge; others skip
 -- locked. Then keys in the order (channel, key), as in fq_enqueue. Index: fq_dead_letter_pkey or
 -- fq_dead_letter_died_ix, fq_message_key, fq_channel_pkey. Errors: QF001 bad limit; 40001; QF007.

@@ -2,9 +2,8 @@
 -- out of its bounds: too little becomes the least, too much the initial value. Returns whether it did; false: somebody
 -- else has the state row locked.
 -- Guarantees: the head, the backlog and the slots are counted from the messages, which includes what signals of the
--- channel say. So these are deleted; the slots of the queue that they free stay in a signal. A channel with a name has
--- one state row afterwards.
--- Cost: all messages of the channel are read.
+-- channel say. So these signals are deleted; the slots of the queue that they free stay in one. A channel with a name
+-- has one state row afterwards. Cost: all messages of the channel are read.
 -- Locks: the state row for no key update and its signals for update, both skip locked: it waits for none.
 -- Index: fq_channel_state_newest_ix, fq_message_ready_ix, fq_message_lease_ix, fq_signal_pkey. Errors: none.
 create function fairqueue.fq_repair_channel(p_queue text, p_channel_id bigint)

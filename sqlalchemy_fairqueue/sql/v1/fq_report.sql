@@ -1,8 +1,8 @@
 -- fq_report: end a dequeue: write down what it took from the limits of its queue, and what it found if it attended to
 -- the queue. p_limit, p_got: messages wanted and taken; p_sight: of fq_queue_room, with spent, their cost. p_stop: why
--- it ended: 'locked': it could not begin; 'cut': p_max_bytes; 'again': too many passes; 'passed': others have ready
+-- it ended: 'locked': it could not begin; 'cut': p_max_bytes; 'again': after 32 passes; 'passed': others have ready
 -- channels locked; 'full': a quota in cost of the queue holds back a message. Returns as fq_due_in.
--- Guarantees: the dispatch row is written at most every 10 ms if it need not be written.
+-- Guarantees: the dispatch row is written if it must be, and else every 10 ms at most.
 -- Locks: as fq_draw. Index: as fq_due_in and fq_note. Errors: none.
 create function fairqueue.fq_report(
   p_queue text, p_limit integer, p_sight record, p_got integer, p_stop text, p_now bigint,

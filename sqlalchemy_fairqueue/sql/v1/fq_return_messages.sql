@@ -2,7 +2,7 @@
 -- p_attempts_back: attempts that do not count.
 -- Guarantees: a message without a delay keeps its place in the channel; with one (microseconds) it is due that much
 -- later, and promoted then if it has a priority. A message that was cancelled while it was leased is deleted instead.
--- One signal a channel has the first of its messages, how many there are, and the slots that they free. If the queue
+-- One signal a channel names the first of its messages, how many there are, and the slots that they free. If the queue
 -- recorded its history at the delivery, the attempt is appended as p_outcome, or as 'cancelled'.
 -- Locks: only rows that the caller holds. Index: none, rows by ctid. Errors: none.
 create function fairqueue.fq_return_messages(

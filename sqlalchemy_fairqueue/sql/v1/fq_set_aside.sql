@@ -1,5 +1,6 @@
--- fq_set_aside: find what makes a dequeue of a queue fail by an error about data, and take it out of the way, before
--- the dequeue is tried again. With p_ids: messages that the caller has under the lease p_lease_id and cannot read.
+-- fq_set_aside: find the rows with which a dequeue of a queue fails by an error about data, and take them out of the
+-- way, before the dequeue is tried again. With p_ids: messages that the caller has under the lease p_lease_id and
+-- cannot read.
 -- Returns a row for each: a message that cannot be delivered becomes a dead letter ('dead') or, if no dead letter can
 -- hold it, its channel is paused until fq_resume ('paused'). The state row of a channel, or the dispatch row of the
 -- queue (channel_id null), that cannot be updated is made anew from the messages ('mended', message_id null). No row:
@@ -65,7 +66,7 @@ begin
   if v_problem is not null then
     message_id := null;
     outcome := 'mended';
-    -- The signals of each channel by themselves.
+    -- Try the signals of each channel by themselves.
     for r in
       select g.channel_id as id, array_agg(g.row) as rows, array_agg(g.id) as ids,
         array_agg(g.channel_id) as channels, max(abs(g.queue_freed::bigint)) > 0 as is_freeing

@@ -2,9 +2,9 @@
 -- channels of one plan, in the order of their ids. followed: channels that got their policy. due_in: microseconds until
 -- there is more to do; null: all channels have each change. A dequeue calls it while there is more.
 -- Guarantees: a channel that somebody has locked, or that must wait by fq_follow_plans, is passed by. Once all others
--- were visited, these alone are visited again: after 20 ms if the last chunk got a channel on, else after as long as
--- the change is old, 20 ms at least and a second at most. It does nothing above READ COMMITTED: the snapshot would be
--- older than the locks.
+-- were visited, these alone are visited again: after 20 ms if a channel of the last chunk got its policy, else after as
+-- long as the change is old, 20 ms at least and a second at most. It does nothing above READ COMMITTED: the snapshot
+-- would be older than the locks.
 -- Locks: the plan's row and what fq_follow_plans locks, all skip locked: it waits for none.
 -- Index: fq_plan_pkey, fq_channel_plan_followers_ix, fq_channel_plan_pkey. Errors: QF001 bad limit; QF007.
 create function fairqueue.fq_spread_plans(p_queue text, p_limit integer, out followed integer, out due_in bigint)

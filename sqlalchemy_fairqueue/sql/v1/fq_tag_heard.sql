@@ -1,9 +1,9 @@
--- fq_tag_heard: where a channel stands in virtual time, and its rest, after its dispatcher heard that its messages cost
--- p_cost more (or less) than they were charged. p_ready_tag: its tag if it was ready (null: it was not); p_is_ready: it
--- is ready from now on; p_virtual_time: of the queue (null: unknown).
+-- fq_tag_heard: the new tag and tag_rest of a channel after its dispatcher heard that its messages cost p_cost more (or
+-- less) than they were charged. p_ready_tag: its tag if it was ready (null: it was not); p_is_ready: it is ready from
+-- now on; p_virtual_time: of the queue (null: unknown).
 -- Guarantees: a channel that becomes ready starts at the virtual time at the earliest, so that it saves nothing up
--- while it is idle. A ready channel moves back to the virtual time at most. The rest of its refund is a credit (a rest
--- below zero): the channel is served first until it has used that up, and a newcomer has no part in it.
+-- while it is idle. A ready channel moves back to the virtual time at most. What it should have moved further is a
+-- credit (a rest below zero): the channel is served first until it has used that up, and a newcomer has no part in it.
 -- Locks: none. Errors: none.
 -- Source: virtual token counter (Sheng et al. 2024), for costs that are known late.
 create function fairqueue.fq_tag_heard(

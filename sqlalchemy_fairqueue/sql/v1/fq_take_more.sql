@@ -82,7 +82,9 @@ begin
   end if;
   if l.plans then
     select f.followed + f.deferred > 0 into v_is_changed
-    from fairqueue.fq_follow_plans(p_queue, array[v_first.channel_id]::bigint[], (l.dispatch_row is not null)::boolean) f;
+    from fairqueue.fq_follow_plans(
+      p_queue, array[v_first.channel_id]::bigint[], (l.dispatch_row is not null)::boolean
+    ) f;
     if v_is_changed then
       return;
     end if;

@@ -1,8 +1,7 @@
 -- fq_take_one: lease the first message of the channel that fq_choose_one has locked (p_chosen), and charge the channel.
--- fq_dequeue does so at half the cost of the way for many, where no quota in cost counts. p_sight: of fq_attend.
--- Returns the message, its cost, and has_more: the channel has another message that is due. message_id is null if
--- others have all due messages locked, and then the channel is due again in 10 ms, or if all wait for their ordering
--- keys.
+-- It costs half of the way for many; fq_dequeue takes it if no quota in cost counts. p_sight: of fq_attend.
+-- Returns the message, its cost, and has_more: the channel has another message that is due. message_id null: others
+-- have all due messages locked (then the channel is due again in 10 ms), or all wait for their ordering keys.
 -- Guarantees: the next head is the least message that was not taken, even if another transaction has it locked.
 -- Locks: the message, for no key update, skip locked. Index: fq_message_ready_ix; rows by ctid. Errors: none.
 create function fairqueue.fq_take_one(
@@ -80,7 +79,7 @@ begin
     ) h;
   end if;
   has_more := (v_got = 1 and v_next[1] <= p_now) is true;
-  -- The same as fq_charge: to start that costs more than its run.
+  -- What fq_charge does: to call it would cost more than its run.
   v_charge := case when p_sight.by_cost then cost else v_got end;
   v_tag := fairqueue.fq_tag_after(
     p_chosen.tag::bigint, p_chosen.tag_rest::bigint, v_charge, p_chosen.weight::integer

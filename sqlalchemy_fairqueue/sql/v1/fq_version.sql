@@ -1,5 +1,5 @@
--- fq_version: the version of the installed schema. If it returns an integer instead of a smallint, the version is an
--- unreleased one, which numbered differently and is refused.
+-- fq_version: the version of the installed schema. In unreleased schemas it returns an integer, not a smallint, and
+-- their numbers mean other versions: they are refused.
 -- Guarantees: changes only by an upgrade or a downgrade. Locks: none. Errors: none.
 create function fairqueue.fq_version()
 returns smallint

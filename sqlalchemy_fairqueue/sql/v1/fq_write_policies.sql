@@ -1,8 +1,9 @@
 -- fq_write_policies: write the policies of channels. p_rows: their state rows, which the caller has locked. p_states:
 -- these with the new policies, and with what configuration also changes: configured, backlog, current_concurrency,
 -- current_cost. p_hearer: the caller attends to the queue, and found the channels ready.
--- Guarantees: no limit is broken. A ready channel that may be served at once keeps its place in the ready order.
--- Another channel that a time opens gets due_at, and a signal unless p_hearer, so that the next hearing finds it.
+-- Guarantees: no limit is broken. A ready channel that may be served at once keeps its place in the ready order. Any
+-- other channel that may be served at some time (fq_opens_at) gets due_at, and a signal unless p_hearer, so that the
+-- next hearing finds it.
 -- Locks: none further. Index: fq_channel_state rows by ctid. Errors: none.
 create function fairqueue.fq_write_policies(
   p_queue text, p_rows tid[], p_states fairqueue.fq_channel_state[], p_hearer boolean

@@ -1,5 +1,5 @@
--- fq_begin_load: begin a bulk load of fq_merge, in the caller's transaction. Returns the counts of the last time if the
--- job has been merged before, with its batch or a later one; else no row.
+-- fq_begin_load: begin a bulk load of fq_merge, in the caller's transaction. Returns no row, or, if the job has been
+-- merged before with this batch or a later one, the counts of that merge.
 -- Locks: the job's row until the commit, which only the same job waits for. Index: fq_load_pkey.
 -- Errors: QF001 a job that was another load; QF003 not READ COMMITTED.
 create function fairqueue.fq_begin_load(p_queue text, p_job_id text, p_batch_id bigint, p_source text, p_now bigint)

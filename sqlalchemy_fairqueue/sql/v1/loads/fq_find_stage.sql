@@ -1,6 +1,6 @@
--- fq_find_stage: the staging table of that name, which the caller made. Used by merge and fq_drop_stage.
--- Guarantees: a table of the functions' owner that the caller may insert into, and nothing else: whatever another role
--- puts under such a name is never read with the rights of the owner.
+-- fq_find_stage: the staging table of that name, which the caller made. Used by fq_merge and fq_drop_stage.
+-- Guarantees: it is a table of the functions' owner that the caller may insert into. Whatever another role puts under
+-- such a name is never read with the rights of the owner.
 -- Locks: none. Index: none. Errors: 42P01 there is none; 42501 it is the stage of another role.
 create function fairqueue.fq_find_stage(p_stage text)
 returns regclass

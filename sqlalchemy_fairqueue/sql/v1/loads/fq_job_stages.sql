@@ -1,7 +1,7 @@
 -- fq_job_stages: the names of the staging tables that runs of this job made and that are still there, oldest first.
 -- Guarantees: only stages that the caller may drop; none for a job without a name. It does not tell whether the run
--- that made a stage is still alive. A stage that is named before fq_merge has merged the job, or a micro-batch of it,
--- is of no use afterwards: fq_merge answers to its run that the job was merged.
+-- that made a stage is still alive. Once fq_merge has merged the job, or a micro-batch of it, a stage that was listed
+-- before is useless: fq_merge answers its run that the job was merged.
 -- Locks: none. Index: none. Errors: none.
 create function fairqueue.fq_job_stages(p_queue text, p_job_id text)
 returns setof text

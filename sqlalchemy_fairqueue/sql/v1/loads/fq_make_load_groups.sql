@@ -1,8 +1,8 @@
 -- fq_make_load_groups: make the groups that a stage names, after fq_merge has merged it in the same transaction, and
--- count their members. The messages that may follow are the same for each of them, as fq_make_group takes them. Returns
--- how many groups there are.
--- Guarantees: each group has those messages of the stage as its members that fq_merge has created. The caller rolls
--- back unless fq_merge has merged.
+-- count their members. All groups get the same follow-ups, as fq_make_group takes them. Returns how many groups there
+-- are.
+-- Guarantees: the members of a group are those messages of the stage that fq_merge has created. The caller rolls back
+-- unless fq_merge has merged.
 -- Locks: none. Index: fq_group_pkey, fq_message_group_ix. Errors: QF001 bad follow-up, or a group is there already: its
 -- messages are in two loads, or in two micro-batches of a stream; 42P01, 42501 as fq_find_stage; QF007.
 create function fairqueue.fq_make_load_groups(

@@ -1,11 +1,11 @@
--- fq_make_stage: make a table to copy the messages of one bulk load into, and drop those that loads left behind.
--- Returns its name, without the schema, which fq_stage_schema tells. Columns that a copy leaves out are null. attempt:
--- whatever the load tells its copies apart by; fq_merge is told which of them count. p_queue and p_job_id: the job
--- whose stage it is, for fq_job_stages; null for a load that is not run again under its name.
+-- fq_make_stage: make a table to copy the messages of one bulk load into, and drop tables that loads left behind.
+-- Returns its name, without the schema (fq_stage_schema). Columns that a copy leaves out are null. attempt: by what the
+-- load tells its copies apart; fq_merge is told which of them count. p_queue and p_job_id: the job whose stage it is,
+-- for fq_job_stages; null for a load that is not run again under its name.
 -- Guarantees: the table is unlogged, belongs to the owner of the functions, and is named fq_stage_MICROSECONDS_RANDOM.
--- The caller may insert into it, merge it and drop it by fq_drop_stage; other roles may do nothing with it. Tables made
--- more than p_ttl microseconds ago are dropped, those apart that somebody is using. The caller owes the table a drop.
--- Where the schema of the stages is gone it is made again, if the owner may make schemas.
+-- The caller may insert into it and merge it, and must drop it by fq_drop_stage; other roles may do nothing with it.
+-- Tables made more than p_ttl microseconds ago are dropped, unless somebody is using them. If the schema of the stages
+-- is gone, it is made again, if the owner may make schemas.
 -- Locks: access exclusive on the tables that it drops; waits 100 ms for one, then leaves it. Index: none.
 -- Errors: QF001 bad argument; 42501 no schema for the stages, or one of another role.
 create function fairqueue.fq_make_stage(p_ttl bigint, p_queue text default null, p_job_id text default null)
@@ -72,14 +72,14 @@ begin
     '  cost integer,'
     '  group_id uuid,'
     '  ordering_key text collate "C",'
-    -- in the order of a copy, by one session; without a privilege that the caller would need for a sequence
+    -- numbers rows in the order of a copy, by one session; a sequence of its own would need a privilege of the caller
     '  ordinal bigint generated always as identity (cache 1000),'
     '  constraint content_check check (octet_length(content) <= 268435456),'
     '  constraint names_check check ('
     '    octet_length(channel) between 1 and 512 and octet_length(kind) between 1 and 512'
     '    and octet_length(key) between 1 and 512 and octet_length(ordering_key) between 1 and 512'
     '  ),'
-    -- as fq_headers_fit, which the caller may not execute
+    -- what fq_headers_fit checks, which the caller may not execute
     '  constraint headers_check check ('
     '    case'
     '      when pg_column_size(headers) > 655360 then false'
@@ -90,7 +90,7 @@ begin
     '          ''{}'', false'
     '        )'
     '      then false'
-    -- with room for the group, which the merge adds
+    -- leaves room for the group, which fq_merge adds to the headers
     '      else octet_length(headers::text) <= 65536 - case when group_id is null then 0 else 64 end'
     '    end'
     '  ),'
@@ -104,13 +104,13 @@ begin
     v_schema, v_name
   );
   if num_nulls(p_queue, p_job_id) = 0 then
-    -- Everybody may read a comment, so that it does not say the names.
+    -- Everybody may read a comment: it has a hash of the names.
     execute format(
       'comment on table %I.%I is %L',
       v_schema, v_name, encode(sha256(convert_to(jsonb_build_array(p_queue, p_job_id)::text, 'UTF8')), 'hex')
     );
   end if;
-  -- Default privileges of the owner must not open it to others.
+  -- Default privileges of the owner must not open the table to others.
   for v_left in
     select distinct case a.grantee when 0 then 'public' else quote_ident(pg_get_userbyid(a.grantee)) end
     from pg_class c

@@ -1,7 +1,7 @@
--- fq_make_stage_channels: make the channels that a stage names and its queue does not have, at most p_limit of them.
--- Returns how many were new to this call. A load calls it until it returns less than p_limit, each call in a
--- transaction of its own, before it merges: others could wait for the first use of a channel. Channels start with the
--- queue's defaults, or else with p_policy, as in fq_enqueue.
+-- fq_make_stage_channels: make up to p_limit channels that a stage names and its queue does not have. Returns how many
+-- were new to this call. Before it merges, a load calls it, each time in a transaction of its own, until it returns
+-- less than p_limit: others could wait for the first use of a channel. Channels start with the queue's defaults, or
+-- else with p_policy, as in fq_enqueue.
 -- Guarantees and locks: as fq_make_channels. Index: fq_channel_queue_name_key. Errors: QF001 bad name or policy; 42P01,
 -- 42501 as fq_find_stage; QF007.
 create function fairqueue.fq_make_stage_channels(

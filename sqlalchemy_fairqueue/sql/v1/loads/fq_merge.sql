@@ -1,24 +1,23 @@
--- fq_merge: enqueue what a bulk load has staged, once. To be called in a READ COMMITTED transaction of its own, after
--- fq_make_stage_channels. p_attempts: the copies into the stage that count, p_messages: how many rows they have,
--- p_rejected: how many the load kept back. p_batch_id: null for a job that is one load; of a stream its micro-batch,
--- and p_source what the numbers of its batches belong to (a checkpoint). p_on_duplicate: of a message whose key stands
--- in its channel (skip, raise, replace), as in fq_enqueue.
--- Guarantees: all of them are added or none, with the job's row in fq_load; the same job, or a batch up to the last
+-- fq_merge: enqueue what a bulk load has staged, once, in a READ COMMITTED transaction of its own, after
+-- fq_make_stage_channels. p_attempts: the copies into the stage that count; p_messages: how many rows they have;
+-- p_rejected: how many the load kept back. p_batch_id: the micro-batch of a stream (null: the job is one load);
+-- p_source: what the numbers of its batches belong to (a checkpoint). p_on_duplicate: what to do if a message's key is
+-- taken (skip, raise, replace), as in fq_enqueue. p_notify: wake waiting consumers, with the commit.
+-- Guarantees: all messages are added or none, with the job's row in fq_load; the same job, or a batch up to the last
 -- one, adds nothing: merged is false, and the counts are those of the last time. Every message of the stage is created,
--- replaced, a duplicate or dropped. One signal a channel for messages without a key whose channel has no max_backlog,
--- which names the least id of the load; one for those with a key; one each 1000 messages of the others. Memory does not
--- grow with the load, but for 8 bytes a message that has a key to replace by, and for the name and id of each channel
--- and when the first of its messages is due. Messages of an ordering key are added as each attempt has copied them, but
--- those with a key after the others, by their keys. p_notify: wake waiting consumers, with the commit.
--- Members of groups of the stage belong to groups that do not exist yet: fq_make_load_groups makes them, in the same
+-- replaced, a duplicate or dropped. A channel that is not bounded (fq_count_stage) gets one signal for its messages
+-- without a key and one for those with a key; the others get one for each 1000. Memory does not grow with the load, but
+-- for 8 bytes a message that has a key to replace by, and for each channel its name, its id and when its first message
+-- is due. Messages of an ordering key are added as each attempt has copied them, but those with a key after the others,
+-- by their keys. Members belong to groups that do not exist yet: fq_make_load_groups makes them, in the same
 -- transaction.
 -- Locks: as fq_begin_load. Then what an ordinary enqueue of these messages takes, in its order, until the commit:
 -- nothing for messages without a key; the others come last, in the order (channel, key). Replacing, or keys in a
--- channel that has a bound, wait as fq_merge_in_order.
+-- channel that is bounded, wait as fq_merge_in_order.
 -- Index: fq_channel_queue_name_key, fq_message_key, fq_channel_state_newest_ix.
--- Errors: QF001 bad argument, or a job that is not the same after all; QF002 a key stands already; QF005 a channel is
--- full; QF006 the stage does not have the rows that it should; 42P01 it is gone; 42501 another role made it; 55P03,
--- 40P01: somebody else has what is to be replaced, try again; QF007.
+-- Errors: QF001 bad argument, or the job was another load; QF002 a key is taken already; QF005 a channel is full; QF006
+-- the stage does not have the rows that it should; 42P01 it is gone; 42501 another role made it; 55P03, 40P01: somebody
+-- else has locked what is to be replaced, try again; QF007.
 create function fairqueue.fq_merge(
   p_queue text, p_job_id text, p_stage text, p_attempts bigint[], p_messages bigint, p_batch_id bigint default null,
   p_source text default null, p_on_duplicate text default 'skip', p_rejected bigint default 0,
@@ -38,13 +37,13 @@ as $$
 declare
   v_schema regnamespace := (select t.typnamespace from pg_type t where t.oid = pg_typeof(null::fairqueue.fq_load));
   v_now bigint := fairqueue.fq_now();
-  -- what counts of the stage and what is in it, when its messages may be dequeued, and which of its channels is which
+  -- the rows of the stage that count, their counts, when a message is due, and the ids of the channels
   v_stage text;
   v_staged record;
   v_dequeue_at text := format('%s.fq_dequeue_at(%s::bigint, s.delay, s.at, s.priority, null::bigint)', v_schema, v_now);
   v_channels text;
   v_insert text;
-  -- whether messages that have keys need more than an insert
+  -- messages with keys need more than an insert; an insert is enough for them
   v_keys_in_order boolean;
   v_with_keys boolean;
   v_created bigint;
@@ -72,7 +71,7 @@ begin
     return;
   end if;
 
-  -- Members of groups say in their headers which group it is, as those that are enqueued one by one.
+  -- The headers of members name their group, as if they were enqueued one by one.
   v_stage := format(
     '(select g.attempt, g.channel, g.kind, g.content,'
     '  case'
@@ -85,8 +84,8 @@ begin
   );
   v_staged := fairqueue.fq_count_stage(p_queue, p_job_id, p_messages, v_stage, v_dequeue_at, v_now);
 
-  -- What needs more than an insert goes through fq_enqueue; if any key does, then all keys do, for they are taken in
-  -- one order.
+  -- Messages that need more than an insert go through fq_enqueue. If one with a key does, all with keys do, since keys
+  -- are taken in one order.
   v_keys_in_order := v_staged.keyed > 0 and (p_on_duplicate = 'replace' or v_staged.keyed_bounded > 0);
   v_with_keys := v_staged.keyed > 0 and not v_keys_in_order;
   v_channels := format('unnest(%L::text[], %L::bigint[])', v_staged.names, v_staged.ids);

@@ -1,10 +1,10 @@
--- fq_merge_at_once: add the messages of a bulk load whose channels are not bounded: those without a key, and with
--- p_with_keys those whose key is free. Returns how many were added. p_insert: the statement that adds them, without its
--- last conditions. p_is_ordered: whether those without a key are added as they were copied. p_plain: how many of them
--- have no key. p_ids, p_leasts, p_plains, p_bounded: as fq_count_stage returns them.
--- Guarantees: all without a key are added. A signal a channel for these and one for those with a key. The former names
--- an id that is below any of the load's: to return what is added would cost a sixth more, and the rest of the signal is
--- known from the stage.
+-- fq_merge_at_once: add the messages of a bulk load in channels that are not bounded (fq_count_stage): those without a
+-- key, and with p_with_keys those whose key is free. Returns how many were added. p_insert: the statement that adds
+-- them, without its last conditions; p_is_ordered: add those without a key as they were copied; p_plain: how many have
+-- no key; p_ids, p_leasts, p_plains, p_bounded: as fq_count_stage returns them.
+-- Guarantees: all without a key are added. A channel gets one signal for these and one for those with a key. The former
+-- names an id below all of the load's: to return what is added would cost a sixth more, and the stage tells the rest of
+-- the signal.
 -- Locks: keys, in the order (channel, key): waits for a transaction that is adding one. Index: fq_message_key.
 -- Errors: QF006 somebody changes the stage.
 create function fairqueue.fq_merge_at_once(

@@ -1,11 +1,9 @@
 -- fq_merge_in_order: enqueue by fq_enqueue those messages of a bulk load that need more than an insert, in the order
--- (channel, key), 1000 a call, in the caller's transaction. p_stage: what the messages s and their channels c(channel,
--- id) are selected from. p_condition: which of them, in SQL. p_keyed: whether some have keys. Returns the numbers of
--- messages by outcome.
+-- (channel, key), 1000 a call, in the caller's transaction. p_stage: the messages s and their channels c(channel, id);
+-- p_condition: which of them; both in SQL. p_keyed: some have keys. Returns the numbers of messages by outcome.
 -- Locks: as fq_enqueue. Unlike an enqueue, replacing locks messages before keys, so that it could deadlock with one:
 -- with p_keyed it waits 500 ms at most, and gives up before PostgreSQL chooses the other transaction as the victim.
--- Index: fq_message_key, and as fq_enqueue.
--- Errors: as fq_enqueue; QF005 a channel is full; 55P03.
+-- Index: fq_message_key, and as fq_enqueue. Errors: as fq_enqueue; QF005 a channel is full; 55P03.
 create function fairqueue.fq_merge_in_order(
   p_queue text, p_job_id text, p_on_duplicate text, p_stage text, p_condition text, p_keyed boolean
 )

@@ -1,5 +1,5 @@
--- fq_stage_schema: the schema that holds the staging tables of loads: the name of the installation's schema with
--- _stages, shortened where PostgreSQL could not keep it.
+-- fq_stage_schema: the schema of the staging tables of loads: the name of the installation's schema with _stages,
+-- shortened if PostgreSQL could not keep it.
 -- Guarantees: one name an installation. It does not ask whether the schema exists. Locks: none. Index: none. Errors:
 -- none.
 create function fairqueue.fq_stage_schema()

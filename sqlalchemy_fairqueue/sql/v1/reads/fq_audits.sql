@@ -1,5 +1,5 @@
--- fq_audits: what was done to a queue, or of that only what was done to its channel p_channel, or to the message
--- p_message_id, the last first, up to p_limit. Null restricts nothing. p_before: only what was done before then.
+-- fq_audits: up to p_limit things that operators did to a queue, the last first; only those to its channel p_channel or
+-- to the message p_message_id, or done before p_before. Null restricts nothing.
 -- Guarantees: one snapshot. Cost: what is returned. Locks: none.
 -- Index: fq_audit_message_ix, fq_audit_channel_ix or fq_audit_queue_ix. Errors: QF001 bad limit; QF007.
 create function fairqueue.fq_audits(

@@ -1,6 +1,6 @@
 -- fq_behind: the message that a message waits behind: the one of its ordering key that goes first, or the dead letter
 -- that holds the key. Null: it goes first itself, has no ordering key, or is gone.
--- Guarantees: a message whose ordering key cannot be read waits behind none. It is tried in a subtransaction.
+-- Guarantees: a message whose ordering key cannot be read waits behind none: the read is tried in a subtransaction.
 -- Locks: none. Index: fq_message_pkey, fq_message_ordering_ix, fq_dead_letter_holds_ix. Errors: none of the row's.
 create function fairqueue.fq_behind(p_message_id bigint)
 returns bigint

@@ -1,14 +1,14 @@
 -- fq_busy_channels: the channels of a queue that are not idle, each once: those with a message that the dispatcher
--- knows of, with a leased message, or with a signal that nobody has heard; and those of p_channels (named). The columns
--- of its state are what the dispatcher knows, opens_at is its due_at; due_at: when its head is due, or a message that a
--- signal tells of; added, freed, freed_cost: what signals will add to the backlog, and free of the slots and the cost;
--- next_cost: what its head costs, where it has a max_cost_out; leased: messages out. changed: whether the head can be
--- another by now, since there is such a signal or a message out, or priorities age.
--- Guarantees: one query, which the planner inlines. With p_scan and p_count it reads a bounded part: so many ready and
--- due channels, those served next, and signals, the first ones; so many messages out, those whose leases expire first,
--- and of so many of their channels, those with the most, the state.
--- Cost: one state row a channel with messages, and what the queue has of leased messages and signals not heard. Idle
--- channels are not read, but for the versions of their state that an old snapshot keeps, one a turn since then.
+-- knows of, with a leased message, or with an unheard signal; and those of p_channels (named). Columns of the state row
+-- are what the dispatcher knows; opens_at is its due_at. due_at: when its head is due, or an earlier message that a
+-- signal names; added, freed, freed_cost: what signals will add to the backlog, and free; next_cost: what its head
+-- costs, if it has a max_cost_out; leased: its leased messages. changed: the head may be another one by now, since
+-- there is a signal or a leased message, or priorities age.
+-- Guarantees: one query, which the planner inlines. With p_scan and p_count it reads a bounded part: p_scan channels
+-- that are ready and that are due, those served next, and p_scan signals; p_count leased messages, those whose leases
+-- expire first, and the state rows of p_scan of their channels, those with the most.
+-- Cost: one state row a channel with messages, and the leased messages and unheard signals of the queue. Idle channels
+-- are not read, but for dead versions of their state rows that an old snapshot keeps, one for each message since then.
 -- Locks: none. Index: fq_channel_state_ready_ix, fq_channel_state_due_ix, and fq_channel_state_held_back_ix for those
 -- that are paused or at their limit; fq_channel_state_newest_ix, fq_signal_pkey, fq_lease_expires_ix,
 -- fq_message_lease_ix, fq_channel_queue_name_key. Errors: none.
@@ -113,6 +113,6 @@ as $$
       and b.due_at is null
       and p_scan is null
   ) s
-  -- Hashed: as a join it could compare all with all, where the statistics are old.
+  -- Hashed: with old statistics a join could compare all with all.
   where s.channel_id not in (select m.channel_id from moved m)
 $$;

@@ -1,6 +1,6 @@
--- fq_channel_allows: how many further messages a channel lets consumers take now: none while it is paused, or
--- its max_cost_out holds its head back (p_is_spent), else what
--- its concurrency, of which p_current are used, and its rate leave, which is below 0 if more are out; null: any number.
+-- fq_channel_allows: how many further messages a channel lets consumers take now (null: any number): none while it is
+-- paused or its max_cost_out holds its head back (p_is_spent); else what its max_concurrency, of which p_current are
+-- used, and its rate leave; below 0 if more are out.
 -- Guarantees: one expression, which the planner inlines. Locks: none. Errors: none.
 create function fairqueue.fq_channel_allows(
   p_paused_at bigint, p_is_spent boolean, p_max_concurrency integer, p_current bigint, p_rate_at bigint,

@@ -1,22 +1,22 @@
--- fq_channel_stats: how channels of a queue stand, one row each, by name: the first p_limit after p_after of those in
--- p_channels (null: of all). p_busy: only those that fq_busy_channels names.
--- Guarantees: one snapshot. backlog is what nobody holds: ready (due by now), scheduled and held. deliverable, paused
--- and limited are the parts of ready, as in fq_stats; deliverable as if consumers took from this channel alone. behind:
--- if none is ready, but some are held, the message that the first of these waits behind.
--- oldest_ready_at is when the longest waiting of the ready ones became due, last_dequeue_at when the channel was last
--- served. Times in microseconds since the epoch. policy: its fields by the names of their columns. plan: the plan that
--- the channel follows; overridden: the columns of its policy that were configured for it alone. served_cost: what its
--- attempts that ended since served_since cost, see fq_recent_costs; both null: the queue does not record its history.
+-- fq_channel_stats: figures of channels of a queue, one row each, by name: the first p_limit after p_after of those in
+-- p_channels (null: of all). p_busy: only those that fq_busy_channels returns.
+-- Guarantees: one snapshot. backlog: undelivered messages, which are ready (due by now), scheduled or held.
+-- deliverable, paused and limited: the parts of ready, as in fq_stats; deliverable as if consumers took from this
+-- channel alone. behind: if none is ready, but some are held, the message that the first of these waits behind.
+-- oldest_ready_at: when the ready message that waits longest became due; last_dequeue_at: when the channel was last
+-- served; times in microseconds since the epoch. policy: its fields by the names of their columns; plan: the plan that
+-- the channel follows; overridden: the fields that were configured for it alone. served_cost: what its attempts that
+-- ended since served_since cost (fq_recent_costs); both null: the queue does not record its history.
 -- current_concurrency, current_cost: messages that count against its limits, and what they cost, as far as the
--- dispatcher knows; next_cost: what its head costs, where that has a max_cost_out. opens_at: until when the dispatcher
--- lets it wait for its rate or its head. problem: why a dequeue has paused the channel, see fq_set_aside.
--- Cost: five index probes a channel of the answer, its scheduled and its prioritised messages and its dead letters, and
--- what the queue has of leased messages and signals not heard, and at most 2,000 rows of the history. With p_busy, one
--- index entry more for each busy channel. The ready messages are not read: the dispatcher counts them. Planned anew by
--- each call: a plan for any arguments would read all channels of the queue for one of them, or for a page. Locks: none.
+-- dispatcher knows; next_cost: what its head costs, if it has a max_cost_out. opens_at: until when it waits for its
+-- rate or its head. problem: why a dequeue has paused the channel, see fq_set_aside.
+-- Cost: for each channel of the answer five index probes, its scheduled and prioritised messages and its dead letters;
+-- the queue's leased messages and unheard signals; at most 2,000 rows of the history. With p_busy, one index entry more
+-- for each busy channel. Ready messages are not read: the dispatcher counts them. Planned anew by each call: a plan for
+-- any arguments would read all channels of the queue for one of them, or for a page. Locks: none.
 -- Index: fq_channel_queue_name_key, fq_channel_pkey, those of fq_busy_channels, fq_channel_state_newest_ix,
--- fq_message_ready_ix, fq_message_lease_ix, fq_dead_letter_channel_ix, fq_channel_plan_pkey, fq_plan_pkey;
--- those of fq_queue_allows. Errors: QF001 bad limit; QF007.
+-- fq_message_ready_ix, fq_message_lease_ix, fq_dead_letter_channel_ix, fq_channel_plan_pkey, fq_plan_pkey; those of
+-- fq_queue_allows. Errors: QF001 bad limit; QF007.
 create function fairqueue.fq_channel_stats(
   p_queue text, p_channels text[] default null, p_limit integer default 1000, p_after text default null,
   p_busy boolean default false
@@ -40,7 +40,7 @@ set work_mem = '64MB'
 as $$
 declare
   v_now bigint := fairqueue.fq_now();
-  -- the columns of a state that are no fields of a policy
+  -- the columns of a state row that are no fields of a policy
   v_others text[] := array(
     select jsonb_object_keys(to_jsonb(jsonb_populate_record(null::fairqueue.fq_channel_state, '{}')))
     except
@@ -98,7 +98,7 @@ begin
     from fairqueue.fq_lease e
     join fairqueue.fq_message m on m.lease_id = e.id
     where e.queue = p_queue
-      -- Hashed, and before the count: of one channel that takes less than half of what a count of all takes.
+      -- Hashed, and before the count: for one channel this takes less than half the time of a count of all.
       and (m.channel_id in (select n.id from named n)) is true
     group by m.channel_id
   ),

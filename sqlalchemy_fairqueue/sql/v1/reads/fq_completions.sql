@@ -1,5 +1,5 @@
--- fq_completions: how many attempts of some queues were completed, by channel, and recorded after the snapshot p_before
--- and before this one, each counted once.
+-- fq_completions: how many attempts of some queues were completed, by channel, among those that were recorded after the
+-- snapshot p_before and before this one, each counted once.
 -- Guarantees: the transaction ids decide, since ids and times would miss attempts that are committed late. It reads
 -- what was recorded since, however long a transaction has been open.
 -- Locks: none. Index: fq_history_recorded_ix. Errors: QF001 no snapshot; QF007.
@@ -21,7 +21,7 @@ begin
   end;
   perform fairqueue.fq_check_grant(array['monitor', 'operator']::text[], q.name, null::text[])
   from unnest(p_queues) q(name);
-  -- What a snapshot does not see: transactions that were open then, and those that began later.
+  -- p_before does not see transactions that were open then, and those that began later.
   return query
   select h.queue, h.channel, count(*)
   from (

@@ -1,12 +1,13 @@
--- fq_consumers: the consumers of a queue with a lease that has not expired, the most messages first, up to p_limit.
--- Guarantees: one snapshot, one row a consumer. leased: messages that it holds; message_id, kind and channel: of the
--- one that it has held longest, or, in a queue that records no history, of the one with the least id; delivered_at:
--- since when it has held that one, null without a history; expires_at: when its last lease expires unless it is
--- extended; cancelled, cancelled_at: how many messages that it holds were cancelled, and since when the first of them
--- is; waiting_until: until when it waits for work, null: it does not; stop_requested_at, stop_requested_by: when
--- and by whom a consumer of that name was last asked to stop, within the last hour.
--- Cost: the messages out of the queue. Locks: none. Index: fq_lease_expires_ix, fq_message_lease_ix, fq_channel_pkey,
--- fq_stop_request_pkey. Errors: QF001 bad limit; QF007.
+-- fq_consumers: up to p_limit consumers of a queue with a lease that has not expired, those with the most messages
+-- first.
+-- Guarantees: one snapshot, one row a consumer. leased: its messages; message_id, kind and channel: of the one that it
+-- has had longest (if the queue records no history, of the one with the least id); delivered_at: since when (null
+-- without a history). expires_at: when its last lease expires unless it is extended; cancelled, cancelled_at: how many
+-- of its messages were cancelled, and when the first of them was; waiting_until: until when it waits for work (null: it
+-- does not); stop_requested_at, stop_requested_by: when and by whom a consumer of that name was last asked to stop,
+-- within the last hour.
+-- Cost: the leased messages of the queue. Locks: none. Index: fq_lease_expires_ix, fq_message_lease_ix,
+-- fq_channel_pkey, fq_stop_request_pkey. Errors: QF001 bad limit; QF007.
 create function fairqueue.fq_consumers(p_queue text, p_limit integer default 100)
 returns table (
   consumer text, leased bigint, delivered_at bigint, message_id bigint, kind text, channel text, expires_at bigint,

@@ -1,19 +1,18 @@
--- fq_contention: the channels of a queue that wait longest, those with the most messages out, and those in which some
--- are held or scheduled but none is ready, up to p_limit of each, one row a channel, the longest wait first. With
--- p_channels, p_scan and p_count: these channels, as far as they exist, and those with the most messages out, at a cost
--- that does not grow with the queue: it reads a bounded part, as fq_busy_channels.
+-- fq_contention: up to p_limit channels of a queue that wait longest, as many with the most leased messages, and as
+-- many that have held or scheduled messages but no ready one; one row a channel, the longest wait first. With
+-- p_channels, p_scan and p_count: these channels, as far as they exist, and those with the most leased messages, at a
+-- cost that does not grow with the queue: it reads a bounded part, as fq_busy_channels.
 -- Guarantees: one snapshot; counts and times as in fq_channel_stats. Each row ends with figures of the whole queue; if
--- there is none, a row without a channel has these: waiting, the channels with ready messages; rivals and rival_weight,
--- the channels that compete and their weights together: those with messages out, and those with ready messages that are
--- not paused, at their own limit or held back by their rate; messages_out; waits, the median, the 90th and 99th
--- percentile and the longest of the channels' waits, in microseconds; queue_cost, of queues that are fair by cost or
--- seconds and record their history, what lately ended cost (fq_recent_costs), of which served_cost is the channel's;
--- those of fq_stats; consumers: whether there is one. A rate holds a channel back until the dispatcher has let it go.
--- What the dispatcher knows decides of channels that have no row, so that one whose head was cancelled, or is locked
--- for long, may be counted as waiting. The bounded part counts up to its bounds, and scheduled messages as ready if
--- any is ready.
--- Cost: that of fq_busy_channels, and four index probes a row of the answer and a channel that has changed, with its
--- scheduled, held and prioritised messages, of the latter up to p_scan. Locks: none.
+-- there is no channel, one row has these alone. waiting: channels with ready messages; rivals, rival_weight: the
+-- channels that compete, and their weights together: those with leased messages, and those with ready messages that are
+-- not paused, at their own limit or held back by their rate (until the dispatcher lets them go); messages_out; waits:
+-- median, 90th and 99th percentile and longest of the channels' waits, in microseconds; queue_cost: if the queue is
+-- fair by cost or seconds and records its history, what lately ended cost (fq_recent_costs), of which served_cost is
+-- the channel's; further ones of fq_stats; consumers: there is one. Channels without a row count by what the dispatcher
+-- knows, so that one whose head was cancelled, or is locked for long, may count as waiting. The bounded part counts up
+-- to its bounds, and scheduled messages as ready if any is ready.
+-- Cost: that of fq_busy_channels, and four index probes for each row of the answer and each channel that has changed,
+-- with its scheduled, held and prioritised messages, of the latter up to p_scan. Locks: none.
 -- Index: fq_channel_pkey, fq_message_ready_ix, fq_queue_pkey, fq_queue_state_newest_ix, fq_lease_expires_ix; those of
 -- fq_busy_channels and fq_recent_costs. Errors: QF001 bad limit; QF007.
 create function fairqueue.fq_contention(
@@ -56,7 +55,7 @@ begin
       fairqueue.fq_is_spent(b.max_cost_out, b.current_cost, b.next_cost::bigint) as spent
     from fairqueue.fq_busy_channels(p_queue, p_channels, p_scan, p_count) b
   ),
-  -- Their messages are looked at: with a bound, of those with the most of them out.
+  -- Channels whose messages are looked at; with a bound, those with the most leased ones.
   ranked as materialized (
     (select h.channel_id from busy h where h.leased * p_scan > 0 order by h.leased desc, h.channel_id limit p_limit)
     union all

@@ -1,9 +1,8 @@
--- fq_dead_letter_groups: the newest dead letters of a queue, up to p_limit, by their kind, reason and error, the
--- largest group first.
--- Guarantees: one snapshot. error: the last line of the error, numbers replaced by #, 200 characters at most.
--- message_ids: the newest letters of the group, up to p_ids of them. A letter whose texts cannot be read is in the
--- group with a null kind.
--- Cost: the letters that are read, without their contents. Locks: none. Index: fq_dead_letter_died_ix,
+-- fq_dead_letter_groups: the newest p_limit dead letters of a queue, grouped by kind, reason and error, the largest
+-- group first. error: the last line of the error, with numbers replaced by #, 200 characters at most. message_ids: the
+-- newest p_ids of the group.
+-- Guarantees: one snapshot. Dead letters whose texts cannot be read are in a group with a null kind.
+-- Cost: the dead letters that are read, without their contents. Locks: none. Index: fq_dead_letter_died_ix,
 -- fq_dead_letter_pkey. Errors: QF001 bad limit; QF007; none of a row's.
 create function fairqueue.fq_dead_letter_groups(p_queue text, p_limit integer, p_ids integer)
 returns table (
@@ -26,7 +25,7 @@ begin
     raise exception 'fq_dead_letter_groups has limit %, ids %', p_limit, p_ids
       using errcode = 'QF001', hint = 'ask for 1 dead letter or more, with 0 ids or more of each group';
   end if;
-  -- All of them in one statement. If one of them cannot be read, those are looked for first.
+  -- One statement reads all of them. If that fails, the unreadable ones are found first.
   for v_pass in 1..2 loop
     begin
       return query

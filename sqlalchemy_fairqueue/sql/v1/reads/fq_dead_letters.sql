@@ -1,11 +1,10 @@
--- fq_dead_letters: dead letters of a queue, the oldest death first. Null restricts nothing; p_died_at and p_message_id
--- are those of the last one of the page before. p_error: a text that the reason or the error contains. p_since,
--- p_until: died from then on, died before then. p_limit null: all.
--- max_attempts: the limit of the message. The policy of a worker may have been lower, which the reason says.
--- Guarantees: one row a letter. Of one that cannot be read the texts, the content and the headers are null, and
--- unreadable says why: it costs no other one.
--- Cost: what is returned. With p_error, which no index has: the letters between the times, or after the page before, of
--- the channel or the kind, until there are p_limit; with both a channel and a kind, those of one of them. Locks: none.
+-- fq_dead_letters: up to p_limit dead letters of a queue (null: all), the oldest death first. Null restricts nothing.
+-- p_died_at, p_message_id: those of the last row of the page before; p_error: a text that the reason or the error
+-- contains; p_since, p_until: died from then on, and before then. max_attempts: the limit of the message; the policy of
+-- a worker may have been lower, which the reason says.
+-- Guarantees: one row each. If one cannot be read, its texts, content and headers are null, and unreadable says why.
+-- Cost: what is returned. With p_error, which no index has: the dead letters between the times, or after the page
+-- before, of the channel or the kind (of one of them, if both are given), until p_limit fit. Locks: none.
 -- Index: fq_dead_letter_died_ix, fq_dead_letter_kind_ix, fq_dead_letter_channel_ix or fq_dead_letter_pkey,
 -- fq_channel_pkey, fq_channel_queue_name_key. Errors: QF001 bad limit; QF007; none of a row's.
 create function fairqueue.fq_dead_letters(
@@ -71,7 +70,7 @@ begin
     end if;
     message_id := v_id;
     begin
-      -- A content that is stored apart is read here, and not when the row is sent.
+      -- The content is read here even if it is stored apart (TOAST), and not when the row is sent.
       select d.kind || '', d.content || ''::bytea, d.headers::text,
         d.key, d.ordering_key || '', d.reason || '', d.error || '', null
       into kind, content, headers, key, ordering_key, reason, error, unreadable

@@ -1,15 +1,15 @@
--- fq_find_messages: the ids of messages of a queue that are not settled, a page of up to p_limit, and where they stand.
--- Of a channel: first those that consumers hold (step 1, by id), then those that wait, in the order of their delivery
--- (step 2, by at and id). Of the whole queue: by id (step 3), or with p_state 'leased' those that consumers hold
--- (step 4, by id). p_state: null, 'leased', 'ready', 'held' or 'scheduled'. p_key needs a channel. p_step, p_at and
--- p_message_id are those of the last row of the page before.
--- Guarantees: one snapshot. The last row has no message_id if there may be more, and says where to go on. At most
--- p_scan messages are looked at, so that a page may have fewer than p_limit, or none, and still not be the last. A
--- message that keeps its step and place is on one page and no other, whatever is added or settled meanwhile. A message
--- whose kind cannot be read is of no kind. Cost: the messages that are looked at, after one that cannot be read a
--- subtransaction each; of steps 1 and 4 what the queue has of messages out. Locks: none.
+-- fq_find_messages: a page of up to p_limit ids of messages of a queue that are not settled, with their places. Of a
+-- channel: first the leased ones (step 1, by id), then the undelivered ones in the order of delivery (step 2, by at and
+-- id). Of the whole queue: all by id (step 3), or with p_state 'leased' the leased ones (step 4, by id). p_state: null,
+-- 'leased', 'ready', 'held' or 'scheduled'. p_key needs a channel. p_step, p_at, p_message_id: step, at and last_id of
+-- the last row of the page before.
+-- Guarantees: one snapshot. If there may be more, the last row has no message_id, and says where to go on. At most
+-- p_scan messages are looked at, so a page may have fewer than p_limit, or none, and still not be the last. A message
+-- that keeps its step and place is on one page and no other, whatever is added or settled meanwhile. A message whose
+-- kind cannot be read has none. Cost: the messages that are looked at, after an unreadable one a subtransaction each;
+-- of steps 1 and 4 the queue's leased messages. Locks: none.
 -- Index: fq_message_ready_ix, fq_message_key, fq_message_pkey, fq_channel_queue_name_key, fq_lease_expires_ix,
--- fq_message_lease_ix, those of fq_message_state. Errors: QF001 bad limit or state, key without channel; QF007; none of a row's.
+-- fq_message_lease_ix, those of fq_message_state. Errors: QF001 bad limit or state, key without channel; QF007.
 create function fairqueue.fq_find_messages(
   p_queue text, p_channel text, p_state text, p_kind text, p_key text, p_step integer, p_at bigint,
   p_message_id bigint, p_limit integer, p_scan integer
@@ -24,7 +24,7 @@ declare
   v_now bigint := fairqueue.fq_now();
   v_step integer := coalesce(p_step, 0);
   v_after bigint := coalesce(p_message_id, 0);
-  -- Positions of messages that wait: the last one, of those that the dispatcher holds, and where the page begins.
+  -- Positions of undelivered messages: that of held ones, which is the last, and where the page begins.
   v_end bigint := 9223372036854775807;
   v_from bigint := case when v_step = 2 then p_at else -v_end end;
   v_channel_id bigint;
@@ -112,7 +112,7 @@ begin
         v_passed := v_passed + 1;
         continue when v_passed <= v_scanned;
         if v_found = p_limit or v_scanned = p_scan then
-          -- What was looked at last is where the next page begins.
+          -- The next page begins behind the message that was looked at last.
           message_id := null;
           return next;
           return;

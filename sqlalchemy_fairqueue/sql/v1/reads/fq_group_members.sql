@@ -1,7 +1,7 @@
--- fq_group_members: members of a group of a queue that have not ended, up to p_limit, in no order, each with its state:
+-- fq_group_members: up to p_limit members of a group of a queue that have not ended, in no order, each with its state:
 -- leased, scheduled, held or ready.
--- Guarantees: one snapshot. Cost: the rows. Locks: none.
--- Index: fq_group_pkey, fq_message_group_ix, fq_channel_pkey, those of fq_message_state. Errors: QF001 bad limit; QF007.
+-- Guarantees: one snapshot. Cost: the rows. Locks: none. Index: fq_group_pkey, fq_message_group_ix, fq_channel_pkey,
+-- those of fq_message_state. Errors: QF001 bad limit; QF007.
 create function fairqueue.fq_group_members(p_queue text, p_group_id uuid, p_limit integer)
 returns table (message_id bigint, channel text, state text)
 language plpgsql

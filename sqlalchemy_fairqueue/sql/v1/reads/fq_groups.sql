@@ -1,8 +1,8 @@
--- fq_groups: groups of a queue, the newest first, or with p_group_id that one; no row: there is none, or it was finished
--- so long ago that it is pruned. p_open: only those that are not finished, or with false only those that are; null: both.
--- p_before_at with p_before_id: only those before that one of the order. The counts are those of this moment: what is not
--- folded yet is included, and what the transaction itself has done. Times are microseconds since the epoch.
--- Cost: the groups that are returned, and the notes that are not folded, of the last second where workers run.
+-- fq_groups: up to p_limit groups of a queue, the newest first, or with p_group_id that one; no row: there is none, or
+-- it is finished and pruned. p_open: only groups that are not finished, or with false only finished ones (null: both).
+-- p_before_at, p_before_id: created_at and id of the last row of the page before. The counts are those of this moment,
+-- with notes that are not folded yet and what the transaction itself has done. Times are microseconds since the epoch.
+-- Cost: the groups that are returned, and the notes that are not folded: those of the last second, if workers run.
 -- Locks: none. Index: fq_group_queue_ix, fq_group_pkey, fq_group_note_pkey from floor_xid on and by open_xids.
 -- Errors: QF001 bad limit; QF007.
 create function fairqueue.fq_groups(

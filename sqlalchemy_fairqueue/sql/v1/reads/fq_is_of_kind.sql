@@ -1,5 +1,5 @@
 -- fq_is_of_kind: whether a message is of a kind; null: it is gone.
--- Guarantees: a message whose kind cannot be read is of no kind. It is tried in a subtransaction.
+-- Guarantees: a message whose kind cannot be read has none: the read is tried in a subtransaction.
 -- Locks: none. Index: fq_message_pkey. Errors: none of the row's.
 create function fairqueue.fq_is_of_kind(p_message_id bigint, p_kind text)
 returns boolean

@@ -1,7 +1,7 @@
--- fq_leased_without_slot: the messages of a queue, or of some of its channels, that are out without the slot p_slot (1:
--- their channel's, 2: the queue's), in no order. p_channels null: of all channels.
--- Guarantees: those that fq_give_slots gives it to. None is added while the caller has
--- the state rows of the channels locked, or deliveries of the queue stopped (fq_stop_deliveries).
+-- fq_leased_without_slot: the leased messages of a queue, or of the channels p_channels (null: all), that do not hold
+-- the slot p_slot (1: their channel's, 2: the queue's), in no order: those to which fq_give_slots gives it.
+-- Guarantees: while the caller has the state rows of the channels locked, or has called fq_stop_deliveries, none is
+-- added.
 -- Locks: none. Index: fq_lease_expires_ix, fq_message_lease_ix, fq_channel_pkey. Errors: QF007.
 create function fairqueue.fq_leased_without_slot(p_queue text, p_slot integer, p_channels text[])
 returns bigint[]

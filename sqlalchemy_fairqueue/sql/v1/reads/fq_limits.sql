@@ -1,10 +1,9 @@
--- fq_limits: the shared limits, by name, with the queues that draw from each, what each of these has out (leased, in
--- the same order), which of them their limits held back at their last dequeue (contending), what they have out together
--- and what that costs, and when the rate allows the next message. p_name: only this one; p_queue: only those that this
--- queue draws from; null: all.
--- Guarantees: one snapshot of each limit. rate_interval 0: no rate. Locks: none. Index: fq_limit_pkey,
--- fq_queue_pkey; those of fq_limit_members. Errors: QF007: for monitors and operators of the queue, or else of all
--- queues.
+-- fq_limits: the shared limits, by name. queues: those that draw from it; leased: how many leased messages each has;
+-- contending: which of them the limit held back at their last dequeue; current_concurrency, current_cost: the leased
+-- messages of all, and what they cost; rate_allows_at: when the rate allows the next message. p_name: only this limit;
+-- p_queue: only those that this queue draws from; null: all.
+-- Guarantees: one snapshot of each limit. rate_interval 0: no rate. Locks: none. Index: fq_limit_pkey, fq_queue_pkey;
+-- those of fq_limit_members. Errors: QF007: for monitors and operators of p_queue, or else of all queues.
 create function fairqueue.fq_limits(p_name text, p_queue text default null)
 returns table (
   name text, max_concurrency integer, max_cost_out integer, rate_interval bigint, rate_burst integer, rate_of text,

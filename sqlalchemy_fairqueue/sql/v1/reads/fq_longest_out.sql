@@ -1,7 +1,8 @@
--- fq_longest_out: of each of some channels of a queue the message that consumers have held longest, and since when; of
--- a queue that records no history the one with the least id, and null. p_channels null: one row, of the whole queue.
--- Guarantees: one snapshot. Of p_count messages out, those whose leases expire first. kind: null, if it cannot be read.
--- Cost: the messages out of the queue, up to p_count. Locks: none. Index: fq_lease_expires_ix, fq_message_lease_ix,
+-- fq_longest_out: for each of some channels of a queue the message that has been leased longest, and since when; if the
+-- queue records no history, the one with the least id, and null. p_channels null: one row, for the whole queue.
+-- Guarantees: one snapshot. It looks at p_count leased messages, those whose leases expire first. kind null: it cannot
+-- be read.
+-- Cost: the leased messages of the queue, up to p_count. Locks: none. Index: fq_lease_expires_ix, fq_message_lease_ix,
 -- fq_channel_pkey, fq_channel_queue_name_key, fq_message_pkey. Errors: QF001 bad count; QF007; none of a row's.
 create function fairqueue.fq_longest_out(p_queue text, p_channels text[], p_count integer)
 returns table (channel text, message_id bigint, kind text, delivered_at bigint)

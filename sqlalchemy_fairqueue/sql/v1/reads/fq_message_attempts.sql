@@ -1,6 +1,7 @@
--- fq_message_attempts: the attempts at a message of a queue that have ended, the newest first, up to p_limit, from the
--- history. No row: there was none, or the queue did not record it, or its day was pruned.
--- Guarantees: one snapshot. error: the first p_chars characters.
+-- fq_message_attempts: up to p_limit attempts at a message of a queue that have ended, from the history, the newest
+-- first. No row: there was none, or the queue did not record it, or its day was pruned. error: its first p_chars
+-- characters.
+-- Guarantees: one snapshot.
 -- Cost: an index probe a day that is kept, and the rows. Locks: none. Index: fq_history_message_ix.
 -- Errors: QF001 bad limit; QF007.
 create function fairqueue.fq_message_attempts(p_queue text, p_message_id bigint, p_limit integer, p_chars integer)

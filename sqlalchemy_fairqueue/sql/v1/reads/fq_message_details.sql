@@ -1,10 +1,10 @@
--- fq_message_details: messages of a queue that are not settled, with contents of up to p_bytes each: those with the ids
--- p_ids, or, if that is null, up to p_limit that consumers hold of the channel p_channel, and then up to p_limit that
--- nobody holds, in the order of their delivery.
--- Guarantees: one snapshot; one row a message. content_size: bytes of the whole content. consumer and expires_at: of
--- its lease, null: nobody holds it. behind: as fq_behind. Of one that cannot be read the texts, the content and the headers
--- are null, and unreadable says why.
--- Cost: the rows, and with p_ids null also what the queue has of messages out. Locks: none.
+-- fq_message_details: messages of a queue that are not settled, with up to p_bytes of their contents: those with the
+-- ids p_ids; if that is null, up to p_limit leased ones of the channel p_channel, and then up to p_limit undelivered
+-- ones, in the order of delivery.
+-- Guarantees: one snapshot; one row a message. content_size: bytes of the whole content. consumer, expires_at: of its
+-- lease (null: it has none). behind: as fq_behind. If a message cannot be read, its texts, content and headers are
+-- null, and unreadable says why.
+-- Cost: the rows, and with p_ids null the queue's leased messages. Locks: none.
 -- Index: fq_message_pkey, fq_message_ready_ix, fq_channel_queue_name_key, fq_lease_expires_ix, fq_message_lease_ix.
 -- Errors: QF001 bad limit or bytes; QF007; none of a row's.
 create function fairqueue.fq_message_details(
@@ -61,7 +61,7 @@ begin
         limit p_limit
       )
     )
-    -- A prioritised message, whose position is negative, and one that is held are due since they were enqueued.
+    -- Prioritised messages have a negative position, held ones the greatest: they are due since they were enqueued.
     select m.id, c.name, m.enqueued_at,
       case when m.dequeue_at between 0 and 9223372036854775806 then m.dequeue_at else m.enqueued_at end,
       m.delivered_at, m.returned_at, m.attempts, m.max_attempts, m.deliveries, m.cancelled, m.cancelled_at,

@@ -1,6 +1,6 @@
 -- fq_message_state: the state of a message with this lease and position at p_now: leased, scheduled, held or ready.
--- Guarantees: one expression. What the dispatcher holds has the greatest position, and is ready once it goes first.
--- Locks: none. Index: those of fq_behind. Errors: none of the row's.
+-- Guarantees: one expression. A message that the dispatcher held back has the greatest position; it is ready once it
+-- goes first. Locks: none. Index: those of fq_behind. Errors: none of the row's.
 create function fairqueue.fq_message_state(p_message_id bigint, p_lease_id bigint, p_dequeue_at bigint, p_now bigint)
 returns text
 language sql

@@ -1,7 +1,7 @@
--- fq_messages_ahead: the number of messages that come before a message in its channel, counted up to p_most.
--- Guarantees: one snapshot. Null: no such message waits in the queue: a consumer holds it, or it is gone.
--- Cost: the messages that are counted. Locks: none. Index: fq_message_pkey, fq_channel_pkey, fq_message_ready_ix.
--- Errors: QF001 bad bound; QF007.
+-- fq_messages_ahead: how many messages come before a message in its channel, counted up to p_most. Null: the queue has
+-- no such undelivered message.
+-- Guarantees: one snapshot. Cost: the messages that are counted. Locks: none.
+-- Index: fq_message_pkey, fq_channel_pkey, fq_message_ready_ix. Errors: QF001 bad bound; QF007.
 create function fairqueue.fq_messages_ahead(p_queue text, p_message_id bigint, p_most integer)
 returns integer
 language plpgsql

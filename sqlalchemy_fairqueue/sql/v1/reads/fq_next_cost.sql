@@ -1,4 +1,4 @@
--- fq_next_cost: what the message costs that a queue would deliver first; null: none is ready.
+-- fq_next_cost: what the message costs that a queue would deliver first; null: no channel is ready.
 -- Guarantees: as the dispatcher knows it. Locks: none. Index: fq_queue_state_newest_ix, fq_channel_state_ready_ix;
 -- those of fq_head_cost. Errors: none.
 create function fairqueue.fq_next_cost(p_queue text)

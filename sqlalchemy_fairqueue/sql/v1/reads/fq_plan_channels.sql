@@ -1,5 +1,5 @@
--- fq_plan_channels: the channels that follow a plan, by their ids, up to p_limit after the id p_after (null: from the
--- first one on), each with the columns of its policy that were configured for it alone.
+-- fq_plan_channels: up to p_limit channels that follow a plan, by their ids, after the id p_after (null: from the first
+-- one on), each with the fields of its policy that were configured for it alone (overridden).
 -- Guarantees: one snapshot.
 -- Locks: none. Index: fq_channel_plan_followers_ix, fq_channel_pkey. Errors: QF001 bad limit; QF007.
 create function fairqueue.fq_plan_channels(p_queue text, p_plan text, p_after bigint, p_limit integer)

@@ -1,5 +1,5 @@
 -- fq_plans: the plans of a queue, by name, with their policies, the number of channels that follow each, and whether
--- the last change is with all of them. p_name: only this one, null: all.
+-- all of these have its last change (spread). p_name: only this plan (null: all).
 -- Guarantees: one snapshot. Cost: an index entry a channel that follows one.
 -- Locks: none. Index: fq_plan_pkey, fq_channel_plan_followers_ix. Errors: QF007.
 create function fairqueue.fq_plans(p_queue text, p_name text default null)

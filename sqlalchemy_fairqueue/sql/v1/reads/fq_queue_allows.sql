@@ -1,7 +1,7 @@
--- fq_queue_allows: how many further messages a queue lets its consumers take now: none while it is paused, else what
--- its concurrency, its rate and its shared limits leave, which is below 0 if more are out; null: any number. p_freed:
--- slots that signals free which nobody has heard. Quotas in cost count when they are used up.
--- Guarantees: as fq_queue_room, but that it draws nothing, and sets nothing of a shared limit apart for other queues.
+-- fq_queue_allows: how many further messages a queue lets its consumers take now (null: any number): none while it is
+-- paused; else what its max_concurrency, its rate and its shared limits leave; below 0 if more are out. p_freed: slots
+-- that unheard signals free. A quota in cost counts only when it is used up.
+-- Guarantees: as fq_queue_room, but it draws nothing, and leaves no part of a shared limit to other queues.
 -- Cost: one probe a limit, and one more for each of the queues that share it. Locks: none.
 -- Index: fq_queue_pkey, fq_queue_state_newest_ix, fq_limit_pkey, fq_limit_share_newest_ix; those of fq_limit_members.
 -- Errors: none.

@@ -1,4 +1,4 @@
--- fq_queue_settings: the configured queues and what is set for each, by name; p_queue: only this one, null: all.
+-- fq_queue_settings: the settings of the configured queues, by name; p_queue: only of this one (null: of all).
 -- Guarantees: one snapshot; a queue that was never configured has no row. Retentions in microseconds.
 -- Locks: none. Index: fq_queue_pkey. Errors: QF007.
 create function fairqueue.fq_queue_settings(p_queue text)

@@ -1,9 +1,9 @@
--- fq_recent_attempts: attempts at messages of a queue that have ended, the last recorded first, a page of up to p_limit,
--- and where they stand in the history. p_channel, p_kind, p_outcome: only such; null restricts nothing. p_xid and p_id
--- are the recorded_xid and history_id of the last row of the page before.
--- Guarantees: one snapshot. The last row has no message_id if there may be more, and says where to go on. At most
--- p_scan attempts of all queues are looked at, so that a page may have fewer than p_limit, or none, and still not be
--- the last. error: the first p_chars characters.
+-- fq_recent_attempts: a page of up to p_limit attempts at messages of a queue that have ended, the last recorded first,
+-- with their places in the history. p_channel, p_kind, p_outcome: only such (null restricts nothing). p_xid, p_id:
+-- recorded_xid and history_id of the last row of the page before. error: its first p_chars characters.
+-- Guarantees: one snapshot. If there may be more, the last row has no message_id, and says where to go on. At most
+-- p_scan attempts of all queues are looked at, so a page may have fewer than p_limit, or none, and still not be the
+-- last.
 -- Cost: an index probe a day that is kept, and the attempts that are looked at. Locks: none.
 -- Index: fq_history_recorded_ix. Errors: QF001 bad limit; QF007.
 create function fairqueue.fq_recent_attempts(

@@ -1,7 +1,7 @@
 -- fq_recent_costs: what the attempts of a queue that ended lately cost, by channel, and since when they count: since
--- five minutes ago, or since the oldest of the last 2,000 attempts that all queues recorded, if that is later. One row
--- more has no channel, and the sum. No row: the queue does not record its history.
--- Cost: 2,000 rows of the history, however long it is; 400 while the 200th newest is more than five minutes old.
+-- five minutes ago, or since the oldest of the last 2,000 attempts that all queues recorded, if that is later. One more
+-- row has no channel, and the sum. No row: the queue does not record its history.
+-- Cost: 2,000 rows of the history, however long it is; 400 if the 200th newest ended more than five minutes ago.
 -- Locks: none. Index: fq_history_recorded_ix, fq_queue_pkey. Errors: none.
 create function fairqueue.fq_recent_costs(p_queue text)
 returns table (channel_id bigint, cost bigint, since bigint)
@@ -25,8 +25,8 @@ begin
   ) then
     return;
   end if;
-  -- While little ends, only the few that ended lately are read, with some before them: the order by transactions is
-  -- not quite that of the ends.
+  -- While little ends, only the last 200 are read: enough, though the order by transactions is not quite that of the
+  -- ends.
   if (
     select h.finished_at
     from fairqueue.fq_history h

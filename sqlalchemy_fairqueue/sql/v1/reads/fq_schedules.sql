@@ -1,7 +1,7 @@
--- fq_schedules: the schedules of a queue, in the order of channel and name, without the contents of their messages.
--- p_queue null: of all queues. p_channel, p_name: only these. p_after_channel with p_after_name: only those after that
--- one of the queue. p_limit null: all. Times are microseconds since the epoch, read_at among them: the clock's.
--- content_size is in bytes.
+-- fq_schedules: up to p_limit schedules of a queue (null: all), in the order of channel and name, without the contents
+-- of their messages. p_queue null: of all queues. p_channel, p_name: only these. p_after_channel, p_after_name: those
+-- of the last row of the page before. Times are microseconds since the epoch; read_at: the clock's time; content_size:
+-- in bytes.
 -- Locks: none. Index: fq_schedule_name_key. Errors: QF001 bad limit; QF007.
 create function fairqueue.fq_schedules(
   p_queue text, p_channel text, p_name text, p_after_channel text, p_after_name text, p_limit integer

@@ -1,5 +1,5 @@
--- fq_waits_later: how many messages of a channel are scheduled, due after p_now, and how many are held at its end. With
--- p_scan: only held ones, up to so many.
+-- fq_waits_later: how many messages of a channel are scheduled after p_now, and how many are held at its end. With
+-- p_scan: only the held ones, up to so many.
 -- Guarantees: one query, which the planner inlines. Locks: none. Index: fq_message_ready_ix. Errors: none.
 create function fairqueue.fq_waits_later(p_channel_id bigint, p_now bigint, p_scan bigint)
 returns table (scheduled bigint, held bigint)

@@ -1,5 +1,5 @@
--- fq_waits_since: since when the ready message of a channel that waits longest has been ready, at the time p_now; null:
--- none is. p_scan: how many of its prioritised messages are looked at, null: all.
+-- fq_waits_since: since when the ready message of a channel that waits longest has been ready, at the time p_now (null:
+-- none is ready). p_scan: how many of its prioritised messages are looked at (null: all).
 -- Guarantees: one query, which the planner inlines: a probe of the index, and the prioritised messages. Locks: none.
 -- Index: fq_message_ready_ix. Errors: none.
 create function fairqueue.fq_waits_since(p_channel_id bigint, p_now bigint, p_scan bigint)

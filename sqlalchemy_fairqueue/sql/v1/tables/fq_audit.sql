@@ -1,5 +1,5 @@
--- One row a thing that an operator did, to a queue, a channel or a message. The housekeeping of workers deletes it after
--- 90 days.
+-- One row for each thing that an operator did to a queue, a channel or a message. fq_prune_expired deletes it after 90
+-- days.
 create table fairqueue.fq_audit (
   audit_id uuid not null default gen_random_uuid(),
   at bigint not null,

@@ -1,5 +1,5 @@
--- The identity of a channel. Cold: never updated, so that a look-up by name never meets dead versions. Deleted by
--- fq_forget_channels alone.
+-- The identity of a channel. The row is never updated, so that a look-up by name never meets dead versions. Only
+-- fq_forget_channels deletes it.
 create table fairqueue.fq_channel (
   id bigint generated always as identity,
   queue text collate "C" not null,

@@ -1,7 +1,7 @@
--- One row a channel that follows a plan, or that was configured by itself: the plan (null: none), the fields of its
--- policy that were configured for it alone (overridden), and the revision of the plan that its state row has.
--- The effective policy is in fq_channel_state. Written while that row is locked, or made with it.
--- A plan that is gone, because it was removed while a transaction was making the channel, counts as none.
+-- One row for each channel that follows a plan or was configured by itself. plan: null: none; overridden: the fields of
+-- its policy that were configured for it alone; revision: that of the plan when the state row got its policy. The
+-- policy itself is in fq_channel_state. Written while that row is locked, or made with it. A plan that was removed
+-- while a transaction was making the channel counts as none.
 create table fairqueue.fq_channel_plan (
   channel_id bigint not null,
   queue text collate "C" not null,

@@ -1,17 +1,17 @@
--- One live row a channel, updated by the dispatcher alone (and by configuration).
+-- The state row of a channel: one live row, updated by the dispatcher and by configuration alone.
 -- tag: where its next message starts in virtual time, in 2520ths of a cost of 1 at weight 1, counted from -9 * 10^18
--- on. tag_rest: what of its costs the tag does not have yet, by weight; below zero it is a credit. ready_tag: the tag,
--- while the channel may be served; due_at: when it may be, while it waits for a time. A channel that is empty, paused
--- or at its limit has neither, nor has one that was resumed or purged just now, of which a signal tells.
--- What a dequeue changes stands together, in the middle: an update logs a row from its first changed byte to its last.
--- Without a unique index on purpose: a plain index keeps every update a non-key update, and (channel_id, row_version)
--- finds the newest version first however many dead ones an old snapshot keeps.
--- current_concurrency, current_cost: its messages out, and what they cost together, of those that hold a slot of it,
--- since it has a max_concurrency or a max_cost_out. rate_of: whether its rate counts messages or what they cost.
--- mean_cost: what its messages took lately, in a queue that is fair by seconds. problem: why it was paused by
--- fq_set_aside. configured: whether the channel was configured by itself; then it is never forgotten. used_at: when it
--- was made, or last kept from being forgotten. forget_xid: the transaction that marked the channel as idle, see
--- fq_forget_channels. Replica identity full, or a publication of all tables refuses the updates.
+-- on. tag_rest: the part of its costs, in 2520ths, that is not in the tag yet; below zero it is a credit. ready_tag:
+-- the tag, while the channel may be served; due_at: when it may be, while it waits for a time. A channel that is empty,
+-- paused or at its limit has neither; nor has one that was resumed or purged just now, until a signal is heard.
+-- The columns that a dequeue changes are neighbours: an update logs a row from its first changed byte to its last.
+-- There is no unique index on purpose: with a plain index every update is a non-key update, and (channel_id,
+-- row_version) finds the newest version first, however many dead ones an old snapshot keeps.
+-- current_concurrency, current_cost: the messages that hold a slot of its max_concurrency or max_cost_out, and what
+-- they cost together. rate_of: its rate counts 'messages' or their 'cost'. mean_cost: what its messages took lately, in
+-- a queue that is fair by seconds. problem: why fq_set_aside has paused it. configured: it was configured by itself,
+-- and is never forgotten. used_at: when it was made, or last kept from being forgotten. forget_xid: the transaction
+-- that marked it as idle (fq_mark_idle_channels). Replica identity full, or a publication of all tables refuses the
+-- updates.
 create table fairqueue.fq_channel_state (
   channel_id bigint not null,
   weight integer not null default 1,

@@ -1,4 +1,4 @@
--- Messages that will not be tried again, whole, with the reason. holds: whether the others of its ordering key wait.
+-- Messages that will not be tried again, whole, with the reason. holds: other messages of its ordering key wait.
 create table fairqueue.fq_dead_letter (
   message_id bigint not null,
   queue text collate "C" not null,

@@ -1,8 +1,7 @@
--- One row a role and kind of work that was granted to it, with the bounds of the grant: queues null: all of them;
--- channels null: all of those queues. The rights themselves are privileges on the functions; a row says why they are
--- there, so that a step between versions can renew them, and fq_check_grant reads the bounds.
--- Written by the grants and revokes of migrations alone. usage_given: whether the schema's usage came with the grants
--- of the role, to be taken back with the last of them.
+-- One row for each role and kind of work that was granted to it. queues, channels: the bounds of the grant; null: all
+-- of them. The rights themselves are privileges on the functions. A row says why they are there, so that a step between
+-- versions can renew them, and fq_check_grant reads the bounds. Only grants and revokes of migrations write it.
+-- usage_given: the usage of the schema came with the role's grants, and is taken back with the last of them.
 create table fairqueue.fq_grant (
   role regrole not null,
   kind text collate "C" not null,

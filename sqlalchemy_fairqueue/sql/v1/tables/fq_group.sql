@@ -1,7 +1,7 @@
--- One row a group of messages. added, done, failed and cancelled are what fq_fold_groups has counted; what has happened
--- since stands in fq_group_note. due_at: when it is to be finished, as all of its members have ended; null before and
--- afterwards. finished_at: when its follow-up was enqueued, as message_id; null there: it has none. waits: how often
--- its follow-up has waited in vain for a transaction that makes its channel or has its key.
+-- One row for each group of messages. added, done, failed and cancelled: what fq_fold_groups has counted; later notes
+-- are in fq_group_note. due_at: all of its members have ended, and it is to be finished then; null before and
+-- afterwards. finished_at: when its follow-up, message_id, was enqueued; message_id null: it has none. waits: how often
+-- the follow-up has waited in vain for a transaction that makes its channel or has its key.
 create table fairqueue.fq_group (
   group_id uuid not null,
   queue text collate "C" not null,

@@ -1,4 +1,4 @@
--- The messages that may follow a group, until one of them does: the one for its failure, and the other one.
+-- The follow-ups of a group, until it is finished: the one for its failure, and the other one.
 create table fairqueue.fq_group_followup (
   group_id uuid not null,
   on_failure boolean not null,

@@ -1,5 +1,5 @@
--- The append-only notes that transactions leave for fq_fold_groups: "so many members were added to this group, this one
--- ended". No transaction updates the row of a group. id: the message that ended; 0: members were added.
+-- Notes that transactions append for fq_fold_groups: "so many members were added to this group", "these ended". No
+-- transaction but the fold updates the row of a group. id: one of the messages that ended; 0: members were added.
 create table fairqueue.fq_group_note (
   xid xid8 not null default pg_current_xact_id(),
   id bigint not null,

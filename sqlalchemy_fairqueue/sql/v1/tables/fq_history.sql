@@ -1,7 +1,7 @@
--- One row an attempt that has ended, of the queues that record their history. Appended only; a day is taken away by
--- dropping its partition. The default partition takes what no day has been made for, so that an insert never fails. The
--- default of id is a sequence and no identity, which servers before version 17 do not give to partitions. Readers go on
--- after (recorded_xid, id), for ids commit out of order.
+-- One row for each attempt that has ended, in queues that record their history. Rows are only appended; a day is taken
+-- away by dropping its partition. The default partition takes rows of days without a partition, so an insert never
+-- fails. The default of id is a sequence and no identity, which servers before version 17 do not give to partitions.
+-- Readers go on after (recorded_xid, id), since ids commit out of order.
 create table fairqueue.fq_history (
   id bigserial not null,
   queue text collate "C" not null,

@@ -1,6 +1,6 @@
--- One row a key that stays taken for a period, also when its message has ended, until housekeeping deletes it after
--- expires_at; none for keys without a period. expires_at null: the period of unique_for microseconds begins when the
--- message ends, which has fq_message.key_outlives for it. By names, so that it outlasts a channel that is forgotten.
+-- One row for each key with a period, which stays taken when its message has ended, until expires_at; housekeeping
+-- deletes it later. expires_at null: the period of unique_for microseconds begins when the message ends, which
+-- fq_message.key_outlives says. Rows name the channel, so that they outlast a channel that is forgotten.
 create table fairqueue.fq_key_period (
   queue text collate "C" not null,
   channel text collate "C" not null,

@@ -1,5 +1,5 @@
--- One row a lease of a consumer: to extend it updates one row, however many messages it holds.
--- Until waiting_until the consumer waits, and producers wake it.
+-- One row for each lease of a consumer: to extend it updates one row, however many messages it has. Until waiting_until
+-- the consumer waits, and producers wake it.
 create table fairqueue.fq_lease (
   id bigint not null,
   queue text collate "C" not null,

@@ -1,5 +1,5 @@
--- One row a shared limit: what several queues together may have out (max_concurrency, max_cost_out), and at which rate
--- they may take, in messages or in cost.
+-- One row for each shared limit: how many messages of several queues together may be out (max_concurrency), what they
+-- may cost (max_cost_out), and at which rate they may go, in messages or in cost.
 -- Written by fq_configure_limit and fq_remove_limit.
 create table fairqueue.fq_limit (
   name text collate "C" not null,

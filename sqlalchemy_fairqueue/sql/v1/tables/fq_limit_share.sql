@@ -1,9 +1,9 @@
--- What the queues of a shared limit have drawn from it: one live row a queue and limit, and one with queue '' a limit,
--- which each dequeue of those queues locks before it writes the others. tag: what the queue has drawn, in virtual time,
--- in messages or in cost, as the limit counts; of the limit itself, the tag of the queue that drew last. rate_at: as in
--- fq_queue_state, of the limit. Until contends_until the queue has messages that the limit held back. Versioned like
--- fq_channel_state and for the same reasons: no unique index, every update sets row_version = row_version + 1, the
--- newest version is found first.
+-- What the queues of a shared limit have drawn from it: one live row for each queue and limit, and one with queue ''
+-- for each limit, which a dequeue of those queues locks before it writes the others. tag: what the queue has drawn, in
+-- virtual time, in messages or in cost, as the limit counts; of the limit, the tag of the queue that drew last.
+-- rate_at: of the limit, as in fq_queue_state. Until contends_until the queue counts as held back by the limit.
+-- Versioned like fq_channel_state and for the same reasons: no unique index, every update sets row_version =
+-- row_version + 1, the newest version is found first.
 create table fairqueue.fq_limit_share (
   limit_name text collate "C" not null,
   queue text collate "C" not null,

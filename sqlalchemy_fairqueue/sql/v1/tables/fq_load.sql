@@ -1,5 +1,5 @@
--- One row a bulk load that was committed, by the name of its job: the same job again adds nothing. Of a stream, the
--- last micro-batch. Written by fq_merge alone. A row may be deleted when its job will not be tried again.
+-- One row for each bulk load that was committed, by the name of its job: the same job again adds nothing. Of a stream,
+-- the last micro-batch. Only fq_merge writes it. A row may be deleted when its job will not be tried again.
 create table fairqueue.fq_load (
   queue text collate "C" not null,
   job_id text collate "C" not null,

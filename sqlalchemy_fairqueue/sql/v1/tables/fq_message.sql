@@ -1,10 +1,10 @@
--- One row a unit of work, from enqueue to completion. dequeue_at is its position in its channel: when it is due, or
--- once that has come what fq_position makes of its priority.
--- cost null: 1, or where the queue is fair by seconds the mean of its channel. charged: what its channel was charged
--- for it, in a queue that is fair by seconds. ordering_key: of messages of its channel that have the same, one is out
--- at a time. One that was found while another one goes first waits at the end of the channel, where dequeue_at is the
--- greatest number, until it is let go: see fq_let_go.
--- cancelled_at: when that was, for people. A message that nobody holds is deleted instead.
+-- One row for each message, from enqueue to completion. dequeue_at: its position in its channel: the time when it is
+-- due, or, once that has come, what fq_position makes of its priority. cost null: 1, or the mean of its channel if the
+-- queue is fair by seconds. charged: what its channel was charged for it, in such a queue. slots: those that it holds
+-- (1: its channel's, 2: the queue's). ordering_key: of a channel's messages with the same one, one is out at a time. A
+-- message that a dequeue finds while another one goes first waits at the end of the channel, with the greatest number
+-- as dequeue_at, until fq_let_go. cancelled_at, for people: when it was cancelled while it was leased; others are
+-- deleted.
 -- No foreign key points at fq_channel: it would cost a multixact a transaction on a busy channel.
 create table fairqueue.fq_message (
   id bigint generated always as identity,

@@ -1,6 +1,6 @@
--- The messages with a priority that are due later, and when: fq_promote gives each its position then. A row outlives a
--- message that ends before, until it is due.
--- Without a unique index on purpose: nobody who enqueues waits for a dispatcher that deletes a row.
+-- The messages with a priority that are due later, and when: fq_promote gives each its position then. If a message ends
+-- before, its row stays until then. There is no unique index on purpose: nobody who enqueues waits for a dispatcher
+-- that deletes a row.
 create table fairqueue.fq_promotion (
   queue text collate "C" not null,
   due_at bigint not null,

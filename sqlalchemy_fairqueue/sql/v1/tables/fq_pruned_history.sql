@@ -1,6 +1,6 @@
--- What fq_keep_history has taken away: a row a time and day that had attempts, with the last of them in the order of
--- (recorded_xid, id). A reader that had not come as far as that one has missed attempts; one that had, none. Written
--- one after the other, so that ids commit in order.
+-- What fq_keep_history has taken away: one row for each day of which a call took attempts, with the last of these in
+-- the order of (recorded_xid, id). A reader that had not come as far as that attempt has missed some; one that had,
+-- none. Rows are written one transaction after the other, so ids commit in order.
 create table fairqueue.fq_pruned_history (
   id bigint generated always as identity,
   finished_from bigint not null,

@@ -1,14 +1,13 @@
--- One row a configured queue: the policy that channels made from now on start with (defaults), and what holds for the
--- whole queue (the rest; max_concurrency, max_cost_out and the rate are those of all its channels together, limits the
--- names of the shared limits that it draws from, in their order).
+-- One row for each configured queue. defaults: the policy of channels made from now on, with all fields that
+-- fq_changed_policy knows; a field that it lacks has its initial value. max_concurrency, max_cost_out and the rate are
+-- those of all channels together; limits: the names of the shared limits that it draws from, sorted.
 -- default_plan: the plan that new channels follow, before defaults. plans: it has, or had, plans. result_retention: for
--- how many microseconds results of handlers are kept, for later versions; null: none is kept.
--- on_dead: whether the messages of an ordering key go on behind a dead letter, or wait until it is redriven or purged.
--- on_dead_kinds: the kinds whose dead letters are followed by a message, see fq_bury_messages.
+-- how many microseconds results of handlers are kept; null: none is kept. on_dead: messages of an ordering key
+-- 'continue' behind a dead letter, or 'hold' until it is redriven or purged. on_dead_kinds: the kinds whose dead
+-- letters are followed by a message, see fq_bury_messages.
 -- Written by fq_configure_queue, fq_set_queue, fq_configure_plan, fq_limit_queue, fq_pause, fq_resume and
--- fq_follow_dead.
--- A queue without a row, or without defaults, works: its channels take the policy that their first enqueue brings.
--- defaults has all fields that fq_changed_policy knows; a field that it lacks has its initial value.
+-- fq_follow_dead. A queue without a row, or without defaults, works: its channels take the policy that their first
+-- enqueue brings.
 create table fairqueue.fq_queue (
   name text collate "C" not null,
   defaults jsonb,

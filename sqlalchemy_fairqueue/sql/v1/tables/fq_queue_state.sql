@@ -1,12 +1,13 @@
--- What the dispatcher of a queue knows: one live row a queue, made by its first delivery or its first limit. Who hears
--- the signals of the queue has it locked until its transaction ends; others pass it by, and nobody waits for it.
--- heard_below, heard_open: the last complete hearing has heard what transactions below the one left, but for those of
--- the others, which were open. ready_floor, ready_channel: the ready order begins there or behind; still_since: since
--- when it does. due_floor: no channel is due before. lease_floor: no lease ends before, but for one whose transaction
--- lasted longer; so all are looked at ten times a second, last at swept_at. held_since: since when something is due
--- that nobody can take, because it is locked. noted_at: when this was written. current_concurrency, current_cost and
--- rate_at are of a queue that has, or once had, a limit or a rate of all its channels together; the limits and the rate
--- are those of fq_queue. owed_cost: what its shared limits have not been told yet of costs that were corrected.
+-- The dispatch row of a queue: one live row, made by its first delivery or its first limit. A call that hears the
+-- signals of the queue has it locked until its transaction ends; others pass it by, and nobody waits for it.
+-- heard_below, heard_open: the last complete hearing has heard all signals of transactions below heard_below, but for
+-- those in heard_open, which were open. ready_floor, ready_channel: the ready order begins there or later; still_since:
+-- since when that place has not moved. due_floor: no channel has an earlier due_at without a signal. lease_floor: no
+-- lease ends before it, but for one whose transaction lasted longer; so ten times a second all are looked at, last at
+-- swept_at. held_since: since when something is due that nobody can take, because it is locked. noted_at: when the row
+-- was written. current_concurrency, current_cost, rate_at: of a queue that has, or had, a limit or a rate of all its
+-- channels; limits and rate are those of fq_queue. owed_cost: corrections of costs that its shared limits do not know
+-- yet.
 -- Versioned like fq_channel_state and for the same reasons: no unique index, every update sets row_version =
 -- row_version + 1, the newest version is found first.
 create table fairqueue.fq_queue_state (

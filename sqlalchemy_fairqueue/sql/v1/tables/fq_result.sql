@@ -1,7 +1,7 @@
--- One row a message of a queue that keeps results and that has ended, until housekeeping deletes it after expires_at.
--- outcome: 'completed', content is what its handler returned, encoded as payloads are, null: None; 'unkept': it is
--- completed, and problem says why there is no content; 'cancelled'. Dead letters have none: they say themselves what
--- failed.
+-- One row for each message that has ended in a queue that keeps results, until housekeeping deletes it after
+-- expires_at. outcome: 'completed': content is what its handler returned, encoded as payloads are (null: None);
+-- 'unkept': it is completed, and problem says why there is no content; 'cancelled'. A dead letter says itself what
+-- failed, and has no row here.
 create table fairqueue.fq_result (
   message_id bigint not null,
   queue text collate "C" not null,

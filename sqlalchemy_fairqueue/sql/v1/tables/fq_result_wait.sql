@@ -1,5 +1,5 @@
--- One row a waiter for the result of a message: until waiting_until, a transaction that ends the message notifies the
--- waiter.
+-- One row for each waiter for the result of a message: until waiting_until, a transaction that ends the message
+-- notifies the waiter.
 create table fairqueue.fq_result_wait (
   message_id bigint not null,
   waiter uuid not null,

@@ -1,8 +1,8 @@
--- One row a duty of the housekeeping, whose lock lets one transaction do it at a time.
--- fold: of fq_fold_groups. Notes of transactions before the id in snapshot are folded, but for those of waiting, which
--- were open at the last fold. forget: of fq_forget_channels, while a round is under way. Channels whose marks snapshot
--- sees are of the round; waiting are the transactions that ran then and may not have seen the marks, without those that
--- have ended since. history: of fq_keep_history.
+-- One row for each duty of the housekeeping, whose lock lets one transaction do it at a time. fold: of fq_fold_groups.
+-- Notes of transactions before the id in snapshot are folded, but for those of waiting, which were open at the last
+-- fold. forget: of fq_forget_channels, while a round is under way. Its channels are those whose marks snapshot sees;
+-- waiting: the transactions that ran when it began, may not have seen the marks, and have not ended since. history: of
+-- fq_keep_history.
 create table fairqueue.fq_round (
   duty text collate "C" not null,
   snapshot text,

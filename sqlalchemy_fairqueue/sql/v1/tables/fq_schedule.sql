@@ -1,7 +1,7 @@
--- One row a schedule: what it enqueues, and when. Every slot up to done_until is done: run, or passed over by the rule
--- of catch_up. next_at: the slot after it, as the worker that planned it last found it. due_at: when a worker is to
--- look at the row again; null while it is paused. revision: raised by every change that makes a plan made before it
--- wrong.
+-- One row for each schedule: what it enqueues, and when. Every slot up to done_until is done: run, or passed over by
+-- catch_up. next_at: the slot after it, as the last worker that planned it found it. due_at: when a worker is to look
+-- at the row again; null while it is paused. revision: raised by every change that makes a worker's earlier plan of its
+-- slots wrong.
 create table fairqueue.fq_schedule (
   id bigint generated always as identity,
   queue text collate "C" not null,

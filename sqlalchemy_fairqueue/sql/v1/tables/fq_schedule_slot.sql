@@ -1,5 +1,5 @@
--- One row a slot that was run, inserted with its message: a slot is run once. message_id null: the channel was full,
--- and its policy is to drop. Rows of a week ago are deleted by fq_prune_expired.
+-- One row for each slot that was run, inserted with its message: a slot is run once. message_id null: the channel was
+-- full, and its policy is to drop. fq_prune_expired deletes rows after a week.
 create table fairqueue.fq_schedule_slot (
   schedule_id bigint not null,
   slot_at bigint not null,

@@ -1,8 +1,8 @@
--- The append-only notes that transactions leave for the dispatcher: "this channel has a message at (dequeue_at,
--- message_id)", "this channel has n slots free again, whose messages cost so much" (freed, freed_cost), "so many were
--- added, and so many dropped", "its messages cost so much more than was charged" (cost), "they took so long" (took),
--- "the next one of this ordering key may go" (ordering_key). xid: the transaction that left it. New are the signals of
--- transactions that the last complete hearing did not see: fq_queue_state has the snapshot of it.
+-- Notes that transactions append for the dispatcher: "this channel has a message at (dequeue_at, message_id)", "so many
+-- were added, so many dropped", "n slots are free again, whose messages cost so much" (freed, freed_cost: of the
+-- channel; queue_freed, queue_freed_cost: of the queue), "its messages cost so much more than was charged" (cost),
+-- "they took so long" (took), "the next one of this ordering key may go" (ordering_key). bounded: fq_channel_room
+-- counts it. xid: the transaction that left it. Unheard: those from heard_below on or in heard_open (fq_queue_state).
 create table fairqueue.fq_signal (
   queue text collate "C" not null,
   xid xid8 not null default pg_current_xact_id(),

@@ -1,5 +1,5 @@
--- One row a consumer of a queue that an operator has asked to stop. It stays, since several processes may have the name
--- of the consumer: each reads it. The housekeeping of workers deletes it when it is an hour old.
+-- One row for each consumer of a queue that an operator has asked to stop. It stays, since several processes may have
+-- the consumer's name, and each reads it. fq_prune_expired deletes it when it is an hour old.
 create table fairqueue.fq_stop_request (
   queue text collate "C" not null,
   consumer text collate "C" not null,

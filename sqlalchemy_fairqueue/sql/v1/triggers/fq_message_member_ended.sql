@@ -1,6 +1,6 @@
--- A member of a group that nobody holds, or that was cancelled, ends when its row is deleted, by whatever statement.
--- The functions that end members that consumers hold note these themselves, once a call. For other messages only the
--- condition is evaluated.
+-- A member of a group that is not leased, or that was cancelled, ends when its row is deleted, by whatever statement.
+-- The functions that end leased members note these themselves, once a call. For other messages only the condition is
+-- evaluated.
 create trigger fq_message_member_ended
 after delete on fairqueue.fq_message
 for each row

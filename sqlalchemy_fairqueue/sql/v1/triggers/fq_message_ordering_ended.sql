@@ -1,5 +1,5 @@
--- When a message with an ordering key is gone, by whatever statement, or gets another one, the next one of the key may go.
--- For other messages only the condition is evaluated.
+-- When a message with an ordering key is deleted, by whatever statement, or gets another key, the next message of the
+-- key may go. For other messages only the condition is evaluated.
 create trigger fq_message_ordering_ended
 after delete or update of ordering_key on fairqueue.fq_message
 for each row
