@@ -17,7 +17,7 @@ import threading
 from dataclasses import dataclass, field, replace
 from functools import partial
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from sqlalchemy_fairqueue.codecs import decoded
 from sqlalchemy_fairqueue.database import deliveries
@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
     from sqlalchemy_fairqueue.worker.telemetry import WorkerStats
     from sqlalchemy_fairqueue.worker.timings import Backoff, Clock
+
+R = TypeVar("R")
 
 # Handlers that run are charged for so many seconds ahead, so that a tenant whose report comes late does not look idle;
 # fq_estimate has the same number. Those that began just now are not: most of them end before the next report.
@@ -459,20 +461,21 @@ class Buffer:
             return math.inf
 
 
-def run_all(steps: Iterable[Callable[[], object]]) -> None:
-    """Take all of these steps: what one of them refuses costs no other its turn.
+def run_all(steps: Iterable[Callable[[], R]]) -> list[R]:
+    """Take all of these steps, and return their results: what one of them refuses costs no other its turn.
 
     Raises:
         Exception: The first failure, after the last step.
     """
-    failures = []
+    results, failures = [], []
     for step in steps:
         try:
-            step()
+            results.append(step())
         except Exception as error:  # noqa: BLE001 - raised below
             failures.append(error)
     if failures:
         raise failures[0]
+    return results
 
 
 def by_schema(queues: Iterable[ServedQueue]) -> dict[str | None, dict[str, ServedQueue]]:
