@@ -40,6 +40,7 @@ from sqlalchemy_fairqueue.worker.handling import (
     text_of,
 )
 from sqlalchemy_fairqueue.worker.leases import HeldDelivery, TrackedLease
+from sqlalchemy_fairqueue.worker.operating_system import ForkGuard
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -124,7 +125,8 @@ def _handle(listener: _Listener, connection: Connection[Any, Any], call: bytes) 
         held.limit_time(timeout)
         context = Context(held)
         given = {"context": context} if takes_context else {}
-        result = called(context, partial(function, deliveries if is_batch else deliveries[0], **given))
+        with ForkGuard():
+            result = called(context, partial(function, deliveries if is_batch else deliveries[0], **given))
         outcome = returned_outcome(result)
         outcomes = {message_id: cast("Outcome", _plain(one)["outcome"]) for message_id, one in held.outcomes.items()}
         answer = Answer(settled=[one.settled for one in deliveries], cost=held.cost, outcomes=outcomes)

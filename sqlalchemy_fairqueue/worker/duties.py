@@ -46,7 +46,7 @@ from sqlalchemy_fairqueue.worker.leases import by_schema, run_all
 from sqlalchemy_fairqueue.worker.wakeups import WakeEvent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from sqlalchemy_fairqueue.database.schedules import DueSchedule
     from sqlalchemy_fairqueue.database.stats import StopRequest
@@ -158,11 +158,15 @@ class StopRequests:
     _before: set[tuple[str | None, StopRequest]] = field(default_factory=set, init=False)
 
     def begin(self, connection: DedicatedConnection) -> None:
-        """Note requests from before the start."""
-        self._before = set(self._read(connection))
+        """Note the requests that stand before the worker starts."""
+        self._before = {one for schema in self.queues for one in self._read(connection, schema)}
 
     def poll(self, connection: DedicatedConnection) -> None:
-        new = [request for schema, request in self._read(connection) if (schema, request) not in self._before]
+        """Obey a request that was made since then."""
+        run_all(partial(self._poll, connection, schema) for schema in self.queues)
+
+    def _poll(self, connection: DedicatedConnection, schema: str | None) -> None:
+        new = [request for _, request in self._read(connection, schema) if (schema, request) not in self._before]
         if new:
             # No more requests are read.
             self.queues = {}
@@ -172,11 +176,11 @@ class StopRequests:
             )
             self.stop()
 
-    def _read(self, connection: DedicatedConnection) -> Iterator[tuple[str | None, StopRequest]]:
-        for schema, queues in self.queues.items():
-            read = partial(read_stop_requests, schema=schema, queues=list(queues), consumer=self.options.name)
-            for request in connection.run(read):
-                yield schema, request
+    def _read(self, connection: DedicatedConnection, schema: str | None) -> list[tuple[str | None, StopRequest]]:
+        if not (queues := list(self.queues.get(schema, ()))):
+            return []
+        read = partial(read_stop_requests, schema=schema, queues=queues, consumer=self.options.name)
+        return [(schema, request) for request in connection.run(read)]
 
 
 class Round(ABC):
@@ -253,8 +257,10 @@ class Groups(Round):
 
     def poll(self) -> None:
         """Begin a round if there is anything to do."""
-        due = (call(schema, "fq_groups_due", "poll for groups") for schema in self._queues)
-        if any(self._polling.run(one.value) for one in due):
+        run_all(partial(self._poll, schema) for schema in self._queues)
+
+    def _poll(self, schema: str | None) -> None:
+        if self._polling.run(call(schema, "fq_groups_due", "poll for groups").value):
             self.start()
 
     def end(self, finished: int) -> bool:
@@ -268,7 +274,7 @@ class Groups(Round):
     def _work(self) -> None:
         """Fold and finish until nothing is left, or another worker does it."""
         began = self._options.clock()
-        if all(self._fold(schema) for schema in self._queues):
+        if all(run_all(partial(self._fold, schema) for schema in self._queues)):
             self.folded_at = began
 
     def _fold(self, schema: str | None) -> bool:
@@ -313,8 +319,10 @@ class Schedules(Round):
         """Begin a round if something is due. Return the seconds until the next schedule, or None if it is not soon."""
         if self.is_under_way:
             return None
-        found = [due for schema in self._queues for due in self._find(self._polling, schema)]
-        waits = [due.due_at - due.read_at for due in found]
+        return min(filter(None, run_all(partial(self._poll, schema) for schema in self._queues)), default=None)
+
+    def _poll(self, schema: str | None) -> float | None:
+        waits = [due.due_at - due.read_at for due in self._find(self._polling, schema)]
         # After a reconnection, the server may have gone back to a time before a schedule was set.
         if (self._declaring and self._declared_on != self._polling.made) or any(wait <= 0 for wait in waits):
             self.start()
@@ -336,7 +344,8 @@ class Schedules(Round):
     def _work(self) -> None:
         self._held.clear()
         try:
-            run_all([self._declare, *(partial(self._run_due, schema) for schema in self._queues)])
+            steps: list[Callable[[], None]] = [self._declare]
+            run_all(steps + [partial(self._run_due, schema) for schema in self._queues])
         except Exception as error:
             # An error that another attempt cannot fix must not keep a drain for ever.
             self._ended = not (is_away(error) or is_serialization_failure(error) or isinstance(error, OSError))

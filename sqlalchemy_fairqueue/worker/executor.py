@@ -189,6 +189,8 @@ class Executor(ABC):
                 begin_handling(follower, self._options)
                 held.followers.append(follower)
             except BaseException as error:  # noqa: BLE001 - it is about its message alone
+                # What the call costs is not its own.
+                follower.first = follower
                 self._settle(follower, decide_on_failure(follower, error, self._options))
         return handler
 

@@ -16,7 +16,7 @@ import threading
 from dataclasses import dataclass, field, replace
 from functools import partial
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from sqlalchemy_fairqueue.codecs import decoded
 from sqlalchemy_fairqueue.database import deliveries
@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
     from sqlalchemy_fairqueue.worker.telemetry import WorkerStats
     from sqlalchemy_fairqueue.worker.timings import Backoff, Clock
+
+R = TypeVar("R")
 
 # Seconds that running handlers are charged ahead, so that a tenant does not look idle between two reports; fq_estimate
 # has the same number. New handlers are not charged, since most end before the next report.
@@ -426,16 +428,21 @@ class Buffer:
             return math.inf
 
 
-def run_all(steps: Iterable[Callable[[], object]]) -> None:
-    """Call all steps, and then raise the first failure."""
-    failures = []
+def run_all(steps: Iterable[Callable[[], R]]) -> list[R]:
+    """Call all steps, also after one has failed, and return their results.
+
+    Raises:
+        Exception: The first failure, after the last step.
+    """
+    results, failures = [], []
     for step in steps:
         try:
-            step()
+            results.append(step())
         except Exception as error:  # noqa: BLE001 - raised below
             failures.append(error)
     if failures:
         raise failures[0]
+    return results
 
 
 def by_schema(queues: Iterable[ServedQueue]) -> dict[str | None, dict[str, ServedQueue]]:

@@ -233,7 +233,12 @@ class TaskExecutor(Executor):
                 self._call_in_loop(self._thread_has_ended, held)
 
         self._in_threads.add(held)
-        result: T = await in_thread(run)
+        try:
+            result: T = await in_thread(run)
+        except Exception:
+            # The thread has ended, or the system had none.
+            self._in_threads.discard(held)
+            raise
         return result
 
     def _thread_has_ended(self, held: HeldDelivery) -> None:

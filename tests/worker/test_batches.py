@@ -23,7 +23,11 @@ from sqlalchemy_fairqueue import (
     RetryPolicy,
     Worker,
 )
+from sqlalchemy_fairqueue.reports import WorkerStats
 from sqlalchemy_fairqueue.testing import perform
+from sqlalchemy_fairqueue.worker.executor import ThreadExecutor
+from sqlalchemy_fairqueue.worker.leases import HeldDelivery, ServedQueue
+from sqlalchemy_fairqueue.worker.wakeups import FetchTrigger
 from tests.fixtures.database import Database
 from tests.fixtures.options import PATIENCE
 from tests.worker import isolated
@@ -346,3 +350,20 @@ def test_a_delivery_of_another_call_is_refused(queue: Queue, engine: Engine) -> 
 
     Worker(engine, queue, concurrency=1, housekeeping=False).run(drain=True)
     assert len(seen) == 1
+
+
+def test_what_leaves_a_batch_has_no_part_in_its_cost(queue: Queue, engine: Engine, database: Database) -> None:
+    """A message that cannot be decoded costs nothing of the call, also if it is settled when the call has ended."""
+    queue.handler(batch=_BATCH)(print)
+    _send(queue, engine, range(2))
+    database.execute(r"update fq_message set content = '\xff' where id = 2")
+    options, left = Worker(engine, queue)._options, list[HeldDelivery]()
+    served = ServedQueue(queue, options, {})
+    with engine.begin() as connection:
+        taken = served.consumer.dequeue(connection, 2, options.ask, options.max_bytes)
+    first = served.hold(taken, 0.0)
+    trigger = FetchTrigger(options.clock)
+    ThreadExecutor(options, WorkerStats(), trigger, lambda held, _: left.append(held))._begin_handling(first)
+    first.cost = 7
+    assert first.measured_cost == 7
+    assert [(held.delivery.message_id, held.measured_cost) for held in left] == [(2, None)]

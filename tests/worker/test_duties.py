@@ -2,18 +2,22 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
 from functools import partial
 from itertools import pairwise
 from typing import Any, cast
 
 import pytest
 from sqlalchemy import Engine
+from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import Queue, Worker
+from sqlalchemy_fairqueue import Enqueue, Queue, SchemaMismatch, Worker
 from sqlalchemy_fairqueue.reports import WorkerStats
 from sqlalchemy_fairqueue.worker.connection import DedicatedConnection
-from sqlalchemy_fairqueue.worker.duties import Duty, Looper
-from sqlalchemy_fairqueue.worker.leases import Heartbeat, ServedQueue
+from sqlalchemy_fairqueue.worker.duties import Duty, Groups, Looper, Schedules, StopRequests
+from sqlalchemy_fairqueue.worker.leases import Heartbeat, ServedQueue, by_schema
+from tests.fixtures.clock import Clock
+from tests.worker.helpers import until
 
 
 class _Time:
@@ -108,3 +112,25 @@ def test_a_queue_that_cannot_be_heard_keeps_no_other_unheard(engine: Engine) -> 
     connection.close()
     assert broken.heard_at == 0.0 < sound.heard_at
     assert not broken.dequeuing.locked()
+
+
+def test_an_installation_that_refuses_keeps_no_other_waiting(engine: Engine, clock: Clock) -> None:
+    """What one schema refuses is raised when the stops, groups and schedules of the others have been looked for."""
+    sound = Queue("sound")
+    options = Worker(engine, Queue("broken", schema="nowhere"), sound)._options
+    queues = [ServedQueue(queue, options, {}) for queue in options.queues]
+    connection, stops = DedicatedConnection(options), list[bool]()
+    requests = StopRequests(by_schema(queues), options, lambda: stops.append(True))
+    groups, schedules = Groups(connection, queues, options), Schedules(connection, queues, options)
+    sound.admin.stop_worker(engine, options.name)
+    sound.schedules.set(engine, "each", channel="a", payload="slot", every=timedelta(minutes=1))
+    clock.advance(timedelta(minutes=1))
+    with Session(engine) as session, session.begin(), sound.group(session, then=Enqueue(channel="a", payload="then")):
+        pass
+    for poll in partial(requests.poll, connection), groups.poll, schedules.poll:
+        with pytest.raises(SchemaMismatch):
+            poll()
+    until(lambda: not groups.is_under_way and not schedules.is_under_way, "the rounds end")
+    connection.close()
+    assert stops == [True]
+    assert sorted(one.payload for one in sound.dequeue(engine, limit=10)) == ["slot", "then"]

@@ -6,16 +6,18 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from time import monotonic
 
 import pytest
 from sqlalchemy import Engine
 
-from sqlalchemy_fairqueue import Queue
+from sqlalchemy_fairqueue import Queue, Worker
 from sqlalchemy_fairqueue.worker import operating_system
 from tests.fixtures.database import Database
 from tests.fixtures.options import PATIENCE
+from tests.worker import isolated
 from tests.worker.helpers import is_empty, send
 
 Run = Callable[[str], tuple[list[str], str]]
@@ -176,6 +178,15 @@ def test_children_end(  # noqa: PLR0917 - fixtures
     assert complaints.count("no more\n") == len(kinds)
     assert is_empty(database)
     assert database.value("select count(*) from effect") == len(_COMES_BACK)
+
+
+def test_a_child_of_a_handler_in_a_child_process(queue: Queue, engine: Engine) -> None:
+    """A child that leaves its handler answers nothing to the worker."""
+    queue.configure(engine, result_retention=timedelta(hours=1))
+    queue.handler(isolation="process")(isolated.fork)
+    ids = send(engine, queue, 1, 2)
+    Worker(engine, queue, concurrency=1, housekeeping=False).run(drain=True)
+    assert [queue.result(engine, one) for one in ids] == ["status 0"] * 2
 
 
 def test_a_handler_of_the_program(queue: Queue, engine: Engine, run: Run) -> None:

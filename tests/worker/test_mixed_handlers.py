@@ -11,6 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import Session, sessionmaker
 
 from sqlalchemy_fairqueue import AsyncWorker, Bury, Context, Delivery, Queue, RetryPolicy
+from sqlalchemy_fairqueue.worker import operating_system, tasks
 from tests.fixtures.database import Database
 from tests.worker.helpers import (
     LONG_LEASE,
@@ -123,3 +124,22 @@ async def test_its_message_is_cancelled(queue: Queue, engine: Engine, database: 
         go.set()
         await auntil(lambda: worker.stats.hung == 0, "it has returned")
     assert count_effects(database) == 0
+
+
+async def test_a_thread_that_cannot_be_started(
+    queue: Queue, engine: Engine, database: Database, make: MakeWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An attempt for which the system has no thread fails, and its place in the worker is free again."""
+    refusals = ["can't start new thread"]
+
+    async def in_thread(work: Callable[[], Any]) -> Any:
+        if refusals:
+            raise RuntimeError(refusals.pop())
+        return await operating_system.in_thread(work)
+
+    monkeypatch.setattr(tasks, "in_thread", in_thread)
+    queue.handler("plain")(print)
+    send(engine, queue, 1, kind="plain")
+    async with make(concurrency=1, retry=_AT_ONCE) as worker:
+        await auntil(lambda: is_empty(database), "it is handled in the second attempt")
+        assert (worker.stats.retried, worker.stats.hung) == (1, 0)
