@@ -98,6 +98,7 @@ _COMMANDS = {
     "workers stop": "workers:stop_worker",
     "cancel": "messages:cancel",
     "purge": "controls:purge",
+    "erase": "controls:erase",
     "audit": "audits:list_audits",
     "history prune": "upkeep:prune_history",
     "usage": "usage:usage",
@@ -117,7 +118,7 @@ _PANELS = {
     "Commands that show": (
         "stats channels top messages dead groups limits plans workers audit usage roles doctor report"
     ),
-    "Commands that change": "pause resume configure cancel purge schedules history",
+    "Commands that change": "pause resume configure cancel purge erase schedules history",
     "Commands that run": "worker dashboard metrics spark",
 }
 _PANEL = {name: panel for panel, names in _PANELS.items() for name in names.split()}
@@ -125,7 +126,7 @@ _PANEL = {name: panel for panel, names in _PANELS.items() for name in names.spli
 # The queues of an application know their names and schemas; grants and shared limits are of an installation.
 _WITHOUT = {
     "worker": frozenset({"schema", "queue"}),
-    **dict.fromkeys(("roles", "limits", "configure limit"), frozenset({"queue"})),
+    **dict.fromkeys(("roles", "limits", "configure limit", "erase"), frozenset({"queue"})),
 }
 
 

@@ -919,6 +919,43 @@ class AttemptPage(_Page[AttemptDetails]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Erasure:
+    """What ``queue.admin.erase`` has deleted of a channel.
+
+    Attributes:
+        messages: Messages that no consumer held.
+        leased: Messages that consumers held; their handlers cannot settle them.
+        dead_letters: Dead letters.
+        attempts: Attempts in the history.
+        results: Results of handlers.
+        keys: Keys that were taken for a period.
+        schedules: Schedules.
+        followups: Messages that would have followed a group.
+        audits: Audit entries that keep who did what and when, without the channel and the details.
+        left_over: Messages and dead letters that other transactions had locked. If any, erase once more.
+        forgotten: Whether the channel is gone with its policy. False with nothing left over: housekeeping of a worker
+            deletes it when the transactions that are open now have ended.
+
+    Example:
+        >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
+        >>> queue.admin.erase(engine, "customer-7").messages
+        1
+    """
+
+    messages: int = 0
+    leased: int = 0
+    dead_letters: int = 0
+    attempts: int = 0
+    results: int = 0
+    keys: int = 0
+    schedules: int = 0
+    followups: int = 0
+    audits: int = 0
+    left_over: int = 0
+    forgotten: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AuditEntry:
     """A thing that somebody did to a queue, a channel or a message.
 
