@@ -328,6 +328,8 @@ class DeadLetterMixin(ContentMixin):
 class LeaseMixin(FairqueueMixin):
     """A consumer's lease of messages, until ``expires_at``; ``epoch`` is the value of :class:`EpochMixin` then.
 
+    ``version`` and ``concurrency``: of the worker whose lease it is, if it is one.
+
     Attributes:
         messages: The messages held under the lease.
 
@@ -350,6 +352,8 @@ class LeaseMixin(FairqueueMixin):
         expires_at: Mapped[datetime]
         waiting_until: Mapped[datetime | None]
         epoch: Mapped[int]
+        version: Mapped[str | None]
+        concurrency: Mapped[int | None]
 
 
 @of_table("fq_key_period", "queue.enqueue(session, ..., key=..., unique_for=...) writes it")

@@ -698,12 +698,13 @@ class Admin(Facet[QueueBase]):
         return is_there
 
     @verb
-    def consumers(self, where: Where, *, limit: int = 100) -> list[ConsumerInfo]:
+    def consumers(self, where: Where, *, limit: int = 100, handlers: int = 0) -> list[ConsumerInfo]:
         """Return the consumers whose lease has not expired, and what each holds, the most messages first.
 
         Args:
             where: A session, connection or engine.
             limit: Most consumers to return, 1 to 100,000.
+            handlers: Most messages of each to return among those that it holds, 0 to 10,000.
 
         Raises:
             InvalidArgument: A bad argument.
@@ -713,7 +714,8 @@ class Admin(Facet[QueueBase]):
             []
         """
         check_count("limit", limit, 1, 100_000)
-        return self._ask(where, partial(read_consumers, target=self._target, limit=limit))
+        check_count("handlers", handlers, 0, 10_000)
+        return self._ask(where, partial(read_consumers, target=self._target, limit=limit, handlers=handlers))
 
     @verb
     def contention(self, where: Where, *, limit: int = 100) -> Contention:

@@ -624,6 +624,25 @@ class Contention(Competition):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HeldMessage:
+    """A message that a consumer holds: its handler runs, or it waits for one.
+
+    Attributes:
+        message_id: The message.
+        kind: Its kind.
+        channel: Its channel.
+        delivered_at: Since when it is held, in UTC. None: the queue records no history.
+        cancelled_at: When it was cancelled, in UTC, or None.
+    """
+
+    message_id: int
+    kind: str
+    channel: str
+    delivered_at: datetime | None
+    cancelled_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerInfo:
     """A consumer with a lease that has not expired, at the time of the call.
 
@@ -644,6 +663,10 @@ class ConsumerInfo:
         stop_requested_by: Who asked, or None.
         cancelled: Messages that it holds though they were cancelled: if that lasts, their handlers ignore it.
         cancelled_at: When the first of them was cancelled, in UTC, or None.
+        version: The version of the library that a worker runs, which it tells within seconds. None: it has not yet, or
+            is no worker.
+        concurrency: How many handlers the worker runs at a time, or None.
+        handlers: The messages that it holds, those held longest first, as many as were asked for.
 
     Example:
         >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1, kind="parse")
@@ -668,6 +691,9 @@ class ConsumerInfo:
     stop_requested_by: str | None = None
     cancelled: int = 0
     cancelled_at: datetime | None = None
+    version: str | None = None
+    concurrency: int | None = None
+    handlers: tuple[HeldMessage, ...] = ()
 
     @property
     def host(self) -> str | None:

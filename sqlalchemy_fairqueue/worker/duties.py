@@ -182,7 +182,14 @@ class StopRequests:
 
     def _read(self, connection: DedicatedConnection) -> Iterator[tuple[str | None, StopRequest]]:
         for schema, queues in self.queues.items():
-            read = partial(read_stop_requests, schema=schema, queues=list(queues), consumer=self.options.name)
+            read = partial(
+                read_stop_requests,
+                schema=schema,
+                queues=list(queues),
+                consumer=self.options.name,
+                lease_ids=[one for queue in queues.values() for one in queue.lease_ids()],
+                concurrency=self.options.concurrency,
+            )
             for request in connection.run(read):
                 yield schema, request
 

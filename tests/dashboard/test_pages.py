@@ -247,6 +247,9 @@ def test_workers(browse: Browse, engine: Engine) -> None:
     assert "1 consumer with a lease that has not expired." in page.text
     assert f"#{message_id}" in page.links
     assert "parse for" in page.text
+    host, pid, _ = delivery.lease.consumer.rsplit(":", 2)
+    assert f"process {pid} on {host}" in page.text
+    assert "version" not in page.text
     assert page.forms == []
     QUEUE.complete(engine, delivery)
 
