@@ -2,11 +2,10 @@
 
 # Annotations are read when the program starts, so that they must not be postponed.
 from dataclasses import asdict
-from typing import Annotated
 
 from sqlalchemy_fairqueue.cli.errors import ExitStatus
-from sqlalchemy_fairqueue.cli.installation import open_queue
-from sqlalchemy_fairqueue.cli.options import Options, Page, Spec
+from sqlalchemy_fairqueue.cli.installation import acting, open_queue
+from sqlalchemy_fairqueue.cli.options import By, Options, Page
 from sqlalchemy_fairqueue.cli.output import Result
 from sqlalchemy_fairqueue.cli.tables import BLANK, Column, Table, bold, number_column
 
@@ -60,18 +59,18 @@ def list_workers(options: Options, *, limit: Page = 100) -> Result:
     return Result(document, (*parts, *((bold("messages held"), _HANDLERS.screen(held)) if held else ())))
 
 
-def stop_worker(options: Options, name: str, *, by: Annotated[str | None, Spec(metavar="WHO")] = None) -> Result:
+def stop_worker(options: Options, name: str, *, by: By = None) -> Result:
     """Ask a worker to stop gracefully, as at a SIGTERM, from all of its queues.
 
     It hears of it within about two seconds, and its log says who asked. Every worker of the queue with this name stops.
     This command does not wait for it. The exit status is 1 when none of that name has a live lease; the request stands
     all the same.
-
-    Options:
-        by: Who asks, for its log. Default: the role.
     """
-    with open_queue(options) as (installation, queue):
-        alive = queue.admin.stop_worker(installation.engine, name, by=by)
+    with (
+        open_queue(options) as (installation, queue),
+        acting(installation, queue, "stop worker", by, details={"worker": name}) as connection,
+    ):
+        alive = queue.admin.stop_worker(connection, name, by=by)
     words = "is asked to stop" if alive else "is asked to stop, but no worker of that name has a live lease"
     return Result(
         {"queue": queue.name, "consumer": name, "alive": alive},

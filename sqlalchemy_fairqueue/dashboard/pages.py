@@ -285,6 +285,8 @@ class Pages(GroupPages, PlanPages):
         name = request.query_params.get("queue")
         listed = queue_page(request, chosen_queues(figures, name))
         found = [(queue, one) for queue in listed.queues for one in await self.audits(queue.name, limit=_PAGE)]
+        # What was done to the installation stands with each queue.
+        found = list({one.audit_id: (queue, one) for queue, one in found}.values())
         found.sort(key=lambda row: row[1].at, reverse=True)
         return self.answer(request, "audit.html", access, figures, chosen=name, audits=found[:_PAGE], listed=listed)
 

@@ -789,7 +789,9 @@ class StopRequestMixin(FairqueueMixin):
 
 @of_table("fq_audit", "use queue.admin.record_audit(session, ...)", key=("at", "audit_id"))
 class AuditMixin(FairqueueMixin):
-    """A thing that ``who`` did to a queue, a channel or a message. Housekeeping deletes it after 90 days.
+    """A thing that ``who`` did to a queue, a channel or a message.
+
+    ``queue`` is None if it was done to the installation. Housekeeping deletes the row after 90 days.
 
     Example:
         >>> queue.admin.record_audit(engine, "pause", by="dana")
@@ -801,7 +803,7 @@ class AuditMixin(FairqueueMixin):
     if TYPE_CHECKING:
         audit_id: Mapped[UUID]
         at: Mapped[datetime]
-        queue: Mapped[str]
+        queue: Mapped[str | None]
         who: Mapped[str]
         what: Mapped[str]
         channel: Mapped[str | None]

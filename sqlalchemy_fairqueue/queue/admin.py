@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import partial
@@ -22,6 +21,7 @@ from sqlalchemy_fairqueue.database.messages import (
     read_dead_letters,
     read_message_attempts,
     read_recent_attempts,
+    record_audit,
 )
 from sqlalchemy_fairqueue.database.stats import read_channel_stats, read_consumers, read_contention
 from sqlalchemy_fairqueue.errors import InvalidArgument
@@ -38,7 +38,7 @@ from sqlalchemy_fairqueue.values.checks import (
     check_page,
 )
 from sqlalchemy_fairqueue.values.messages import Undelivered
-from sqlalchemy_fairqueue.values.reports import AttemptOutcome, AttemptPage, DeadLetterInfo, Erasure
+from sqlalchemy_fairqueue.values.reports import AttemptOutcome, AttemptPage, AuditEntry, DeadLetterInfo, Erasure
 
 if TYPE_CHECKING:
     import builtins
@@ -51,7 +51,6 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.values.messages import UndeliveredState
     from sqlalchemy_fairqueue.values.reports import (
         AttemptDetails,
-        AuditEntry,
         ConsumerInfo,
         Contention,
         MoveOutcome,
@@ -564,20 +563,12 @@ class Admin(Facet[QueueBase]):
         """
         check_name("what", what)
         check_names(by=by, channel=channel)
-        call = self._target.call(
-            "fq_record_audit",
-            f"record what was done to {self._target.named(channel)}",
-            what=what,
-            by=by,
-            channel=channel,
-            message_ids=None if message_ids is None else checked_ids(message_ids),
-            details=None if details is None else json.dumps(details, default=str),
-        )
-
-        def work(connection: Connection) -> None:
-            call.rows(connection)
-
-        return self._ask(where, work)
+        ids = None if message_ids is None else checked_ids(message_ids)
+        record = partial(
+            record_audit, schema=self._target.schema, queue=self._target.queue,
+            what=what, by=by, channel=channel, message_ids=ids, details=details,
+        )  # fmt: skip
+        return self._ask(where, record)
 
     @verb
     def audits(
@@ -586,18 +577,19 @@ class Admin(Facet[QueueBase]):
         *,
         channel: str | None = None,
         message_id: int | None = None,
-        before: datetime | None = None,
+        before: AuditEntry | datetime | None = None,
         limit: int = 100,
     ) -> list[AuditEntry]:
         """Return what was done to the queue, the last first: who paused it, cancelled, purged, redrove, configured.
 
-        It reads what it returns, by an index.
+        Without a channel and a message also what was done to the installation, such as to shared limits. It reads what
+        it returns, by an index.
 
         Args:
             where: A session, Connection or Engine.
             channel: Only what was done to this channel.
             message_id: Only what was done to this message.
-            before: Only what was done before then (aware): the time of the last one of the page before.
+            before: Only what was done before: the last one of the page before, or a time (aware).
             limit: Most to return, 1 to 10,000.
 
         Raises:
@@ -611,7 +603,7 @@ class Admin(Facet[QueueBase]):
         check_names(channel=channel)
         if message_id is not None:
             check_message_id(message_id)
-        if before is not None:
+        if before is not None and not isinstance(before, AuditEntry):
             check_instant("before", before)
         check_count("limit", limit, 1, 10_000)
         asked = partial(read_audits, target=self._target, channel=channel, message_id=message_id, before=before)

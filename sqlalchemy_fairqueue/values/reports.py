@@ -983,9 +983,11 @@ class Erasure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditEntry:
-    """A thing that somebody did to a queue, a channel or a message.
+    """A thing that somebody did to a queue, a channel or a message, or to the installation.
 
     Attributes:
+        audit_id: Its name.
+        queue: The queue. None: it was done to the installation, such as to a shared limit.
         at: When, in UTC.
         who: Who did it.
         what: What, such as "pause".
@@ -1000,6 +1002,8 @@ class AuditEntry:
         ('dana', 'pause')
     """
 
+    audit_id: str
+    queue: str | None
     at: datetime
     who: str
     what: str

@@ -1,9 +1,11 @@
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from sqlalchemy import Engine
+from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import LeaseLost, Queue
+from sqlalchemy_fairqueue import Enqueue, LeaseLost, Queue
 from tests.cli.conftest import Cli
 from tests.cli.messages import QUEUE, bury, enqueue, lease
 from tests.fixtures.clock import Clock
@@ -262,3 +264,40 @@ def test_audit(cli: Cli, engine: Engine) -> None:
     shown = cli("messages", "show", str(dead))
     assert ["dana", "redrive"] in [row[1:3] for row in shown.rows()]
     assert "nobody did anything" in cli("audit", "nobody").out
+
+
+def test_audit_of_schedules_groups_limits_and_workers(cli: Cli, engine: Engine) -> None:
+    """What is done to these is recorded, too, for each queue what is done to a shared limit; a failure is not."""
+    enqueue(engine, "a")
+    with Session(engine) as session, session.begin(), QUEUE.group(session) as group:
+        group.enqueue_many([Enqueue(channel="a", payload=1)])
+    for words in (
+        ["schedules", "set", "s", "--channel", "a", "--every", "1h"], ["schedules", "pause", "s", "--channel", "a"],
+        ["schedules", "resume", "s", "--channel", "a"], ["schedules", "run", "s", "--channel", "a"],
+        ["schedules", "remove", "s", "--channel", "a", "--yes"], ["schedules", "run", "s", "--channel", "a"],
+        ["groups", "cancel", str(group.id), "--yes"], ["workers", "stop", "w1"],
+        ["configure", "limit", "api", "--max-concurrency", "3"], ["configure", "limit", "api", "--remove"],
+    ):  # fmt: skip
+        cli(*words, "--by", "dana")
+    found = cli("audit", "--json").document["audit"]
+    assert [(one["what"], one["channel"], one["details"]) for one in reversed(found)] == [
+        *((f"{what} schedule", "a", {"schedule": "s"}) for what in ("set", "pause", "resume", "run", "remove")),
+        ("cancel group", None, {"group": str(group.id)}), ("stop worker", None, {"worker": "w1"}),
+        ("configure limit", None, {"limit": "api", "max_concurrency": 3}), ("remove limit", None, {"limit": "api"}),
+    ]  # fmt: skip
+    assert {one["who"] for one in found} == {"dana"}
+    assert len(cli("audit", "a", "--json").document["audit"]) == 5
+
+
+def test_pages_of_the_audit(engine: Engine, database: Database) -> None:
+    """A page begins behind the last row of the page before, also within a microsecond, and a time restricts, too."""
+    with engine.begin() as connection:
+        QUEUE.admin.record_audit(connection, "redrive", message_ids=[1, 2, 3, 4, 5])
+    database.execute("update fq_audit set at = 7")
+    pages: list[Any] = [[]]
+    while not pages[1:] or pages[-1]:
+        last = pages[-1][-1] if pages[-1] else None
+        pages.append(QUEUE.admin.audits(engine, before=last, limit=2))
+    assert [len(page) for page in pages[1:]] == [2, 2, 1, 0]
+    assert sorted(one.message_id or 0 for page in pages for one in page) == [1, 2, 3, 4, 5]
+    assert QUEUE.admin.audits(engine, before=pages[1][0].at) == []

@@ -1,5 +1,5 @@
 -- fq_record_audit: record that somebody did p_what to a queue, or to its channel p_channel, or to the messages
--- p_message_ids, in the caller's transaction: a row for each message. p_by: who; null: the caller's role. p_details: an
+-- p_message_ids, in the caller's transaction: a row for each message. p_queue null: to the installation. p_by: who; null: the caller's role. p_details: an
 -- object.
 -- Guarantees: the rows are there if what was done is.
 -- Locks: none. Index: none. Errors: QF001 bad name, no object; QF007.
@@ -17,7 +17,8 @@ begin
     array['producer', 'operator']::text[], p_queue,
     (case when p_channel is null then null else array[p_channel] end)::text[]
   );
-  perform fairqueue.fq_check_names('{queue}'::text[], array[p_queue]::text[]);
+  perform fairqueue.fq_check_names('{queue}'::text[], array[p_queue]::text[])
+  where p_queue is not null;
   if (octet_length(p_what) between 1 and 512 and octet_length(v_by) between 1 and 512) is not true
     or jsonb_typeof(p_details) <> 'object'
   then
