@@ -15,6 +15,7 @@ import typer
 from typer.main import get_command
 
 from sqlalchemy_fairqueue.cli.errors import CommandError, ExitStatus, usage_error
+from sqlalchemy_fairqueue.cli.flags import Group
 from sqlalchemy_fairqueue.cli.output import discard_results, print_error, print_message, results, write_error, writing
 
 _USAGE_ERROR = cast("type[Exception]", typer.BadParameter.__mro__[2])
@@ -159,6 +160,7 @@ def _fairqueue(
 def make_program(names: Sequence[str] = tuple(_COMMANDS)) -> typer.Typer:
     program = typer.Typer(
         name="fairqueue",
+        cls=Group,
         no_args_is_help=True,
         rich_markup_mode="markdown",
         pretty_exceptions_enable=False,
@@ -169,7 +171,7 @@ def make_program(names: Sequence[str] = tuple(_COMMANDS)) -> typer.Typer:
     groups = {"": program}
     for group, words in _GROUPS.items():
         if any(name.startswith(f"{group} ") for name in names):
-            groups[group] = typer.Typer(no_args_is_help=True, help=words)
+            groups[group] = typer.Typer(no_args_is_help=True, cls=Group, help=words)
             program.add_typer(groups[group], name=group, rich_help_panel=_PANEL[group])
     for name in names:
         from sqlalchemy_fairqueue.cli.runner import add_command

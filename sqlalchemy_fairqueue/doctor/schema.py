@@ -126,6 +126,8 @@ def _repeated_ids(schema: str, count: int) -> Finding:
 
 _PRUNE = "fairqueue history prune; a worker does it by itself if its role may execute fq_keep_history"
 _MAX_COUNTED = 100_000
+_FIRST = timedelta(minutes=5)
+"""The first housekeeping of a worker comes within a minute; by then it is done."""
 
 
 @check(tables=("fq_queue",))
@@ -169,7 +171,7 @@ def _partitions(context: CheckContext) -> Iterator[Finding]:
     row = context.execute("history_state", schema=context.schema).one()
     strays = None
     if row.readable:
-        strays = context.execute("history_strays", most=_MAX_COUNTED).scalar()
+        strays = context.execute("history_strays", most=_MAX_COUNTED, grace=microseconds(_FIRST)).scalar()
     days = [_day(name) for name in context.execute("history_partitions", schema=context.schema).scalars()]
     today = instant(row.now).replace(hour=0, minute=0, second=0, microsecond=0)
     ahead = sum(day > today for day in days)
@@ -181,7 +183,12 @@ def _partitions(context: CheckContext) -> Iterator[Finding]:
             f"{at_least}{plural(strays, 'row')} of the history in its default partition, as their day had none",
             _PRUNE, values,
         )  # fmt: skip
-    if row.queues and (not ahead or today not in days):
+    if row.queues and not days and strays == 0:
+        yield Finding(
+            "history", Level.OK, "no partition of the history yet: the first housekeeping of a worker makes them",
+            None, values,
+        )  # fmt: skip
+    elif row.queues and (not ahead or today not in days):
         missing = today if today not in days else today + timedelta(days=1)
         yield Finding(
             "history", Level.WARNING, f"the history has no partition for {missing:%Y-%m-%d}", _PRUNE, values

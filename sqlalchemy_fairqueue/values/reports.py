@@ -296,6 +296,7 @@ class QueueStats(QueueCapacity):
         held: Messages that wait for others of their ordering keys.
         leased: Messages that consumers hold.
         dead: Dead letters.
+        last_died_at: When the last of them died, in UTC, or None.
         dropped: Messages that were dropped because their channel was full, ever.
         oldest_ready_at: Since when the oldest of the ready messages waits, in UTC. None: nothing is ready.
         paused_at: When the queue was paused, in UTC. None: it is not.
@@ -335,6 +336,7 @@ class QueueStats(QueueCapacity):
     held: int
     leased: int
     dead: int
+    last_died_at: datetime | None
     dropped: int
     oldest_ready_at: datetime | None
     rate: Rate | None

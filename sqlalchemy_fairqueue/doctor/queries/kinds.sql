@@ -1,5 +1,7 @@
 -- Kinds by queue whose messages died within :period microseconds, or were tried in vain :attempts times or more, or
--- given back uncounted as often: how many of each, and the last line of one of their errors; :queue null is all queues.
+-- given back uncounted as often, the last time with a delay, as of a kind that no worker knows, and without a failure
+-- (a worker that stops gives back without a delay): how many of each, and the last line of one of their errors; :queue
+-- null is all queues.
 -- Reads the dead letters of the period by their index, and the :most oldest messages.
 with deaths as (
   select d.queue, d.kind, count(*) as died, max(d.error) as error
@@ -12,7 +14,7 @@ with deaths as (
 oldest as (
   select m.channel_id, m.kind, m.error,
     m.attempts - (m.lease_id is not null)::integer >= :attempts as is_tried,
-    m.deliveries - m.attempts >= :attempts as is_returned
+    m.deliveries - m.attempts >= :attempts and m.dequeue_at > m.returned_at and m.error is null as is_returned
   from fairqueue.fq_message m
   order by m.id
   limit :most
