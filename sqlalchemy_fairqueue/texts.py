@@ -1,8 +1,10 @@
-"""Texts of exceptions that suit a log and a terminal."""
+"""Texts of exceptions that suit a log and a terminal, and the version of the library."""
 
 from __future__ import annotations
 
 import re
+from functools import cache
+from importlib import metadata
 
 from sqlalchemy.exc import StatementError
 
@@ -13,6 +15,15 @@ _BACKGROUND = "(Background on this error at: "
 _ADDED = re.compile(
     r"^(?:(?:DETAIL|HINT|CONTEXT|QUERY|LINE \d+): |\[(?:SQL|parameters): |\(Background on )", re.MULTILINE
 )
+
+
+@cache
+def library_version() -> str | None:
+    """Return the version of the library. None: it runs from a zipapp, or from a folder that was copied."""
+    try:
+        return metadata.version("sqlalchemy-fairqueue")
+    except metadata.PackageNotFoundError:
+        return None
 
 
 def said(error: BaseException, most: int = _MOST) -> str:

@@ -17,6 +17,7 @@ AUDITS = Table(
     Column("what"),
     Column("channel", blank=BLANK),
     number_column("message", "message_id", shown=str, blank=BLANK),
+    *(Column("", key) for key in ("audit_id", "queue")),
     Column("details", shown=lambda found: json.dumps(found, ensure_ascii=False), blank=BLANK),
 )
 

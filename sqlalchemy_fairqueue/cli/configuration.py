@@ -242,10 +242,12 @@ class LimitOptions(FieldOptions):
 
 def limits(options: Options) -> Result:
     """Show the limits that several queues share, what is leased of them, and which queues draw from each."""
-    return _limits(options, None, {}, remove=False)
+    return _limits(options, None, {}, None, remove=False)
 
 
-def configure_limit(options: Options, name: str, *, limits: LimitOptions, remove: bool = False) -> Result:
+def configure_limit(
+    options: Options, name: str, *, limits: LimitOptions, remove: bool = False, by: By = None
+) -> Result:
     """Make a limit that several queues share, or change it; without an option, show it.
 
     Options that are not given leave the limit as it is. Queues draw from it by: configure queue --limit NAME.
@@ -256,17 +258,20 @@ def configure_limit(options: Options, name: str, *, limits: LimitOptions, remove
     wanted = limits.changes()
     if remove and wanted:
         raise usage_error("--remove and a limit contradict each other; give one of them")
-    return _limits(options, name, wanted, remove=remove)
+    return _limits(options, name, wanted, by, remove=remove)
 
 
-def _limits(options: Options, name: str | None, wanted: dict[str, Any], *, remove: bool) -> Result:
+def _limits(options: Options, name: str | None, wanted: dict[str, Any], by: str | None, *, remove: bool) -> Result:
     with open_installation(options) as installation:
         # Limits are of the installation: any queue of it asks for them.
         facet = Queue("limits", schema=installation.schema).limits
-        if name is not None and remove:
-            facet.remove(installation.engine, name)
-        elif name is not None and wanted:
-            facet.configure(installation.engine, name, **wanted)
+        if name is not None and (remove or wanted):
+            what, details = "remove limit" if remove else "configure limit", {"limit": name, **wanted}
+            with acting(installation, None, what, by, details=details) as connection:
+                if remove:
+                    facet.remove(connection, name)
+                else:
+                    facet.configure(connection, name, **wanted)
         found = facet.list(installation.engine, name)
         nothing = f"schema {installation.schema!r} has no shared limit{f' {name!r}' if name else 's'}"
     return Result({"limits": _LIMITS.documents(found)}, _LIMITS.listing(found, nothing))

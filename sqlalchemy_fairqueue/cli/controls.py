@@ -1,13 +1,14 @@
-"""``pause``, ``resume`` and ``purge``: interventions in a queue that is served."""
+"""``pause``, ``resume``, ``purge`` and ``erase``: interventions in a queue that is served."""
 
 # Annotations are read when the program starts, so that they must not be postponed.
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
 from datetime import timedelta
 from enum import StrEnum
 from typing import Annotated, Any
 
 from sqlalchemy_fairqueue import Queue
-from sqlalchemy_fairqueue.cli.errors import not_found_error, usage_error
+from sqlalchemy_fairqueue.cli.errors import ExitStatus, not_found_error, usage_error
 from sqlalchemy_fairqueue.cli.installation import (
     Installation,
     acting,
@@ -16,8 +17,9 @@ from sqlalchemy_fairqueue.cli.installation import (
     open_queue,
 )
 from sqlalchemy_fairqueue.cli.options import By, Options, Spec, Yes
-from sqlalchemy_fairqueue.cli.output import Result, confirm
+from sqlalchemy_fairqueue.cli.output import Result, confirm, console
 from sqlalchemy_fairqueue.cli.tables import Column, Table, number_column
+from sqlalchemy_fairqueue.doctor.installation import current_role
 from sqlalchemy_fairqueue.formats import format_duration, plural
 from sqlalchemy_fairqueue.times import earlier
 
@@ -47,7 +49,8 @@ def resume(options: Options, channel: Channel = None, *, all_queues: AllQueues =
 def _set_paused_everywhere(options: Options, channel: str | None, by: str | None, *, paused: bool, new: bool) -> Result:
     if channel is None:
         raise usage_error("--all-queues needs a channel; name it, or give --queue to pause or resume a whole queue")
-    _check_no_queue(options)
+    if options.queue:
+        raise usage_error("--all-queues and --queue are given; give one of them")
     with open_installation(options) as installation:
         changed = {}
         for queue in map(installation.queue, installation.queue_names()):
@@ -101,31 +104,6 @@ def _change(
 def _said(what: str, paused: bool, changed: bool) -> str:  # noqa: FBT001 - both stand in the sentence
     state = "paused" if paused else "running"
     return f"{what} is {state} now" if changed else f"{what} was {state} already"
-
-
-def _check_no_queue(options: Options) -> None:
-    if options.queue:
-        raise usage_error("--all-queues and --queue are given; give one of them")
-
-
-@dataclass(frozen=True, slots=True)
-class _Found:
-    """A channel of one queue: its undelivered messages, its dead letters, its leased messages, its schedules."""
-
-    queue: Queue
-    waiting: int
-    dead: int
-    leased: int
-    schedules: list[str]
-
-
-_PURGED = Table(
-    Column("queue"),
-    number_column("deleted", "purged"),
-    number_column("dead letters deleted", "dead_letters_purged"),
-    number_column("left leased", "leased"),
-    number_column("left schedules", "schedules", shown=len),
-)
 
 
 class UndeliveredState(StrEnum):
@@ -182,27 +160,15 @@ def purge(
     channel: Annotated[str, Spec(metavar="CHANNEL")],
     *,
     which: Which,
-    all_queues: bool = False,
     by: By = None,
     yes: Yes = False,
 ) -> Result:
     """Delete the messages of a channel that are not delivered yet, for good. Asks, unless --yes is given.
 
-    All that is given must be met. The question says how many they are.
-
-    With --all-queues, for a tenant that leaves: in every queue of the schema, and the dead letters as well. It tells
-    what it leaves: messages that consumers hold, and schedules.
-
-    Options:
-        all_queues: In every queue of the schema, and dead letters, too.
+    All that is given must be met. The question says how many they are. 'fairqueue erase' deletes all that there is of
+    a tenant that leaves.
     """
     such = str(which)
-    if all_queues:
-        _check_no_queue(options)
-        if such:
-            raise usage_error("--all-queues deletes all messages of the channel; leave it or the other options out")
-        with open_installation(options) as installation:
-            return _purge_all(installation, channel, by, yes=yes)
     with open_queue(options) as (installation, queue):
         engine = installation.engine
         found = queue.channels(engine, channel=channel)
@@ -225,56 +191,78 @@ def purge(
     return Result({"queue": queue.name, "channel": channel, "purged": purged}, (said,))
 
 
-def _purge_all(installation: Installation, channel: str, by: str | None, *, yes: bool) -> Result:
-    found = _find(installation, channel)
-    if not found:
-        raise not_found_error(f"no queue of schema {installation.schema!r} has a channel {channel!r}")
-    waiting, dead = sum(one.waiting for one in found), sum(one.dead for one in found)
-    counts = f"{plural(waiting, 'undelivered message')} and {plural(dead, 'dead letter')}"
-    queues = ", ".join(repr(one.queue.name) for one in found)
-    confirm(f"delete {counts} of channel {channel!r} in {queues} for good?", yes=yes or not waiting + dead)
-    purged = []
-    for one in found:
-        details: dict[str, Any] = {}
-        with acting(installation, one.queue, "purge", by, channel=channel, details=details) as connection:
-            details["purged"] = one.queue.purge(connection, channel).purged or 0
-            details["dead_letters_purged"] = one.queue.dead_letters.purge(connection, channel=channel)
-        purged.append((details["purged"], details["dead_letters_purged"]))
-    # Read anew: a consumer may have given messages back, or taken some.
-    left = {one.queue.name: one for one in _find(installation, channel)}
-    documents: list[dict[str, Any]] = []
-    for one, (messages, letters) in zip(found, purged, strict=True):
-        now = left.get(one.queue.name) or _Found(one.queue, 0, 0, 0, [])
-        documents.append(
-            {
-                "queue": one.queue.name, "purged": messages, "dead_letters_purged": letters, "leased": now.leased,
-                "schedules": now.schedules,
-            }
-        )  # fmt: skip
-    return Result({"channel": channel, "queues": documents}, (_PURGED.screen(documents), *_left(documents)))
+_FOUND = Table(
+    Column("queue"),
+    number_column("undelivered"),
+    number_column("held by consumers", "leased"),
+    number_column("dead letters", "dead"),
+    number_column("schedules"),
+)
+_ERASED = Table(
+    Column("queue"),
+    *(
+        number_column(words, key)
+        for words, key in (
+            ("messages", "messages"), ("held by consumers", "leased"), ("dead letters", "dead_letters"),
+            ("attempts", "attempts"), ("results", "results"), ("keys", "keys"), ("schedules", "schedules"),
+            ("follow-ups", "followups"), ("audit entries", "audits"),
+        )
+    ),
+    *(Column("", key) for key in ("left_over", "forgotten")),
+)  # fmt: skip
 
 
-def _find(installation: Installation, channel: str) -> list[_Found]:
-    """The queues that have something of the channel, or have had it."""
+def erase(
+    options: Options, channel: Annotated[str, Spec(metavar="CHANNEL")], *, by: By = None, yes: Yes = False
+) -> Result:
+    """Delete all that there is of a channel, in every queue of the schema. Asks, unless --yes is given.
+
+    It shows first what there is, and prints a receipt. Messages, dead letters, attempts in the history, results, keys,
+    schedules and the policy go; of what operators did, the name and the details. A handler that has a message cannot
+    settle it: its transaction is rolled back.
+
+    Copies outside of the queues stay: Parquet archives and tables that Spark wrote, logs and traces. Stop first what
+    enqueues for the tenant. The exit status is 1 when something is left over: then run it again.
+    """
+    with open_installation(options) as installation:
+        queues = list(map(installation.queue, installation.queue_names()))
+        if not yes:
+            console(error=True).print(_FOUND.screen(_what_there_is(installation, queues, channel)))
+        confirm(f"erase channel {channel!r}, also of histories and results, in these and all queues for good?", yes=yes)
+        documents: list[dict[str, Any]] = []
+        for queue in queues:
+            erased = asdict(queue.admin.erase(installation.engine, channel))
+            if counts := {name: count for name, count in erased.items() if count and name != "forgotten"}:
+                queue.admin.record_audit(installation.engine, "erase", by=by, details=counts)
+            if counts or not erased["forgotten"]:
+                documents.append({"queue": queue.name} | erased)
+        if not documents:
+            raise not_found_error(f"no queue of schema {installation.schema!r} has anything of a channel {channel!r}")
+        at = installation.now()
+        with installation.engine.connect() as connection:
+            who = by or current_role(connection)
+    lines = [
+        f"channel {channel!r} of schema {installation.schema!r} was erased by {who} at {at.isoformat(' ', 'seconds')}"
+    ]
+    left = sum(one["left_over"] for one in documents)
+    if left:
+        lines.append(f"{plural(left, 'row')} that other transactions had locked left over: run this again")
+    elif not all(one["forgotten"] for one in documents):
+        lines.append("its row goes with its policy when the transactions that are open now have ended: run this again, "
+                     "or leave it to a worker")  # fmt: skip
+    document = {"channel": channel, "schema": installation.schema, "at": at, "by": who, "queues": documents}
+    status = ExitStatus.FOUND if left else ExitStatus.OK
+    return Result(document, (lines[0], _ERASED.screen(documents), *lines[1:]), status)
+
+
+def _what_there_is(installation: Installation, queues: Iterable[Queue], channel: str) -> list[dict[str, Any]]:
+    """What each queue that has the channel, or schedules of it, has of it."""
     found = []
-    queues = list(map(installation.queue, installation.queue_names()))
     with installation.engine.connect() as connection:
         for queue in queues:
-            channels = queue.channels(connection, channel=channel)
-            schedules = [one.name for one in queue.schedules.list(connection, channel=channel)]
-            if not channels and not schedules:
-                continue
-            counts = [(one.undelivered, one.dead, one.leased) for one in channels] or [(0, 0, 0)]
-            found.append(_Found(queue, *counts[0], schedules))
+            stats = queue.channels(connection, channel=channel)
+            schedules = len(queue.schedules.list(connection, channel=channel))
+            if stats or schedules:
+                counts = {name: sum(getattr(one, name) for one in stats) for name in ("undelivered", "leased", "dead")}
+                found.append({"queue": queue.name, "schedules": schedules} | counts)
     return found
-
-
-def _left(documents: list[dict[str, Any]]) -> list[str]:
-    """What the command cannot delete, and what to do about it."""
-    lines = []
-    if any(one["leased"] for one in documents):
-        lines.append("leased messages are left to their consumers: cancel them, or run this again when they have ended")
-    if any(one["schedules"] for one in documents):
-        lines.append("schedules go on: 'fairqueue schedules list' shows them, 'schedules remove' ends them")
-    lines.append("results, and attempts in the history, are kept until their retention is over")
-    return lines

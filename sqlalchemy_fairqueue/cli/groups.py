@@ -6,8 +6,8 @@ from typing import Annotated
 
 from sqlalchemy_fairqueue import InvalidArgument, Queue
 from sqlalchemy_fairqueue.cli.errors import not_found_error, usage_error
-from sqlalchemy_fairqueue.cli.installation import Installation, open_queue
-from sqlalchemy_fairqueue.cli.options import Options, Page, Spec, Yes
+from sqlalchemy_fairqueue.cli.installation import Installation, acting, open_queue
+from sqlalchemy_fairqueue.cli.options import By, Options, Page, Spec, Yes
 from sqlalchemy_fairqueue.cli.output import Result, confirm
 from sqlalchemy_fairqueue.cli.tables import BLANK, Column, Table, number_column
 from sqlalchemy_fairqueue.errors import UnknownGroup
@@ -78,7 +78,7 @@ def show_group(options: Options, group_id: GroupId) -> Result:
     return Result({"queue": queue.name} | _TABLE.document(found), (_TABLE.details(found),))
 
 
-def cancel_group(options: Options, group_id: GroupId, *, yes: Yes = False) -> Result:
+def cancel_group(options: Options, group_id: GroupId, *, by: By = None, yes: Yes = False) -> Result:
     """Withdraw all members of a group that have not ended. What follows the group is enqueued all the same.
 
     Members that consumers hold are gone unless their consumers complete them.
@@ -86,7 +86,8 @@ def cancel_group(options: Options, group_id: GroupId, *, yes: Yes = False) -> Re
     with open_queue(options, may_be_new=True) as (installation, queue):
         found = _group(installation, queue, group_id)
         confirm(f"cancel {plural(found.pending, 'member')} of group {found.id} of queue {queue.name!r}?", yes=yes)
-        outcome = queue.groups.cancel(installation.engine, found.id)
+        with acting(installation, queue, "cancel group", by, details={"group": str(found.id)}) as connection:
+            outcome = queue.groups.cancel(connection, found.id)
     held = f"; consumers hold {outcome.leased:,}, and are told" if outcome.leased else ""
     document = {"group_id": str(found.id), "cancelled": outcome.cancelled, "leased": outcome.leased}
     said = f"{plural(outcome.cancelled, 'member')} of group {found.id} cancelled{held}"

@@ -10,6 +10,7 @@ from sqlalchemy_fairqueue import Queue
 from sqlalchemy_fairqueue.cli.errors import not_found_error, usage_error
 from sqlalchemy_fairqueue.cli.target import open_target
 from sqlalchemy_fairqueue.database.engines import read_committed
+from sqlalchemy_fairqueue.database.messages import record_audit
 from sqlalchemy_fairqueue.database.stats import read_clock, read_queues
 from sqlalchemy_fairqueue.doctor.installation import find_installation, outdated
 
@@ -134,7 +135,7 @@ def open_queue(options: Options, *, may_be_new: bool = False) -> Iterator[tuple[
 @contextlib.contextmanager
 def acting(
     installation: Installation,
-    queue: Queue,
+    queue: Queue | None,
     what: str,
     by: str | None,
     *,
@@ -142,12 +143,16 @@ def acting(
     message_ids: Sequence[int] | None = None,
     details: Mapping[str, Any] | None = None,
 ) -> Iterator[Connection]:
-    """Open a transaction for what an operator does, which records it at the end; *details* may be filled until then."""
+    """Open a transaction for what an operator does, which records it at the end; *details* may be filled until then.
+
+    Without a queue it is done to the installation.
+    """
     with installation.engine.begin() as connection:
         yield connection
-        queue.admin.record_audit(
-            connection, what, by=by, channel=channel, message_ids=message_ids, details=details or None
-        )
+        record_audit(
+            connection, installation.schema, None if queue is None else queue.name,
+            what=what, by=by, channel=channel, message_ids=message_ids, details=details,
+        )  # fmt: skip
 
 
 def channel_not_found(queue: Queue, channel: str) -> CommandError:

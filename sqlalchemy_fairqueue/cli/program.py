@@ -15,6 +15,7 @@ import typer
 from typer.main import get_command
 
 from sqlalchemy_fairqueue.cli.errors import CommandError, ExitStatus, usage_error
+from sqlalchemy_fairqueue.cli.flags import Group
 from sqlalchemy_fairqueue.cli.output import discard_results, print_error, print_message, results, write_error, writing
 
 _USAGE_ERROR = cast("type[Exception]", typer.BadParameter.__mro__[2])
@@ -98,6 +99,7 @@ _COMMANDS = {
     "workers stop": "workers:stop_worker",
     "cancel": "messages:cancel",
     "purge": "controls:purge",
+    "erase": "controls:erase",
     "audit": "audits:list_audits",
     "history prune": "upkeep:prune_history",
     "usage": "usage:usage",
@@ -115,7 +117,7 @@ _PANELS = {
     "Commands that show": (
         "stats channels top messages dead groups limits plans workers audit usage roles doctor report"
     ),
-    "Commands that change": "pause resume configure cancel purge schedules history",
+    "Commands that change": "pause resume configure cancel purge erase schedules history",
     "Commands that run": "worker dashboard metrics spark",
 }
 _PANEL = {name: panel for panel, names in _PANELS.items() for name in names.split()}
@@ -123,7 +125,7 @@ _PANEL = {name: panel for panel, names in _PANELS.items() for name in names.spli
 # The queues of an application know their names and schemas; grants and shared limits are of an installation.
 _WITHOUT = {
     "worker": frozenset({"schema", "queue"}),
-    **dict.fromkeys(("roles", "limits", "configure limit"), frozenset({"queue"})),
+    **dict.fromkeys(("roles", "limits", "configure limit", "erase"), frozenset({"queue"})),
 }
 
 
@@ -156,6 +158,7 @@ def _fairqueue(
 def make_program(names: Sequence[str] = tuple(_COMMANDS)) -> typer.Typer:
     program = typer.Typer(
         name="fairqueue",
+        cls=Group,
         no_args_is_help=True,
         rich_markup_mode="markdown",
         pretty_exceptions_enable=False,
@@ -166,7 +169,7 @@ def make_program(names: Sequence[str] = tuple(_COMMANDS)) -> typer.Typer:
     groups = {"": program}
     for group, words in _GROUPS.items():
         if any(name.startswith(f"{group} ") for name in names):
-            groups[group] = typer.Typer(no_args_is_help=True, help=words)
+            groups[group] = typer.Typer(no_args_is_help=True, cls=Group, help=words)
             program.add_typer(groups[group], name=group, rich_help_panel=_PANEL[group])
     for name in names:
         from sqlalchemy_fairqueue.cli.runner import add_command

@@ -12,6 +12,7 @@ import typer
 
 from sqlalchemy_fairqueue.cli.errors import ExitStatus
 from sqlalchemy_fairqueue.cli.failures import command_error
+from sqlalchemy_fairqueue.cli.flags import Command
 from sqlalchemy_fairqueue.cli.options import Options, common, parameters, summary
 from sqlalchemy_fairqueue.cli.output import (
     Result,
@@ -22,13 +23,13 @@ from sqlalchemy_fairqueue.cli.output import (
     write_error,
 )
 
-Command = Callable[..., Result | None]
+Function = Callable[..., Result | None]
 
 
 def add_command(
     group: typer.Typer,
     name: str,
-    function: Command,
+    function: Function,
     *,
     without: frozenset[str] = frozenset(),
     prints: bool = False,
@@ -60,7 +61,7 @@ def add_command(
     run.__doc__ = summary(function)
     run.__annotations__ = {option.name: option.annotation for option in taken}
     vars(run)["__signature__"] = inspect.Signature(taken)
-    group.command(name, rich_help_panel=panel)(run)
+    group.command(name, cls=Command, rich_help_panel=panel)(run)
 
 
 def run_command(command: Callable[[], Result | None], options: Options) -> ExitStatus:

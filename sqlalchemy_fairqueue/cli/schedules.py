@@ -2,16 +2,19 @@
 
 # Annotations are read when the program starts, so that they must not be postponed.
 import json
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
 from enum import StrEnum
 from itertools import islice
 from typing import Annotated, Any
 
+from sqlalchemy import Connection
+
 from sqlalchemy_fairqueue import InvalidArgument, Queue
 from sqlalchemy_fairqueue.cli.errors import not_found_error, usage_error
-from sqlalchemy_fairqueue.cli.installation import Installation, open_queue
-from sqlalchemy_fairqueue.cli.options import Options, Page, Spec, Yes
+from sqlalchemy_fairqueue.cli.installation import Installation, acting, open_queue
+from sqlalchemy_fairqueue.cli.options import By, Options, Page, Spec, Yes
 from sqlalchemy_fairqueue.cli.output import Result, confirm
 from sqlalchemy_fairqueue.cli.tables import BLANK, Column, Table, number_column
 from sqlalchemy_fairqueue.doctor.findings import query
@@ -173,6 +176,7 @@ def set_schedule(
     kind: str = "default",
     payload: Annotated[str, Spec(metavar="JSON")] = "null",
     ordering_key: Annotated[str | None, Spec(metavar="KEY")] = None,
+    by: By = None,
 ) -> Result:
     """Add a schedule to a channel, or change the one of that name.
 
@@ -190,67 +194,82 @@ def set_schedule(
     """
     value = _json(payload)
     with open_queue(options, may_be_new=True) as (installation, queue):
-        queue.schedules.set(
-            installation.engine,
-            name,
-            channel=channel,
-            cron=cron,
-            timezone=timezone,
-            every=every,
-            catch_up=catch_up.value,
-            jitter=jitter,
-            kind=kind,
-            payload=value,
-            ordering_key=ordering_key,
-        )
+        with _acting(installation, queue, "set", by, channel=channel, name=name) as connection:
+            queue.schedules.set(
+                connection,
+                name,
+                channel=channel,
+                cron=cron,
+                timezone=timezone,
+                every=every,
+                catch_up=catch_up.value,
+                jitter=jitter,
+                kind=kind,
+                payload=value,
+                ordering_key=ordering_key,
+            )
         made = _schedule(installation, queue, channel, name)
     return Result({"schedule": _TABLE.document(made)}, (_next(made),))
 
 
-def pause_schedule(options: Options, name: str, *, channel: OwnChannel) -> Result:
+def pause_schedule(options: Options, name: str, *, channel: OwnChannel, by: By = None) -> Result:
     """Stop the slots of a schedule. Those that come until it is resumed are passed over."""
-    return _set_paused(options, name, channel, paused=True)
+    return _set_paused(options, name, channel, by, paused=True)
 
 
-def resume_schedule(options: Options, name: str, *, channel: OwnChannel) -> Result:
+def resume_schedule(options: Options, name: str, *, channel: OwnChannel, by: By = None) -> Result:
     """Go on with the slots of a paused schedule, from the first one after now."""
-    return _set_paused(options, name, channel, paused=False)
+    return _set_paused(options, name, channel, by, paused=False)
 
 
-def _set_paused(options: Options, name: str, channel: str, *, paused: bool) -> Result:
+def _set_paused(options: Options, name: str, channel: str, by: str | None, *, paused: bool) -> Result:
     with open_queue(options, may_be_new=True) as (installation, queue):
         before = _schedule(installation, queue, channel, name)
-        try:
-            (queue.schedules.pause if paused else queue.schedules.resume)(installation.engine, name, channel=channel)
-        except UnknownSchedule as error:
-            raise not_found_error(str(error)) from error
+        with _acting(
+            installation, queue, "pause" if paused else "resume", by, channel=channel, name=name
+        ) as connection:
+            (queue.schedules.pause if paused else queue.schedules.resume)(connection, name, channel=channel)
         after = _schedule(installation, queue, channel, name)
     changed = before.state != after.state and (before.paused_at is not None) is not paused
     said = _next(after) if changed else f"schedule {name!r} was so already: {after.state}"
     return Result({"schedule": _TABLE.document(after), "changed": changed}, (said,))
 
 
-def run_schedule(options: Options, name: str, *, channel: OwnChannel) -> Result:
+def run_schedule(options: Options, name: str, *, channel: OwnChannel, by: By = None) -> Result:
     """Enqueue the message of a schedule at once, beside its slots, also while it is paused."""
-    with open_queue(options, may_be_new=True) as (installation, queue):
-        try:
-            message_id = queue.schedules.run(installation.engine, name, channel=channel)
-        except UnknownSchedule as error:
-            raise not_found_error(str(error)) from error
+    with (
+        open_queue(options, may_be_new=True) as (installation, queue),
+        _acting(installation, queue, "run", by, channel=channel, name=name) as connection,
+    ):
+        message_id = queue.schedules.run(connection, name, channel=channel)
     said = f"message {message_id} is enqueued" if message_id else f"channel {channel!r} is full, and its policy drops"
     return Result({"queue": queue.name, "channel": channel, "name": name, "message_id": message_id}, (said,))
 
 
-def remove_schedule(options: Options, name: str, *, channel: OwnChannel, yes: Yes = False) -> Result:
+def remove_schedule(options: Options, name: str, *, channel: OwnChannel, by: By = None, yes: Yes = False) -> Result:
     """Remove a schedule. Its messages stay. One that code declares comes back when a worker of it starts."""
     with open_queue(options, may_be_new=True) as (installation, queue):
         found = _schedule(installation, queue, channel, name)
         again = ", which its code makes again when a worker starts" if found.in_code else ""
         what = f"schedule {name!r} of channel {channel!r} of queue {queue.name!r}"
         confirm(f"remove {what}{again}?", yes=yes)
-        queue.schedules.remove(installation.engine, name, channel=channel)
+        with _acting(installation, queue, "remove", by, channel=channel, name=name) as connection:
+            queue.schedules.remove(connection, name, channel=channel)
     document = {"queue": queue.name, "channel": channel, "name": name, "in_code": found.in_code}
     return Result(document, (f"{what} is removed{again}",))
+
+
+@contextmanager
+def _acting(
+    installation: Installation, queue: Queue, what: str, by: str | None, *, channel: str, name: str
+) -> Iterator[Connection]:
+    """Open a transaction that changes a schedule, and records it."""
+    details = {"schedule": name}
+    try:
+        with acting(installation, queue, f"{what} schedule", by, channel=channel, details=details) as connection:
+            yield connection
+    except UnknownSchedule as error:
+        raise not_found_error(str(error)) from error
 
 
 def _schedule(installation: Installation, queue: Queue, channel: str, name: str) -> ScheduleInfo:

@@ -1,16 +1,18 @@
 """``doctor``, ``roles`` and ``history``: an installation looked after."""
 
 # Annotations are read when the program starts, so that they must not be postponed.
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Annotated
 
 from rich.text import Text
+from sqlalchemy import Connection, text
 
 from sqlalchemy_fairqueue.cli.errors import ExitStatus
 from sqlalchemy_fairqueue.cli.installation import open_installation
-from sqlalchemy_fairqueue.cli.options import Options, Spec
-from sqlalchemy_fairqueue.cli.output import Result
+from sqlalchemy_fairqueue.cli.options import Options, Spec, Yes
+from sqlalchemy_fairqueue.cli.output import Result, confirm
 from sqlalchemy_fairqueue.cli.tables import BLANK, Column, Table, cell, text_table
 from sqlalchemy_fairqueue.cli.target import open_target
 from sqlalchemy_fairqueue.database.calls import call
@@ -41,33 +43,60 @@ def doctor(
     allow: Annotated[list[str] | None, Spec(metavar="OBJECT")] = None,
     role: Annotated[Role, Spec(metavar="ROLE")] = Role.CONSUMER,
     strict: bool = False,
+    repair: bool = False,
+    yes: Yes = False,
 ) -> Result:
     """Check the installation: schema, privileges, vacuum, snapshots, queues without workers.
 
-    It changes nothing. The exit status is 1 when a problem was found.
+    It changes nothing without --repair. The exit status is 1 when a problem was found.
+
+    With --repair it brings right what a restore, a copy or a server's clock that went back has left: ids that would
+    come twice, times to come, states that stand twice. It asks, and needs the owner of the tables. Stop the workers
+    before. The exit status is 1 when something is left to repair.
 
     Options:
         max_age: The age of a ready message from which on there is a warning.
         allow: An object that differs on purpose, like 'index message_tenant'. Can be repeated.
         role: The work of the connected role: {choices}.
         strict: Exit with 1 for warnings too.
+        repair: Repair what can be repaired.
     """
     with open_target(options) as target, target.engine.connect() as connected:
         connection = isolate(connected, READ_COMMITTED)
-        found = examine(connection, target.schema, target.queue, max_age=max_age, allowed=tuple(allow or ()), role=role)
-    worst = found.worst
+        look = partial(
+            examine, connection, target.schema, target.queue, max_age=max_age, allowed=tuple(allow or ()), role=role
+        )
+        found = look()
+        repaired = _repair(connection, found.findings, yes=yes) if repair else []
+        if repaired:
+            found = look()
+    findings = [one for one in found.findings if one.repair] if repair else found.findings
+    worst = max((one.level for one in findings), default=Level.OK)
     bad = worst is Level.PROBLEM or (strict and worst is Level.WARNING)
-    return Result(
-        {
-            "database": target.database,
-            "schema": found.schema,
-            "version": found.version,
-            "level": worst.word,
-            "findings": [finding.document() for finding in found.findings],
-        },
-        tuple(_lines(finding) for finding in found.findings),
-        ExitStatus.FOUND if bad else ExitStatus.OK,
-    )
+    document = {
+        "database": target.database,
+        "schema": found.schema,
+        "version": found.version,
+        "level": worst.word,
+        "findings": [finding.document() for finding in findings],
+    }
+    lines: list[str | Text] = [_lines(finding) for finding in findings]
+    if repair:
+        document["repaired"] = [finding.document() for finding in repaired]
+        lines[:0] = [f"repaired: {one.message}" for one in repaired] or ["nothing is to be repaired"]
+    return Result(document, tuple(lines), ExitStatus.FOUND if bad else ExitStatus.OK)
+
+
+def _repair(connection: Connection, findings: Sequence[Finding], *, yes: bool) -> list[Finding]:
+    """Execute the statements that findings have, after a question, in a transaction; return these findings."""
+    found = [one for one in findings if one.repair]
+    if found:
+        confirm(f"{'; '.join(one.message for one in found)}. Is no worker running, and shall it be repaired?", yes=yes)
+        with connection.begin():
+            # Several queues have the same statements.
+            for statement in dict.fromkeys(statement for one in found for statement in one.repair):
+                connection.execute(text(statement.replace(":", r"\:")))
+    return found
 
 
 def _lines(finding: Finding) -> Text:

@@ -289,7 +289,7 @@ class Actions:
         def work(connection: Connection) -> R:
             answer = verb(connection, *arguments, **named)
             of.admin.record_audit(
-                connection, query["action"], by=call.by, channel=call.channel, message_ids=ids,
+                connection, query["action"].replace("_", " "), by=call.by, channel=call.channel, message_ids=ids,
                 details=(about | named) or None,
             )  # fmt: skip
             return answer

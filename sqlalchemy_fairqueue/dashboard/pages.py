@@ -29,7 +29,9 @@ from sqlalchemy_fairqueue.database.messages import (
     read_messages,
     read_results,
 )
+from sqlalchemy_fairqueue.database.stats import consumers_by_queue
 from sqlalchemy_fairqueue.errors import NotGranted
+from sqlalchemy_fairqueue.figures.queues import SHOWN
 from sqlalchemy_fairqueue.formats import end_words
 from sqlalchemy_fairqueue.values.checks import check_name
 from sqlalchemy_fairqueue.values.reports import MessageState, Reason
@@ -59,6 +61,7 @@ _ATTEMPTS = 100
 _SHOWN_BYTES = 65_536
 _SCHEDULES = 200
 _AUDITS = 20
+_HELD = 20
 _ENDS = ("completed", "cancelled")
 _STATES = (*get_args(MessageState), *_ENDS)
 
@@ -269,8 +272,11 @@ class Pages(GroupPages, PlanPages):
         """The consumers, and what each holds."""
         access, figures = await self.begin(request)
         name = request.query_params.get("queue")
-        chosen = chosen_queues(figures, name)
-        consumers = [(queue, consumer) for queue in chosen for consumer in queue.consumers]
+        served = {queue.name: queue for queue in chosen_queues(figures, name) if queue.consumers}
+        schema = next((self.target_of(one).schema for one in served), None)
+        read = partial(consumers_by_queue, schema=schema, queues=list(served), limit=SHOWN, handlers=_HELD)
+        found = await self.reading.shared(("workers", *served), lambda: self.reading.read(read)) if served else {}
+        consumers = [(served[queue], consumer) for queue, several in found.items() for consumer in several]
         return self.answer(request, "workers.html", access, figures, chosen=name, consumers=consumers)
 
     async def audit(self, request: Request) -> Response:
@@ -279,6 +285,8 @@ class Pages(GroupPages, PlanPages):
         name = request.query_params.get("queue")
         listed = queue_page(request, chosen_queues(figures, name))
         found = [(queue, one) for queue in listed.queues for one in await self.audits(queue.name, limit=_PAGE)]
+        # What was done to the installation stands with each queue.
+        found = list({one.audit_id: (queue, one) for queue, one in found}.values())
         found.sort(key=lambda row: row[1].at, reverse=True)
         return self.answer(request, "audit.html", access, figures, chosen=name, audits=found[:_PAGE], listed=listed)
 

@@ -25,7 +25,7 @@ from sqlalchemy_fairqueue.values.reports import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime
 
     from sqlalchemy import Connection
@@ -439,13 +439,39 @@ def read_results(connection: Connection, target: Target, message_ids: Sequence[i
     return [FoundResult(**{name: row[name] for name in row if name != "message_id"}) for row in rows]
 
 
+def record_audit(
+    connection: Connection,
+    schema: str | None,
+    queue: str | None,
+    *,
+    what: str,
+    by: str | None,
+    channel: str | None,
+    message_ids: Sequence[int] | None,
+    details: Mapping[str, Any] | None,
+) -> None:
+    """Record what was done to a queue, or to its channel or messages; without a queue to the installation."""
+    doing = f"record {what!r:.80}"
+    call(
+        schema,
+        "fq_record_audit",
+        doing,
+        queue=queue,
+        what=what,
+        by=by,
+        channel=channel,
+        message_ids=message_ids,
+        details=json.dumps(details, default=str) if details else None,
+    ).rows(connection)
+
+
 def read_audits(
     connection: Connection,
     target: Target,
     *,
     channel: str | None = None,
     message_id: int | None = None,
-    before: datetime | None = None,
+    before: AuditEntry | datetime | None = None,
     limit: int = 100,
 ) -> list[AuditEntry]:
     rows = target.read(
@@ -454,7 +480,8 @@ def read_audits(
         f"read what was done to {target.named(channel)}",
         channel=channel,
         message_id=message_id,
-        before=None if before is None else instant_microseconds(before),
+        before=before and instant_microseconds(before.at if isinstance(before, AuditEntry) else before),
+        before_id=before.audit_id if isinstance(before, AuditEntry) else None,
         limit=limit,
     )
     for row in rows:

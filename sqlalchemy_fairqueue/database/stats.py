@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -10,7 +11,8 @@ from sqlalchemy_fairqueue.database.calls import call, named, read, read_by_queue
 from sqlalchemy_fairqueue.database.clauses import Shape
 from sqlalchemy_fairqueue.database.configuration import fields_of_columns
 from sqlalchemy_fairqueue.database.deliveries import LONGEST_WAIT
-from sqlalchemy_fairqueue.times import duration, instant
+from sqlalchemy_fairqueue.texts import library_version
+from sqlalchemy_fairqueue.times import any_instant, duration, instant
 from sqlalchemy_fairqueue.values.policies import RATE, policy_values, rate_of_columns
 from sqlalchemy_fairqueue.values.reports import (
     TAKERS,
@@ -19,6 +21,7 @@ from sqlalchemy_fairqueue.values.reports import (
     Competition,
     ConsumerInfo,
     Contention,
+    HeldMessage,
     LongestOut,
     QueueCapacity,
     QueueStats,
@@ -255,18 +258,27 @@ def _longest_out(connection: Connection, target: Target, channels: list[str] | N
     return [LongestOut(row["message_id"], row["channel"], row["kind"], row["delivered_at"]) for row in rows]
 
 
-def read_consumers(connection: Connection, target: Target, *, limit: int) -> list[ConsumerInfo]:
+def read_consumers(connection: Connection, target: Target, *, limit: int, handlers: int = 0) -> list[ConsumerInfo]:
     """Return the consumers with an unexpired lease, the most messages first."""
-    return consumers_by_queue(connection, target.schema, [target.queue], limit=limit)[target.queue]
+    found = consumers_by_queue(connection, target.schema, [target.queue], limit=limit, handlers=handlers)
+    return found[target.queue]
 
 
 def consumers_by_queue(
-    connection: Connection, schema: str | None, queues: Sequence[str], *, limit: int
+    connection: Connection, schema: str | None, queues: Sequence[str], *, limit: int, handlers: int = 0
 ) -> dict[str, list[ConsumerInfo]]:
     """Return :func:`read_consumers` for several queues, in one statement."""
     doing = f"read the consumers of {named(queues)}"
-    found = read_by_queue(connection, schema, "fq_consumers", doing, queues, limit=limit)
-    return {queue: [_asked(ConsumerInfo(queue=queue, **row)) for row in rows] for queue, rows in found.items()}
+    found = read_by_queue(connection, schema, "fq_consumers", doing, queues, limit=limit, handlers=handlers)
+    return {queue: [_asked(_consumer(queue, row)) for row in rows] for queue, rows in found.items()}
+
+
+def _consumer(queue: str, row: Row) -> ConsumerInfo:
+    held = json.loads(row["handlers"] or "[]")
+    for one in held:
+        for name in ("delivered_at", "cancelled_at"):
+            one[name] = None if one[name] is None else any_instant(one[name])
+    return ConsumerInfo(**row | {"queue": queue, "handlers": tuple(HeldMessage(**one) for one in held)})
 
 
 def _asked(consumer: ConsumerInfo) -> ConsumerInfo:
@@ -280,8 +292,25 @@ def _asked(consumer: ConsumerInfo) -> ConsumerInfo:
 
 
 def read_stop_requests(
-    connection: Connection, schema: str | None, queues: Sequence[str], consumer: str
+    connection: Connection,
+    schema: str | None,
+    queues: Sequence[str],
+    consumer: str,
+    *,
+    lease_ids: Sequence[int],
+    concurrency: int,
 ) -> list[StopRequest]:
+    """Return the requests to a worker to stop; its leases tell its concurrency and version from then on."""
     doing = f"look for requests to {consumer!r} to stop"
-    rows = read(connection, schema, "fq_stop_requests", doing, queues=list(queues), consumer=consumer)
+    rows = read(
+        connection,
+        schema,
+        "fq_stop_requests",
+        doing,
+        queues=list(queues),
+        consumer=consumer,
+        lease_ids=list(lease_ids),
+        version=library_version(),
+        concurrency=concurrency,
+    )
     return [StopRequest(**row) for row in rows]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from importlib.resources import files
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from sqlalchemy import Connection, CursorResult, Row
+
+
+REPAIR = "run fairqueue doctor --repair as the owner"
 
 
 class Level(IntEnum):
@@ -53,6 +56,7 @@ class Finding:
         message: The finding in a line.
         remedy: What to do; None: nothing.
         values: The figures behind the message, for programs.
+        repair: Statements that repair it, as the owner: what ``fairqueue doctor --repair`` executes.
     """
 
     check: str
@@ -60,6 +64,7 @@ class Finding:
     message: str
     remedy: str | None = None
     values: Mapping[str, Any] = field(default_factory=dict)
+    repair: Sequence[str] = ()
 
     def document(self) -> dict[str, Any]:
         return {
@@ -68,6 +73,7 @@ class Finding:
             "message": self.message,
             "remedy": self.remedy,
             "values": dict(self.values),
+            "repair": list(self.repair),
         }
 
 
@@ -88,7 +94,7 @@ def query(name: str, schema: str | None = None) -> TextClause:
 
 
 def pasted(name: str, schema: str) -> list[str]:
-    """Return the statements of a file for people to paste, one a line."""
+    """Return the statements of a file that repairs, one a line."""
     lines = (" ".join(statement.split()).removesuffix(";") + ";" for statement in _statement(name).split(";\n"))
     tidy = (line.replace("( ", "(").replace(" )", ")") for line in lines)
     # The schema comes last: its name may hold blanks and brackets.

@@ -81,6 +81,9 @@ def check_waits(context: CheckContext) -> Iterator[Finding]:
         )  # fmt: skip
 
 
+_DIED_LATELY = timedelta(days=1)
+
+
 def _calm(stats: QueueStats, now: datetime) -> str:
     waits = age(stats.oldest_ready_at, now)
     since = f", the oldest for {format_duration(waits)}" if waits is not None else ""
@@ -130,8 +133,10 @@ def judge_queue(
         yield warning("at its limit", message, f"if what its handlers use bears more: fairqueue configure {name}")
     if growth := _growth(past):
         yield warning("growing", growth, "start more workers, or see who enqueues: fairqueue top")
-    if stats.dead:
-        yield warning("dead letters", f"has {plural(stats.dead, 'dead letter')}", f"fairqueue dead groups {name}")
+    died = age(stats.last_died_at, now)
+    if died is not None and died < _DIED_LATELY:
+        message = f"has {plural(stats.dead, 'dead letter')}, the last died {format_duration(died)} ago"
+        yield warning("dead letters", message, f"fairqueue dead groups {name}")
     if stats.signals > _MAX_SIGNALS:
         yield Finding(
             "signals", Level.WARNING,
@@ -156,6 +161,9 @@ def summary(found: Sequence[Finding], queues: Sequence[QueueStats], now: datetim
     if not queues:
         return "No queue has been used yet."
     if not (ready := sum(queue.ready for queue in queues)):
+        later = sum(queue.scheduled for queue in queues)
+        if later:
+            return f"Nothing is ready; {plural(later, 'message')} for later, or for the next attempt after a failure."
         return "All is calm: nothing waits."
     longest = max((wait for queue in queues if (wait := age(queue.oldest_ready_at, now))), default=None)
     words = f", the longest wait is {format_duration(longest)}" if longest else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy_fairqueue.doctor.findings import Finding, Level, check, pasted
+from sqlalchemy_fairqueue.doctor.findings import REPAIR, Finding, Level, check, pasted
 from sqlalchemy_fairqueue.doctor.installation import current_role, outdated
 from sqlalchemy_fairqueue.formats import format_duration, plural
 from sqlalchemy_fairqueue.sql.drift import find_drift
@@ -110,25 +110,24 @@ def _sequence_finding(context: CheckContext, row: Row[Any], greatest: int) -> Fi
     return Finding(
         "sequences", Level.PROBLEM,
         f"sequence {row.sequence} is at {last:,}, and {row.table} was at {greatest:,}: its next ids are old ones",
-        f"select setval({literal}, greatest(nextval({literal}), {least}));",
-        {"sequence": row.sequence, "last": last, "greatest": greatest},
+        REPAIR, {"sequence": row.sequence, "last": last, "greatest": greatest},
+        [f"select setval({literal}, greatest(nextval({literal}), {least}));"],
     )  # fmt: skip
 
 
 def _repeated_ids(schema: str, count: int) -> Finding:
-    name = quoted(schema)
-    table = quoted_literal(f"{name}.fq_message")
     return Finding(
         "sequences", Level.PROBLEM,
         f"{plural(count, 'dead letter')} with the id of an existing message, which cannot become a dead letter",
-        f"update {name}.fq_dead_letter d set message_id = nextval(pg_get_serial_sequence({table}, 'id')) "  # noqa: S608 (quoted)
-        f"where exists (select from {name}.fq_message m where m.id = d.message_id);",
-        {"dead_letters": count},
+        REPAIR, {"dead_letters": count},
+        pasted("repeated_ids_repair", schema),
     )  # fmt: skip
 
 
 _PRUNE = "fairqueue history prune; a worker does it by itself if its role may execute fq_keep_history"
 _MAX_COUNTED = 100_000
+_FIRST = timedelta(minutes=5)
+"""The first housekeeping of a worker comes within a minute; by then it is done."""
 
 
 @check(tables=("fq_queue",))
@@ -163,9 +162,8 @@ def _transactions(context: CheckContext) -> Iterator[Finding]:
             "history", Level.PROBLEM,
             f"{at_least}{plural(foreign, 'row')} of the history with transaction ids that this server has not come "
             "to, as after a restore: archives and Spark do not see them, and top counts them again and again",
-            f"update {quoted(context.schema)}.fq_history set recorded_xid = pg_current_xact_id() "  # noqa: S608 (quoted)
-            "where recorded_xid >= pg_snapshot_xmax(pg_current_snapshot());",
-            {"foreign": foreign},
+            REPAIR, {"foreign": foreign},
+            pasted("foreign_history_repair", context.schema),
         )  # fmt: skip
 
 
@@ -173,7 +171,7 @@ def _partitions(context: CheckContext) -> Iterator[Finding]:
     row = context.execute("history_state", schema=context.schema).one()
     strays = None
     if row.readable:
-        strays = context.execute("history_strays", most=_MAX_COUNTED).scalar()
+        strays = context.execute("history_strays", most=_MAX_COUNTED, grace=microseconds(_FIRST)).scalar()
     days = [_day(name) for name in context.execute("history_partitions", schema=context.schema).scalars()]
     today = instant(row.now).replace(hour=0, minute=0, second=0, microsecond=0)
     ahead = sum(day > today for day in days)
@@ -185,7 +183,12 @@ def _partitions(context: CheckContext) -> Iterator[Finding]:
             f"{at_least}{plural(strays, 'row')} of the history in its default partition, as their day had none",
             _PRUNE, values,
         )  # fmt: skip
-    if row.queues and (not ahead or today not in days):
+    if row.queues and not days and strays == 0:
+        yield Finding(
+            "history", Level.OK, "no partition of the history yet: the first housekeeping of a worker makes them",
+            None, values,
+        )  # fmt: skip
+    elif row.queues and (not ahead or today not in days):
         missing = today if today not in days else today + timedelta(days=1)
         yield Finding(
             "history", Level.WARNING, f"the history has no partition for {missing:%Y-%m-%d}", _PRUNE, values
@@ -217,14 +220,9 @@ def check_times(context: CheckContext) -> Iterator[Finding]:
             "times", Level.PROBLEM,
             f"queue {row.queue!r} has {shown} with times up to {format_duration(ahead)} ahead of the server's clock, "
             "which was wrong then: they wait for that long",
-            "stop the workers, run this, start them again:\n" + "\n".join(repair_statements(context.schema)),
-            {"queue": row.queue, **counts, "ahead_seconds": ahead},
+            f"stop the workers; {REPAIR}; start them again",
+            {"queue": row.queue, **counts, "ahead_seconds": ahead}, pasted("future_times_repair", context.schema),
         )  # fmt: skip
-
-
-def repair_statements(schema: str) -> list[str]:
-    """Statements that bring all these times back to now, to be run while no worker runs."""
-    return pasted("future_times_repair", schema)
 
 
 @check(
@@ -267,6 +265,5 @@ def _repeated_states(context: CheckContext) -> Iterator[Finding]:
 
 
 def _several(context: CheckContext, repair: str, message: str, values: Mapping[str, Any]) -> Finding:
-    remedy = "somebody has inserted rows; let the state be made anew, as the owner:\n"
-    statements = "\n".join(pasted(repair, context.schema))
-    return Finding("states", Level.PROBLEM, message, remedy + statements, values)
+    remedy = f"somebody has inserted rows; {REPAIR} makes the state anew"
+    return Finding("states", Level.PROBLEM, message, remedy, values, pasted(repair, context.schema))

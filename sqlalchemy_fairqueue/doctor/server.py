@@ -234,14 +234,20 @@ def check_connections(context: CheckContext) -> Iterator[Finding]:
 
 
 _LARGEST = 3
+_LARGE = 100 * 2**20
+"""Bytes from which on each table and index is named."""
 
 
 @check()
 def check_sizes(context: CheckContext) -> Iterator[Finding]:
-    """The sizes of the tables with their indexes."""
-    sizes = {row.table: row.bytes for row in context.execute("sizes", schema=context.schema)}
-    largest = ", ".join(f"{table} {_megabytes(size)}" for table, size in list(sizes.items())[:_LARGEST])
-    yield Finding("sizes", Level.OK, f"the tables take {_megabytes(sum(sizes.values()))}: {largest}", None, sizes)
+    """The sizes of the tables with their indexes: the largest, and all tables and indexes that are large."""
+    rows = context.execute("sizes", schema=context.schema).all()
+    tables = {row.name: row.bytes for row in rows if not row.is_index}
+    large = {row.name: row.bytes for row in rows if row.is_index and row.bytes >= _LARGE}
+    named = [*(one for n, one in enumerate(tables.items()) if n < _LARGEST or one[1] >= _LARGE), *large.items()]
+    words = ", ".join(f"{name} {_megabytes(size)}" for name, size in named)
+    message = f"the tables take {_megabytes(sum(tables.values()))}: {words}"
+    yield Finding("sizes", Level.OK, message, None, tables | large)
 
 
 def _megabytes(size: int) -> str:

@@ -316,6 +316,8 @@ class DeadLetterMixin(ContentMixin):
 class LeaseMixin(FairqueueMixin):
     """A consumer's lease of messages, until ``expires_at``; ``epoch`` is the value of :class:`EpochMixin` then.
 
+    ``version`` and ``concurrency``: of the worker whose lease it is, if it is one.
+
     Attributes:
         messages: The messages that it covers.
 
@@ -338,6 +340,8 @@ class LeaseMixin(FairqueueMixin):
         expires_at: Mapped[datetime]
         waiting_until: Mapped[datetime | None]
         epoch: Mapped[int]
+        version: Mapped[str | None]
+        concurrency: Mapped[int | None]
 
 
 @of_table("fq_key_period", "queue.enqueue(session, ..., key=..., unique_for=...) writes it")
@@ -758,7 +762,9 @@ class StopRequestMixin(FairqueueMixin):
 
 @of_table("fq_audit", "use queue.admin.record_audit(session, ...)", key=("at", "audit_id"))
 class AuditMixin(FairqueueMixin):
-    """An action of ``who`` on a queue, a channel or a message. Housekeeping deletes it after 90 days.
+    """An action of ``who`` on a queue, a channel or a message; ``queue`` is None if it concerned the installation.
+
+    Housekeeping deletes it after 90 days.
 
     Example:
         >>> queue.admin.record_audit(engine, "pause", by="dana")
@@ -770,7 +776,7 @@ class AuditMixin(FairqueueMixin):
     if TYPE_CHECKING:
         audit_id: Mapped[UUID]
         at: Mapped[datetime]
-        queue: Mapped[str]
+        queue: Mapped[str | None]
         who: Mapped[str]
         what: Mapped[str]
         channel: Mapped[str | None]

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-import json
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, get_args
 
+from sqlalchemy import Engine
+
+from sqlalchemy_fairqueue.database.asynchronous import AsyncEngine
+from sqlalchemy_fairqueue.database.calls import call
 from sqlalchemy_fairqueue.database.clauses import Shape
 from sqlalchemy_fairqueue.database.configuration import new_policy_json
+from sqlalchemy_fairqueue.database.engines import on, refused
 from sqlalchemy_fairqueue.database.messages import (
     HistoryPosition,
     first_named,
@@ -16,10 +21,11 @@ from sqlalchemy_fairqueue.database.messages import (
     read_dead_letters,
     read_message_attempts,
     read_recent_attempts,
+    record_audit,
 )
-from sqlalchemy_fairqueue.database.stats import read_consumers, read_contention
+from sqlalchemy_fairqueue.database.stats import read_channel_stats, read_consumers, read_contention
 from sqlalchemy_fairqueue.errors import InvalidArgument
-from sqlalchemy_fairqueue.queue.base import Facet, QueueBase, verb
+from sqlalchemy_fairqueue.queue.base import Facet, QueueBase, on_engine, verb
 from sqlalchemy_fairqueue.queue.lookups import ERROR, checked_name
 from sqlalchemy_fairqueue.times import instant_microseconds
 from sqlalchemy_fairqueue.values.checks import (
@@ -32,7 +38,7 @@ from sqlalchemy_fairqueue.values.checks import (
     check_page,
 )
 from sqlalchemy_fairqueue.values.messages import Undelivered
-from sqlalchemy_fairqueue.values.reports import AttemptOutcome, AttemptPage, DeadLetterInfo
+from sqlalchemy_fairqueue.values.reports import AttemptOutcome, AttemptPage, AuditEntry, DeadLetterInfo, Erasure
 
 if TYPE_CHECKING:
     import builtins
@@ -45,7 +51,6 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.values.messages import UndeliveredState
     from sqlalchemy_fairqueue.values.reports import (
         AttemptDetails,
-        AuditEntry,
         ConsumerInfo,
         Contention,
         MoveOutcome,
@@ -55,6 +60,8 @@ if TYPE_CHECKING:
     Ids = int | Iterable[int] | None
 
 _SCAN = 10_000
+_ERASED = 10_000
+"""Rows of each kind that one transaction erases."""
 _COUNT = Shape(("pg_catalog.count(*)",))
 
 
@@ -488,20 +495,12 @@ class Admin(Facet[QueueBase]):
         """
         check_name("what", what)
         check_names(by=by, channel=channel)
-        call = self._target.call(
-            "fq_record_audit",
-            f"record what was done to {self._target.named(channel)}",
-            what=what,
-            by=by,
-            channel=channel,
-            message_ids=None if message_ids is None else checked_ids(message_ids),
-            details=None if details is None else json.dumps(details, default=str),
-        )
-
-        def work(connection: Connection) -> None:
-            call.rows(connection)
-
-        return self._ask(where, work)
+        ids = None if message_ids is None else checked_ids(message_ids)
+        record = partial(
+            record_audit, schema=self._target.schema, queue=self._target.queue,
+            what=what, by=by, channel=channel, message_ids=ids, details=details,
+        )  # fmt: skip
+        return self._ask(where, record)
 
     @verb
     def audits(
@@ -510,15 +509,16 @@ class Admin(Facet[QueueBase]):
         *,
         channel: str | None = None,
         message_id: int | None = None,
-        before: datetime | None = None,
+        before: AuditEntry | datetime | None = None,
         limit: int = 100,
     ) -> list[AuditEntry]:
         """Return recorded actions on the queue, the last first: who paused, cancelled, purged, redrove or configured.
 
-        It reads by an index only what it returns.
+        Without a channel and a message, actions on the installation are included, such as on shared limits. It reads by
+        an index only what it returns.
 
         Args:
-            before: Only earlier actions (aware); give the time of the last one of the previous page.
+            before: Only earlier actions: give the last one of the previous page, or a time (aware).
             limit: 1 to 10,000.
 
         Example:
@@ -529,11 +529,57 @@ class Admin(Facet[QueueBase]):
         check_names(channel=channel)
         if message_id is not None:
             check_message_id(message_id)
-        if before is not None:
+        if before is not None and not isinstance(before, AuditEntry):
             check_instant("before", before)
         check_count("limit", limit, 1, 10_000)
         asked = partial(read_audits, target=self._target, channel=channel, message_id=message_id, before=before)
         return self._ask(where, partial(asked, limit=limit))
+
+    @on_engine
+    def erase(self, engine: Engine, channel: str) -> Erasure:
+        """Delete all that the queue has of a channel, also what consumers hold, and the channel itself.
+
+        A message that is out is gone: when its handler ends, its settlement raises LeaseLost, and what the handler
+        wrote in that transaction is rolled back. Members of groups count as cancelled. What stays are copies outside of
+        the queue: archives and tables that Spark wrote, logs, traces.
+
+        Stop what enqueues to the channel first, and remove its schedules from code, or it comes again. Each transaction
+        deletes up to 10,000 rows of a kind; a call that ends half-way is called again. Reading the history and the
+        results of all channels takes about 2 us a row.
+
+        Args:
+            engine: An Engine or AsyncEngine: it takes several transactions.
+            channel: The channel.
+
+        Raises:
+            InvalidArgument: A bad name.
+
+        Example:
+            >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
+            >>> queue.admin.erase(engine, "customer-7").left_over
+            0
+        """
+        if not isinstance(engine, (Engine, AsyncEngine)):
+            raise refused(engine, "an engine")
+        check_name("channel", channel)
+        doing = f"erase {self._target.named(channel)}"
+        forget = call(self._target.schema, "fq_forget_channels", f"{doing}: delete its row", limit=_ERASED)
+
+        def erase(engine: Engine) -> Erasure:
+            counts: Counter[str] = Counter()
+            after: list[int] | None = [0, 0, 0]
+            while after is not None:
+                batch = self._target.call("fq_erase_channel", doing, channel=channel, limit=_ERASED, after=after)
+                [row] = self._ask(engine, batch.rows)
+                *numbers, after = row
+                counts.update(dict(zip(row._fields, numbers, strict=False)))
+            # The first call begins a round, which the second one ends if all transactions of then have ended.
+            for _ in range(2):
+                self._ask(engine, forget.rows)
+            found = partial(read_channel_stats, target=self._target, channels=[channel], limit=1)
+            return Erasure(**counts, forgotten=not self._ask(engine, found))
+
+        return on(engine, erase)
 
     @verb
     def stop_worker(self, where: Where, consumer: str, *, by: str | None = None) -> bool:
@@ -564,18 +610,20 @@ class Admin(Facet[QueueBase]):
         return is_there
 
     @verb
-    def consumers(self, where: Where, *, limit: int = 100) -> list[ConsumerInfo]:
+    def consumers(self, where: Where, *, limit: int = 100, handlers: int = 0) -> list[ConsumerInfo]:
         """Return the consumers with an unexpired lease and what each holds, the most messages first.
 
         Args:
             limit: 1 to 100,000.
+            handlers: How many messages of each to return, 0 to 10,000, those held longest first.
 
         Example:
             >>> queue.admin.consumers(engine)
             []
         """
         check_count("limit", limit, 1, 100_000)
-        return self._ask(where, partial(read_consumers, target=self._target, limit=limit))
+        check_count("handlers", handlers, 0, 10_000)
+        return self._ask(where, partial(read_consumers, target=self._target, limit=limit, handlers=handlers))
 
     @verb
     def contention(self, where: Where, *, limit: int = 100) -> Contention:

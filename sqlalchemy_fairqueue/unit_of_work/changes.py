@@ -173,7 +173,7 @@ def resume(target: Target, channel: str | None) -> Change:
 
 
 def purge(target: Target, which: Undelivered, receipt: PurgeReceipt) -> Change:
-    call = target.call("fq_purge_channel", f"purge {target.named(which.channel)}", **which.parameters())
+    call = target.call("fq_purge_channel", f"purge {target.named(which.channel)}", limit=None, **which.parameters())
     return _of(target, which.channel, call.value, receipt=receipt)
 
 

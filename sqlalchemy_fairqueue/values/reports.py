@@ -274,6 +274,7 @@ class QueueStats(QueueCapacity):
         held: Messages that wait for others of their ordering keys.
         leased: Messages that consumers hold.
         dead: Dead letters.
+        last_died_at: When the last of them died, or None.
         dropped: Messages that were ever dropped because their channel was full.
         oldest_ready_at: When the oldest ready message became ready. None: nothing is ready.
         paused_at: None if the queue is not paused.
@@ -312,6 +313,7 @@ class QueueStats(QueueCapacity):
     held: int
     leased: int
     dead: int
+    last_died_at: datetime | None
     dropped: int
     oldest_ready_at: datetime | None
     rate: Rate | None
@@ -583,6 +585,25 @@ class Contention(Competition):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HeldMessage:
+    """A message that a consumer holds: its handler runs, or it waits for one.
+
+    Attributes:
+        message_id: The message.
+        kind: Its kind.
+        channel: Its channel.
+        delivered_at: Since when it is held, in UTC. None: the queue records no history.
+        cancelled_at: When it was cancelled, in UTC, or None.
+    """
+
+    message_id: int
+    kind: str
+    channel: str
+    delivered_at: datetime | None
+    cancelled_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerInfo:
     """A consumer with an unexpired lease, at the time of the call. Times are in UTC.
 
@@ -600,6 +621,10 @@ class ConsumerInfo:
         stop_requested_by: Who asked, or None.
         cancelled: Cancelled messages that it still holds. If it holds them for long, their handlers ignore the cancel.
         cancelled_at: When the first of them was cancelled, or None.
+        version: The version of the library that a worker runs, which it tells within seconds. None: it has not yet, or
+            is no worker.
+        concurrency: How many handlers the worker runs at a time, or None.
+        handlers: The messages that it holds, those held longest first, as many as were asked for.
 
     Example:
         >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1, kind="parse")
@@ -624,6 +649,9 @@ class ConsumerInfo:
     stop_requested_by: str | None = None
     cancelled: int = 0
     cancelled_at: datetime | None = None
+    version: str | None = None
+    concurrency: int | None = None
+    handlers: tuple[HeldMessage, ...] = ()
 
     @property
     def host(self) -> str | None:
@@ -855,10 +883,49 @@ class AttemptPage(_Page[AttemptDetails]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AuditEntry:
-    """A recorded action on a queue, a channel or a message.
+class Erasure:
+    """What ``queue.admin.erase`` has deleted of a channel.
 
     Attributes:
+        messages: Messages that no consumer held.
+        leased: Messages that consumers held; their handlers cannot settle them.
+        dead_letters: Dead letters.
+        attempts: Attempts in the history.
+        results: Results of handlers.
+        keys: Keys that were taken for a period.
+        schedules: Schedules.
+        followups: Messages that would have followed a group.
+        audits: Audit entries that keep who did what and when, without the channel and the details.
+        left_over: Messages and dead letters that other transactions had locked. If any, erase once more.
+        forgotten: Whether the channel is gone with its policy. False with nothing left over: housekeeping of a worker
+            deletes it when the transactions that are open now have ended.
+
+    Example:
+        >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
+        >>> queue.admin.erase(engine, "customer-7").messages
+        1
+    """
+
+    messages: int = 0
+    leased: int = 0
+    dead_letters: int = 0
+    attempts: int = 0
+    results: int = 0
+    keys: int = 0
+    schedules: int = 0
+    followups: int = 0
+    audits: int = 0
+    left_over: int = 0
+    forgotten: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditEntry:
+    """A recorded action on a queue, a channel or a message, or on the installation.
+
+    Attributes:
+        audit_id: Its id.
+        queue: None if it concerned the installation, such as a shared limit.
         at: In UTC.
         what: The action, such as "pause".
         channel: None if it concerned the queue.
@@ -872,6 +939,8 @@ class AuditEntry:
         ('dana', 'pause')
     """
 
+    audit_id: str
+    queue: str | None
     at: datetime
     who: str
     what: str

@@ -177,9 +177,16 @@ class StopRequests:
             self.stop()
 
     def _read(self, connection: DedicatedConnection, schema: str | None) -> list[tuple[str | None, StopRequest]]:
-        if not (queues := list(self.queues.get(schema, ()))):
+        if not (queues := self.queues.get(schema)):
             return []
-        read = partial(read_stop_requests, schema=schema, queues=queues, consumer=self.options.name)
+        read = partial(
+            read_stop_requests,
+            schema=schema,
+            queues=list(queues),
+            consumer=self.options.name,
+            lease_ids=[one for queue in queues.values() for one in queue.lease_ids()],
+            concurrency=self.options.concurrency,
+        )
         return [(schema, request) for request in connection.run(read)]
 
 

@@ -331,6 +331,10 @@ class ServedQueue:
         tracked.held.update(first.batch)
         return first
 
+    def lease_ids(self) -> list[int]:
+        """The ids of all leases of the queue, also of the one that waits."""
+        return [*self.leases, *([] if self.waiting_lease is None else [self.waiting_lease])]
+
     def held(self) -> list[TrackedLease]:
         """Return the leases with deliveries, and forget lost leases without any."""
         leases = list(self.leases.values())

@@ -1,12 +1,15 @@
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from sqlalchemy import Engine
+from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import Queue
+from sqlalchemy_fairqueue import Enqueue, LeaseLost, Queue
 from tests.cli.conftest import Cli
 from tests.cli.messages import QUEUE, bury, enqueue, lease
 from tests.fixtures.clock import Clock
+from tests.fixtures.database import Database
 
 
 def test_pause_and_resume_a_queue(cli: Cli, engine: Engine) -> None:
@@ -125,41 +128,52 @@ def test_purge_needs_an_answer(cli: Cli, engine: Engine) -> None:
     assert QUEUE.stats(engine).ready == 1
 
 
-def test_purge_in_all_queues(cli: Cli, engine: Engine) -> None:
-    """A tenant's messages and dead letters go in every queue after one question; what stays is told."""
+def test_erase(cli: Cli, engine: Engine) -> None:
+    """All of a tenant goes in every queue after one question, which tells what there is; the receipt counts it."""
     mails, third = Queue("mails"), Queue("third")
     enqueue(engine, "a", "a", "b")
     bury(engine, "a", queue=mails)
     enqueue(engine, "a", queue=mails, delay=timedelta(hours=1))
     enqueue(engine, "b", queue=third)
     third.schedules.set(engine, "digest", channel="a", payload=None, kind="digest", every=timedelta(days=1))
-    [_] = lease(engine, 1)
+    QUEUE.configure_channel(engine, "a", weight=3)
+    cli("pause", "a", "--queue", "documents", "--by", "dana")
+    cli("resume", "a", "--queue", "documents")
+    [held] = lease(engine, 1)
 
-    declined = cli("purge", "a", "--all-queues", answer="no\n")
+    declined = cli("erase", "a", answer="no\n")
     assert declined.status == 1
-    question = (
-        "delete 2 undelivered messages and 1 dead letter of channel 'a' in 'documents', 'mails', 'third' for good?"
-    )
-    assert question in declined.err
-
-    found = cli("purge", "a", "--all-queues", "--yes")
-    assert found.rows()[1:4] == [
-        ["documents", "1", "0", "1", "0"], ["mails", "1", "1", "0", "0"], ["third", "0", "0", "0", "1"],
+    assert [line.split() for line in declined.err.splitlines()[1:4]] == [
+        ["documents", "1", "1", "0", "0"], ["mails", "1", "0", "1", "0"], ["third", "0", "0", "0", "1"],
     ]  # fmt: skip
-    for what in ("leased messages are left", "schedules go on", "attempts in the history"):
-        assert what in found.out
-    again = cli("purge", "a", "--all-queues", "--json").document
-    assert again == {
-        "channel": "a",
-        "queues": [
-            {"queue": "documents", "purged": 0, "dead_letters_purged": 0, "leased": 1, "schedules": []},
-            {"queue": "mails", "purged": 0, "dead_letters_purged": 0, "leased": 0, "schedules": []},
-            {"queue": "third", "purged": 0, "dead_letters_purged": 0, "leased": 0, "schedules": ["digest"]},
-        ],
-    }
-    assert [QUEUE.stats(engine).ready, mails.stats(engine).dead, third.stats(engine).ready] == [1, 0, 1]
-    assert cli("purge", "nobody", "--all-queues").status == 1
-    assert cli("purge", "a", "--all-queues", "--queue", "mails", "--yes").status == 2
+    assert QUEUE.stats(engine).leased == 1
+
+    found = cli("erase", "a", "--yes", "--by", "dana", "--json").document
+    assert (found["channel"], found["schema"], found["by"]) == ("a", "public", "dana")
+    assert [{name: count for name, count in one.items() if count} for one in found["queues"]] == [
+        {"queue": "documents", "messages": 1, "leased": 1, "audits": 2, "forgotten": True},
+        {"queue": "mails", "messages": 1, "dead_letters": 1, "forgotten": True},
+        {"queue": "third", "schedules": 1, "forgotten": True},
+    ]
+    with pytest.raises(LeaseLost):
+        QUEUE.complete(engine, held)
+    assert [(one.who, one.what, one.channel, one.details) for one in QUEUE.admin.audits(engine)][:2] == [
+        ("dana", "erase", None, {"messages": 1, "leased": 1, "audits": 2}), (engine.url.username, "resume", None, None),
+    ]  # fmt: skip
+    assert [one.channel for one in QUEUE.channels(engine)] == ["b"]
+    assert third.stats(engine).ready == 1
+    again = cli("erase", "a", "--yes")
+    assert (again.status, "has anything of a channel 'a'" in again.err) == (1, True)
+
+
+def test_erase_what_others_have_locked(cli: Cli, engine: Engine, database: Database) -> None:
+    """What another transaction has locked is left over, and told; the next run takes it."""
+    enqueue(engine, "a", "a")
+    with engine.connect() as other, other.begin():
+        QUEUE.complete(other, lease(engine, 1))
+        found = cli("erase", "a", "--yes")
+        assert (found.status, "1 row that other transactions had locked" in found.out) == (1, True)
+    assert database.value("select count(*) from fq_message") == 0
 
 
 def test_pause_in_all_queues(cli: Cli, engine: Engine) -> None:
@@ -193,7 +207,7 @@ def test_pause_in_all_queues(cli: Cli, engine: Engine) -> None:
 
 
 def test_purge_by_name(cli: Cli, engine: Engine) -> None:
-    """With a key or an ordering key only the messages that have it are deleted; not in all queues at once."""
+    """With a key or an ordering key only the messages that have it are deleted."""
     enqueue(engine, "a", "a", ordering_key="s")
     enqueue(engine, "a", key="k")
     enqueue(engine, "a")
@@ -202,7 +216,6 @@ def test_purge_by_name(cli: Cli, engine: Engine) -> None:
     assert "delete 2 undelivered messages with ordering key 's' of channel 'a'" in asked.err
     assert cli("purge", "a", "--ordering-key", "s", "--yes", "--json").document["purged"] == 2
     assert cli("purge", "a", "--key", "k", "--yes", "--json").document["purged"] == 1
-    assert cli("purge", "a", "--key", "k", "--all-queues", "--yes").status == 2
     assert len(lease(engine)) == 1
 
 
@@ -221,7 +234,6 @@ def test_purge_by_filters(cli: Cli, engine: Engine, clock: Clock) -> None:
     assert cli("purge", "a", "--kind", "report", "--state", "scheduled", "--yes", "--json").document["purged"] == 1
     assert cli("purge", "a", "--state", "held", "--yes", "--json").document["purged"] == 0
     assert cli("purge", "a", "--since", "1h", "--yes", "--json").document["purged"] == 2
-    assert cli("purge", "b", "--kind", "report", "--all-queues", "--yes").status == 2
     assert cli("purge", "b", "--state", "leased", "--yes").status == 2
 
 
@@ -252,3 +264,40 @@ def test_audit(cli: Cli, engine: Engine) -> None:
     shown = cli("messages", "show", str(dead))
     assert ["dana", "redrive"] in [row[1:3] for row in shown.rows()]
     assert "nobody did anything" in cli("audit", "nobody").out
+
+
+def test_audit_of_schedules_groups_limits_and_workers(cli: Cli, engine: Engine) -> None:
+    """What is done to these is recorded, too, for each queue what is done to a shared limit; a failure is not."""
+    enqueue(engine, "a")
+    with Session(engine) as session, session.begin(), QUEUE.group(session) as group:
+        group.enqueue_many([Enqueue(channel="a", payload=1)])
+    for words in (
+        ["schedules", "set", "s", "--channel", "a", "--every", "1h"], ["schedules", "pause", "s", "--channel", "a"],
+        ["schedules", "resume", "s", "--channel", "a"], ["schedules", "run", "s", "--channel", "a"],
+        ["schedules", "remove", "s", "--channel", "a", "--yes"], ["schedules", "run", "s", "--channel", "a"],
+        ["groups", "cancel", str(group.id), "--yes"], ["workers", "stop", "w1"],
+        ["configure", "limit", "api", "--max-concurrency", "3"], ["configure", "limit", "api", "--remove"],
+    ):  # fmt: skip
+        cli(*words, "--by", "dana")
+    found = cli("audit", "--json").document["audit"]
+    assert [(one["what"], one["channel"], one["details"]) for one in reversed(found)] == [
+        *((f"{what} schedule", "a", {"schedule": "s"}) for what in ("set", "pause", "resume", "run", "remove")),
+        ("cancel group", None, {"group": str(group.id)}), ("stop worker", None, {"worker": "w1"}),
+        ("configure limit", None, {"limit": "api", "max_concurrency": 3}), ("remove limit", None, {"limit": "api"}),
+    ]  # fmt: skip
+    assert {one["who"] for one in found} == {"dana"}
+    assert len(cli("audit", "a", "--json").document["audit"]) == 5
+
+
+def test_pages_of_the_audit(engine: Engine, database: Database) -> None:
+    """A page begins behind the last row of the page before, also within a microsecond, and a time restricts, too."""
+    with engine.begin() as connection:
+        QUEUE.admin.record_audit(connection, "redrive", message_ids=[1, 2, 3, 4, 5])
+    database.execute("update fq_audit set at = 7")
+    pages: list[Any] = [[]]
+    while not pages[1:] or pages[-1]:
+        last = pages[-1][-1] if pages[-1] else None
+        pages.append(QUEUE.admin.audits(engine, before=last, limit=2))
+    assert [len(page) for page in pages[1:]] == [2, 2, 1, 0]
+    assert sorted(one.message_id or 0 for page in pages for one in page) == [1, 2, 3, 4, 5]
+    assert QUEUE.admin.audits(engine, before=pages[1][0].at) == []

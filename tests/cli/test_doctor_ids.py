@@ -16,8 +16,8 @@ from tests.fixtures.database import Database
 EPOCH = date(1970, 1, 1)
 
 
-def test_sequences_behind_their_tables(findings: Findings, database: Database, engine: Engine) -> None:
-    """Where rows were copied without their sequences, each that would give an id again is told with its setval."""
+def test_sequences_behind_their_tables(cli: Cli, findings: Findings, database: Database, engine: Engine) -> None:
+    """Where rows were copied without their sequences, each that would give an id again is told, and repaired."""
     bury(engine, *["a"] * 5)
     QUEUE.configure_channel(engine, "b", ChannelPolicy(max_backlog=5))
     enqueue(engine, "b")
@@ -32,8 +32,7 @@ def test_sequences_behind_their_tables(findings: Findings, database: Database, e
     assert channel["values"] == {"sequence": "fq_channel_id_seq", "last": 0, "greatest": 2}
     assert message["values"] == {"sequence": "fq_message_id_seq", "last": 0, "greatest": 6}
     assert signal["values"]["greatest"] == database.value("select max(heard_id) from fq_channel_state")
-    for one in found:
-        database.execute(one["remedy"])
+    assert cli("doctor", "--repair", "--yes").status == 0
     assert levels(findings("sequences")) == ["ok"]
     assert enqueue(engine, "c") == [7]
 
@@ -41,7 +40,7 @@ def test_sequences_behind_their_tables(findings: Findings, database: Database, e
 def test_dead_letters_with_the_id_of_a_message(
     cli: Cli, findings: Findings, database: Database, engine: Engine, clock: Clock
 ) -> None:
-    """A message with the id of a dead letter goes back when it is to be buried; the remedy keeps both."""
+    """A message with the id of a dead letter goes back when it is to be buried; the repair keeps both."""
     bury(engine, "a", "a")
     database.execute("alter table fq_message alter id restart")
     assert enqueue(engine, "a", max_attempts=1) == [1]
@@ -53,8 +52,7 @@ def test_dead_letters_with_the_id_of_a_message(
 
     assert levels([behind, twice]) == ["problem", "problem"]
     assert twice["message"].startswith("1 dead letter with the id of an existing message")
-    database.execute(behind["remedy"])
-    database.execute(twice["remedy"])
+    assert cli("doctor", "--repair", "--yes").status == 0
     assert levels(findings("sequences")) == ["ok"]
     clock.advance(timedelta(minutes=10))
     assert lease(engine) == []
@@ -93,7 +91,7 @@ def _old_days(database: Database, *days: int) -> None:
 def test_sequences_of_the_history_behind_their_tables(
     cli: Cli, findings: Findings, database: Database, engine: Engine
 ) -> None:
-    """Where the history's sequences were left behind prune fails; with what doctor prints it works again."""
+    """Where the history's sequences were left behind prune fails; repaired, it works again."""
     QUEUE.configure(engine, history=True)
     _old_days(database, 1, 2)
     assert cli("history", "prune", "--ahead", "1").status == 0
@@ -112,9 +110,8 @@ def test_sequences_of_the_history_behind_their_tables(
     assert levels(found) == ["problem"] * 2
     assert history["values"] == {"sequence": "fq_history_id_seq", "last": 1, "greatest": 5}
     assert pruned["values"] == {"sequence": "fq_pruned_history_id_seq", "last": 1, "greatest": 2}
-    assert '(select max(id) from "public".fq_history)' in history["remedy"]
-    for one in found:
-        database.execute(one["remedy"])
+    assert '(select max(id) from "public".fq_history)' in history["repair"][0]
+    assert cli("doctor", "--repair", "--yes").status == 0
     assert levels(findings("sequences")) == ["ok"]
     assert cli("history", "prune", "--ahead", "1").status == 0
     enqueue(engine, "a")
@@ -122,8 +119,8 @@ def test_sequences_of_the_history_behind_their_tables(
     assert database.value("select max(id) from fq_history") > 5
 
 
-def test_sequences_of_schedules(findings: Findings, database: Database, engine: Engine) -> None:
-    """Where they were left behind, new ones fail; with what doctor prints they are made."""
+def test_sequences_of_schedules(cli: Cli, findings: Findings, database: Database, engine: Engine) -> None:
+    """Where they were left behind, new ones fail; repaired, they are made."""
     for name in ("hourly", "nightly"):
         QUEUE.schedules.set(engine, name, channel="a", payload=1, every=timedelta(days=1))
     assert levels(findings("sequences")) == ["ok"]
@@ -135,7 +132,7 @@ def test_sequences_of_schedules(findings: Findings, database: Database, engine: 
 
     assert found["level"] == "problem"
     assert found["values"] == {"sequence": "fq_schedule_id_seq", "last": 1, "greatest": 2}
-    database.execute(found["remedy"])
+    assert cli("doctor", "--repair", "--yes").status == 0
     assert levels(findings("sequences")) == ["ok"]
     QUEUE.schedules.set(engine, "weekly", channel="a", payload=1, every=timedelta(days=7))
 
@@ -172,7 +169,7 @@ def test_sequences_of_columns_of_the_users(findings: Findings, database: Databas
 
 
 def test_history_of_another_server(cli: Cli, findings: Findings, database: Database, engine: Engine) -> None:
-    """History with transaction ids that this server has not come to cannot be read; the remedy lets it be read."""
+    """History with transaction ids that this server has not come to cannot be read; the repair lets it be read."""
     QUEUE.configure(engine, history=True)
     cli("history", "prune")
     enqueue(engine, *["a"] * 3)
@@ -186,6 +183,6 @@ def test_history_of_another_server(cli: Cli, findings: Findings, database: Datab
 
     assert (fine["level"], foreign["level"], foreign["values"]) == ("ok", "problem", {"foreign": 2})
     assert "2 rows of the history with transaction ids that this server has not come to" in foreign["message"]
-    database.execute(foreign["remedy"])
+    assert cli("doctor", "--repair", "--yes").status == 0
     assert levels(findings("history")) == ["ok"]
     assert database.value(visible) == 3

@@ -39,7 +39,7 @@ def _repaired(findings: Findings, database: Database, noun: str, queue: str = QU
     assert found["values"][f"{noun}s"] == 1
     assert f"1 {noun}" in found["message"]
     assert found["values"]["ahead_seconds"] > 70_000
-    for statement in found["remedy"].splitlines()[1:]:
+    for statement in found["repair"]:
         database.execute(statement)
     assert levels(findings("times")) == ["ok"]
 

@@ -75,12 +75,20 @@ def test_kinds_that_crash(findings: Findings, engine: Engine, clock: Clock) -> N
     assert findings("kinds")[0]["values"]["tried"] == 1
 
 
-def test_kinds_that_nobody_knows(findings: Findings, engine: Engine) -> None:
-    """Messages that were given back three times uncounted, as workers do that do not know the kind, are told."""
+def test_kinds_that_nobody_knows(findings: Findings, engine: Engine, clock: Clock) -> None:
+    """Messages that were given back three times with a delay, as workers do that do not know the kind, are told.
+
+    Those that workers gave back when they stopped are not.
+    """
+    enqueue(engine, "a", kind="parse")
+    for _ in range(3):
+        QUEUE.release(engine, lease(engine, 1))
+    QUEUE.complete(engine, lease(engine, 1))
     enqueue(engine, "a", kind="new")
     for _ in range(3):
         assert levels(findings("kinds")) == ["ok"]
-        QUEUE.release(engine, lease(engine, 1))
+        QUEUE.release(engine, lease(engine, 1), delay=timedelta(seconds=1))
+        clock.advance(timedelta(seconds=2))
     [found] = findings("kinds")
     assert (found["level"], found["values"]["returned"], found["values"]["tried"]) == ("warning", 1, 0)
     assert found["remedy"] == "start a worker that has a handler for the kind"
@@ -92,6 +100,17 @@ def test_server_figures(findings: Findings) -> None:
     assert 0 < connections["values"]["used"] <= connections["values"]["most"]
     assert {"fq_message", "fq_history"} <= set(sizes["values"])
     assert all(size > 0 for size in sizes["values"].values())
+
+
+def test_dead_letters_of_long_ago(cli: Cli, findings: Findings, engine: Engine, clock: Clock) -> None:
+    """A queue is warned of while messages die, not for ever; messages for later are no calm."""
+    bury(engine, "a")
+    assert [one["values"]["state"] for one in findings("queues")] == ["dead letters"]
+    clock.advance(timedelta(days=1))
+    assert levels(findings("queues")) == ["ok"]
+    assert "All is calm: nothing waits." in cli("stats").out
+    enqueue(engine, "a", delay=timedelta(hours=1))
+    assert "Nothing is ready; 1 message for later, or for the next attempt after a failure." in cli("stats").out
 
 
 def test_paused_queues(findings: Findings, engine: Engine) -> None:
@@ -194,17 +213,23 @@ def test_unheard_signals(findings: Findings, database: Database, engine: Engine)
     assert (found["level"], found["values"]["signals"]) == ("warning", 10002)
 
 
-def test_history(cli: Cli, findings: Findings, engine: Engine) -> None:
-    """Days without a partition, and rows that went to the default one, are warnings until history prune."""
+def test_history(cli: Cli, findings: Findings, engine: Engine, clock: Clock) -> None:
+    """Days without a partition, and rows that went to the default one, are warnings until history prune.
+
+    Not before the first housekeeping of a worker may have made them.
+    """
     assert levels(findings("history")) == ["ok"]
     QUEUE.configure(engine, history=True)
     enqueue(engine, "a")
     QUEUE.complete(engine, lease(engine))
 
+    [found] = findings("history")
+    assert (found["level"], "no partition of the history yet" in found["message"]) == ("ok", True)
+    clock.advance(timedelta(minutes=6))
     strays, missing = findings("history")
     assert levels([strays, missing]) == ["warning", "warning"]
     assert "1 row of the history in its default partition" in strays["message"]
-    assert f"no partition for {datetime.now(UTC):%Y-%m-%d}" in missing["message"]
+    assert f"no partition for {clock.now():%Y-%m-%d}" in missing["message"]
     assert cli("history", "prune").status == 0
     [found] = findings("history")
     assert (found["level"], found["values"]["strays"], found["values"]["ahead"]) == ("ok", 0, 7)

@@ -5,6 +5,7 @@ from datetime import timedelta
 from sqlalchemy import Engine
 
 from sqlalchemy_fairqueue import ChannelPolicy, Rate
+from tests.cli.conftest import Cli
 from tests.cli.messages import QUEUE, Findings, enqueue, lease, levels
 from tests.fixtures.clock import Clock
 from tests.fixtures.database import Database
@@ -29,7 +30,7 @@ def test_what_may_lie_ahead(findings: Findings, engine: Engine) -> None:
     assert levels(findings("times")) == ["ok"]
 
 
-def test_a_clock_that_was_ahead(findings: Findings, database: Database, engine: Engine, clock: Clock) -> None:
+def test_a_clock_that_was_ahead(cli: Cli, findings: Findings, database: Database, engine: Engine, clock: Clock) -> None:
     """What was served or enqueued while the clock was ahead is found, and brought back: pauses and rates stay."""
     rated = ChannelPolicy(rate=Rate(1, per=timedelta(hours=1)))
     QUEUE.configure_channel(engine, "rated", rated)
@@ -52,8 +53,14 @@ def test_a_clock_that_was_ahead(findings: Findings, database: Database, engine: 
     assert (found["values"]["channels"], found["values"]["messages"]) == (4, 1)
     assert found["values"]["ahead_seconds"] > 86_000
     assert levels(findings("times", "--queue", "elsewhere")) == ["ok"]
-    for statement in found["remedy"].splitlines()[1:]:
-        database.execute(statement)
+    assert "fairqueue doctor --repair" in found["remedy"]
+    asked = cli("doctor", "--repair", answer="no\n")
+    assert (asked.status, "Is no worker running" in asked.err) == (1, True)
+    assert levels(findings("times")) == ["problem"]
+    repaired = cli("doctor", "--repair", "--yes", "--json")
+    assert (repaired.status, repaired.document["findings"]) == (0, [])
+    assert [one["values"]["queue"] for one in repaired.document["repaired"]] == ["documents"]
+    assert cli("doctor", "--repair").out == "nothing is to be repaired\n"
     assert levels(findings("times")) == ["ok"]
     assert set(_served(engine)) == {("held", held[0].message_id), ("served", meanwhile)}
     clock.advance(timedelta(hours=1, minutes=1))

@@ -59,6 +59,7 @@ def test_command_lines_that_cannot_be_used(cli: Cli, words: list[str], complaint
 def test_help(cli: Cli, group: list[str]) -> None:
     """Each group tells its commands, on --help with status 0 and without a command with status 2."""
     found = cli(*group, "--help")
+    assert "<bool>" not in found.out
     assert (found.status, found.err) == (0, "")
     assert "Commands" in found.out
     assert cli(*group).status == 2

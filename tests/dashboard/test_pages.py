@@ -56,7 +56,7 @@ def test_overview(browse: Browse, engine: Engine) -> None:
 def test_what_is_not_well(browse: Browse, engine: Engine) -> None:
     """The headline tells of deaths and of a limit that is reached, the first of them in words."""
     bury(engine, "customer-7")
-    assert "Queue 'documents' has 1 dead letter." in browse("viewer").get().text
+    assert "Queue 'documents' has 1 dead letter, the last died " in browse("viewer").get().text
     QUEUE.configure(engine, max_concurrency=1)
     enqueue(engine, "customer-7", "customer-8")
     lease(engine, 1)
@@ -247,6 +247,9 @@ def test_workers(browse: Browse, engine: Engine) -> None:
     assert "1 consumer with a lease that has not expired." in page.text
     assert f"#{message_id}" in page.links
     assert "parse for" in page.text
+    host, pid, _ = delivery.lease.consumer.rsplit(":", 2)
+    assert f"process {pid} on {host}" in page.text
+    assert "version" not in page.text
     assert page.forms == []
     QUEUE.complete(engine, delivery)
 

@@ -540,7 +540,7 @@ def test_limits_that_are_none(engine: Engine, limit: int) -> None:
         "fq_message_details('q', null, 'c', 0, 1)", "fq_message_details('q', null, 'c', 1, -1)",
         "fq_longest_out('q', null, 0)", "fq_longest_out('q', '{c}', null)",
         "fq_dead_letter_groups('q', 0, 1)", "fq_dead_letter_groups('q', 1, null)",
-        "fq_audits('q', null, null, null, 0)", "fq_record_audit('q', '', null, null, null, null)",
+        "fq_audits('q', null, null, null, null, 0)", "fq_record_audit('q', '', null, null, null, null)",
         "fq_recent_attempts('q', null, null, null, null, null, 0, 1, 1)",
     ],
 )  # fmt: skip

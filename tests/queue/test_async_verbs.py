@@ -36,6 +36,7 @@ def _steps(queue: Queue, engine: Engine, database: Database) -> Steps:
         yield (verb,)
     yield "channels", {"busy": True}
     yield "admin.stop_worker", "nobody"
+    yield "admin.erase", "c"
     yield "plans.list", "gold"
     yield "limits.list", "api"
     yield "configure", {"limits": None, "default_plan": None}

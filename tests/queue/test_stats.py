@@ -24,6 +24,7 @@ NOTHING = QueueStats(
     scheduled=0,
     leased=0,
     dead=0,
+    last_died_at=None,
     dropped=0,
     oldest_ready_at=None,
     paused_at=None,

@@ -98,39 +98,6 @@ def test_a_message_that_enqueues_its_successor(run: Run, engine: Engine, databas
     assert _take(page, engine).payload == {"slot": (_HOUR + page.DAY).isoformat()}
 
 
-def test_a_tenant_that_leaves(run: Run, engine: Engine, database: Database) -> None:
-    """Its messages, dead letters and schedules are gone in all queues, and others' are not; what is held is told."""
-    page = run("def remove_tenant")
-    database.execute("delete from fq_message")
-    mails = sqlalchemy_fairqueue.Queue("mails")
-    queues = [page.queue, mails]
-    for each in queues:
-        for channel in ("leaves", "stays"):
-            each.enqueue(engine, channel=channel, payload=1, kind="nightly")
-            each.bury(engine, each.dequeue(engine, limit=1))
-            each.enqueue(engine, channel=channel, payload=2, kind="nightly", delay=timedelta(hours=1))
-        each.enqueue(engine, channel="leaves", payload=3, kind="nightly")
-    for channel in ("leaves", "stays"):
-        mails.configure(engine, history=True, result_retention=page.DAY)
-        mails.configure_channel(engine, channel, weight=3)
-    mails.schedules.set(engine, "digest", channel="leaves", payload=None, kind="digest", every=page.DAY)
-    [held] = mails.dequeue(engine)
-    assert page.remove_tenant(queues, "leaves") == {"documents": 0, "mails": 1}
-    mails.complete(engine, held)
-    assert page.remove_tenant(queues, "leaves") == {"documents": 0, "mails": 0}
-    for each in queues:
-        rows = {one.channel: (one.ready, one.scheduled, one.leased, one.dead) for one in each.channels(engine)}
-        assert {name: counts for name, counts in rows.items() if name != "periodic"} == {
-            "leaves": (0, 0, 0, 0), "stays": (0, 1, 0, 1),
-        }  # fmt: skip
-    assert mails.schedules.list(engine) == []
-    assert [one.weight for one in mails.channels(engine) if one.channel in {"leaves", "stays"}] == [1, 3]
-    mails.complete(engine, mails.dequeue(engine, limit=10))
-    page.erase_records("leaves")
-    for table in ("fq_result", "fq_history"):
-        assert database.value(f"select count(*) from {table} where channel = 'leaves'") == 0
-
-
 def test_progress_is_seen_before_the_commit(run: Run, engine: Engine) -> None:
     """Another transaction sees how far a handler is, under the name of its tenant alone."""
     page = run("def import_rows")
@@ -165,16 +132,3 @@ def test_usage_of_a_day(run: Run, engine: Engine, clock: Clock) -> None:
     with Session(engine) as session:
         rows = session.scalars(sqlalchemy.select(page.Usage).order_by(page.Usage.channel)).all()
         assert [(row.channel, row.messages, row.cost) for row in rows] == [("a", 2, 20), ("b", 1, 10)]
-
-
-def test_records_of_others_stay(run: Run, engine: Engine, database: Database) -> None:
-    """Results and attempts of one channel are erased, and of no other."""
-    page = run("def remove_tenant")
-    database.execute("delete from fq_message")
-    page.queue.configure(engine, history=True, result_retention=page.DAY)
-    for channel in ("leaves", "stays"):
-        page.queue.enqueue(engine, channel=channel, payload=1, kind="nightly", key="a", unique_for=page.DAY)
-    page.queue.complete(engine, page.queue.dequeue(engine, limit=10), result="personal")
-    page.erase_records("leaves")
-    for table in ("fq_result", "fq_history", "fq_key_period"):
-        assert [row.channel for row in database.rows(f"select channel from {table}")] == ["stays"]

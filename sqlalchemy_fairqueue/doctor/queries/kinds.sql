@@ -1,6 +1,8 @@
 -- By queue and kind, how many messages died within :period microseconds, how many were tried in vain :attempts times or
 -- more, how many were given back uncounted as often, and the last line of one of their errors; :queue null is all
--- queues. Reads the dead letters of the period by their index, and the :most oldest messages.
+-- queues. Counted as given back is what came back with a delay and without a failure, as workers do that do not know
+-- the kind; a worker that stops gives back without a delay. Reads the dead letters of the period by their index, and
+-- the :most oldest messages.
 with deaths as (
   select d.queue, d.kind, count(*) as died, max(d.error) as error
   from fairqueue.fq_queues() q (name)
@@ -12,7 +14,7 @@ with deaths as (
 oldest as (
   select m.channel_id, m.kind, m.error,
     m.attempts - (m.lease_id is not null)::integer >= :attempts as is_tried,
-    m.deliveries - m.attempts >= :attempts as is_returned
+    m.deliveries - m.attempts >= :attempts and m.dequeue_at > m.returned_at and m.error is null as is_returned
   from fairqueue.fq_message m
   order by m.id
   limit :most

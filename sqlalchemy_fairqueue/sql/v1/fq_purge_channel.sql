@@ -1,5 +1,6 @@
 -- fq_purge_channel: delete the undelivered messages of a channel, in the caller's transaction, or only those that
--- fq_undelivered finds by the arguments that are not null. Returns how many. Of a missing channel that is 0.
+-- fq_undelivered finds by the arguments that are not null; up to p_limit. Returns how many. Of a missing channel that
+-- is 0.
 -- Guarantees: messages committed before the call that nobody else has locked are gone; leased messages and those added
 -- later stay. The backlog and the head are right with the commit, and a signal tells of the head. Neither dead letters
 -- nor history are kept.
@@ -10,7 +11,8 @@
 -- ctid. Errors: 40001; QF001 bad state; QF007.
 create function fairqueue.fq_purge_channel(
   p_queue text, p_channel text, p_key text default null, p_ordering_key text default null, p_kind text default null,
-  p_state text default null, p_since bigint default null, p_until bigint default null
+  p_state text default null, p_since bigint default null, p_until bigint default null,
+  p_limit bigint default null
 )
 returns bigint
 language plpgsql
@@ -38,7 +40,7 @@ begin
     from (
       select m.ctid as row
       from fairqueue.fq_undelivered(
-        p_queue, p_channel, p_key, p_ordering_key, p_kind, p_state, p_since, p_until, null::bigint
+        p_queue, p_channel, p_key, p_ordering_key, p_kind, p_state, p_since, p_until, p_limit
       ) n
       join fairqueue.fq_message m on m.id = n.message_id
       where m.lease_id is null
@@ -52,6 +54,7 @@ begin
       where m.channel_id = v_channel_id
         and m.lease_id is null
       order by m.channel_id, m.dequeue_at, m.id
+      limit p_limit
       for update skip locked
     ) l;
   end if;

@@ -1,6 +1,6 @@
--- fq_record_audit: record that somebody did p_what to a queue, to its channel p_channel, or to the messages
--- p_message_ids, a row for each, in the caller's transaction. p_by: who (null: the caller's role); p_details: a JSON
--- object.
+-- fq_record_audit: record that somebody did p_what to a queue (null: to the installation), to its channel p_channel, or
+-- to the messages p_message_ids, a row for each, in the caller's transaction. p_by: who (null: the caller's role);
+-- p_details: a JSON object.
 -- Guarantees: the rows are there if and only if the caller's transaction commits.
 -- Locks: none. Index: none. Errors: QF001 bad name, no object; QF007.
 create function fairqueue.fq_record_audit(
@@ -17,7 +17,8 @@ begin
     array['producer', 'operator']::text[], p_queue,
     (case when p_channel is null then null else array[p_channel] end)::text[]
   );
-  perform fairqueue.fq_check_names('{queue}'::text[], array[p_queue]::text[]);
+  perform fairqueue.fq_check_names('{queue}'::text[], array[p_queue]::text[])
+  where p_queue is not null;
   if (octet_length(p_what) between 1 and 512 and octet_length(v_by) between 1 and 512) is not true
     or jsonb_typeof(p_details) <> 'object'
   then

@@ -57,8 +57,8 @@ begin
   from told t;
   insert into fairqueue.fq_signal (queue, channel_id, queue_freed, queue_freed_cost)
   values (
-    p_queue, p_channel_id, coalesce(least(v_queue_freed, 1000000), 0),
-    least(v_queue_freed_cost, 1000000000000000)
+    p_queue, p_channel_id, least(coalesce(v_queue_freed, 0), 1000000),
+    least(coalesce(v_queue_freed_cost, 0), 1000000000000000)
   );
   if v_row is null then
     return true;

@@ -20,7 +20,9 @@ def test_requests_are_found_by_index(kernel: Kernel) -> None:
     )
 
     def work() -> None:
-        kernel.rows("select * from fq_stop_requests(array['documents', 'mails']::text[], 'w17'::text)")
+        kernel.rows(
+            "select * from fq_stop_requests(array['documents', 'mails']::text[], 'w17'::text, array[17], '1', 8)"
+        )
         kernel.rows("select fq_request_stop('documents'::text, 'w17'::text, null::text)")
 
     assert_frugal(kernel, 2, work)

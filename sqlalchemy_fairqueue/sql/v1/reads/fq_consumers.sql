@@ -5,13 +5,17 @@
 -- without a history). expires_at: when its last lease expires unless it is extended; cancelled, cancelled_at: how many
 -- of its messages were cancelled, and when the first of them was; waiting_until: until when it waits for work (null: it
 -- does not); stop_requested_at, stop_requested_by: when and by whom a consumer of that name was last asked to stop,
--- within the last hour.
+-- within the last hour; version, concurrency: of a worker that has told them; handlers: p_handlers of its messages,
+-- those that it has had longest, as a JSON array.
 -- Cost: the leased messages of the queue. Locks: none. Index: fq_lease_expires_ix, fq_message_lease_ix,
 -- fq_channel_pkey, fq_stop_request_pkey. Errors: QF001 bad limit; QF007.
-create function fairqueue.fq_consumers(p_queue text, p_limit integer default 100)
+create function fairqueue.fq_consumers(
+  p_queue text, p_limit integer default 100, p_handlers integer default 0
+)
 returns table (
   consumer text, leased bigint, delivered_at bigint, message_id bigint, kind text, channel text, expires_at bigint,
-  waiting_until bigint, stop_requested_at bigint, stop_requested_by text, cancelled bigint, cancelled_at bigint
+  waiting_until bigint, stop_requested_at bigint, stop_requested_by text, cancelled bigint, cancelled_at bigint,
+  version text, concurrency integer, handlers text
 )
 language plpgsql
 stable
@@ -21,16 +25,16 @@ declare
   v_now bigint := fairqueue.fq_now();
 begin
   perform fairqueue.fq_check_grant(array['monitor', 'operator']::text[], p_queue, null::text[]);
-  if p_limit is null or p_limit < 1 then
-    raise exception 'fq_consumers has limit %', p_limit
-      using errcode = 'QF001', hint = 'ask for 1 consumer or more';
+  if (p_limit >= 1 and p_handlers >= 0) is not true then
+    raise exception 'fq_consumers has limit % and handlers %', p_limit, p_handlers
+      using errcode = 'QF001', hint = 'ask for 1 consumer or more, and 0 handlers or more of each';
   end if;
   return query
   with alive as materialized (
     select e.consumer, sum(h.messages)::bigint as leased, max(e.expires_at) as expires_at,
       max(e.waiting_until) filter (where e.waiting_until > v_now) as waiting_until,
       min(array[h.delivered_at, h.message_id]) as oldest, sum(h.cancelled)::bigint as cancelled,
-      min(h.cancelled_at) as cancelled_at
+      min(h.cancelled_at) as cancelled_at, max(e.version) as version, max(e.concurrency) as concurrency
     from fairqueue.fq_lease e
     cross join lateral (
       select count(*) as messages, min(m.delivered_at) as delivered_at,
@@ -46,13 +50,33 @@ begin
     limit p_limit
   )
   select a.consumer, a.leased, a.oldest[1], a.oldest[2], m.kind || '', c.name, a.expires_at, a.waiting_until,
-    r.requested_at, r.requested_by, a.cancelled, a.cancelled_at
+    r.requested_at, r.requested_by, a.cancelled, a.cancelled_at, a.version, a.concurrency, o.handlers
   from alive a
   left join fairqueue.fq_message m on m.id = a.oldest[2]
   left join fairqueue.fq_channel c on c.id = m.channel_id
   left join fairqueue.fq_stop_request r on r.queue = p_queue
     and r.consumer = a.consumer
     and r.requested_at > v_now - 3600000000
+  left join lateral (
+    select jsonb_agg(
+        jsonb_build_object(
+          'message_id', h.id, 'kind', h.kind, 'channel', k.name, 'delivered_at', h.delivered_at,
+          'cancelled_at', h.cancelled_at
+        )
+        order by h.delivered_at, h.id
+      )::text as handlers
+    from (
+      select x.id, x.kind, x.channel_id, x.delivered_at, x.cancelled_at
+      from fairqueue.fq_lease e
+      join fairqueue.fq_message x on x.lease_id = e.id
+      where e.queue = p_queue
+        and e.expires_at > v_now
+        and e.consumer = a.consumer
+      order by x.delivered_at, x.id
+      limit p_handlers
+    ) h
+    join fairqueue.fq_channel k on k.id = h.channel_id
+  ) o on p_handlers > 0
   order by a.leased desc, a.consumer;
 end
 $$;

@@ -17,10 +17,10 @@
 create function fairqueue.fq_stats(p_queue text)
 returns table (
   channels bigint, ready bigint, deliverable bigint, paused bigint, limited bigint, scheduled bigint, held bigint,
-  leased bigint, dead bigint, dropped bigint, oldest_ready_at bigint, paused_at bigint, max_concurrency integer,
-  current_concurrency integer, max_cost_out integer, current_cost bigint, next_cost bigint, rate_interval bigint,
-  rate_burst integer, rate_of text, rate_allows_at bigint, noted_at bigint, signals bigint, consumers bigint,
-  served_cost bigint, served_since bigint
+  leased bigint, dead bigint, last_died_at bigint, dropped bigint, oldest_ready_at bigint, paused_at bigint,
+  max_concurrency integer, current_concurrency integer, max_cost_out integer, current_cost bigint, next_cost bigint,
+  rate_interval bigint, rate_burst integer, rate_of text, rate_allows_at bigint, noted_at bigint, signals bigint,
+  consumers bigint, served_cost bigint, served_since bigint
 )
 language plpgsql
 stable
@@ -105,6 +105,7 @@ begin
       where e.queue = p_queue
     ),
     (select count(*) from fairqueue.fq_dead_letter d where d.queue = p_queue),
+    (select max(d.died_at) from fairqueue.fq_dead_letter d where d.queue = p_queue),
     coalesce(t.dropped, 0) + (
       select coalesce(sum(s.dropped), 0)::bigint
       from fairqueue.fq_channel_state s
@@ -112,8 +113,7 @@ begin
         and s.dropped > 0
     ),
     o.since,
-    q.paused_at, q.max_concurrency,
-    n.current_concurrency,
+    q.paused_at, q.max_concurrency, n.current_concurrency,
     q.max_cost_out, n.current_cost, fairqueue.fq_next_cost(p_queue), nullif(q.rate_interval, 0),
     case when q.rate_interval > 0 then q.rate_burst end, q.rate_of,
     fairqueue.fq_rate_allows_at(n.rate_at, n.rate_interval, n.rate_burst), n.noted_at,

@@ -1,9 +1,9 @@
--- One row for each thing that an operator did to a queue, a channel or a message. fq_prune_expired deletes it after 90
--- days.
+-- One row for each thing that an operator did to a queue, a channel or a message, or (queue null) to the installation.
+-- fq_prune_expired deletes it after 90 days.
 create table fairqueue.fq_audit (
   audit_id uuid not null default gen_random_uuid(),
   at bigint not null,
-  queue text collate "C" not null,
+  queue text collate "C",
   who text not null,
   what text not null,
   channel text collate "C",

@@ -1,0 +1,22 @@
+"""Commands and groups of commands whose help shows no value for flags, which have none."""
+
+from typing import Any
+
+from typer.core import TyperCommand, TyperGroup
+
+
+class _Flags:
+    def get_params(self, ctx: Any) -> list[Any]:
+        found: list[Any] = super().get_params(ctx)  # type: ignore[misc]
+        for one in found:
+            if getattr(one, "is_flag", False):
+                one.metavar = ""
+        return found
+
+
+class Command(_Flags, TyperCommand):
+    """Command."""
+
+
+class Group(_Flags, TyperGroup):
+    """Group of commands."""

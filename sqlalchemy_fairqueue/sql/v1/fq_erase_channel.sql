@@ -1,0 +1,145 @@
+-- fq_erase_channel: delete what a queue has of a channel, also what consumers hold, in the caller's transaction, which
+-- should end at once: up to p_limit rows of each kind, and the channel's among 10 * p_limit of the history and of the
+-- results behind p_after. Returns how many of each kind, and p_after for the next call; null: all has been looked at.
+-- audits: rows that keep who did what and when, without channel and details. left_over: messages and dead letters that
+-- other transactions have locked, counted by the last call.
+-- Guarantees: slots are freed, members of groups end as cancelled; the handler of a message that was out cannot settle
+-- it. The last call that leaves nothing over marks the channel, for fq_forget_channels to delete it with its policy,
+-- unless somebody enqueues to it before. What is committed later stays.
+-- Locks: as fq_purge_channel, first; then others, skip locked; last as fq_erase_ended.
+-- Index: those of fq_purge_channel, fq_erase_ended and fq_repair_channel, fq_lease_expires_ix, fq_message_lease_ix,
+-- fq_dead_letter_channel_ix, fq_key_period_pkey, fq_schedule_name_key, fq_audit_channel_ix; follow-ups of open groups
+-- are read whole. Errors: 40001; QF001 bad limit; QF007.
+create function fairqueue.fq_erase_channel(
+  p_queue text, p_channel text, p_limit integer, p_after bigint[],
+  out messages bigint, out leased bigint, out dead_letters bigint, out attempts bigint, out results bigint,
+  out keys bigint, out schedules bigint, out followups bigint, out audits bigint, out left_over bigint,
+  out after bigint[]
+)
+language plpgsql
+security definer
+as $$
+declare
+  v_channel_id bigint;
+  v_ids bigint[];
+  v_rows tid[];
+begin
+  perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, null::text[]);
+  if (p_limit between 1 and 1000000) is not true or (cardinality(p_after) = 3) is not true then
+    raise exception 'fq_erase_channel has limit % and after %', p_limit, p_after
+      using errcode = 'QF001', hint = 'erase 1 to 1000000 rows of a kind at once, after three numbers (0: from the first)';
+  end if;
+  messages := fairqueue.fq_purge_channel(
+    p_queue, p_channel, null::text, null::text, null::text, null::text, null::bigint, null::bigint, p_limit::bigint
+  );
+  select c.id into v_channel_id
+  from fairqueue.fq_channel c
+  where c.queue = p_queue
+    and c.name = p_channel;
+  with held as (
+    update fairqueue.fq_message m
+    set cancelled = true
+    from (
+      select x.ctid as row
+      from fairqueue.fq_lease e
+      join fairqueue.fq_message x on x.lease_id = e.id
+      where e.queue = p_queue
+        and x.channel_id = v_channel_id
+      limit p_limit
+      for update of x skip locked
+    ) l
+    where m.ctid = l.row
+    returning m.id, m.ctid as row
+  )
+  select array_agg(h.id), array_agg(h.row), count(*) into v_ids, v_rows, leased
+  from held h;
+  perform fairqueue.fq_return_messages(
+    p_queue, v_ids, v_rows, null::bigint[], null::text[], 0::integer, 'released'::text
+  );
+
+  with letters as (
+    delete from fairqueue.fq_dead_letter t
+    where t.ctid = any (array(
+        select x.ctid from fairqueue.fq_dead_letter x
+        where x.channel_id = v_channel_id order by x.died_at, x.message_id limit p_limit for update skip locked
+      ))
+    returning 1
+  ),
+  periods as (
+    delete from fairqueue.fq_key_period t
+    where t.ctid = any (array(
+        select x.ctid from fairqueue.fq_key_period x
+        where x.queue = p_queue and x.channel = p_channel limit p_limit for update skip locked
+      ))
+    returning 1
+  ),
+  recurring as (
+    delete from fairqueue.fq_schedule t
+    where t.ctid = any (array(
+        select x.ctid from fairqueue.fq_schedule x
+        where x.queue = p_queue and x.channel = p_channel limit p_limit for update skip locked
+      ))
+    returning 1
+  ),
+  following as (
+    delete from fairqueue.fq_group_followup t
+    where t.ctid = any (array(
+        select x.ctid from fairqueue.fq_group_followup x
+        join fairqueue.fq_group g on g.group_id = x.group_id and g.queue = p_queue
+        where x.channel = p_channel limit p_limit for update of x skip locked
+      ))
+    returning 1
+  ),
+  blanked as (
+    update fairqueue.fq_audit t
+    set channel = null,
+      details = null
+    where t.ctid = any (array(
+        select x.ctid from fairqueue.fq_audit x
+        where x.queue = p_queue and x.channel = p_channel limit p_limit for update skip locked
+      ))
+    returning 1
+  )
+  select (select count(*) from letters), (select count(*) from periods), (select count(*) from recurring),
+    (select count(*) from following), (select count(*) from blanked)
+  into dead_letters, keys, schedules, followups, audits;
+  attempts := 0;
+  results := 0;
+  left_over := 0;
+  after := p_after;
+  if greatest(messages, leased, dead_letters, keys, schedules, followups, audits) = p_limit then
+    return;
+  end if;
+  select e.attempts, e.results, e.after into attempts, results, after
+  from fairqueue.fq_erase_ended(p_queue, p_channel, (p_limit::bigint * 10)::bigint, p_after) e;
+  if after is not null or v_channel_id is null then
+    return;
+  end if;
+
+  left_over := (select count(*) from fairqueue.fq_message m where m.channel_id = v_channel_id and m.lease_id is null)
+    + (
+      select count(*)
+      from fairqueue.fq_lease e
+      join fairqueue.fq_message m on m.lease_id = e.id
+      where e.queue = p_queue
+        and m.channel_id = v_channel_id
+    )
+    + (select count(*) from fairqueue.fq_dead_letter d where d.channel_id = v_channel_id);
+  if left_over = 0 then
+    -- Signals would keep the channel from being forgotten where no consumer hears them. They tell of nothing any more,
+    -- but for slots of the queue.
+    perform fairqueue.fq_repair_channel(p_queue, v_channel_id);
+    delete from fairqueue.fq_signal g
+    where g.queue = p_queue
+      and g.channel_id = v_channel_id
+      and g.queue_freed = 0;
+    update fairqueue.fq_channel_state s
+    set row_version = s.row_version + 1,
+      configured = false,
+      paused_at = null,
+      problem = null,
+      forget_xid = pg_current_xact_id()
+    where s.channel_id = v_channel_id;
+  end if;
+end
+$$;

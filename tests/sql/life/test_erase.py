@@ -1,0 +1,139 @@
+"""fq_erase_channel: all that a queue has of a channel goes, in bounded steps, and the books of the others balance."""
+
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.fixtures.waits import Waits
+from tests.sql.client import HOUR, Kernel, OpenKernel, on
+from tests.sql.kernel.verbs import limit, unbalanced
+from tests.sql.life.verbs import enqueue
+
+_TABLES = "fq_history", "fq_result", "fq_key_period", "fq_schedule", "fq_group_followup"
+_GROUP = "00000000-0000-0000-0000-000000000001"
+
+
+def _erase(kernel: Kernel, channel: str = "a", *, most: int = 100) -> list[dict[str, Any]]:
+    """The answers of calls until nothing more is to be looked at."""
+    answers: list[dict[str, Any]] = []
+    after: list[int] | None = [0, 0, 0]
+    while after is not None:
+        sql = "select * from fq_erase_channel(%(queue)s, %(channel)s, %(most)s, %(after)s)"
+        answers += kernel.rows(sql, queue=kernel.queue, channel=channel, most=most, after=after)
+        after = answers[-1].pop("after")
+        assert len(answers) < 50
+    return answers
+
+
+def _total(answers: list[dict[str, Any]]) -> dict[str, int]:
+    return {name: count for name in answers[0] if (count := sum(one[name] for one in answers))}
+
+
+def _leave_traces(kernel: Kernel, channel: str) -> None:
+    """An attempt and a result, a key that is taken, a schedule, and what follows a group, of a channel."""
+    kernel.rows(
+        "insert into fq_history (queue, channel_id, channel, message_id, kind, attempt, enqueued_at, ready_at, "
+        "started_at, finished_at, outcome) select %(queue)s, 1, %(channel)s, 1, 'k', 1, 0, 0, 0, n, 'completed' "
+        "from generate_series(1, 3) n",
+        queue=kernel.queue, channel=channel,
+    )  # fmt: skip
+    kernel.rows(
+        "insert into fq_result (message_id, queue, channel, kind, outcome, finished_at, expires_at) "
+        "select 1000 + n + hashtext(%(channel)s)::bit(8)::int, %(queue)s, %(channel)s, 'k', 'completed', 0, 0 "
+        "from generate_series(1, 2) n",
+        queue=kernel.queue, channel=channel,
+    )  # fmt: skip
+    kernel.rows(
+        "insert into fq_key_period (queue, channel, key, message_id, unique_for) "
+        "values (%(queue)s, %(channel)s, 'k', 1, 1)",
+        queue=kernel.queue, channel=channel,
+    )  # fmt: skip
+    kernel.rows(
+        "insert into fq_schedule (queue, channel, name, every, catch_up, jitter, kind, content, max_attempts, in_code, "
+        "anchor_at, done_until, created_at, changed_at) "
+        "values (%(queue)s, %(channel)s, 's', 1000000, 'skip', 0, 'k', '', 1, false, 0, 0, 0, 0)",
+        queue=kernel.queue, channel=channel,
+    )  # fmt: skip
+    kernel.rows(
+        "insert into fq_group (group_id, queue, created_at) values (%(group)s, %(queue)s, 0) on conflict do nothing",
+        group=_GROUP, queue=kernel.queue,
+    )  # fmt: skip
+    kernel.rows(
+        "insert into fq_group_followup (group_id, on_failure, channel, kind, content, max_attempts) "
+        "values (%(group)s, %(channel)s = 'b', %(channel)s, 'k', '', 1)",
+        group=_GROUP, channel=channel,
+    )  # fmt: skip
+
+
+def test_all_of_a_channel_goes(kernel: Kernel) -> None:
+    """Each kind of row goes in bounded steps, and is counted; of another channel nothing does."""
+    enqueue(kernel, "a", "b")
+    kernel.bury(*kernel.dequeue(2).hands)
+    for channel in ("a", "b"):
+        enqueue(kernel, *[channel] * 3, delays=[None, None, HOUR])
+        _leave_traces(kernel, channel)
+    kernel.rows("select fq_record_audit(%(queue)s, 'pause', 'dana', 'a', null, '{\"why\": \"a\"}')", queue=kernel.queue)
+    held = [hand for hand in kernel.dequeue(2).hands if hand.channel == "a"]
+    assert len(held) == 1
+
+    assert _total(_erase(kernel, most=1)) == {
+        "messages": 2, "leased": 1, "dead_letters": 1, "attempts": 3, "results": 2, "keys": 1, "schedules": 1,
+        "followups": 1, "audits": 1,
+    }  # fmt: skip
+
+    for table in _TABLES:
+        assert kernel.value(f"select array_agg(distinct channel) from {table}") == ["b"], table
+    assert kernel.rows("select who, what, channel, details from fq_audit") == [
+        {"who": "dana", "what": "pause", "channel": None, "details": None}
+    ]
+    assert kernel.complete(*held).keys() == {held[0].id}
+    assert unbalanced(kernel) == []
+    kernel.rows("select fq_forget_channels(10)")
+    kernel.rows("select fq_forget_channels(10)")
+    assert kernel.value("select array_agg(name) from fq_channel") == ["b"]
+    assert {hand.channel for hand in kernel.drain()} == {"b"}
+
+
+def test_slots_of_the_queue_are_free_again(kernel: Kernel) -> None:
+    """What consumers hold of the channel frees its slots, no more of them: others are served as the limit says."""
+    limit(kernel, 2)
+    enqueue(kernel, "a", "a", "b", "b", "b")
+    kernel.dequeue(2)
+    _erase(kernel)
+    assert unbalanced(kernel) == []
+    served = [*kernel.dequeue(10).hands, *kernel.dequeue(10).hands]
+    assert [hand.channel for hand in served] == ["b"] * len(served)
+    assert kernel.value("select count(*) from fq_message where lease_id is not null") == 2
+    assert unbalanced(kernel) == []
+
+
+def test_what_others_have_locked_is_left_over(kernel: Kernel, open_kernel: OpenKernel, waits: Waits) -> None:
+    """Nobody is waited for: a message that is just being completed is counted, and the channel stays until it ends."""
+    enqueue(kernel, "a", "a")
+    (hand,) = kernel.dequeue().hands
+    business = open_kernel()
+    business.complete(hand)
+    assert waits.unhindered(on(_erase))[-1]["left_over"] == 1
+    assert kernel.value("select forget_xid from fq_channel_state") is None
+    business.commit()
+    assert waits.unhindered(on(_erase))[-1]["left_over"] == 0
+    assert kernel.value("select forget_xid is not null from fq_channel_state")
+
+
+def test_who_goes_on_enqueuing_keeps_the_channel(kernel: Kernel) -> None:
+    """A message that is enqueued after the last call has a channel, and is delivered."""
+    enqueue(kernel, "a")
+    _erase(kernel)
+    enqueue(kernel, "a")
+    kernel.rows("select fq_forget_channels(10)")
+    kernel.rows("select fq_forget_channels(10)")
+    assert [hand.channel for hand in kernel.drain()] == ["a"]
+
+
+def test_bad_arguments_are_refused(kernel: Kernel) -> None:
+    """A limit that is none, and a place that is none, are refused with QF001."""
+    for most, after in ((0, [0, 0, 0]), (None, [0, 0, 0]), (1, [0]), (1, None)):
+        with pytest.raises(psycopg.Error) as refusal:
+            kernel.rows(f"select fq_erase_channel('q', 'a', {most or 'null'}, %(after)s)", after=after)
+        assert refusal.value.sqlstate == "QF001"
