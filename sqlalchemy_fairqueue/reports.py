@@ -17,6 +17,7 @@ from sqlalchemy_fairqueue.values.reports import (
     ConsumerInfo,
     Contention,
     DeadLetterInfo,
+    HandlerTimes,
     LeftoverReason,
     Leftovers,
     LongestOut,
@@ -28,6 +29,8 @@ from sqlalchemy_fairqueue.values.reports import (
     Reason,
     SharedLimit,
     Taker,
+    Trend,
+    TrendPoint,
     Wait,
 )
 from sqlalchemy_fairqueue.values.schedules import ScheduleInfo
@@ -47,6 +50,7 @@ __all__ = [
     "GroupCancellation",
     "GroupCounts",
     "GroupStatus",
+    "HandlerTimes",
     "Health",
     "LeftoverReason",
     "Leftovers",
@@ -61,6 +65,8 @@ __all__ = [
     "ScheduleInfo",
     "SharedLimit",
     "Taker",
+    "Trend",
+    "TrendPoint",
     "Wait",
     "WorkerStats",
 ]

@@ -63,6 +63,7 @@ class Models:
         Result: See :class:`ResultMixin`.
         ResultWait: See :class:`ResultWaitMixin`.
         Round: See :class:`RoundMixin`.
+        Sample: See :class:`SampleMixin`.
         Schedule: See :class:`ScheduleMixin`.
         ScheduleSlot: See :class:`ScheduleSlotMixin`.
         Signal: See :class:`SignalMixin`.
@@ -98,6 +99,7 @@ class Models:
     Result: type[applications.ResultMixin]
     ResultWait: type[Any]
     Round: type[Any]
+    Sample: type[Any]
     Schedule: type[applications.ScheduleMixin]
     ScheduleSlot: type[Any]
     Signal: type[Any]

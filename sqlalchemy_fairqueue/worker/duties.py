@@ -1,8 +1,8 @@
 """Duties of a worker: functions that one thread calls again and again, on one connection, and rounds that it starts.
 
 One rule holds for all duties. A duty that raises is called again after its own backoff, and the others go on. So a duty
-must not wait for long: leases wait with it. What takes long is a round, in a thread of its own: schedules, groups and
-housekeeping.
+must not wait for long: leases wait with it. What takes long is a round, in a thread of its own: schedules, groups,
+samples and housekeeping.
 
 A request of an operator to stop is read by a statement of one row for each queue. So the worker sees it while it waits,
 while all handlers are busy, and while it has no lease. A worker that obeys a request leaves it in place, because other
@@ -462,6 +462,32 @@ class Schedules(Round):
 
 def _words(due: DueSchedule) -> tuple[str, str, str]:
     return due.name, due.channel, due.queue
+
+
+class Samples(Round):
+    """Rounds that keep the samples of this minute, for the dashboard and ``fairqueue trend``.
+
+    All workers call; the first one in a minute writes.
+
+    Args:
+        queues: The queues.
+        options: The worker's.
+    """
+
+    def __init__(self, queues: Sequence[ServedQueue], options: WorkerOptions) -> None:
+        super().__init__("samples", "keep samples", options, DedicatedConnection(options, within=options.stuck_after))
+        self._queues = by_schema(queues)
+
+    def _work(self) -> None:
+        run_all(partial(self._keep, schema) for schema in list(self._queues) if not self._stopping)
+
+    def _keep(self, schema: str | None) -> None:
+        try:
+            keep = call(schema, "fq_keep_samples", "keep samples", queues=sorted(self._queues[schema]))
+            self._connection.run(keep.value)
+        except NotGranted as error:
+            del self._queues[schema]
+            self._log.warning("leaves samples to others: %s", logged(error))
 
 
 class Housekeeping(Round):

@@ -46,6 +46,7 @@ class Timings:
             large rows, and nothing waits for it.
         housekeeping_first: The first housekeeping comes within so long.
         housekeeping_every: Time between two rounds of housekeeping, give or take half of it.
+        samples_every: Time between two rounds that keep samples. The function keeps one a minute.
         history_days: Housekeeping makes the partitions of so many days ahead.
         pruned_at_once: Housekeeping deletes so many rows of a kind, or dead letters of a queue, in a transaction.
         schedules_every: Time between two polls for schedules that are due, where none is known to be due sooner.
@@ -101,6 +102,7 @@ class Timings:
     housekeeping_call: float = 600.0
     housekeeping_first: float = 60.0
     housekeeping_every: float = 3600.0
+    samples_every: float = 60.0
     history_days: int = 7
     pruned_at_once: int = 10_000
     schedules_every: float = 5.0
