@@ -475,7 +475,8 @@ class Samples(Round):
     """
 
     def __init__(self, queues: Sequence[ServedQueue], options: WorkerOptions) -> None:
-        super().__init__("samples", "keep samples", options, DedicatedConnection(options, within=options.stuck_after))
+        own = DedicatedConnection(options, within=options.timings.housekeeping_call)
+        super().__init__("samples", "keep samples", options, own)
         self._queues = by_schema(queues)
 
     def _work(self) -> None:

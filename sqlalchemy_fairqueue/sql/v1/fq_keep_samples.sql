@@ -1,7 +1,8 @@
 -- fq_keep_samples: write the samples of this minute for queues that have none yet: a row a queue, and one for each of
 -- up to 20 of its channels, those with the longest backlogs first, then those with the most attempts that ended.
 -- Returns the number of rows.
--- Guarantees: one row a queue, channel and minute, however many workers call. ready and oldest_wait are those of
+-- Guarantees: one row a queue, channel and minute, however many workers call; fewer minutes where a call takes more than
+-- three seconds, so that they take a twentieth of the time at most. ready and oldest_wait are those of
 -- fq_stats and fq_channel_stats. served and failed are what fq_completions counts since the row before, each attempt
 -- once; in a queue that records no history, failed are the dead letters of the minutes since then, and served is null.
 -- Both are null if that row is older than ten minutes. Fewer than 20 rows of channels: no other one had any of it.
@@ -24,13 +25,14 @@ declare
   c_most constant integer := 20;
   v_now bigint := fairqueue.fq_now();
   v_at bigint := v_now / c_minute * c_minute;
+  v_began timestamptz := clock_timestamp();
   v_rows integer;
 begin
   with due as materialized (
     select q.name, b.at, b.snapshot, coalesce(c.history, false) as history
     from (select distinct u.name from unnest(p_queues) u(name)) q
     left join lateral (
-      select s.at, s.snapshot
+      select s.at, s.snapshot, s.took
       from fairqueue.fq_sample s
       where s.queue = q.name
         and s.channel = ''
@@ -46,6 +48,7 @@ begin
           and s.at = v_at
           and s.channel = ''
       )
+      and (b.at > v_at - 20 * b.took) is not true
   ),
   ended as materialized (
     select e.queue, e.channel, e.completed as served, e.failed
@@ -105,7 +108,7 @@ begin
     union all
     select h.queue, s.channel, s.ready, s.oldest_ready_at
     from chosen h
-    cross join lateral fairqueue.fq_channel_stats(h.queue::text, h.channels::text[], c_most, null::text, false) s
+    cross join lateral fairqueue.fq_channel_stats(h.queue::text, h.channels::text[], c_most, null::text, false::boolean) s
   )
   insert into fairqueue.fq_sample (queue, at, channel, ready, oldest_wait, served, failed, snapshot)
   select n.name, v_at, n.channel, n.ready, greatest(0, v_now - coalesce(n.oldest_ready_at, v_now)),
@@ -123,6 +126,12 @@ begin
   on conflict do nothing;
   get diagnostics v_rows = row_count;
   if v_rows > 0 then
+    update fairqueue.fq_sample s
+    set took = extract(epoch from clock_timestamp() - v_began) * 1000000
+    where s.queue = any (p_queues)
+      and s.at = v_at
+      and s.channel = ''
+      and s.took is null;
     delete from fairqueue.fq_sample s
     where s.ctid = any (array(
         select x.ctid
