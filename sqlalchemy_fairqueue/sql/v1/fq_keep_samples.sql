@@ -1,11 +1,11 @@
 -- fq_keep_samples: write the samples of this minute for queues that have none yet: a row a queue, and one for each of
 -- up to 20 of its channels, those with the longest backlogs first, then those with the most attempts that ended.
 -- Returns the number of rows.
--- Guarantees: one row a queue, channel and minute, however many workers call; fewer minutes where a call takes more than
--- three seconds, so that they take a twentieth of the time at most. ready and oldest_wait are those of
--- fq_stats and fq_channel_stats. served and failed are what fq_completions counts since the row before, each attempt
--- once; in a queue that records no history, failed are the dead letters of the minutes since then, and served is null.
--- Both are null if that row is older than ten minutes. Fewer than 20 rows of channels: no other one had any of it.
+-- Guarantees: one row a queue, channel and minute, however many workers call; fewer minutes if a call takes more than
+-- three seconds, so that calls take a twentieth of the time at most. ready and oldest_wait are those of fq_stats and
+-- fq_channel_stats. served and failed are what fq_completions counts since the row before, each attempt once; in a
+-- queue that records no history, failed are the dead letters of the minutes since then, and served is null. Both are
+-- null if that row is older than ten minutes. Fewer than 20 rows of channels: no other one had any of it.
 -- Cost: a probe a queue whose row is there; else that of fq_stats, twice a probe a channel with messages, and what was
 -- recorded in the history since the row before. Locks: rows of fq_sample that are too old, skip locked; waits for
 -- another call that writes the same rows. Index: fq_sample_pkey, fq_dead_letter_died_ix, fq_channel_pkey; those of
@@ -108,7 +108,9 @@ begin
     union all
     select h.queue, s.channel, s.ready, s.oldest_ready_at
     from chosen h
-    cross join lateral fairqueue.fq_channel_stats(h.queue::text, h.channels::text[], c_most, null::text, false::boolean) s
+    cross join lateral fairqueue.fq_channel_stats(
+      h.queue::text, h.channels::text[], c_most, null::text, false::boolean
+    ) s
   )
   insert into fairqueue.fq_sample (queue, at, channel, ready, oldest_wait, served, failed, snapshot)
   select n.name, v_at, n.channel, n.ready, greatest(0, v_now - coalesce(n.oldest_ready_at, v_now)),
