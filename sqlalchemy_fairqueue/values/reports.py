@@ -990,8 +990,8 @@ class HandlerTimes:
         >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1, kind="parse")
         >>> queue.complete(engine, queue.dequeue(engine))
         >>> [times] = queue.admin.trend(engine).handlers
-        >>> times.kind, times.attempts
-        ('parse', 1)
+        >>> times.kind, times.attempts, times.within(0.5) is None
+        ('parse', 1, False)
     """
 
     kind: str

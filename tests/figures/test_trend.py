@@ -135,6 +135,7 @@ def test_served_and_failed(engine: Engine, clock: Clock, keep: Callable[[], int]
 
 def test_without_a_history(engine: Engine, keep: Callable[[], int], clock: Clock) -> None:
     """What was served is not known; the dead letters tell of deaths, also when they have been redriven."""
+    QUEUE.configure(engine, history=False)
     keep()
     letters = bury(engine, "b", "c")
     clock.advance(_MINUTE)

@@ -1,16 +1,15 @@
--- fq_keep_samples: write the samples of this minute for queues that have none yet: a row a queue, and one for each of
--- up to 20 of its channels, those with the longest backlogs first, then those with the most attempts that ended.
--- Returns the number of rows.
+-- fq_keep_samples: write the samples of this minute for queues that exist and have none yet: a row a queue, and one for
+-- each of up to 20 of its channels, those with the longest backlogs first, then those with the most attempts that
+-- ended. Returns the number of rows.
 -- Guarantees: one row a queue, channel and minute, however many workers call; fewer minutes if a call takes more than
 -- three seconds, so that calls take a twentieth of the time at most. ready and oldest_wait are those of fq_stats and
 -- fq_channel_stats. served and failed are what fq_completions counts since the row before, each attempt once; in a
 -- queue that records no history, failed are the dead letters of the minutes since then, and served is null. Both are
 -- null if that row is older than ten minutes. Fewer than 20 rows of channels: no other one had any of it.
 -- Cost: a probe a queue whose row is there; else that of fq_stats, twice a probe a channel with messages, and what was
--- recorded in the history since the row before. Locks: rows of fq_sample that are too old, skip locked; waits for
--- another call that writes the same rows. Index: fq_sample_pkey, fq_dead_letter_died_ix, fq_channel_pkey; those of
--- fq_stats, fq_channel_stats, fq_busy_channels and fq_completions. Errors: QF007, of a caller that may read other
--- queues alone.
+-- recorded in the history since the row before. Locks: old rows of fq_sample, skip locked; waits for another call that
+-- writes the same rows. Index: fq_sample_pkey, fq_dead_letter_died_ix, fq_channel_pkey, those of the functions that it
+-- calls. Errors: QF007, also of a caller that may read other queues alone.
 create function fairqueue.fq_keep_samples(p_queues text[])
 returns integer
 language plpgsql
@@ -28,6 +27,8 @@ declare
   v_began timestamptz := clock_timestamp();
   v_rows integer;
 begin
+  perform fairqueue.fq_check_grant(array['consumer', 'operator']::text[], q.name, null::text[])
+  from unnest(p_queues) q(name);
   with due as materialized (
     select q.name, b.at, b.snapshot, coalesce(c.history, false) as history
     from (select distinct u.name from unnest(p_queues) u(name)) q
@@ -41,7 +42,8 @@ begin
       limit 1
     ) b on true
     left join fairqueue.fq_queue c on c.name = q.name
-    where not exists (
+    where (num_nonnulls(c.name) = 1 or exists (select from fairqueue.fq_channel k where k.queue = q.name))
+      and not exists (
         select
         from fairqueue.fq_sample s
         where s.queue = q.name
