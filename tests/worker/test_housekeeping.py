@@ -47,6 +47,7 @@ def test_partitions_are_made_ahead(queue: Queue, engine: Engine, database: Datab
 def test_workers_keep_samples(queue: Queue, engine: Engine, database: Database, clock: Clock) -> None:
     """Two workers keep samples of their queues, together one a minute."""
     queue.handler()(lambda _: None)
+    queue.configure(engine, history=True)
     first, second = (retimed(Worker(engine, queue), samples_every=0.01) for _ in range(2))
     counted = "select count(distinct at) from fq_sample where queue = :queue"
     with first, second:
