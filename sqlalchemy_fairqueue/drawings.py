@@ -88,7 +88,8 @@ class Drawing:
         return (
             f'<svg class="drawing" width="100%" height="{BOTTOM + 22}" role="img" aria-label="{self.title}">'
             f"{''.join(rules)}"
-            f'<svg width="100%" height="{BOTTOM}" viewBox="0 0 100 {BOTTOM}" preserveAspectRatio="none">'
+            f'<svg width="100%" height="{BOTTOM}" viewBox="0 0 100 {BOTTOM}" preserveAspectRatio="none"'
+            ' overflow="visible">'
             f"{''.join(lines)}</svg>{''.join(ticks + times)}</svg>"
         )
 
