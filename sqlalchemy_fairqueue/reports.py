@@ -18,6 +18,7 @@ from sqlalchemy_fairqueue.values.reports import (
     Contention,
     DeadLetterInfo,
     Erasure,
+    HandlerTimes,
     HeldMessage,
     LeftoverReason,
     Leftovers,
@@ -30,6 +31,8 @@ from sqlalchemy_fairqueue.values.reports import (
     Reason,
     SharedLimit,
     Taker,
+    Trend,
+    TrendPoint,
     Wait,
 )
 from sqlalchemy_fairqueue.values.schedules import ScheduleInfo
@@ -50,6 +53,7 @@ __all__ = [
     "GroupCancellation",
     "GroupCounts",
     "GroupStatus",
+    "HandlerTimes",
     "Health",
     "HeldMessage",
     "LeftoverReason",
@@ -65,6 +69,8 @@ __all__ = [
     "ScheduleInfo",
     "SharedLimit",
     "Taker",
+    "Trend",
+    "TrendPoint",
     "Wait",
     "WorkerStats",
 ]

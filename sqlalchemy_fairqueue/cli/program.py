@@ -66,6 +66,7 @@ _COMMANDS = {
     "worker": "worker:worker",
     "stats": "stats:stats",
     "channels": "stats:channels",
+    "trend": "trend:trend",
     "pause": "controls:pause",
     "resume": "controls:resume",
     "configure queue": "configuration:configure_queue",
@@ -115,7 +116,7 @@ _COMMANDS = {
 }
 _PANELS = {
     "Commands that show": (
-        "stats channels top messages dead groups limits plans workers audit usage roles doctor report"
+        "stats channels trend top messages dead groups limits plans workers audit usage roles doctor report"
     ),
     "Commands that change": "pause resume configure cancel purge erase schedules history",
     "Commands that run": "worker dashboard metrics spark",

@@ -18,11 +18,10 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from sqlalchemy_fairqueue.dashboard.access import CSRF_COOKIE, access_of, csrf_token
-from sqlalchemy_fairqueue.dashboard.reading import seconds_ago
 from sqlalchemy_fairqueue.dashboard.rendering import name_text, rendered
 from sqlalchemy_fairqueue.dashboard.words import reason_detail, shares_of, waits_words
 from sqlalchemy_fairqueue.database.calls import Target
-from sqlalchemy_fairqueue.figures import figures_now
+from sqlalchemy_fairqueue.figures import age, figures_now
 from sqlalchemy_fairqueue.formats import parse_whole
 from sqlalchemy_fairqueue.values.reports import with_waits
 
@@ -325,7 +324,7 @@ class PageBase:
                 at=figures.at,
                 csrf=_TOKEN,
                 done=DONE[done].format(count=_count_of(request)) if done in DONE else None,
-                ago=lambda instant: seconds_ago(instant, figures.at),
+                ago=lambda instant: age(instant, figures.at),
                 **{"reasons_at": None} | values,
             )
         return HTMLResponse(page, status)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -21,7 +22,7 @@ from sqlalchemy_fairqueue.dashboard.plan_pages import PlanPages, values_of
 from sqlalchemy_fairqueue.dashboard.policies import EDITOR
 from sqlalchemy_fairqueue.dashboard.rendering import payload_text
 from sqlalchemy_fairqueue.dashboard.timelines import end_of, ended_timeline, timeline, trace_link
-from sqlalchemy_fairqueue.dashboard.words import headline, queue_state
+from sqlalchemy_fairqueue.dashboard.words import charts_of, headline, queue_state
 from sqlalchemy_fairqueue.database.messages import (
     read_audits,
     read_dead_letter_groups,
@@ -45,7 +46,14 @@ if TYPE_CHECKING:
 
     from sqlalchemy_fairqueue.dashboard.access import Access
     from sqlalchemy_fairqueue.figures import Figures, QueueFigures
-    from sqlalchemy_fairqueue.values.reports import AttemptPage, AuditEntry, ChannelDemand, DeadLetterGroup, MessagePage
+    from sqlalchemy_fairqueue.values.reports import (
+        AttemptPage,
+        AuditEntry,
+        ChannelDemand,
+        DeadLetterGroup,
+        MessagePage,
+        Trend,
+    )
     from sqlalchemy_fairqueue.values.schedules import ScheduleInfo
 
 GROUPED = 10_000
@@ -62,6 +70,8 @@ _SHOWN_BYTES = 65_536
 _SCHEDULES = 200
 _AUDITS = 20
 _HELD = 20
+_OVER = {"hour": timedelta(hours=1), "day": timedelta(days=1)}
+_TREND_SECONDS = 15.0
 _ENDS = ("completed", "cancelled")
 _STATES = (*get_args(MessageState), *_ENDS)
 
@@ -107,8 +117,10 @@ class Pages(GroupPages, PlanPages):
         shown = [(one, counts[one]) for one in Reason if counts[one] or one == reason]
         if reason:
             found = [each for each in found if each[1].reason == reason]
+        only = chosen[0] if name is not None or len(chosen) == 1 else None
         return self.answer(
             request, "tenants.html", access, figures,
+            **(await self._trend(request, only) if only else {"over": None}),
             chosen=name, reason=reason, reasons=shown, found=len(found),
             rows=[self.row(queue, tenant, figures) for queue, tenant in found[:_PAGE]],
             waiting=sum(queue.contention.waiting for queue in chosen),
@@ -126,17 +138,26 @@ class Pages(GroupPages, PlanPages):
         if stats is None:
             raise HTTPException(404, f"Queue {queue.name!r} has no tenant {channel!r}.")
         # At the same time, so that the slowest of them decides.
-        (messages, refused), audits, row, plans = await asyncio.gather(
+        (messages, refused), audits, row, plans, trend = await asyncio.gather(
             self._messages(queue.name, channel),
             self.audits(queue.name, channel=channel),
             self.tenant_row(queue, figures, channel),
             self.plans_of(queue.name),
+            self._trend(request, queue, channel),
         )
         return self.answer(
             request, "tenant.html", access, figures,
             queue=queue, stats=stats, row=row, messages=messages, refused=refused, plans=plans, fields=EDITOR,
-            values=values_of(stats), audits=audits,
+            values=values_of(stats), audits=audits, **trend,
         )  # fmt: skip
+
+    async def _trend(self, request: Request, queue: QueueFigures, channel: str | None = None) -> dict[str, Any]:
+        """What a page shows of a queue or a tenant over time. Samples are new once a minute."""
+        over = "day" if request.query_params.get("over") == "day" else "hour"
+        read = partial(self.reading.queue(queue.name).admin.trend, channel=channel, over=_OVER[over])
+        key = ("trend", queue.name, channel, over)
+        trend: Trend = await self.reading.shared(key, lambda: self.reading.ask(read), _TREND_SECONDS)
+        return {"over": over, "trend": trend, "charts": charts_of(trend), "recorded": queue.records_history}
 
     async def messages(self, request: Request) -> Response:
         """The messages of a queue or a tenant, by state and kind, page by page."""

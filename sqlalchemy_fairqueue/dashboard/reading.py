@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import timedelta
 from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -34,7 +33,7 @@ from sqlalchemy_fairqueue.texts import logged
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Hashable, Iterator, Sequence
-    from datetime import datetime
+    from datetime import timedelta
 
     from sqlalchemy import Connection
 
@@ -285,8 +284,3 @@ class Reading:
         except (Unusable, SQLAlchemyError, OSError) as error:
             return Health((), logged(error))
         return Health(sorted(found.findings, key=lambda finding: -finding.level))
-
-
-def seconds_ago(since: datetime | None, now: datetime) -> timedelta | None:
-    """The time since then, never negative."""
-    return None if since is None else max(now - since, timedelta())

@@ -6,6 +6,7 @@ import json
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import cache, lru_cache
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
@@ -14,11 +15,13 @@ from markupsafe import Markup
 
 from sqlalchemy_fairqueue.formats import format_duration, plural
 from sqlalchemy_fairqueue.texts import clean
+from sqlalchemy_fairqueue.values.reports import HANDLER_BOUNDS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from sqlalchemy_fairqueue.values.messages import GroupStatus
+    from sqlalchemy_fairqueue.values.reports import HandlerTimes
 
 _SPARK_WIDTH, _SPARK_HEIGHT = 120, 28
 _FEW = 2
@@ -54,6 +57,7 @@ def templates() -> Environment:
         "plural": plural,
         "link": link,
         "sparkline": sparkline,
+        "histogram": histogram,
         "thinned": thinned,
     }
     environment.globals |= {
@@ -180,6 +184,28 @@ def share_bar(used: float | None, entitled: float | None) -> Markup:
         '<title>{}</title><rect class="track" y="2" width="100" height="6" rx="3"/>'
         '<rect class="used" y="2" width="{:.1f}" height="6" rx="3"/>{}</svg>'
     ).format(" over" if over else "", words, words, min(used or 0, 1) * 100, mark)
+
+
+def histogram(times: HandlerTimes) -> Markup:
+    """How long handlers took: a bar a bucket, the shortest times at the left."""
+    bounds = ["0", *map(format_duration, HANDLER_BOUNDS), "more"]
+    words = "; ".join(
+        f"{count:,} from {low} to {high}" if high != "more" else f"{count:,} from {low} on"
+        for (low, high), count in zip(pairwise(bounds), times.counts, strict=True)
+        if count
+    )
+    top, step = max(times.counts), 100 / len(times.counts)
+    bars = Markup("").join(
+        Markup('<rect x="{:.2f}" y="{:.1f}" width="{:.2f}" height="{:.1f}"/>').format(
+            number * step, _SPARK_HEIGHT * (1 - count / top), step - 0.8, _SPARK_HEIGHT * count / top
+        )
+        for number, count in enumerate(times.counts)
+        if count
+    )
+    return Markup(
+        '<svg class="histogram" viewBox="0 0 100 {}" preserveAspectRatio="none" role="img" aria-label="{}">'
+        "<title>{}</title>{}</svg>"
+    ).format(_SPARK_HEIGHT, words, words, bars)
 
 
 def progress_bar(group: GroupStatus) -> Markup:

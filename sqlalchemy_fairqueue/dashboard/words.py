@@ -9,18 +9,20 @@ from typing import TYPE_CHECKING
 from sqlalchemy_fairqueue.dashboard.rendering import percent_text
 from sqlalchemy_fairqueue.doctor.findings import Level
 from sqlalchemy_fairqueue.doctor.queues import LONG, judge_queue, summary
+from sqlalchemy_fairqueue.drawings import Axis, linear
 from sqlalchemy_fairqueue.formats import format_duration, format_longest, plural
 from sqlalchemy_fairqueue.values.reports import Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from datetime import datetime
 
     from sqlalchemy_fairqueue.dashboard.reading import Health
     from sqlalchemy_fairqueue.doctor.findings import Finding
+    from sqlalchemy_fairqueue.drawings import Drawing
     from sqlalchemy_fairqueue.figures import Figures, QueueFigures
     from sqlalchemy_fairqueue.figures.shared import Point
-    from sqlalchemy_fairqueue.values.reports import ChannelDemand, QueueCapacity, SharedLimit
+    from sqlalchemy_fairqueue.values.reports import ChannelDemand, QueueCapacity, SharedLimit, Trend
 
 _QUEUES = 3
 """Queues that are named as those that draw from a shared limit."""
@@ -42,6 +44,59 @@ class Share:
     whole: str
     by: str = ""
     unknown: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """A drawing of a trend.
+
+    Attributes:
+        title: Its heading.
+        drawing: The drawing.
+        words: What each line shows, in words.
+    """
+
+    title: str
+    drawing: Drawing
+    words: Sequence[str]
+
+
+def charts_of(trend: Trend) -> list[Chart]:
+    """The drawings of a trend; none if no worker has kept a sample of that time."""
+    points = trend.points
+    if all(point.ready is None for point in points):
+        return []
+    axis = Axis(points[0].at, points[-1].at + trend.step, lambda at, _: f"{at:%H:%M}")
+    failed = "failed" if any(point.served is not None for point in points) else "died"
+    waits = [None if one.oldest_wait is None else one.oldest_wait.total_seconds() for one in points]
+    ended: dict[str, Sequence[int | None]] = {
+        "served": [point.served for point in points],
+        failed: [point.failed for point in points],
+    }
+    ended = {label: values for label, values in ended.items() if any(value is not None for value in values)}
+    per = f" each {trend.step // timedelta(minutes=1)} minutes" if trend.step > timedelta(minutes=1) else " a minute"
+    found: list[tuple[str, Mapping[str, Sequence[float | None]], bool]] = [
+        ("Ready messages", {"ready": [point.ready for point in points]}, False),
+        ("Oldest wait", {"oldest wait": waits}, True),
+        (" and ".join(ended).capitalize() + per, ended, False),
+    ]
+    return [
+        Chart(
+            title,
+            linear(f"{title}, over time", axis, series, durations=durations),
+            [_extent(label, values, durations=durations) for label, values in series.items()],
+        )
+        for title, series, durations in found
+        if series
+    ]
+
+
+def _extent(label: str, values: Sequence[float | None], *, durations: bool) -> str:
+    known = [value for value in values if value is not None]
+    most, last = (
+        format_duration(timedelta(seconds=value)) if durations else f"{value:,}" for value in (max(known), known[-1])
+    )
+    return f"{label}: {most} at most, {last} at last"
 
 
 def reason_detail(channel: ChannelDemand, queue: QueueFigures) -> str:  # noqa: C901, PLR0911, PLR0912 - one case a reason

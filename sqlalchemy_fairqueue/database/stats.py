@@ -12,20 +12,24 @@ from sqlalchemy_fairqueue.database.clauses import Shape
 from sqlalchemy_fairqueue.database.configuration import fields_of_columns
 from sqlalchemy_fairqueue.database.deliveries import LONGEST_WAIT
 from sqlalchemy_fairqueue.texts import library_version
-from sqlalchemy_fairqueue.times import any_instant, duration, instant
+from sqlalchemy_fairqueue.times import any_instant, duration, instant, microseconds
 from sqlalchemy_fairqueue.values.policies import RATE, policy_values, rate_of_columns
 from sqlalchemy_fairqueue.values.reports import (
+    HANDLER_BOUNDS,
     TAKERS,
     ChannelDemand,
     ChannelStats,
     Competition,
     ConsumerInfo,
     Contention,
+    HandlerTimes,
     HeldMessage,
     LongestOut,
     QueueCapacity,
     QueueStats,
     Reason,
+    Trend,
+    TrendPoint,
 )
 
 if TYPE_CHECKING:
@@ -44,6 +48,11 @@ COMPETING = 1000
 
 COUNTED = 60 * COMPETING
 """Messages out that are counted for it: a microsecond each, where a channel's weight takes five."""
+
+_TIMED = 10_000
+"""Attempts that handler times are read from."""
+_STEPS = timedelta(minutes=1), timedelta(minutes=5), timedelta(minutes=15)
+_POINTS = 100
 
 HEARD = timedelta(seconds=10)
 """A worker that its database answers has heard of a request to stop by then."""
@@ -86,7 +95,7 @@ def count_completions(
     """Count completed attempts by queue and channel that were recorded after the snapshot *before*, each once."""
     doing = "count the completions since the last sample"
     rows = read(connection, schema, "fq_completions", doing, before=before, queues=list(queues))
-    return {(row["queue"], row["channel"]): row["attempts"] for row in rows}
+    return {(row["queue"], row["channel"]): row["completed"] for row in rows if row["completed"]}
 
 
 def read_queues(connection: Connection, schema: str | None) -> list[str]:
@@ -256,6 +265,36 @@ def _longest_out(connection: Connection, target: Target, channels: list[str] | N
     doing = f"read what is out longest of queue {target.queue!r}"
     rows = target.read(connection, "fq_longest_out", doing, channels=channels, count=COUNTED)
     return [LongestOut(row["message_id"], row["channel"], row["kind"], row["delivered_at"]) for row in rows]
+
+
+def read_trend(connection: Connection, target: Target, channel: str | None, over: timedelta) -> Trend:
+    """Return a queue or channel over the last hours, in at most 100 steps, with the times of its handlers."""
+    step = next(one for one in _STEPS if one * _POINTS >= over)
+    doing = f"read the trend of {target.named(channel)}"
+    which: Row = {"channel": channel, "over": microseconds(over)}
+    rows = target.read(connection, "fq_trend", doing, step=microseconds(step), **which)
+    points = (
+        TrendPoint(
+            at=instant(row["at"]),
+            ready=row["ready"],
+            oldest_wait=None if row["oldest_wait"] is None else duration(row["oldest_wait"]),
+            served=row["served"],
+            failed=row["failed"],
+        )
+        for row in rows
+    )
+    bounds = [microseconds(bound) for bound in HANDLER_BOUNDS]
+    counts: dict[str, list[int]] = {}
+    for row in target.read(connection, "fq_handler_times", doing, bounds=bounds, scan=_TIMED, **which):
+        counts.setdefault(row["kind"], [0] * (len(bounds) + 1))[row["bucket"]] = row["attempts"]
+    handlers = (HandlerTimes(kind=kind, counts=tuple(found)) for kind, found in counts.items())
+    return Trend(
+        queue=target.queue,
+        channel=channel,
+        step=step,
+        points=tuple(points),
+        handlers=tuple(sorted(handlers, key=lambda one: (-one.attempts, one.kind))),
+    )
 
 
 def read_consumers(connection: Connection, target: Target, *, limit: int, handlers: int = 0) -> list[ConsumerInfo]:

@@ -52,6 +52,7 @@ ALL_TABLES = (
     "fq_result",
     "fq_result_wait",
     "fq_round",
+    "fq_sample",
     "fq_schedule",
     "fq_schedule_slot",
     "fq_signal",

@@ -38,6 +38,7 @@ from sqlalchemy_fairqueue.models.applications import (
     ResultMixin,
     ResultWaitMixin,
     RoundMixin,
+    SampleMixin,
     ScheduleMixin,
     ScheduleSlotMixin,
     SignalMixin,
@@ -77,9 +78,9 @@ __all__ = [
     "LimitShare", "LimitShareMixin", "Load", "LoadMixin", "Message", "MessageMixin", "Models", "Plan", "PlanMixin",
     "Promotion", "PromotionMixin", "PrunedHistory", "PrunedHistoryMixin", "QueueConfig", "QueueConfigMixin",
     "QueueState", "QueueStateMixin", "ReadOnlyModel", "Result", "ResultMixin", "ResultWait", "ResultWaitMixin",
-    "RoleGrant", "RoleName", "Round", "RoundMixin", "Schedule", "ScheduleMixin", "ScheduleSlot", "ScheduleSlotMixin",
-    "Signal", "SignalMixin", "StopRequest", "StopRequestMixin", "Xid8", "declare_grants", "interval", "make_models",
-    "metadata", "timestamp",
+    "RoleGrant", "RoleName", "Round", "RoundMixin", "Sample", "SampleMixin", "Schedule", "ScheduleMixin",
+    "ScheduleSlot", "ScheduleSlotMixin", "Signal", "SignalMixin", "StopRequest", "StopRequestMixin", "Xid8",
+    "declare_grants", "interval", "make_models", "metadata", "timestamp",
 ]  # fmt: skip
 
 

@@ -784,6 +784,19 @@ class AuditMixin(FairqueueMixin):
         details: Mapped[dict[str, Any] | None]
 
 
+@of_table("fq_sample", "workers of the queue write it each minute", key=("queue", "at", "channel"))
+class SampleMixin(FairqueueMixin):
+    """How a queue stood in a minute, or a channel of it; the channel of the queue itself has no name.
+
+    ``queue.admin.trend`` reads it.
+
+    Example:
+        >>> with Session(engine) as session:
+        ...     print(session.scalars(select(Sample.ready).where(Sample.queue == queue.name)).all())
+        []
+    """
+
+
 @of_table("fq_round", "workers of the queue write it in their housekeeping", key=("duty",))
 class RoundMixin(FairqueueMixin):
     """A duty of housekeeping, locked by the one transaction that does it: 'fold', 'forget' or 'history'.

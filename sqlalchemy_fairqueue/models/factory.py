@@ -65,6 +65,7 @@ class Models:
     Result: type[applications.ResultMixin]
     ResultWait: type[Any]
     Round: type[Any]
+    Sample: type[Any]
     Schedule: type[applications.ScheduleMixin]
     ScheduleSlot: type[Any]
     Signal: type[Any]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -23,7 +24,7 @@ from sqlalchemy_fairqueue.database.messages import (
     read_recent_attempts,
     record_audit,
 )
-from sqlalchemy_fairqueue.database.stats import read_channel_stats, read_consumers, read_contention
+from sqlalchemy_fairqueue.database.stats import read_channel_stats, read_consumers, read_contention, read_trend
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.queue.base import Facet, QueueBase, on_engine, verb
 from sqlalchemy_fairqueue.queue.lookups import ERROR, checked_name
@@ -31,6 +32,7 @@ from sqlalchemy_fairqueue.times import instant_microseconds
 from sqlalchemy_fairqueue.values.checks import (
     check_choice,
     check_count,
+    check_duration,
     check_instant,
     check_message_id,
     check_name,
@@ -55,6 +57,7 @@ if TYPE_CHECKING:
         Contention,
         MoveOutcome,
         RetryNowOutcome,
+        Trend,
     )
 
     Ids = int | Iterable[int] | None
@@ -640,3 +643,31 @@ class Admin(Facet[QueueBase]):
         """
         check_count("limit", limit, 1, 100_000)
         return self._ask(where, partial(read_contention, target=self._target, limit=limit))
+
+    @verb
+    def trend(self, where: Where, *, channel: str | None = None, over: timedelta = timedelta(hours=1)) -> Trend:
+        """Return the queue or a channel over the last hours: backlog, oldest wait, served, failed, times of handlers.
+
+        Workers keep a sample of their queues each minute, for 25 hours: of the queue, and of the 20 channels with the
+        longest backlogs. What was served, and the times of handlers, are known of queues that record their history. It
+        reads the samples of that time and 10,000 attempts of the history, whatever the queue has.
+
+        Args:
+            where: A session, connection or engine.
+            channel: This channel. None: the queue.
+            over: How far back it looks, a minute to a day. Up to 100 minutes come in steps of a minute, up to 500 in
+                steps of five, more in steps of fifteen.
+
+        Raises:
+            InvalidArgument: A bad argument.
+
+        Example:
+            >>> trend = queue.admin.trend(engine, over=timedelta(hours=1))
+            >>> len(trend.points)
+            60
+        """
+        check_names(channel=channel)
+        check_duration("over", over, timedelta(minutes=1))
+        if over > timedelta(days=1):
+            raise InvalidArgument(f"over is {over}; samples are kept for a day: give at most that")
+        return self._ask(where, partial(read_trend, target=self._target, channel=channel, over=over))

@@ -949,6 +949,98 @@ class AuditEntry:
     details: dict[str, Any] | None
 
 
+HANDLER_BOUNDS = tuple(
+    timedelta(milliseconds=milliseconds)
+    for milliseconds in (1, 3, 10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000)
+)
+"""Between these times lie the buckets of :attr:`HandlerTimes.counts`; the first lies below, the last above."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrendPoint:
+    """A queue or channel in a step of time.
+
+    Attributes:
+        at: The begin of the step, in UTC.
+        ready: The most messages that were ready at a sample. None: there is no sample.
+        oldest_wait: The longest that the oldest of them had waited then. None: there is no sample.
+        served: The attempts that completed a message. None: not known, as where the queue records no history.
+        failed: Those that were retried, buried, or lost with their lease; without a history, the messages that died.
+            None: not known.
+
+    Example:
+        >>> [*_, point] = queue.admin.trend(engine).points
+        >>> point.ready is None  # no worker has kept a sample
+        True
+    """
+
+    at: datetime
+    ready: int | None
+    oldest_wait: timedelta | None
+    served: int | None
+    failed: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandlerTimes:
+    """How long handlers of a kind took, from the delivery to the end of the attempt.
+
+    Attributes:
+        kind: The kind.
+        counts: The attempts by time: those below 1 ms, from 1 to 3 ms, from 3 to 10 ms, and so on.
+
+    Example:
+        >>> queue.configure(engine, history=True)
+        >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1, kind="parse")
+        >>> queue.complete(engine, queue.dequeue(engine))
+        >>> [times] = queue.admin.trend(engine).handlers
+        >>> times.kind, times.attempts, times.within(0.5) is None
+        ('parse', 1, False)
+    """
+
+    kind: str
+    counts: tuple[int, ...]
+
+    @property
+    def attempts(self) -> int:
+        """How many attempts they are."""
+        return sum(self.counts)
+
+    def within(self, part: float) -> timedelta | None:
+        """Return the bound that this part of the attempts stays below, 0 to 1; None if it lies above the last one."""
+        below = 0
+        for bound, count in zip(HANDLER_BOUNDS, self.counts, strict=False):
+            below += count
+            if below >= part * self.attempts:
+                return bound
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trend:
+    """A queue or channel over time.
+
+    Attributes:
+        queue: Name of the queue.
+        channel: Name of the channel. None: it is of the queue.
+        step: The time between two points.
+        points: The points, the oldest first.
+        handlers: How long handlers took, the kind with the most attempts first; of the last 10,000 attempts that all
+            queues recorded.
+
+    Example:
+        >>> trend = queue.admin.trend(engine, over=timedelta(days=1))
+        >>> len(trend.points), str(trend.step)
+        (96, '0:15:00')
+    """
+
+    queue: str
+    channel: str | None
+    step: timedelta
+    points: tuple[TrendPoint, ...]
+    handlers: tuple[HandlerTimes, ...]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetterGroup:
     """Dead letters of a queue with the same kind, reason and error.

@@ -16,7 +16,7 @@ Threads, most with a connection of its own (``connection``; never one of the app
                      requests to stop, and start the rounds of the next row.
 ``<name>-schedules`` ``duties``: a round each, then the thread ends. Schedules run the slots that are due; groups count
 ``<name>-groups``    members that ended and enqueue follow-ups; housekeeping makes and drops days of the history, and
-``-housekeeping``    deletes what is old. Each round has a connection for its own time.
+``-housekeeping``    deletes what is old; samples keep how queues stand. Each round has a connection for its own time.
 ``<name>-limits``    ``executor``: notices that the time of a handler is over. It has no connection.
 a probe's thread     ``runtime``: asks the database whether it answers, on a connection of its own.
 handlers             ``executor``: ``<name>-handler-<n>`` threads, or the application's event loop (``tasks``). They use

@@ -1,7 +1,7 @@
 """Duties of a worker: functions that one thread calls repeatedly on one connection, and rounds that it starts.
 
 A duty that raises is called again after its own backoff; the others go on. A duty must not wait for long, since leases
-wait with it. Long work is a round in its own thread: schedules, groups and housekeeping.
+wait with it. Long work is a round in its own thread: schedules, groups, samples and housekeeping.
 
 An operator's request to stop is read by a statement of one row for each queue. So the worker sees it while it is idle,
 while all handlers are busy, and without a lease. A worker that obeys a request leaves it in place, since other
@@ -464,6 +464,33 @@ class Schedules(Round):
 
 def _words(due: DueSchedule) -> tuple[str, str, str]:
     return due.name, due.channel, due.queue
+
+
+class Samples(Round):
+    """Rounds that keep the samples of this minute, for the dashboard and ``fairqueue trend``.
+
+    All workers call; the first one in a minute writes.
+
+    Args:
+        queues: The queues.
+        options: The worker's.
+    """
+
+    def __init__(self, queues: Sequence[ServedQueue], options: WorkerOptions) -> None:
+        own = DedicatedConnection(options, within=options.timings.housekeeping_call)
+        super().__init__("samples", "keep samples", options, own)
+        self._queues = by_schema(queues)
+
+    def _work(self) -> None:
+        run_all(partial(self._keep, schema) for schema in list(self._queues) if not self._stopping)
+
+    def _keep(self, schema: str | None) -> None:
+        try:
+            keep = call(schema, "fq_keep_samples", "keep samples", queues=sorted(self._queues[schema]))
+            self._connection.run(keep.value)
+        except NotGranted as error:
+            del self._queues[schema]
+            self._log.warning("leaves samples to others: %s", logged(error))
 
 
 class Housekeeping(Round):

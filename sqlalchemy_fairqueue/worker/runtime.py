@@ -19,6 +19,7 @@ from sqlalchemy_fairqueue.worker.duties import (
     Housekeeping,
     Looper,
     Round,
+    Samples,
     Schedules,
     StopRequests,
     cut_stuck_calls,
@@ -317,13 +318,14 @@ class Runtime(Generic[E]):
         if options.housekeeping:
             schedules = self._schedules = Schedules(connection, self.queues, options)
             groups = self._groups = Groups(connection, self.queues, options)
-            housekeeping = Housekeeping(options)
-            self._rounds = [schedules, groups, housekeeping]
+            samples, housekeeping = Samples(self.queues, options), Housekeeping(options)
+            self._rounds = [schedules, groups, samples, housekeeping]
             if not drain:
                 duties.append(Duty("poll its schedules", schedules.poll, timings.schedules_every, spread=part))
             every, first = timings.housekeeping_every, timings.housekeeping_first
             duties += [
                 Duty("poll its groups", groups.poll, timings.groups_every, spread=part),
+                Duty("start its samples", samples.start, timings.samples_every, first=timings.samples_every),
                 Duty("start its housekeeping", housekeeping.start, every, spread=(0.5, 1.5), first=first),
             ]
         return Looper(duties, connection, heartbeat.end, options, self._stats)

@@ -46,6 +46,7 @@ class Timings:
             rows, and nothing waits for it.
         housekeeping_first: The first housekeeping comes within this time.
         housekeeping_every: Interval of housekeeping, give or take half of it.
+        samples_every: Interval of rounds that keep samples. The function keeps one a minute.
         history_days: Housekeeping creates partitions this many days ahead.
         pruned_at_once: Rows of a kind, or dead letters of a queue, that housekeeping deletes in a transaction.
         schedules_every: Longest interval of polls for due schedules.
@@ -101,6 +102,7 @@ class Timings:
     housekeeping_call: float = 600.0
     housekeeping_first: float = 60.0
     housekeeping_every: float = 3600.0
+    samples_every: float = 60.0
     history_days: int = 7
     pruned_at_once: int = 10_000
     schedules_every: float = 5.0

@@ -68,6 +68,15 @@ def busy(engine: Engine, figures: SharedFigures) -> int:
         figures.forget()
         figures.get()
     MAILS.purge(engine, "acme-industries")
+    with engine.begin() as connection:
+        connection.execute(text("select fq_keep_samples('{documents,mails}')"))
+        connection.execute(
+            text(
+                "insert into fq_sample (queue, at, channel, ready, oldest_wait, served, failed)"
+                " select s.queue, s.at - 60000000::bigint * n, s.channel, s.ready * (80 - n) / 80, s.oldest_wait + n,"
+                " 30 + n % 17, n % 5 from fq_sample s cross join generate_series(1, 70) n"
+            )
+        )
     return tried[0].message_id
 
 

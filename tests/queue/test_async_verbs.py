@@ -83,6 +83,7 @@ def _messages(database: Database) -> Steps:
     yield "admin.recent_attempts", {"channel": "b"}
     yield "admin.record_audit", "purge", {"by": "dana"}
     yield "admin.audits", {"message_id": 1}
+    yield "admin.trend", {"channel": "b"}
     yield "admin.count_undelivered", "d", {"state": "ready"}
     yield "admin.retry_now", two.message_id
     yield "admin.retry_now", later.message_id

@@ -9,8 +9,10 @@ from sqlalchemy import NullPool, create_engine
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import ChannelPolicy, Enqueue, Queue
+from sqlalchemy_fairqueue import ChannelPolicy, Enqueue, Queue, Worker
 from sqlalchemy_fairqueue.errors import NotGranted
+from sqlalchemy_fairqueue.worker.duties import Samples
+from sqlalchemy_fairqueue.worker.leases import ServedQueue
 from tests.roles.conftest import SCHEMA, Actor, Installation
 
 if TYPE_CHECKING:
@@ -198,6 +200,21 @@ def test_completions_of_an_operator(jobs: Installation) -> None:
     _assert_refused(actor, ["fq_completions('1:1:', array['mine', 'other'])"], "is not granted")
     with actor.engine.connect() as connection:
         assert connection.exec_driver_sql(f"select {SCHEMA}.fq_completions('1:1:', array['mine'])").all() == []
+
+
+def test_samples_of_a_consumer(jobs: Installation, caplog: pytest.LogCaptureFixture) -> None:
+    """Samples are kept of the queues of the grant; a worker that may not keep them leaves them to others for good."""
+    put(jobs, MINE, "a")
+    put(jobs, OTHER, "a")
+    actor = bound(jobs, "consumer")
+    _assert_refused(actor, ["fq_keep_samples(array['mine', 'other'])"], "is not granted")
+    with actor.engine.connect() as connection:
+        assert connection.exec_driver_sql(f"select {SCHEMA}.fq_keep_samples(array['mine'])").scalar_one() == 2
+    options = Worker(actor.engine, OTHER)._options
+    samples = Samples([ServedQueue(one, options, {}) for one in options.queues], options)
+    samples.run()
+    samples.run()
+    assert sum("leaves samples to others" in record.message for record in caplog.records) == 1
 
 
 def _assert_refused(actor: Actor, calls: list[str], why: str) -> None:

@@ -93,6 +93,13 @@ _TABLES = {
             "message_id": ("0",), "details": (_LARGE,), "at": ("-1", _LATER),
         },
     ),
+    "fq_sample": Table(
+        {"queue": "'q'", "at": "0", "channel": "''", "ready": "0", "oldest_wait": "0"},
+        {
+            "queue": ("''", _LONG), "channel": (_LONG,), "at": ("-1", _LATER), "ready": ("-1",),
+            "oldest_wait": ("-1",), "served": ("-1",), "failed": ("-1",), "took": ("-1",),
+        },
+    ),
     "fq_stop_request": Table(
         {"queue": "'q'", "consumer": "'w'", "requested_by": "'me'", "requested_at": "0"},
         {

@@ -24,6 +24,7 @@ _MAY_KNOW = {
     "codecs": {"texts", "errors"},
     "values": {"texts", "errors", "times"},
     "formats": {"texts", "errors", "times", "values"},
+    "drawings": set[str](),
     "sql": set[str](),
     "database": _BASE | {"sql"},
     "models": _BASE | {"sql"},

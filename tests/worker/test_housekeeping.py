@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import InvalidArgument, Queue, Worker
 from sqlalchemy_fairqueue.worker.duties import Housekeeping
+from tests.fixtures.clock import Clock
 from tests.fixtures.database import Database
 from tests.fixtures.options import PATIENCE
 from tests.fixtures.waits import Waits
@@ -41,6 +42,19 @@ def test_partitions_are_made_ahead(queue: Queue, engine: Engine, database: Datab
     assert housekeeping._thread is not threading.current_thread()
     housekeeping._thread.join()
     assert database.value(_DAYS) == made
+
+
+def test_workers_keep_samples(queue: Queue, engine: Engine, database: Database, clock: Clock) -> None:
+    """Two workers keep samples of their queues, together one a minute."""
+    queue.handler()(lambda _: None)
+    queue.configure(engine, history=True)
+    first, second = (retimed(Worker(engine, queue), samples_every=0.01) for _ in range(2))
+    counted = "select count(distinct at) from fq_sample where queue = :queue"
+    with first, second:
+        for minutes in (1, 2, 3):
+            until(lambda: database.value(counted, queue=queue.name) >= minutes, "a sample is kept")  # noqa: B023
+            clock.advance(timedelta(minutes=1))
+    assert database.value("select count(*) = count(distinct (queue, at)) from fq_sample where channel = ''")
 
 
 def test_keys_whose_period_is_over_are_deleted(engine: Engine, database: Database) -> None:

@@ -8,7 +8,7 @@
 -- unless somebody enqueues to it before. What is committed later stays.
 -- Locks: as fq_purge_channel, first; then others, skip locked; last as fq_erase_ended.
 -- Index: those of fq_purge_channel, fq_erase_ended and fq_repair_channel, fq_lease_expires_ix, fq_message_lease_ix,
--- fq_dead_letter_channel_ix, fq_key_period_pkey, fq_schedule_name_key, fq_audit_channel_ix; follow-ups of open groups
+-- fq_dead_letter_channel_ix, fq_key_period_pkey, fq_schedule_name_key, fq_audit_channel_ix, fq_sample_pkey; follow-ups of open groups
 -- are read whole. Errors: 40001; QF001 bad limit; QF007.
 create function fairqueue.fq_erase_channel(
   p_queue text, p_channel text, p_limit integer, p_after bigint[],
@@ -115,6 +115,9 @@ begin
   if after is not null or v_channel_id is null then
     return;
   end if;
+  delete from fairqueue.fq_sample t
+  where t.queue = p_queue
+    and t.channel = p_channel;
 
   left_over := (select count(*) from fairqueue.fq_message m where m.channel_id = v_channel_id and m.lease_id is null)
     + (

@@ -181,8 +181,8 @@ def test_completions_beside_an_open_transaction(kernel: Kernel, open_kernel: Ope
     counted: list[tuple[str, int]] = []
 
     def count(before: str) -> None:
-        call = "select channel, attempts from fq_completions(%(before)s, '{q}')"
-        counted.extend((row["channel"], row["attempts"]) for row in kernel.rows(call, before=before))
+        call = "select channel, completed from fq_completions(%(before)s, '{q}')"
+        counted.extend((row["channel"], row["completed"]) for row in kernel.rows(call, before=before))
 
     for messages in (500, 70):
         kernel.complete(*kernel.dequeue(messages).hands)

@@ -1,10 +1,10 @@
--- fq_completions: how many attempts of some queues were completed, by channel, among those that were recorded after the
--- snapshot p_before and before this one, each counted once.
+-- fq_completions: how many attempts of some queues were completed, and how many failed (retried, buried, expired), by
+-- channel, among those that were recorded after the snapshot p_before and before this one, each counted once.
 -- Guarantees: the transaction ids decide, since ids and times would miss attempts that are committed late. It reads
 -- what was recorded since, however long a transaction has been open.
 -- Locks: none. Index: fq_history_recorded_ix. Errors: QF001 no snapshot; QF007.
 create function fairqueue.fq_completions(p_before text, p_queues text[])
-returns table (queue text, channel text, attempts bigint)
+returns table (queue text, channel text, completed bigint, failed bigint)
 language plpgsql
 stable
 security definer
@@ -23,7 +23,8 @@ begin
   from unnest(p_queues) q(name);
   -- p_before does not see transactions that were open then, and those that began later.
   return query
-  select h.queue, h.channel, count(*)
+  select h.queue, h.channel, count(*) filter (where h.outcome = 'completed'),
+    count(*) filter (where h.outcome in ('retried', 'buried', 'expired'))
   from (
     select o.queue, o.channel, o.outcome
     from fairqueue.fq_history o
@@ -37,8 +38,7 @@ begin
     from fairqueue.fq_history n
     where n.recorded_xid >= pg_snapshot_xmax(v_before)
   ) h
-  where h.outcome = 'completed'
-    and h.queue = any (p_queues)
+  where h.queue = any (p_queues)
   group by h.queue, h.channel;
 end
 $$;
