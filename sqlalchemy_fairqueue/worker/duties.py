@@ -48,7 +48,7 @@ from sqlalchemy_fairqueue.worker.wakeups import WakeEvent
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from sqlalchemy_fairqueue.database.schedules import DueSchedule
+    from sqlalchemy_fairqueue.database.schedules import DueSchedule, ScheduleDefinition
     from sqlalchemy_fairqueue.database.stats import StopRequest
     from sqlalchemy_fairqueue.worker.leases import ServedQueue
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
@@ -380,18 +380,21 @@ class Schedules(Round):
         made = self._polling.made
         if self._declared_on == made:
             return
-        for queue in self._declaring:
-            for (channel, name), definition in queue.queue.schedules.declared.items():
-                read = partial(read_schedules, target=queue.target, channel=channel, name=name, limit=1)
-                if self._declared_on is not None and self._connection.run(read):
-                    continue
-                outcome = self._connection.run(schedule_call(queue.target, definition).value)
-                self._log.log(
-                    logging.DEBUG if outcome == "same" else logging.INFO,
-                    ": schedule %s of queue %s is %s by the code",
-                    *(definition.name, queue.target.queue, outcome),
-                )
+        declared = ((queue, *one) for queue in self._declaring for one in queue.queue.schedules.declared.items())
+        run_all(partial(self._declare_one, *one) for one in declared)
         self._declared_on = made
+
+    def _declare_one(self, queue: ServedQueue, key: tuple[str, str], definition: ScheduleDefinition) -> None:
+        channel, name = key
+        read = partial(read_schedules, target=queue.target, channel=channel, name=name, limit=1)
+        if self._declared_on is not None and self._connection.run(read):
+            return
+        outcome = self._connection.run(schedule_call(queue.target, definition).value)
+        self._log.log(
+            logging.DEBUG if outcome == "same" else logging.INFO,
+            ": schedule %s of queue %s is %s by the code",
+            *(name, queue.target.queue, outcome),
+        )
 
     def _run_due(self, schema: str | None) -> None:
         """Run due schedules in random order, so that several workers hardly meet."""

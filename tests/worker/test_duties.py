@@ -116,8 +116,10 @@ def test_a_queue_that_cannot_be_heard_keeps_no_other_unheard(engine: Engine) -> 
 
 def test_an_installation_that_refuses_keeps_no_other_waiting(engine: Engine, clock: Clock) -> None:
     """What one schema refuses is raised when the stops, groups and schedules of the others have been looked for."""
-    sound = Queue("sound")
-    options = Worker(engine, Queue("broken", schema="nowhere"), sound)._options
+    broken, sound = Queue("broken", schema="nowhere"), Queue("sound")
+    for queue in broken, sound:
+        queue.periodic("coded", channel="b", every=timedelta(days=1), kind="default")(print)
+    options = Worker(engine, broken, sound)._options
     queues = [ServedQueue(queue, options, {}) for queue in options.queues]
     connection, stops = DedicatedConnection(options), list[bool]()
     requests = StopRequests(by_schema(queues), options, lambda: stops.append(True))
@@ -133,4 +135,5 @@ def test_an_installation_that_refuses_keeps_no_other_waiting(engine: Engine, clo
     until(lambda: not groups.is_under_way and not schedules.is_under_way, "the rounds end")
     connection.close()
     assert stops == [True]
+    assert [one.name for one in sound.schedules.list(engine)] == ["each", "coded"]
     assert sorted(one.payload for one in sound.dequeue(engine, limit=10)) == ["slot", "then"]
