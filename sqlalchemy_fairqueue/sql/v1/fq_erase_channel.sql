@@ -8,8 +8,8 @@
 -- unless somebody enqueues to it before. What is committed later stays.
 -- Locks: as fq_purge_channel, first; then others, skip locked; last as fq_erase_ended.
 -- Index: those of fq_purge_channel, fq_erase_ended and fq_repair_channel, fq_lease_expires_ix, fq_message_lease_ix,
--- fq_dead_letter_channel_ix, fq_key_period_pkey, fq_schedule_name_key, fq_audit_channel_ix, fq_sample_pkey; follow-ups of open groups
--- are read whole. Errors: 40001; QF001 bad limit; QF007.
+-- fq_dead_letter_channel_ix, fq_key_period_pkey, fq_schedule_name_key, fq_audit_channel_ix, fq_sample_pkey; follow-ups
+-- of open groups are read whole. Errors: 40001; QF001 bad limit; QF007.
 create function fairqueue.fq_erase_channel(
   p_queue text, p_channel text, p_limit integer, p_after bigint[],
   out messages bigint, out leased bigint, out dead_letters bigint, out attempts bigint, out results bigint,
@@ -27,7 +27,7 @@ begin
   perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, null::text[]);
   if (p_limit between 1 and 1000000) is not true or (cardinality(p_after) = 3) is not true then
     raise exception 'fq_erase_channel has limit % and after %', p_limit, p_after
-      using errcode = 'QF001', hint = 'erase 1 to 1000000 rows of a kind at once, after three numbers (0: from the first)';
+      using errcode = 'QF001', hint = 'erase 1 to 1000000 rows of a kind at once, after three numbers (0: from the start)';
   end if;
   messages := fairqueue.fq_purge_channel(
     p_queue, p_channel, null::text, null::text, null::text, null::text, null::bigint, null::bigint, p_limit::bigint
