@@ -258,7 +258,7 @@ def draw(engine: Engine) -> None:
     pictures = (
         ("tags", 3.8, virtual, _virtual_time, "The first channel in virtual time is served, and moves on"),
         ("hearing", 2.4, "time", _hearing, "A dequeue hears what has committed, in whatever order"),
-        ("turn", 2.4, turn, _turn, "Call 1 holds channel a; call 2 takes nothing beyond the turn of a"),
+        ("turn", 2.4, turn, _turn, "Call 1 holds channel a; call 2 takes nothing beyond the bound"),
         ("tokens", 2.0, "time", _tokens, "When its lease ends, a message is delivered again under a new token"),
         ("ordering", 2.6, "messages of a channel", _ordering, "Green is out, orange waits: one of each key is out"),
     )

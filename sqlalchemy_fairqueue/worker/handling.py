@@ -138,7 +138,7 @@ def returned_outcome(result: object) -> Outcome | None:
     """Return the outcome that a handler returned, as instance or class; None for any other value.
 
     Raises:
-        WorkerError: It is a generator or an awaitable, so nothing was done.
+        WorkerError: It is a generator or an awaitable, so nothing was done; or outcomes in a list.
         TypeError: It is an outcome class that needs an argument.
         Outcome: It is an outcome that says nothing about the settlement.
     """
@@ -148,6 +148,11 @@ def returned_outcome(result: object) -> Outcome | None:
         return result
     if isinstance(result, Outcome):
         raise result
+    if isinstance(result, (list, tuple)) and any(isinstance(one, (Retry, Release, Bury)) for one in result):
+        raise WorkerError(
+            "the handler returned outcomes in a list, which settle nothing; settle single messages of a batch by "
+            "context.retry(delivery), context.release(delivery) or context.bury(delivery)"
+        )
     if inspect.isgenerator(result) or inspect.isasyncgen(result):
         raise WorkerError(
             "the handler returned a generator, which nobody runs: nothing was done; do not yield in it, nor in what it "

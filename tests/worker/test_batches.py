@@ -91,6 +91,19 @@ def test_what_it_costs(queue: Queue, engine: Engine, drain: Drain) -> None:
     assert calls == [[0, 1], [2], [3], [4]]
 
 
+def test_outcomes_in_a_list_settle_nothing(queue: Queue, engine: Engine, database: Database, drain: Drain) -> None:
+    """A handler that returns an outcome for each of its deliveries has failed, and the error says what to call."""
+
+    @queue.handler(batch=_BATCH)
+    def handle(deliveries: list[Delivery]) -> Any:
+        return [None, Retry(), *deliveries[2:]]
+
+    _send(queue, engine, range(3))
+    drain()
+    errors = [row.error for row in database.rows("select error from fq_message")]
+    assert ["context.retry(delivery)" in error for error in errors] == [True] * 3
+
+
 def _settle_apart(deliveries: list[Delivery], context: Context) -> None:
     assert [one.message_id for one in context.deliveries] == [one.message_id for one in deliveries]
     context.retry(deliveries[1], delay=timedelta(hours=1), error="busy")

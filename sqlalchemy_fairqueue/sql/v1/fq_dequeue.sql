@@ -10,7 +10,8 @@
 -- A call that passes by channels that others have locked takes nothing that starts beyond bound_tag of fq_look, so that
 -- all consumers together serve the order that one would. A call that finds nothing due writes nothing.
 -- Locks: those of its steps, all skip locked. Only the first delivery of a queue or after a crash waits, for 5 ms. If
--- another transaction has the dispatch row of a queue with a limit, it takes nothing and is due again in 10 ms. READ COMMITTED, in a transaction of its own: while one that attends is open, no other hears signals.
+-- another transaction has the dispatch row of a queue with a limit, it takes nothing and is due again in 10 ms. READ
+-- COMMITTED, in a transaction of its own: while one that attends is open, no other hears signals.
 -- Index: those of its steps. Errors: QF001 bad argument, QF003 wrong isolation level, QF007.
 -- Source: start-time fair queueing (Goyal, Vin, Cheng 1996); generic cell rate algorithm (ITU-T I.371).
 create function fairqueue.fq_dequeue(

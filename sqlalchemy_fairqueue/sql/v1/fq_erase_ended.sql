@@ -1,9 +1,10 @@
 -- fq_erase_ended: delete the attempts and results of a channel among the next p_limit rows of the history and p_limit
--- results of all queues. p_after: the recorded_xid and id of the last attempt that was looked at, and the message of the
--- last result; 0: begin. Returns how many of each, and the next p_after; null: there are no more.
+-- results of all queues. p_after: the recorded_xid and id of the last attempt that was looked at, and the message of
+-- the last result; 0: begin. Returns how many of each, and the next p_after; null: there are no more.
 -- Guarantees: what is committed later, by a transaction that began before, may stay. A reader of the history that is
 -- behind misses what is deleted.
--- Locks: the attempts and the results, waiting for housekeeping that deletes one. Index: fq_history_recorded_ix, fq_result_pkey. Errors: none.
+-- Locks: the attempts and the results, waiting for housekeeping that deletes one. Index: fq_history_recorded_ix,
+-- fq_result_pkey. Errors: none.
 create function fairqueue.fq_erase_ended(
   p_queue text, p_channel text, p_limit bigint, p_after bigint[],
   out attempts bigint, out results bigint, out after bigint[]
