@@ -448,7 +448,7 @@ def record_audit(
     by: str | None,
     channel: str | None,
     message_ids: Sequence[int] | None,
-    details: Mapping[str, Any] | None,
+    details: Mapping[str, object] | None,
 ) -> None:
     """Record what was done to a queue, or to its channel or messages; without a queue to the installation."""
     doing = f"record {what!r:.80}"

@@ -594,6 +594,13 @@ class HeldMessage:
         channel: Its channel.
         delivered_at: Since when it is held, in UTC. None: the queue records no history.
         cancelled_at: When it was cancelled, in UTC, or None.
+
+    Example:
+        >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1, kind="parse").message_id
+        >>> deliveries = queue.dequeue(engine)
+        >>> [consumer] = queue.admin.consumers(engine, handlers=10)
+        >>> [(held.message_id == message_id, held.kind) for held in consumer.handlers]
+        [(True, 'parse')]
     """
 
     message_id: int

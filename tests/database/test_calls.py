@@ -144,7 +144,8 @@ def test_one_function_for_each_of_several_queues() -> None:
     """The queues are one array, and the function is called with each of its elements."""
     text = str(clause_of("s", "fq_consumers", Shape(each="queue")).statement)
     assert "pg_catalog.unnest(cast(:queue as text[])) with ordinality e (element, place)" in text
-    assert text.endswith('cross join lateral "s".fq_consumers(e.element, cast(:limit as integer))')
+    arguments = "e.element, cast(:limit as integer), cast(:handlers as integer)"
+    assert text.endswith(f'cross join lateral "s".fq_consumers({arguments})')
 
 
 def test_costs_are_told_before_the_settlement() -> None:

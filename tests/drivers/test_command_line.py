@@ -62,6 +62,6 @@ def test_commands(application: str, bare_cli: Cli, engine: Engine, queue: Queue)
     assert len(run("dead", "list")["dead_letters"]) == 1
     findings = run("doctor")["findings"]
     assert [one["message"] for one in findings if "cannot" in one["message"]] == []
-    assert {one["check"] for one in findings} >= {"server", "drift", "queues", "history", "gates"}
+    assert {one["check"] for one in findings} >= {"server", "drift", "queues", "history", "dispatchers"}
     worked = bare_cli("worker", f"{application}:queue", "--drain", "--json").document
     assert worked["stats"]["completed"] == 1

@@ -87,7 +87,8 @@ class Business(OpenTransactions):
         *metered*: rates may be in cost, and no settlement corrects a cost: when one is heard of is not predicted.
         """
         self.metered = metered
-        if results:
+        if results and not self.given:
+            # What was delivered before keeps none.
             self.books.keeps_results = True
             self.world.queues[0].configure(self.world.engine, result_retention=timedelta(days=1))
         if fair_by == "cost":

@@ -109,7 +109,7 @@ class Consuming(Spoiling):
         kept = self.world.lease_of(consumer, lease)
         now = self.world.now() + TICK
         others = self.others()
-        if others.queue and not self.world.rows("select from fq_queue_state where queue = %(queue)s", queue=QUEUE):
+        if others.queue and not self.world.rows("select 1 from fq_queue_state where queue = %(queue)s", queue=QUEUE):
             # The first delivery needs the queue's row.
             others.queue_state = others.gate = True
         self._reclaim(now, others)

@@ -4,9 +4,6 @@ import re
 from pathlib import Path
 
 import pytest
-from alembic import command
-from alembic.config import Config
-from alembic.script import Script
 from sqlalchemy import URL
 
 import sqlalchemy_fairqueue
@@ -80,73 +77,3 @@ def test_migrations_of_the_start_page(
     assert said in done, done
     migrated = empty_database.value("select to_regclass('alembic_version') is not null")
     assert migrated == bool(removed), "the application's database is left alone"
-
-
-def test_an_async_environment(empty_database: Database, server_url: URL, tmp_path: Path) -> None:
-    """Alembic's own async template with the function of the page: for the application, and for its tests."""
-    pytest.importorskip("asyncpg")
-    url = (
-        empty_database.url.set(drivername="postgresql+asyncpg").render_as_string(hide_password=False).replace("%", "%%")
-    )
-    command.init(Config(tmp_path / "alembic.ini"), str(tmp_path / "migrations"), template="async")
-    config = Config(tmp_path / "alembic.ini")
-    environment = tmp_path / "migrations" / "env.py"
-    page = (_DOCS / "testing.md").read_text()
-    [function] = re.findall(r"```text\n(def run_migrations_online.*?)```", page, re.DOTALL)
-    whole, number = re.subn(
-        r"def run_migrations_online.*?(?=\n\n\n)",
-        lambda _: f"import alembic_ext\n\n{function.rstrip()}",
-        environment.read_text(),
-        flags=re.DOTALL,
-    )
-    assert number == 1
-    environment.write_text(whole)
-    written = (tmp_path / "alembic.ini").read_text()
-    (tmp_path / "alembic.ini").write_text(
-        re.sub(r"(?m)^sqlalchemy\.url = .*$", lambda _: f"sqlalchemy.url = {url}", written)
-    )
-    script = command.revision(config, "add the queue")
-    assert isinstance(script, Script)
-    file = Path(script.path)
-    file.write_text(
-        re.sub(
-            r"def upgrade.*", "def upgrade() -> None:\n    op.create_fairqueue()\n", file.read_text(), flags=re.DOTALL
-        )
-    )
-    [conftest] = [one.text for one in blocks(_DOCS / "testing.md") if one.file == "conftest_with_alembic.py"]
-    (tmp_path / "conftest.py").write_text(conftest)
-    (tmp_path / "test_app.py").write_text(_ASYNC_TEST)
-    done = pytest_said(
-        tmp_path,
-        "test_app.py",
-        FAIRQUEUE_TEST_SERVER_URL=server_url.render_as_string(hide_password=False),
-        APP_URL=empty_database.url.render_as_string(hide_password=False),
-    )
-    assert "2 passed" in done, done
-    assert empty_database.value("select to_regclass('fq_message') is not null")
-
-
-_ASYNC_TEST = """
-import asyncio, os
-from alembic import command
-from alembic.config import Config
-from sqlalchemy import create_engine, inspect
-from sqlalchemy_fairqueue import Queue
-
-def test_a_call(fairqueue_async_engine):
-    queue = Queue("documents")
-
-    async def working():
-        await queue.enqueue(fairqueue_async_engine, channel="a", payload=1)
-        [delivery] = await queue.dequeue(fairqueue_async_engine)
-        assert delivery.payload == 1
-
-    asyncio.run(working())
-
-def test_the_application():
-    engine = create_engine(os.environ["APP_URL"])
-    assert not inspect(engine).has_table("fq_message")
-    command.upgrade(Config("alembic.ini"), "head")
-    assert inspect(engine).has_table("fq_message")
-    engine.dispose()
-"""

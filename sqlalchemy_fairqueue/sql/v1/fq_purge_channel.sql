@@ -8,7 +8,7 @@
 -- the channel is not served, and no consumer waits for it. Messages for update skip locked: one that is just being
 -- cancelled or replaced is passed by.
 -- Index: fq_channel_queue_name_key, fq_channel_state_newest_ix, fq_message_ready_ix; those of fq_undelivered; rows by
--- ctid. Errors: 40001; QF001 bad state; QF007.
+-- ctid. Errors: 40001; QF001 bad state, bad limit; QF007.
 create function fairqueue.fq_purge_channel(
   p_queue text, p_channel text, p_key text default null, p_ordering_key text default null, p_kind text default null,
   p_state text default null, p_since bigint default null, p_until bigint default null,
@@ -25,6 +25,10 @@ declare
   v_deleted bigint;
 begin
   perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, null::text[]);
+  if p_limit < 1 then
+    raise exception 'fq_purge_channel has limit %', p_limit
+      using errcode = 'QF001', hint = 'purge 1 message or more, or null for all';
+  end if;
   select c.id into v_channel_id
   from fairqueue.fq_channel c
   where c.queue = p_queue

@@ -1,6 +1,7 @@
 -- fq_stop_requests: the requests to stop a consumer of some queues, with who asked. A worker calls it before it starts,
 -- and at polls: a request that is new then, or has another requested_at than at its start, is for it. Each call also
--- writes p_version and p_concurrency to those of its leases p_lease_ids that do not have them yet.
+-- writes p_version and p_concurrency to those of its leases p_lease_ids that do not have them yet, unless the server
+-- takes no writes.
 -- Guarantees: one snapshot; nothing is claimed, so that each process of the same name finds the request.
 -- Locks: these leases for no key update, skip locked: it waits for none. Index: fq_stop_request_pkey, fq_lease_pkey.
 -- Errors: QF007.
@@ -14,19 +15,20 @@ as $$
 begin
   perform fairqueue.fq_check_grant(array['consumer']::text[], q.name, null::text[])
   from unnest(p_queues) q(name);
-  update fairqueue.fq_lease e
-  set version = left(p_version, 100),
-    concurrency = p_concurrency
-  where p_concurrency is not null
-    and e.id = any (array(
-      select x.id
-      from fairqueue.fq_lease x
-      where x.id = any (p_lease_ids)
-        and x.queue = any (p_queues)
-        and x.consumer = p_consumer
-        and x.concurrency is null
-      for no key update skip locked
-    ));
+  if p_concurrency is not null and current_setting('transaction_read_only') = 'off' then
+    update fairqueue.fq_lease e
+    set version = left(p_version, 100),
+      concurrency = p_concurrency
+    where e.id = any (array(
+        select x.id
+        from fairqueue.fq_lease x
+        where x.id = any (p_lease_ids)
+          and x.queue = any (p_queues)
+          and x.consumer = p_consumer
+          and x.concurrency is null
+        for no key update skip locked
+      ));
+  end if;
   return query
   select r.queue || '', r.requested_by, r.requested_at
   from unnest(p_queues) q(name)
