@@ -102,7 +102,10 @@ def _marked(scene: Scene, slot: int) -> frozenset[int]:
 
 def _pause(scene: Scene, work: Paused, found: Plan) -> None:
     if work.channel is None:
-        _lock_queue(scene, found)
+        before = [one.paused for one in (*scene.own.paused, *found.effects.paused) if one.channel is None]
+        # To resume what is not paused takes no lock.
+        if work.paused or [scene.books.paused, *before][-1]:
+            _lock_queue(scene, found)
         found.effects.paused.append(work)
     elif work.paused or scene.knows(work.channel, found):
         scene.make(work.channel, found)
