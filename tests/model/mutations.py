@@ -113,12 +113,6 @@ _SERVING = [
         "if false then",
     ),
     Mutation(
-        "the first limit stops no dequeue",
-        "fq_stop_deliveries",
-        "if not fairqueue.fq_is_limited(p_queue) then",
-        "if false then",
-    ),
-    Mutation(
         "the queue's limit is not read",
         "fq_queue_room",
         "      p_sight.room,\n      v_state.max_concurrency - v_state.current_concurrency,\n",
