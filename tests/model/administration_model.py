@@ -126,8 +126,8 @@ def _limit(scene: Scene, work: Limited, found: Plan) -> None:
     _lock_queue(scene, found)
     if not _limits(scene, None, found).limited:
         # Without a limit, whoever takes messages has the state of a channel.
-        found.waits |= bool(scene.heard & scene.others.states)
-        found.effects.states |= scene.heard
+        found.waits |= bool(scene.books.channels.keys() & scene.others.states)
+        found.effects.states |= scene.books.channels.keys()
     out: frozenset[int] = frozenset()
     if _limits(scene, work, found).limited:
         out = _marked(scene, 2) - {

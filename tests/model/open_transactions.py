@@ -56,7 +56,7 @@ class OpenTransactions(Stage):
         # Groups are made before the messages are enqueued.
         groups = {one.id for one in works if isinstance(one, Grouped)}
         now = self.world.now() + TICK * (1 + len(groups))
-        return Scene(self.books, own, self.others(tx), now, self.brought, hidden, self.world.heard())
+        return Scene(self.books, own, self.others(tx), now, self.brought, hidden)
 
     def send_now(self, tx: int | None, works: list[Work], send: Callable[[], Any]) -> bool:
         """Send works at once, in an open transaction or one of their own; return whether it went well, as predicted."""

@@ -73,7 +73,6 @@ class Scene:
         now: The instant at which its first call will look at the clock.
         brought: The policy that its enqueues bring for channels that are new.
         hidden: How many messages of a channel its enqueues cannot know of, for their signals are no part of the sum.
-        heard: The channels of which the dispatcher has heard messages.
     """
 
     books: Books
@@ -82,7 +81,6 @@ class Scene:
     now: int
     brought: ChannelPolicy
     hidden: Mapping[str, int]
-    heard: frozenset[str]
 
     def knows(self, channel: str, found: Plan) -> bool:
         """Whether the transaction sees the channel."""

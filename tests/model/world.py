@@ -177,15 +177,6 @@ class World:
             queue_state=QUEUE in {*all_.queues} - {*free.queues},
         )
 
-    def heard(self) -> frozenset[str]:
-        """The channels of which the dispatcher has heard messages that are there."""
-        found = self.rows(
-            "select c.name from fq_channel_state s join fq_channel c on c.id = s.channel_id "
-            "where s.queue = %(queue)s and s.head_message_id is not null",
-            queue=QUEUE,
-        )
-        return frozenset(name for [name] in found)
-
     def install(self, function: str) -> None:
         """Put another text of a function in, verbatim."""
         self.rows(function)

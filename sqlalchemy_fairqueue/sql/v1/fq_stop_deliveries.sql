@@ -1,11 +1,11 @@
 -- fq_stop_deliveries: let no dequeue take messages of a queue until the transaction ends, so that what is out can be
 -- counted when the queue gets its first limit.
 -- Guarantees: a dequeue of a queue with a limit needs the dispatch row, which is locked here. A dequeue of a queue
--- without one needs the state row of a channel with messages. These are locked too, and nobody hears signals, so no
--- further channel gets messages. Dequeues under way have ended when this returns; a later one reads the limit again
--- when it has a channel locked (fq_lease_for).
--- Locks: as fq_lock_queue; the dispatch row; the state rows of channels with messages, in the order of names. Waits for
--- dequeues under way, and for configurations of these channels.
+-- without one needs the state row of a channel. If the queue has no limit yet, these are locked too; a channel that is
+-- made meanwhile has no message that a hearing has made ready. Dequeues under way have ended when this returns; a later
+-- one reads the limit again when it has a channel locked (fq_lease_for).
+-- Locks: as fq_lock_queue; the dispatch row; the state rows of the channels, in the order of names. Waits for dequeues
+-- under way, and for configurations of channels.
 -- Index: fq_queue_state_newest_ix, fq_channel_pkey; reads the states of the queue. Errors: 40001; QF007.
 create function fairqueue.fq_stop_deliveries(p_queue text)
 returns void
@@ -24,7 +24,6 @@ begin
     perform
     from fairqueue.fq_channel_state s
     where s.queue = p_queue
-      and num_nonnulls(s.head_message_id) = 1
     order by (select c.name from fairqueue.fq_channel c where c.id = s.channel_id)
     for no key update;
   end if;
