@@ -107,7 +107,7 @@ def _is_told(record: logging.LogRecord) -> bool:
 
 
 class _Comparison:
-    """One comparison with one database. Schemas have their own names, even if the metadata says None."""
+    """A comparison of the metadata with one database. It names every schema, even one that the metadata calls None."""
 
     def __init__(self, context: AutogenContext) -> None:
         if context.connection is None:

@@ -1,4 +1,4 @@
-"""Grants that a MetaData declares, compared with those of a database."""
+"""Comparison of the grants that a MetaData declares with those of a database."""
 
 from __future__ import annotations
 

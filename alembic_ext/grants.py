@@ -95,7 +95,7 @@ class RevokeFairqueueOp(FairqueueOp):
     """Revoke a kind of work from a role; the inverse restores the grant before, if it is known.
 
     Attributes:
-        kind: None: all kinds that it was granted.
+        kind: The kind of work; None stands for all that it was granted.
         before: The role's former grant, if known.
 
     Example:
@@ -124,7 +124,7 @@ class RevokeFairqueueOp(FairqueueOp):
 
         Args:
             role: Its name without quotes.
-            kind: None: all kinds.
+            kind: The kind of work; None stands for all.
             schema: The schema of the installation. None: the connection's default schema.
 
         Raises:
