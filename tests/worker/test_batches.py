@@ -190,6 +190,7 @@ def test_only_the_poison_dies(queue: Queue, engine: Engine, database: Database, 
     assert database.value("select count(*) from effect") == (0 if fails == "raises" else 4)
 
 
+@pytest.mark.many(1)
 def test_a_crash_kills_only_the_poison(queue: Queue, engine: Engine, database: Database, drain: Drain) -> None:
     """A batch whose child process dies has failed; its messages are then tried alone, and the others are done."""
     retry = RetryPolicy(first=timedelta(), cap=timedelta())
@@ -205,6 +206,7 @@ def test_a_crash_kills_only_the_poison(queue: Queue, engine: Engine, database: D
     assert database.value("select count(*) from fq_message") == 0
 
 
+@pytest.mark.many(1)
 def test_in_a_child_process(queue: Queue, engine: Engine, database: Database, drain: Drain) -> None:
     """A handler in a child process gets a batch, and settles single ones, too."""
     queue.handler(batch=_BATCH, isolation="process")(isolated.die_of_poison)
