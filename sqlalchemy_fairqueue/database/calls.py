@@ -13,6 +13,7 @@ import json
 import logging
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
 from weakref import WeakKeyDictionary, WeakSet
@@ -26,7 +27,8 @@ from sqlalchemy_fairqueue.database.drivers import DRIVERS, driver_of
 from sqlalchemy_fairqueue.database.errors import refusal_of, refuse
 from sqlalchemy_fairqueue.errors import AutocommitError, FairQueueError
 from sqlalchemy_fairqueue.sql.files import signature
-from sqlalchemy_fairqueue.times import any_instant
+from sqlalchemy_fairqueue.times import any_instant, duration, instant_microseconds, microseconds
+from sqlalchemy_fairqueue.values.policies import RATE, fields_of_columns, rate_of_columns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -42,12 +44,17 @@ if TYPE_CHECKING:
     Note = Callable[[BaseException], None]
 
 Q = TypeVar("Q", bound="str | None")
+T = TypeVar("T")
+Row = dict[str, Any]
+"""A row as :func:`read` returns it if no value is named."""
 
 _ALONE = "sqlalchemy_fairqueue_alone"
 ALONE: Mapping[str, Any] = MappingProxyType({_ALONE: True})
 """Options of a connection where each statement is a transaction of its own."""
 _REFUSED = "QF010"
 _SEND = "sqlalchemy_fairqueue_send"
+_INSTANTS = ("at", "_until", "_since")
+_DURATIONS = {"every", "jitter", "oldest_wait"}
 
 usable_schemas: WeakKeyDictionary[Pool, set[str | None]] = WeakKeyDictionary()
 """The schemas that are known to hold what is needed. By pool: an engine with other execution options shares it."""
@@ -78,9 +85,11 @@ class Target:
         """Return the call of a function with the queue as its parameter ``queue``, as :func:`call` does."""
         return call(self.schema, function, doing, shape, queue=self.queue, **values)
 
-    def read(self, connection: Connection, function: str, doing: str, /, **values: Any) -> list[dict[str, Any]]:
+    def read(
+        self, connection: Connection, function: str, doing: str, kind: Callable[..., T], /, **values: Any
+    ) -> list[T]:
         """Return the rows of a function with the queue as its parameter ``queue``, as :func:`read` does."""
-        return read(connection, self.schema, function, doing, queue=self.queue, **values)
+        return read(connection, self.schema, function, doing, kind, queue=self.queue, **values)
 
     def named(self, channel: str | None = None) -> str:
         """Return the name of the queue or channel for errors: ``channel 'customer-7' of queue 'documents'``."""
@@ -159,49 +168,81 @@ def call(schema: str | None, function: str, doing: str, shape: Shape = ALL, /, *
     """Return the call of a function in a schema; all parameters are given by name, without ``p_``.
 
     Each is passed in its position and with its exact type, so that PostgreSQL never chooses another role's overload.
-    Missing and unknown parameters raise TypeError.
+    Instants and durations are passed in microseconds. Missing and unknown parameters raise TypeError.
     """
     clause = clauses_of(schema)[function, shape]
     if values.keys() != clause.types.keys():
         raise TypeError(f"{function} takes {', '.join(clause.types)}; got {', '.join(values)}")
+    for name, value in values.items():
+        if isinstance(value, datetime):
+            values[name] = instant_microseconds(value)
+        elif isinstance(value, timedelta):
+            values[name] = microseconds(value)
     return Call(clause, values, doing)
 
 
-def read(
-    connection: Connection, schema: str | None, function: str, doing: str, shape: Shape = READABLE, /, **values: Any
-) -> list[dict[str, Any]]:
-    """Call a function that people read, and return its rows as dicts.
+def read(  # noqa: PLR0917 - parameters of functions have all other names
+    connection: Connection,
+    schema: str | None,
+    function: str,
+    doing: str,
+    kind: Callable[..., T],
+    shape: Shape = READABLE,
+    /,
+    **values: Any,
+) -> list[T]:
+    """Call a function that people read, and return its rows: *kind* is called with the columns of each by name.
 
-    Texts are read whatever the connection's encoding. Columns that end in ``_at``, ``_until`` or ``_since`` are
-    datetimes in UTC.
+    Texts are read whatever the connection's encoding. Instants are datetimes in UTC, and durations timedeltas, by the
+    names of their columns. The columns of a rate are one ``rate``, those that a channel overrides are fields of a
+    policy, and arrays are tuples.
     """
     rows = call(schema, function, doing, shape, **values).rows(connection, as_bytes=True)
     columns = [(name, _reader(name, type_)) for name, type_ in signature(function).columns.items()]
     if shape.each:
         columns.append(("place", None))
-    return [
-        {
-            name: value if value is None or reader is None else reader(value)
-            for (name, reader), value in zip(columns, row, strict=True)
-        }
-        for row in rows
-    ]
+    return [kind(**_columns(columns, row)) for row in rows]
 
 
-def read_by_queue(
-    connection: Connection, schema: str | None, function: str, doing: str, queues: Sequence[Q], /, **values: Any
-) -> dict[Q, list[dict[str, Any]]]:
-    """Call a function for several queues in one statement, and return the rows of each as :func:`read` does."""
-    found: dict[Q, list[dict[str, Any]]] = {queue: [] for queue in queues}
-    for row in read(connection, schema, function, doing, EACH_QUEUE, queue=list(queues), **values):
-        found[queues[row.pop("place") - 1]].append(row)
+def read_by_queue(  # noqa: PLR0917 - as above
+    connection: Connection,
+    schema: str | None,
+    function: str,
+    doing: str,
+    kind: Callable[..., T],
+    queues: Sequence[Q],
+    /,
+    **values: Any,
+) -> dict[Q, list[T]]:
+    """Call a function for several queues in one statement, and return the rows of each as :func:`read` does.
+
+    *kind* gets the ``queue`` too.
+    """
+    found: dict[Q, list[T]] = {queue: [] for queue in queues}
+    for row in read(connection, schema, function, doing, Row, EACH_QUEUE, queue=list(queues), **values):
+        queue = queues[row.pop("place") - 1]
+        found[queue].append(kind(queue=queue, **row))
+    return found
+
+
+def _columns(columns: Sequence[tuple[str, Callable[[Any], Any] | None]], row: Sequence[Any]) -> dict[str, Any]:
+    found = {
+        name: value if value is None or reader is None else reader(value)
+        for (name, reader), value in zip(columns, row, strict=True)
+    }
+    if "rate_interval" in found:
+        found["rate"] = rate_of_columns({name: found.pop(name) for name in RATE})
     return found
 
 
 def _reader(name: str, type_: str) -> Callable[[Any], Any] | None:
     if type_ == "text":
         return _text
-    return any_instant if type_ == "bigint" and name.endswith(("_at", "_until", "_since")) else None
+    if type_.endswith("[]"):
+        return fields_of_columns if name == "overridden" else tuple
+    if type_ == "bigint" and name.endswith(_INSTANTS):
+        return any_instant
+    return duration if name in _DURATIONS else None
 
 
 def _text(value: bytes) -> str:

@@ -186,7 +186,7 @@ def take_messages(
         f"dequeue from queue {target.queue!r}",
         _DEQUEUE,
         limit=limit,
-        lease=microseconds(lease),
+        lease=lease,
         consumer=consumer,
         lease_id=lease_id,
         max_bytes=max_bytes,
@@ -314,7 +314,7 @@ def extend_lease(connection: Connection, target: Target, tokens: Sequence[Token]
         "fq_extend",
         f"extend lease {lease_id}",
         lease_id=lease_id,
-        lease=microseconds(lease),
+        lease=lease,
         ids=[token.message_id for token in tokens],
         deliveries=[token.deliveries for token in tokens],
     ).tuples(connection)
@@ -329,7 +329,7 @@ def heartbeat(
         "fq_heartbeat",
         f"extend {len(lease_ids)} leases of queue {target.queue!r}",
         lease_ids=list(lease_ids),
-        lease=microseconds(lease),
+        lease=lease,
     ).rows(connection)
     return [
         ExtendedLease(lease_id, None if expires_at is None else instant(expires_at), cancelled or [])

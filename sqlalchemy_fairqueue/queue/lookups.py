@@ -26,17 +26,17 @@ from sqlalchemy_fairqueue.queue.base import QueueBase, recorded, verb
 from sqlalchemy_fairqueue.unit_of_work import changes as change
 from sqlalchemy_fairqueue.unit_of_work.settlements import Cancel
 from sqlalchemy_fairqueue.values.checks import check_choice, check_count, check_message_id, check_names
-from sqlalchemy_fairqueue.values.messages import CancelReceipt, MessageName, PurgeReceipt, Undelivered
+from sqlalchemy_fairqueue.values.messages import CancelReceipt, MessageName, PurgeReceipt, undelivered
 from sqlalchemy_fairqueue.values.reports import MessagePage, MessageState, Reason, Wait, with_waits
 
 if TYPE_CHECKING:
-    from datetime import datetime
+    from typing import Unpack
 
     from sqlalchemy import Connection
 
     from sqlalchemy_fairqueue.database.calls import Target
     from sqlalchemy_fairqueue.queue.base import RecordedWhere, Where
-    from sqlalchemy_fairqueue.values.messages import UndeliveredState
+    from sqlalchemy_fairqueue.values.messages import UndeliveredFilters
     from sqlalchemy_fairqueue.values.reports import ChannelStats, MessageDetails, QueueStats
 
 
@@ -332,13 +332,7 @@ class WithdrawalMethods(QueueBase):
         self,
         where: RecordedWhere,
         channel: str,
-        *,
-        key: str | None = None,
-        ordering_key: str | None = None,
-        kind: str | None = None,
-        state: UndeliveredState | None = None,
-        since: datetime | None = None,
-        until: datetime | None = None,
+        **filters: Unpack[UndeliveredFilters],
     ) -> PurgeReceipt:
         """Delete all messages of a channel that no consumer holds: ready, scheduled and held ones.
 
@@ -353,9 +347,9 @@ class WithdrawalMethods(QueueBase):
         "scheduled" those that are due later.
 
         Args:
-            state: "ready", "scheduled" or "held", at the time when the call is sent.
-            since: Earliest enqueue (aware), inclusive.
-            until: Latest enqueue (aware), exclusive.
+            channel: The channel.
+            filters: kind, key and ordering_key; state, which is "ready", "scheduled" or "held" at the time when the
+                call is sent; since, the earliest enqueue (aware), inclusive; until, the latest enqueue, exclusive.
 
         Returns:
             A receipt. Its ``purged`` is set after the COMMIT, on a Connection at once.
@@ -365,8 +359,6 @@ class WithdrawalMethods(QueueBase):
             >>> queue.purge(engine, "customer-7", kind="parse", state="ready").purged
             1
         """
-        which = Undelivered(
-            channel=channel, key=key, ordering_key=ordering_key, kind=kind, state=state, since=since, until=until
-        )
+        which = undelivered(channel, **filters)
         receipt = PurgeReceipt(channel)
-        return self._perform(where, [change.purge(self._target, which, receipt)], receipt)
+        return self._perform(where, [change.purge(self._target, channel, which, receipt)], receipt)

@@ -334,7 +334,7 @@ class RateOf(Definition):
 
     def value_of(self, name: str, columns: Mapping[str, Any]) -> Rate | None:
         interval, burst, unit = (columns[column] for column in self.columns(name))
-        return Rate.every(duration(interval), burst, unit)
+        return Rate.every(duration(interval or 0), burst, unit)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -216,6 +216,11 @@ def rate_of_columns(columns: Mapping[str, Any]) -> Rate | None:
     return rate
 
 
+def fields_of_columns(columns: Collection[str]) -> tuple[str, ...]:
+    """Return the fields that have one of the columns, in the order of their definition."""
+    return tuple(name for name, one in POLICY.items() if not set(columns).isdisjoint(one.columns(name)))
+
+
 def policy_values(columns: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a policy from a row or a JSON object, which may have other members."""
     return {name: definition.value_of(name, columns) for name, definition in POLICY.items()}
