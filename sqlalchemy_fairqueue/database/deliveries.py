@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict
 
 from sqlalchemy.exc import DBAPIError
 
-from sqlalchemy_fairqueue.database.calls import Call, call
-from sqlalchemy_fairqueue.database.clauses import Shape, argument
+from sqlalchemy_fairqueue.database.calls import Call, Shape, argument, call
 from sqlalchemy_fairqueue.database.errors import sqlstate_of
 from sqlalchemy_fairqueue.texts import said
 from sqlalchemy_fairqueue.times import duration, instant, microseconds

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 from uuid import UUID
 
 from sqlalchemy_fairqueue.codecs import codec_of, decoded, headers_of
-from sqlalchemy_fairqueue.database.calls import Row, call
-from sqlalchemy_fairqueue.database.clauses import Shape, argument
+from sqlalchemy_fairqueue.database.calls import Row, Shape, argument, call
 from sqlalchemy_fairqueue.database.configuration import new_policy_json
 from sqlalchemy_fairqueue.errors import PayloadError
 from sqlalchemy_fairqueue.times import instant_microseconds, microseconds

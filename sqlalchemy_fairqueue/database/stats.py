@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from sqlalchemy_fairqueue.database.calls import Row, call, named, read, read_by_queue
-from sqlalchemy_fairqueue.database.clauses import Shape
+from sqlalchemy_fairqueue.database.calls import Row, Shape, call, named, read, read_by_queue
 from sqlalchemy_fairqueue.database.deliveries import LONGEST_WAIT
 from sqlalchemy_fairqueue.texts import library_version
 from sqlalchemy_fairqueue.times import any_instant, duration, instant, microseconds

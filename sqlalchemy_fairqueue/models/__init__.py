@@ -44,8 +44,8 @@ from sqlalchemy_fairqueue.models.applications import (
     SignalMixin,
     StopRequestMixin,
 )
-from sqlalchemy_fairqueue.models.base import FairqueueMixin, ReadOnlyModel
 from sqlalchemy_fairqueue.models.factory import DefaultBase, Models, declare_grants, default_models, make_models
+from sqlalchemy_fairqueue.models.tables import FairqueueMixin, ReadOnlyModel
 from sqlalchemy_fairqueue.models.types import Duration, Instant, RoleName, Xid8, interval, timestamp
 from sqlalchemy_fairqueue.sql.grants import RoleGrant
 

@@ -13,8 +13,7 @@ from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.hybrid import hybrid_property
 
 from sqlalchemy_fairqueue.codecs import JsonCodec
-from sqlalchemy_fairqueue.models.base import FairqueueMixin, Related
-from sqlalchemy_fairqueue.models.tables import of_table
+from sqlalchemy_fairqueue.models.tables import FairqueueMixin, Related, of_table
 from sqlalchemy_fairqueue.models.types import Duration, Instant
 from sqlalchemy_fairqueue.times import instant
 

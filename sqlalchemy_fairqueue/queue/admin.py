@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from sqlalchemy import Engine
 
 from sqlalchemy_fairqueue.database.asynchronous import AsyncEngine
-from sqlalchemy_fairqueue.database.calls import call
-from sqlalchemy_fairqueue.database.clauses import Shape
+from sqlalchemy_fairqueue.database.calls import Shape, call
 from sqlalchemy_fairqueue.database.configuration import new_policy_json
 from sqlalchemy_fairqueue.database.engines import on, refused
 from sqlalchemy_fairqueue.database.messages import (

@@ -17,8 +17,8 @@ from sqlalchemy_fairqueue.errors import InvalidArgument, LeaseLost
 from sqlalchemy_fairqueue.queue.base import QueueBase, on_engine, recorded
 from sqlalchemy_fairqueue.queue.consumer import Consumer
 from sqlalchemy_fairqueue.queue.results import given_result
+from sqlalchemy_fairqueue.unit_of_work.operations import Settle, Verb, settle, token_of
 from sqlalchemy_fairqueue.unit_of_work.sessions import session_of
-from sqlalchemy_fairqueue.unit_of_work.settlements import Settle, Verb, settle, token_of
 from sqlalchemy_fairqueue.values.checks import check_count, check_duration, check_text
 from sqlalchemy_fairqueue.values.messages import MOST_COST, Deliveries, Delivery
 

@@ -13,7 +13,7 @@ from sqlalchemy_fairqueue.database.engines import on, refused, run, run_transact
 from sqlalchemy_fairqueue.errors import InvalidArgument, PayloadError
 from sqlalchemy_fairqueue.queue.base import OPEN_GROUPS, QueueBase, recorded
 from sqlalchemy_fairqueue.queue.instrumentation import installed
-from sqlalchemy_fairqueue.unit_of_work.enqueues import EnqueueMessage
+from sqlalchemy_fairqueue.unit_of_work.operations import EnqueueMessage
 from sqlalchemy_fairqueue.unit_of_work.sending import send, send_alone, send_together
 from sqlalchemy_fairqueue.unit_of_work.sessions import record, session_of
 from sqlalchemy_fairqueue.values.checks import HEADERS_BYTES

@@ -24,7 +24,7 @@ from sqlalchemy_fairqueue.database.stats import (
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.queue.base import QueueBase, recorded, verb
 from sqlalchemy_fairqueue.unit_of_work import changes as change
-from sqlalchemy_fairqueue.unit_of_work.settlements import Cancel
+from sqlalchemy_fairqueue.unit_of_work.operations import Cancel
 from sqlalchemy_fairqueue.values.checks import check_choice, check_count, check_message_id, check_names
 from sqlalchemy_fairqueue.values.messages import CancelReceipt, MessageName, PurgeReceipt, undelivered
 from sqlalchemy_fairqueue.values.reports import MessagePage, MessageState, Reason, Wait, with_waits
