@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from sqlalchemy.exc import DBAPIError
 
-from sqlalchemy_fairqueue.database.calls import Call, Shape, argument, call
+from sqlalchemy_fairqueue.database.calls import Call, Row, Shape, argument, call
 from sqlalchemy_fairqueue.database.errors import sqlstate_of
 from sqlalchemy_fairqueue.texts import said
 from sqlalchemy_fairqueue.times import duration, instant, microseconds
@@ -78,22 +78,6 @@ class Token(NamedTuple):
     deliveries: int
 
 
-class DeliveredMessage(TypedDict):
-    """A message that a dequeue took, by the field names of a delivery."""
-
-    message_id: int
-    row_id: str
-    channel: str
-    kind: str
-    content: bytes
-    headers: str | None
-    ordering_key: str | None
-    enqueued_at: datetime
-    attempt: int
-    max_attempts: int
-    deliveries: int
-
-
 @dataclass(frozen=True, slots=True)
 class Dequeued:
     """The answer of a dequeue.
@@ -110,7 +94,7 @@ class Dequeued:
         due_in: How long until something else may be due. None: nothing is scheduled.
     """
 
-    messages: list[DeliveredMessage]
+    messages: list[Row]
     unreadable: list[tuple[int, str]]
     lease: Lease | None
     lease_id: int | None
@@ -207,7 +191,7 @@ def take_messages(
 
 def take_more(
     connection: Connection, target: Target, first: Token, *, limit: int, max_cost: int | None, max_bytes: int | None
-) -> tuple[list[DeliveredMessage], list[tuple[int, str]]]:
+) -> tuple[list[Row], list[tuple[int, str]]]:
     """Take messages that follow *first* in its channel, under its lease. The caller commits.
 
     Args:
@@ -232,8 +216,8 @@ def take_more(
     )
 
 
-def _all_delivered(rows: Sequence[Sequence[Any]]) -> tuple[list[DeliveredMessage], list[tuple[int, str]]]:
-    messages: list[DeliveredMessage] = []
+def _all_delivered(rows: Sequence[Sequence[Any]]) -> tuple[list[Row], list[tuple[int, str]]]:
+    messages: list[Row] = []
     unreadable: list[tuple[int, str]] = []
     for row in rows:
         try:
@@ -243,7 +227,8 @@ def _all_delivered(rows: Sequence[Sequence[Any]]) -> tuple[list[DeliveredMessage
     return messages, unreadable
 
 
-def _delivered(row: Sequence[Any]) -> DeliveredMessage:
+def _delivered(row: Sequence[Any]) -> Row:
+    """Return a message by the field names of a delivery."""
     numbers, row_id, channel, kind, content, headers, ordering_key = row
     message_id, enqueued_at, attempt, max_attempts, deliveries = numbers
     return {

@@ -28,6 +28,7 @@ from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.queue.base import Facet, QueueBase, on_engine, verb
 from sqlalchemy_fairqueue.queue.lookups import ERROR, checked_name
 from sqlalchemy_fairqueue.values.checks import (
+    IDS,
     check_choice,
     check_count,
     check_duration,
@@ -36,6 +37,7 @@ from sqlalchemy_fairqueue.values.checks import (
     check_name,
     check_names,
     check_page,
+    checked_position,
 )
 from sqlalchemy_fairqueue.values.messages import checked_filters, undelivered
 from sqlalchemy_fairqueue.values.reports import AttemptOutcome, AttemptPage, AuditEntry, DeadLetterInfo, Erasure
@@ -214,16 +216,6 @@ def checked_ids(message_ids: Ids) -> list[int] | None:
     for message_id in ids:
         check_count("message_ids", message_id, 1, 2**63 - 1)
     return ids
-
-
-def _position(after: object) -> HistoryPosition:
-    try:
-        xid, last_id = map(int, after.split(".")) if isinstance(after, str) else (0, 0)
-    except ValueError:
-        xid, last_id = 0, 0
-    if 0 < xid < 2**63 and 0 < last_id < 2**63:
-        return HistoryPosition(xid, last_id)
-    raise InvalidArgument(f"after is {after!r:.80}; give page.next of the page before, with the same filters")
 
 
 class Admin(Facet[QueueBase]):
@@ -420,7 +412,7 @@ class Admin(Facet[QueueBase]):
             channel=channel,
             kind=kind,
             outcome=outcome,
-            after=None if after is None else _position(after),
+            after=None if after is None else HistoryPosition(*checked_position(after, "filters", IDS, IDS)),
             limit=limit,
             scan=scan,
             chars=ERROR,

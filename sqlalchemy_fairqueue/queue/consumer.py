@@ -13,7 +13,7 @@ import socket
 from datetime import timedelta
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy.exc import DBAPIError
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy_fairqueue.codecs import Codec
     from sqlalchemy_fairqueue.database.calls import Target
-    from sqlalchemy_fairqueue.database.deliveries import DeliveredMessage, Dequeued, SetAside
+    from sqlalchemy_fairqueue.database.deliveries import Dequeued, SetAside
     from sqlalchemy_fairqueue.values.messages import Delivery, Lease
 
 log = logging.getLogger("sqlalchemy_fairqueue.queue")
@@ -233,14 +233,14 @@ class Consumer:
         }
         return self._deliveries(dequeued.messages, shared)
 
-    def _deliveries(self, messages: Iterable[DeliveredMessage], shared: dict[str, Any]) -> list[Delivery]:
+    def _deliveries(self, messages: Iterable[dict[str, Any]], shared: dict[str, Any]) -> list[Delivery]:
         deliveries: list[Delivery] = []
         for message in messages:
             # The dict becomes the delivery's own; a copy would cost as much as the rest.
-            fields, refused = cast("dict[str, Any]", message), None
-            fields.update(shared)
+            message.update(shared)
+            refused = None
             if message["headers"] is not None:
-                fields["headers"], refused = headers_of(message["headers"])
+                message["headers"], refused = headers_of(message["headers"])
             payload = refused or Once(partial(decoded, codec_of(message["kind"], self._codec), message["content"]))
-            deliveries.append(delivery_of(fields, payload))
+            deliveries.append(delivery_of(message, payload))
         return deliveries

@@ -25,7 +25,14 @@ from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.queue.base import QueueBase, recorded, verb
 from sqlalchemy_fairqueue.unit_of_work import changes as change
 from sqlalchemy_fairqueue.unit_of_work.operations import Cancel
-from sqlalchemy_fairqueue.values.checks import check_choice, check_count, check_message_id, check_names
+from sqlalchemy_fairqueue.values.checks import (
+    IDS,
+    check_choice,
+    check_count,
+    check_message_id,
+    check_names,
+    checked_position,
+)
 from sqlalchemy_fairqueue.values.messages import CancelReceipt, MessageName, PurgeReceipt, undelivered
 from sqlalchemy_fairqueue.values.reports import MessagePage, MessageState, Reason, Wait, with_waits
 
@@ -250,13 +257,8 @@ def _wait(connection: Connection, target: Target, message: MessageDetails) -> Wa
 
 
 def _position(after: object, channel: str | None) -> MessagePosition:
-    try:
-        step, at, message_id = map(int, after.split(".")) if isinstance(after, str) else (0, 0, 0)
-    except ValueError:
-        step, at, message_id = 0, 0, 0
-    if step in ({3, 4} if channel is None else {1, 2}) and 0 < message_id < 2**63 and -(2**63) <= at < 2**63:
-        return MessagePosition(step, at, message_id)
-    raise InvalidArgument(f"after is {after!r:.80}; give page.next of the page before, with the same channel and state")
+    steps = range(3, 5) if channel is None else range(1, 3)
+    return MessagePosition(*checked_position(after, "channel and state", steps, range(-(2**63), 2**63), IDS))
 
 
 def checked_name(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from fractions import Fraction
 from functools import cache
@@ -212,10 +212,9 @@ class Definition(ABC):
     refuses: bool = False
     metavar: ClassVar[str] = "NAME"
 
-    @property
-    def metadata(self) -> dict[str, Definition]:
-        """The ``metadata`` argument for the dataclass field that this definition describes."""
-        return {_KEY: self}
+    def field(self, default: object) -> Any:
+        """Return the dataclass field that this definition describes."""
+        return field(default=default, metadata={_KEY: self})
 
     def checked(self, name: str, value: object) -> Any:
         """Check a value and return it as it is stored, or raise InvalidArgument."""
