@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.database.calls import Call, Target
     from sqlalchemy_fairqueue.values.messages import Delivery, Enqueue, EnqueueOutcome, MessageName
     from sqlalchemy_fairqueue.values.policies import ChannelPolicy
-    from sqlalchemy_fairqueue.values.reports import AttemptOutcome, MessageState
+    from sqlalchemy_fairqueue.values.reports import MessageState
 
 
 ResultState = Literal["completed", "unkept", "cancelled", "expired", "pending", "failed", "gone", "unknown"]
@@ -124,20 +124,6 @@ class EnqueuedMessages(NamedTuple):
         ordinals, message_ids, outcomes = row
         # Null means that all were created.
         return cls(ordinals, message_ids, outcomes or ["created"] * len(ordinals))
-
-
-class MessagePosition(NamedTuple):
-    """The end of a page of messages.
-
-    Attributes:
-        step: The part of the order: 1 and 2 for a channel, 3 and 4 for a queue.
-        at: The position within step 2.
-        message_id: The last message that was read.
-    """
-
-    step: int
-    at: int
-    message_id: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,43 +290,6 @@ def first_named(connection: Connection, target: Target, name: MessageName) -> in
     return next((row.message_id for row in named_messages(target, [name]).rows(connection)), None)
 
 
-def find_messages(
-    connection: Connection,
-    target: Target,
-    *,
-    after: MessagePosition | None,
-    limit: int,
-    scan: int,
-    channel: str | None = None,
-    state: MessageState | None = None,
-    kind: str | None = None,
-    key: str | None = None,
-) -> tuple[list[int], MessagePosition | None]:
-    """Return the ids of a page of messages, in order, and where the next page begins, or None.
-
-    It reads at most *scan* messages, from *after* on.
-    """
-    step, at, message_id = after or (None, None, None)
-    rows = target.call(
-        "fq_find_messages",
-        f"find messages of queue {target.queue!r}",
-        channel=channel,
-        state=state,
-        kind=kind,
-        key=key,
-        step=step,
-        at=at,
-        message_id=message_id,
-        limit=limit,
-        scan=scan,
-    ).rows(connection)
-    ids = [row.message_id for row in rows if row.message_id is not None]
-    if len(ids) == len(rows):
-        return ids, None
-    last = rows[-1]
-    return ids, MessagePosition(last.step, last.at, last.last_id)
-
-
 def read_messages(
     connection: Connection,
     target: Target,
@@ -370,49 +319,6 @@ def read_message_attempts(
     doing = f"read the attempts at message {message_id} of queue {target.queue!r}"
     which = {"message_id": message_id, "limit": limit, "chars": chars}
     return target.read(connection, "fq_message_attempts", doing, AttemptDetails, **which)[::-1]
-
-
-class HistoryPosition(NamedTuple):
-    """The end of a page of attempts: transaction and id of the last row that was read."""
-
-    xid: int
-    id: int
-
-
-def read_recent_attempts(
-    connection: Connection,
-    target: Target,
-    *,
-    channel: str | None = None,
-    kind: str | None = None,
-    outcome: AttemptOutcome | None = None,
-    after: HistoryPosition | None = None,
-    limit: int = 100,
-    scan: int = 10_000,
-    chars: int = 10_000,
-) -> tuple[list[AttemptDetails], HistoryPosition | None]:
-    """Return a page of ended attempts, the last recorded first, and where the next page begins, or None.
-
-    It reads at most *scan* attempts of all queues, from *after* on.
-    """
-    xid, last_id = after or (None, None)
-    rows = target.read(
-        connection,
-        "fq_recent_attempts",
-        f"read the last attempts of {target.named()}",
-        Row,
-        channel=channel,
-        kind=kind,
-        outcome=outcome,
-        xid=xid,
-        id=last_id,
-        limit=limit,
-        scan=scan,
-        chars=chars,
-    )
-    places = [HistoryPosition(row.pop("recorded_xid"), row.pop("history_id")) for row in rows]
-    attempts = [AttemptDetails(**row) for row in rows if row["message_id"] is not None]
-    return attempts, None if len(attempts) == len(rows) else places[-1]
 
 
 def read_results(connection: Connection, target: Target, message_ids: Sequence[int]) -> list[FoundResult]:

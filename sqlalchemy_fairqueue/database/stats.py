@@ -59,6 +59,7 @@ _DEMAND = (
     "current_cost", "max_cost_out", "next_cost", "weight", "paused_at", "oldest_ready_at", "last_dequeue_at",
     "rate", "rate_allows_at", "opens_at", "served_cost",
 )  # fmt: skip
+_OF_QUEUE = ("paused_at", "max_concurrency", "max_cost_out", "current_cost", "next_cost", "rate_allows_at", "noted_at")
 _SAMPLE = Shape(("fq_now as now", "cast(pg_catalog.pg_current_snapshot() as text) as snapshot"))
 
 
@@ -205,15 +206,9 @@ def read_competition(
     whole = rows[0]
     capacity = QueueCapacity(
         queue=target.queue,
-        paused_at=whole["queue_paused_at"],
-        max_concurrency=whole["queue_max_concurrency"],
         current_concurrency=whole["queue_concurrency"],
-        max_cost_out=whole["queue_max_cost_out"],
-        current_cost=whole["queue_current_cost"],
-        next_cost=whole["queue_next_cost"],
-        rate_allows_at=whole["queue_rate_allows_at"],
-        noted_at=whole["queue_noted_at"],
         consumers=int(whole["consumers"]),
+        **{name: whole[f"queue_{name}"] for name in _OF_QUEUE},
     )
     demands = [_demand(row) for row in rows if row["channel"] is not None]
     holding = (one for one in demands if one.leased)

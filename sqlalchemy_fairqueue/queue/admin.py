@@ -11,16 +11,14 @@ from typing import TYPE_CHECKING, Any, get_args
 from sqlalchemy import Engine
 
 from sqlalchemy_fairqueue.database.asynchronous import AsyncEngine
-from sqlalchemy_fairqueue.database.calls import Shape, call
+from sqlalchemy_fairqueue.database.calls import Row, Shape, call
 from sqlalchemy_fairqueue.database.configuration import new_policy_json
 from sqlalchemy_fairqueue.database.engines import on, refused
 from sqlalchemy_fairqueue.database.messages import (
-    HistoryPosition,
     first_named,
     read_audits,
     read_dead_letters,
     read_message_attempts,
-    read_recent_attempts,
     record_audit,
 )
 from sqlalchemy_fairqueue.database.stats import read_channel_stats, read_consumers, read_contention, read_trend
@@ -40,7 +38,14 @@ from sqlalchemy_fairqueue.values.checks import (
     checked_position,
 )
 from sqlalchemy_fairqueue.values.messages import checked_filters, undelivered
-from sqlalchemy_fairqueue.values.reports import AttemptOutcome, AttemptPage, AuditEntry, DeadLetterInfo, Erasure
+from sqlalchemy_fairqueue.values.reports import (
+    AttemptDetails,
+    AttemptOutcome,
+    AttemptPage,
+    AuditEntry,
+    DeadLetterInfo,
+    Erasure,
+)
 
 if TYPE_CHECKING:
     import builtins
@@ -53,7 +58,6 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.queue.base import Where
     from sqlalchemy_fairqueue.values.messages import DeadLetterFilters, UndeliveredFilters
     from sqlalchemy_fairqueue.values.reports import (
-        AttemptDetails,
         ConsumerInfo,
         Contention,
         MoveOutcome,
@@ -406,21 +410,16 @@ class Admin(Facet[QueueBase]):
             check_choice("outcome", outcome, get_args(AttemptOutcome))
         check_count("limit", limit, 1, 10_000)
         check_count("scan", scan, 1, 1_000_000)
-        read = partial(
-            read_recent_attempts,
-            target=self._target,
-            channel=channel,
-            kind=kind,
-            outcome=outcome,
-            after=None if after is None else HistoryPosition(*checked_position(after, "filters", IDS, IDS)),
-            limit=limit,
-            scan=scan,
-            chars=ERROR,
-        )
+        xid, last_id = (None, None) if after is None else checked_position(after, "filters", IDS, IDS)
+        page = {"xid": xid, "id": last_id, "limit": limit, "scan": scan, "chars": ERROR}
+        which = {"channel": channel, "kind": kind, "outcome": outcome}
+        doing = f"read the last attempts of {self._target.named()}"
 
         def work(connection: Connection) -> AttemptPage:
-            attempts, end = read(connection)
-            return AttemptPage(tuple(attempts), None if end is None else ".".join(map(str, end)))
+            rows = self._target.read(connection, "fq_recent_attempts", doing, Row, **which, **page)
+            ends = [f"{row.pop('recorded_xid')}.{row.pop('history_id')}" for row in rows]
+            attempts = [AttemptDetails(**row) for row in rows if row["message_id"] is not None]
+            return AttemptPage(tuple(attempts), None if len(attempts) == len(rows) else ends[-1])
 
         return self._ask(where, work)
 

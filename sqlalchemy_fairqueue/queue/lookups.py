@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, get_args
 
 from sqlalchemy_fairqueue.database.configuration import read_limits
 from sqlalchemy_fairqueue.database.messages import (
-    MessagePosition,
-    find_messages,
     first_named,
     read_message_attempts,
     read_messages,
@@ -217,27 +215,30 @@ class LookupMethods(QueueBase):
             raise InvalidArgument(f"key is {key!r:.80} without a channel; a key belongs to a channel: give both")
         check_count("limit", limit, 1, 10_000)
         check_count("scan", scan, 1, 1_000_000)
-        find = partial(
-            find_messages,
-            target=self._target,
-            after=None if after is None else _position(after, channel),
-            limit=limit,
-            scan=scan,
+        step, at, last_id = (None, None, None) if after is None else _position(after, channel)
+        find = self._target.call(
+            "fq_find_messages",
+            f"find messages of queue {self.name!r}",
             channel=channel,
             state=state,
             kind=kind,
             key=key,
+            step=step,
+            at=at,
+            message_id=last_id,
+            limit=limit,
+            scan=scan,
         )
 
         def work(connection: Connection) -> MessagePage:
-            ids, end = find(connection)
-            found = {}
-            if ids:
-                details = read_messages(connection, self._target, ids, content_bytes=_BEGINNING)
-                found = {one.message_id: one for one in details}
+            rows = find.rows(connection)
+            ids = [row.message_id for row in rows if row.message_id is not None]
+            details = read_messages(connection, self._target, ids, content_bytes=_BEGINNING) if ids else []
+            found = {one.message_id: one for one in details}
             # A message that was settled in between is left out.
             messages = tuple(found[message_id] for message_id in ids if message_id in found)
-            return MessagePage(messages, None if end is None else ".".join(map(str, end)))
+            end = None if len(ids) == len(rows) else f"{rows[-1].step}.{rows[-1].at}.{rows[-1].last_id}"
+            return MessagePage(messages, end)
 
         return self._ask(where, work)
 
@@ -256,9 +257,10 @@ def _wait(connection: Connection, target: Target, message: MessageDetails) -> Wa
     return next((one.wait for one in waiting), None)
 
 
-def _position(after: object, channel: str | None) -> MessagePosition:
+def _position(after: object, channel: str | None) -> tuple[int, ...]:
+    """Return the end of a page: the part of the order, 3 or 4 for a queue, a place in it, and the last message."""
     steps = range(3, 5) if channel is None else range(1, 3)
-    return MessagePosition(*checked_position(after, "channel and state", steps, range(-(2**63), 2**63), IDS))
+    return checked_position(after, "channel and state", steps, range(-(2**63), 2**63), IDS)
 
 
 def checked_name(
