@@ -87,9 +87,7 @@ class Dequeued:
         unreadable: Messages that it took but that cannot be read, with the problem.
         lease: Their lease; None if nothing was taken.
         lease_id: A lease that the next dequeue may use again, or None.
-        hold_slots: Whether the messages may hold slots of a limit, of their channels or the queue.
-        is_timed: Whether the queue is fair by seconds.
-        keeps_results: Whether the queue keeps results.
+        shared: What its deliveries have in common: whether they may hold slots of a limit, are timed, keep results.
         is_held: Whether a due message is locked by another transaction.
         due_in: How long until something else may be due. None: nothing is scheduled.
     """
@@ -98,9 +96,7 @@ class Dequeued:
     unreadable: list[tuple[int, str]]
     lease: Lease | None
     lease_id: int | None
-    hold_slots: bool
-    is_timed: bool
-    keeps_results: bool
+    shared: dict[str, bool]
     is_held: bool
     due_in: timedelta | None
 
@@ -181,9 +177,7 @@ def take_messages(
         unreadable=unreadable,
         lease=Lease(used_lease_id, consumer, instant(expires_at)) if rows else None,
         lease_id=used_lease_id,
-        hold_slots=holds_slots == 1,
-        is_timed=is_timed == 1,
-        keeps_results=keeps_results == 1,
+        shared={"holds_slot": holds_slots == 1, "is_timed": is_timed == 1, "keeps_result": keeps_results == 1},
         is_held=is_held == 1,
         due_in=None if due_in is None else duration(due_in),
     )
@@ -277,15 +271,10 @@ def set_aside(
         message_ids: Messages that the caller could not read. None: find what makes dequeues fail.
         reason: Why the caller could not read them.
     """
-    rows = target.call(
-        "fq_set_aside",
-        f"set aside what cannot be delivered in queue {target.queue!r}",
-        limit=limit,
-        lease_id=lease_id,
-        ids=None if message_ids is None else list(message_ids),
-        reason=reason,
-    ).rows(connection)
-    return list(map(SetAside._make, rows))
+    doing = f"set aside what cannot be delivered in queue {target.queue!r}"
+    ids = None if message_ids is None else list(message_ids)
+    call = target.call("fq_set_aside", doing, limit=limit, lease_id=lease_id, ids=ids, reason=reason)
+    return list(map(SetAside._make, call.rows(connection)))
 
 
 def extend_lease(connection: Connection, target: Target, tokens: Sequence[Token], lease: timedelta) -> datetime | None:
