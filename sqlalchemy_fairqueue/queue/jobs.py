@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 from sqlalchemy_fairqueue.codecs import BytesCodec
 from sqlalchemy_fairqueue.database.asynchronous import AsyncSession
 from sqlalchemy_fairqueue.errors import InvalidArgument, PayloadError
+from sqlalchemy_fairqueue.queue.base import recorded
 from sqlalchemy_fairqueue.queue.contexts import Context
 from sqlalchemy_fairqueue.queue.handlers import check_options
 from sqlalchemy_fairqueue.queue.results import ResultMethods, ResultQuestion
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from datetime import timedelta
     from typing import Unpack
 
-    from sqlalchemy_fairqueue.queue.base import AsyncWhere, RecordedWhere, SentWhere, Where
+    from sqlalchemy_fairqueue.queue.base import AsyncWhere, RecordedWhere, Where
     from sqlalchemy_fairqueue.queue.handlers import HandlerOptions, JobOptions
     from sqlalchemy_fairqueue.queue.payloads import PayloadSchema
     from sqlalchemy_fairqueue.values.messages import Receipt
@@ -144,13 +145,8 @@ class Job(Generic[C, P, R_co]):
         """
         return Enqueue(channel=channel, payload=self.schema.encode(args, kwargs), kind=self.kind, **self._options)
 
-    @overload
-    def enqueue(self, where: RecordedWhere, /, channel: str, *args: P.args, **kwargs: P.kwargs) -> Receipt: ...
-    @overload
-    def enqueue(
-        self, where: SentWhere, /, channel: str, *args: P.args, **kwargs: P.kwargs
-    ) -> Coroutine[Any, Any, Receipt]: ...
-    def enqueue(self, where: Any, /, channel: str, *args: P.args, **kwargs: P.kwargs) -> Any:
+    @recorded
+    def enqueue(self, where: RecordedWhere, /, channel: str, *args: P.args, **kwargs: P.kwargs) -> Receipt:
         """Enqueue a call: on a session with its COMMIT, elsewhere at once, as ``Queue.enqueue`` does.
 
         Raises:
@@ -169,7 +165,7 @@ class Job(Generic[C, P, R_co]):
         payload = self.schema.encode(args, kwargs)
         return self.queue.enqueue(where, channel=channel, payload=payload, kind=self.kind, **self._options)
 
-    @overload
+    @recorded
     def schedule(
         self,
         where: RecordedWhere,
@@ -179,21 +175,7 @@ class Job(Generic[C, P, R_co]):
         channel: str,
         *args: P.args,
         **kwargs: P.kwargs,
-    ) -> None: ...
-    @overload
-    def schedule(
-        self,
-        where: SentWhere,
-        name: str,
-        recurrence: Recurrence,
-        /,
-        channel: str,
-        *args: P.args,
-        **kwargs: P.kwargs,
-    ) -> Coroutine[Any, Any, None]: ...
-    def schedule(
-        self, where: Any, name: str, recurrence: Recurrence, /, channel: str, *args: P.args, **kwargs: P.kwargs
-    ) -> Any:
+    ) -> None:
         """Enqueue a call again and again, as ``queue.schedules.set`` does.
 
         Args:
