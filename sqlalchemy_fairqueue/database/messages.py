@@ -218,6 +218,7 @@ def _shared(values: Sequence[Any]) -> list[Any]:
 def _elements(encoded: EncodedMessage) -> dict[str, Any]:
     """Return the elements of a message in the function's arrays; null for the usual values."""
     message, membership = encoded.message, encoded.membership
+    on_duplicate = "coalesce" if message.coalesce else message.on_duplicate
     return {
         "channels": message.channel,
         "kinds": message.kind,
@@ -228,18 +229,13 @@ def _elements(encoded: EncodedMessage) -> dict[str, Any]:
         "priorities": message.priority,
         "keys": message.key,
         "max_attempts": encoded.max_attempts,
-        "on_duplicates": None if (action := _on_duplicate(message)) == "skip" else action,
+        "on_duplicates": None if on_duplicate == "skip" else on_duplicate,
         "costs": None if message.cost == 1 else message.cost,
         "groups": None if membership is None else str(membership.group_id),
         "unique_fors": None if message.unique_for is None else microseconds(message.unique_for),
         "from_ends": message.unique_from == "completion",
         "ordering_keys": message.ordering_key,
     }
-
-
-def _on_duplicate(message: Enqueue) -> str:
-    """Return what to do if another message holds the key, or waits with the ordering key."""
-    return "coalesce" if message.coalesce else message.on_duplicate
 
 
 def _arrays(messages: Sequence[EncodedMessage]) -> dict[str, Any]:
@@ -249,7 +245,7 @@ def _arrays(messages: Sequence[EncodedMessage]) -> dict[str, Any]:
     channels, kinds, priorities, keys, delays, ats, on_duplicates, costs, *of_keys = of_messages
     unique_fors, unique_froms, ordering_keys, coalesces = of_keys
     if True in coalesces:
-        on_duplicates = tuple(map(_on_duplicate, wanted))
+        on_duplicates = tuple("coalesce" if one.coalesce else one.on_duplicate for one in wanted)
     groups = [None if one is None else str(one.group_id) for one in _shared(memberships)]
     periods = [None if one is None else microseconds(one) for one in unique_fors]
     has_periods = periods.count(None) < len(periods)

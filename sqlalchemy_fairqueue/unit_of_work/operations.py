@@ -166,7 +166,7 @@ class Cancel:
 
 def find_named(share: Share) -> None:
     """Find the ids of messages that are cancelled by name, before enqueues can give the name to others."""
-    named = [one for one in share.phases.get(CANCELS, ()) if one.name is not None]
+    named = [one for one in share.phases[CANCELS] if one.name is not None]
     if not named:
         return
     ids: list[list[int]] = [[] for _ in named]

@@ -187,7 +187,8 @@ class Work:
                 check_installed(share.link.connection, share.target.schema)
             if (members := members_of(share)) is not None:
                 groups[share] = members
-            find_named(share)
+            if CANCELS in share.phases:
+                find_named(share)
         updates = None if committing is None else _committed(committing, shares, groups)
         return self._sent(shares, groups) if updates is None else updates
 
