@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy.exc import DBAPIError
 
 from sqlalchemy_fairqueue.errors import AutocommitError, migration_refusal
-from sqlalchemy_fairqueue.sql.guards import same_transaction_guard
+from sqlalchemy_fairqueue.sql.schema import same_transaction_guard
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

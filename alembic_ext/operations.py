@@ -9,7 +9,7 @@ from alembic.operations import MigrateOperation, Operations
 from alembic_ext.execution import send
 from sqlalchemy_fairqueue.sql import downgrade_statements, drop_statements, install_statements, upgrade_statements
 from sqlalchemy_fairqueue.sql.files import latest_version
-from sqlalchemy_fairqueue.sql.repair import repair_statements
+from sqlalchemy_fairqueue.sql.statements import repair_statements
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -16,8 +16,7 @@ from sqlalchemy.dialects.postgresql.base import ischema_names
 from sqlalchemy.types import UserDefinedType
 
 from sqlalchemy_fairqueue.sql import find_drift
-from sqlalchemy_fairqueue.sql.catalog import expected_catalog
-from sqlalchemy_fairqueue.sql.drift import recognised_version
+from sqlalchemy_fairqueue.sql.catalog import expected_catalog, recognised_version
 from sqlalchemy_fairqueue.sql.files import latest_version, tables, versions
 from sqlalchemy_fairqueue.sql.schema import STAGE_COLUMNS, STAGE_NAME
 
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from sqlalchemy_fairqueue.sql import Difference
-    from sqlalchemy_fairqueue.sql.drift import State
+    from sqlalchemy_fairqueue.sql.catalog import State
 
 
 class TransactionId(UserDefinedType[str]):

@@ -18,41 +18,6 @@ if TYPE_CHECKING:
 
     from sqlalchemy.exc import DBAPIError
 
-__all__ = [
-    "AutocommitError",
-    "ChannelFull",
-    "DuplicateMessage",
-    "FairQueueError",
-    "FairQueueWarning",
-    "HandlerCrashed",
-    "HandlerTimeout",
-    "HandlerTransactionWarning",
-    "HandlerWaitWarning",
-    "InvalidArgument",
-    "IsolationError",
-    "LeaseLost",
-    "LockOrderError",
-    "MessageCancelled",
-    "MessageFailed",
-    "NotGranted",
-    "OutsideGroupWarning",
-    "PayloadError",
-    "ResultCancelled",
-    "ResultError",
-    "ResultNotKept",
-    "ResultNotReady",
-    "SchemaMismatch",
-    "StartError",
-    "UnhandledKindWarning",
-    "UnknownChannel",
-    "UnknownGroup",
-    "UnknownMessage",
-    "UnknownSchedule",
-    "UnsentWork",
-    "WorkerError",
-    "migration_refusal",
-]
-
 
 class FairQueueError(Exception):
     """Base of every error of this package.
@@ -703,3 +668,8 @@ def migration_refusal(error: DBAPIError, doing: str) -> FairQueueError | None:
             )
         case _:
             return None
+
+
+__all__ = [  # pyright: ignore[reportUnsupportedDunderAll] - what is defined here
+    name for name, value in globals().items() if getattr(value, "__module__", "") == __name__
+]

@@ -13,20 +13,23 @@ import json
 import logging
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
 from weakref import WeakKeyDictionary, WeakSet
 
-from sqlalchemy import TwoPhaseTransaction, event
+from sqlalchemy import TextClause, TextualSelect, TwoPhaseTransaction, column, event, text
 from sqlalchemy.engine.default import DefaultDialect
 from sqlalchemy.exc import StatementError
 
-from sqlalchemy_fairqueue.database.clauses import ALL, EACH_QUEUE, READABLE, Shape, clauses_of
-from sqlalchemy_fairqueue.database.drivers import DRIVERS, driver_of
+from sqlalchemy_fairqueue.database.drivers import DRIVERS, NumberedStatement, driver_of
 from sqlalchemy_fairqueue.database.errors import refusal_of, refuse
 from sqlalchemy_fairqueue.errors import AutocommitError, FairQueueError
 from sqlalchemy_fairqueue.sql.files import signature
-from sqlalchemy_fairqueue.times import any_instant
+from sqlalchemy_fairqueue.sql.schema import quoted
+from sqlalchemy_fairqueue.times import any_instant, duration, instant_microseconds, microseconds
+from sqlalchemy_fairqueue.values.policies import RATE, fields_of_columns, rate_of_columns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -35,19 +38,159 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import Transaction
     from sqlalchemy.engine.interfaces import DBAPICursor, ExceptionContext, ExecutionContext
 
-    from sqlalchemy_fairqueue.database.clauses import Clause
-    from sqlalchemy_fairqueue.database.drivers import Driver, NumberedStatement
+    from sqlalchemy_fairqueue.database.drivers import Driver
 
     Send = Callable[[str, Any], None]
     Note = Callable[[BaseException], None]
+    Encode = Callable[[Any], Any]
+    Numbered = tuple[NumberedStatement, Sequence[str], Sequence[tuple[int, Encode]]]
+
+once_a_schema = lru_cache(maxsize=256)
+"""Keep what a function makes for each of the schemas that were used last: an application may have one a tenant."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Clause:
+    """A statement that is made once for each schema, so that SQLAlchemy's cache finds it.
+
+    Attributes:
+        types: The SQL types of its parameters.
+        numbered: Results of :meth:`number`, by the driver's name.
+    """
+
+    statement: TextClause | TextualSelect
+    types: Mapping[str, str] = field(default_factory=dict)
+    _encoders: dict[str, list[tuple[str, Encode]]] = field(default_factory=dict)
+    numbered: dict[str, Numbered] = field(default_factory=dict)
+
+    def encoded(self, driver: Driver, parameters: Mapping[str, Any]) -> Mapping[str, Any]:
+        encoders = self._encoders.get(driver.name)
+        if encoders is None:
+            found = driver.encoders
+            encoders = [(name, found[type_]) for name, type_ in self.types.items() if type_ in found]
+            self._encoders[driver.name] = encoders
+        if not encoders:
+            return parameters
+        encoded = dict(parameters)
+        for name, encode in encoders:
+            if encoded[name] is not None:
+                encoded[name] = encode(encoded[name])
+        return encoded
+
+    def number(self, driver: Driver) -> Numbered:
+        """Return the statement with numbered parameters, their names in order, and encoders by position."""
+        # Engines import it. Before there is an engine, importing this package must not cost its time.
+        from sqlalchemy.dialects.postgresql.base import PGDialect  # noqa: PLC0415
+
+        dialect: Any = PGDialect
+        compiled: Any = self.statement.compile(dialect=dialect(paramstyle="numeric_dollar"))
+        statement = NumberedStatement(str(compiled), str(compiled).encode())
+        names, found = compiled.positiontup, driver.encoders
+        types = [self.types[name] for name in names]
+        encoders = [(index, found[type_]) for index, type_ in enumerate(types) if type_ in found]
+        self.numbered[driver.name] = statement, names, encoders
+        return self.numbered[driver.name]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Shape:
+    """A call that does more than select all columns of a function. In its texts ``fairqueue.`` stands for the schema.
+
+    Attributes:
+        columns: The columns to select. None: all.
+        condition: The text after the function.
+        before: A function to call before, in the same statement, with the same first parameter.
+        alone: Array parameters that get one value instead; drivers encode a value several times faster than an array.
+        each: An array parameter, of which each element is one call. The column "place" is its position, from 1.
+        readable: Whether texts come as UTF-8 bytes, so that a text outside of the connection's encoding cannot fail all
+            rows.
+    """
+
+    columns: Sequence[str] | None = None
+    condition: str = ""
+    before: str = ""
+    alone: Collection[str] = ()
+    each: str = ""
+    readable: bool = False
+
+
+ALL = Shape()
+READABLE = Shape(readable=True)
+EACH_QUEUE = Shape(each="queue", readable=True)
+
+
+class _Clauses(dict[tuple[str, Shape], Clause]):
+    """The statements of a schema, each made on first use."""
+
+    def __init__(self, schema: str | None) -> None:
+        super().__init__()
+        self._schema = schema
+
+    def __missing__(self, key: tuple[str, Shape]) -> Clause:
+        """Make a statement. If several threads do, the first one's is kept."""
+        return self.setdefault(key, clause_of(self._schema, *key))
+
+
+clauses_of = once_a_schema(_Clauses)
+
+
+def clause_of(schema: str | None, function: str, shape: Shape = ALL) -> Clause:
+    qualified = qualifier(schema)
+    found = signature(function)
+    before = signature(shape.before).parameters if shape.before else {}
+    types = {**found.parameters, **before}
+    types |= {name: types[name].removesuffix("[]") for name in shape.alone}
+    given = {name: argument(name, type_, alone=name in shape.alone) for name, type_ in types.items()}
+    source = f"{qualified}{function}"
+    if shape.before:
+        shared = next(iter(found.parameters))
+        earlier = f"{qualified}{shape.before}({', '.join(given[name] for name in before)})"
+        # It is volatile, so it is called exactly once, and the other function waits for its row.
+        source = f"(select {given[shared]} as {shared}, {earlier} as done) f cross join lateral {source}"
+        given[shared] = f"f.{shared}"
+    # If columns have names, SQLAlchemy caches the shape of rows; otherwise it works the shape out at each call.
+    columns = [one.replace("fairqueue.", qualified) for one in shape.columns or ()]
+    if shape.columns is None:
+        columns = [
+            f"pg_catalog.convert_to({name}, 'UTF8') as {name}" if shape.readable and type_ == "text" else name
+            for name, type_ in found.columns.items()
+        ]
+    if shape.each:
+        types[shape.each] += "[]"
+        elements = argument(shape.each, types[shape.each])
+        source = f"pg_catalog.unnest({elements}) with ordinality e (element, place) cross join lateral {source}"
+        given[shape.each] = "e.element"
+        columns.append("place")
+    arguments = ", ".join(given[name] for name in found.parameters)
+    condition = shape.condition.replace("fairqueue.", qualified)
+    statement = text(f"select {', '.join(columns) or '1'} from {source}({arguments}){condition}")  # noqa: S608 (quoted)
+    return Clause(statement.columns(*(column(one.split()[-1]) for one in columns)) if columns else statement, types)
+
+
+def qualifier(schema: str | None) -> str:
+    """Return the schema with a dot, to put before a name; empty if the search_path finds it."""
+    # text() takes :word for a parameter, also in quotes.
+    return "" if schema is None else quoted(schema).replace(":", "\\:") + "."
+
+
+def argument(name: str, type_: str, *, alone: bool = False) -> str:
+    """Write a parameter with its type. *alone* makes it the only element of an array."""
+    one = f"cast(:{name} as {type_})"
+    return f"array[{one}]" if alone else one
+
 
 Q = TypeVar("Q", bound="str | None")
+T = TypeVar("T")
+Row = dict[str, Any]
+"""A row as :func:`read` returns it if no value is named."""
 
 _ALONE = "sqlalchemy_fairqueue_alone"
 ALONE: Mapping[str, Any] = MappingProxyType({_ALONE: True})
 """Options of a connection where each statement is a transaction of its own."""
 _REFUSED = "QF010"
 _SEND = "sqlalchemy_fairqueue_send"
+_INSTANTS = ("at", "_until", "_since")
+_DURATIONS = {"every", "jitter", "oldest_wait"}
 
 usable_schemas: WeakKeyDictionary[Pool, set[str | None]] = WeakKeyDictionary()
 """The schemas that are known to hold what is needed. By pool: an engine with other execution options shares it."""
@@ -78,9 +221,11 @@ class Target:
         """Return the call of a function with the queue as its parameter ``queue``, as :func:`call` does."""
         return call(self.schema, function, doing, shape, queue=self.queue, **values)
 
-    def read(self, connection: Connection, function: str, doing: str, /, **values: Any) -> list[dict[str, Any]]:
+    def read(
+        self, connection: Connection, function: str, doing: str, kind: Callable[..., T], /, **values: Any
+    ) -> list[T]:
         """Return the rows of a function with the queue as its parameter ``queue``, as :func:`read` does."""
-        return read(connection, self.schema, function, doing, queue=self.queue, **values)
+        return read(connection, self.schema, function, doing, kind, queue=self.queue, **values)
 
     def named(self, channel: str | None = None) -> str:
         """Return the name of the queue or channel for errors: ``channel 'customer-7' of queue 'documents'``."""
@@ -159,49 +304,81 @@ def call(schema: str | None, function: str, doing: str, shape: Shape = ALL, /, *
     """Return the call of a function in a schema; all parameters are given by name, without ``p_``.
 
     Each is passed in its position and with its exact type, so that PostgreSQL never chooses another role's overload.
-    Missing and unknown parameters raise TypeError.
+    Instants and durations are passed in microseconds. Missing and unknown parameters raise TypeError.
     """
     clause = clauses_of(schema)[function, shape]
     if values.keys() != clause.types.keys():
         raise TypeError(f"{function} takes {', '.join(clause.types)}; got {', '.join(values)}")
+    for name, value in values.items():
+        if isinstance(value, datetime):
+            values[name] = instant_microseconds(value)
+        elif isinstance(value, timedelta):
+            values[name] = microseconds(value)
     return Call(clause, values, doing)
 
 
-def read(
-    connection: Connection, schema: str | None, function: str, doing: str, shape: Shape = READABLE, /, **values: Any
-) -> list[dict[str, Any]]:
-    """Call a function that people read, and return its rows as dicts.
+def read(  # noqa: PLR0917 - parameters of functions have all other names
+    connection: Connection,
+    schema: str | None,
+    function: str,
+    doing: str,
+    kind: Callable[..., T],
+    shape: Shape = READABLE,
+    /,
+    **values: Any,
+) -> list[T]:
+    """Call a function that people read, and return its rows: *kind* is called with the columns of each by name.
 
-    Texts are read whatever the connection's encoding. Columns that end in ``_at``, ``_until`` or ``_since`` are
-    datetimes in UTC.
+    Texts are read whatever the connection's encoding. Instants are datetimes in UTC, and durations timedeltas, by the
+    names of their columns. The columns of a rate are one ``rate``, those that a channel overrides are fields of a
+    policy, and arrays are tuples.
     """
     rows = call(schema, function, doing, shape, **values).rows(connection, as_bytes=True)
     columns = [(name, _reader(name, type_)) for name, type_ in signature(function).columns.items()]
     if shape.each:
         columns.append(("place", None))
-    return [
-        {
-            name: value if value is None or reader is None else reader(value)
-            for (name, reader), value in zip(columns, row, strict=True)
-        }
-        for row in rows
-    ]
+    return [kind(**_columns(columns, row)) for row in rows]
 
 
-def read_by_queue(
-    connection: Connection, schema: str | None, function: str, doing: str, queues: Sequence[Q], /, **values: Any
-) -> dict[Q, list[dict[str, Any]]]:
-    """Call a function for several queues in one statement, and return the rows of each as :func:`read` does."""
-    found: dict[Q, list[dict[str, Any]]] = {queue: [] for queue in queues}
-    for row in read(connection, schema, function, doing, EACH_QUEUE, queue=list(queues), **values):
-        found[queues[row.pop("place") - 1]].append(row)
+def read_by_queue(  # noqa: PLR0917 - as above
+    connection: Connection,
+    schema: str | None,
+    function: str,
+    doing: str,
+    kind: Callable[..., T],
+    queues: Sequence[Q],
+    /,
+    **values: Any,
+) -> dict[Q, list[T]]:
+    """Call a function for several queues in one statement, and return the rows of each as :func:`read` does.
+
+    *kind* gets the ``queue`` too.
+    """
+    found: dict[Q, list[T]] = {queue: [] for queue in queues}
+    for row in read(connection, schema, function, doing, Row, EACH_QUEUE, queue=list(queues), **values):
+        queue = queues[row.pop("place") - 1]
+        found[queue].append(kind(queue=queue, **row))
+    return found
+
+
+def _columns(columns: Sequence[tuple[str, Callable[[Any], Any] | None]], row: Sequence[Any]) -> dict[str, Any]:
+    found = {
+        name: value if value is None or reader is None else reader(value)
+        for (name, reader), value in zip(columns, row, strict=True)
+    }
+    if "rate_interval" in found:
+        found["rate"] = rate_of_columns({name: found.pop(name) for name in RATE})
     return found
 
 
 def _reader(name: str, type_: str) -> Callable[[Any], Any] | None:
     if type_ == "text":
         return _text
-    return any_instant if type_ == "bigint" and name.endswith(("_at", "_until", "_since")) else None
+    if type_.endswith("[]"):
+        return fields_of_columns if name == "overridden" else tuple
+    if type_ == "bigint" and name.endswith(_INSTANTS):
+        return any_instant
+    return duration if name in _DURATIONS else None
 
 
 def _text(value: bytes) -> str:

@@ -8,8 +8,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy_fairqueue.database.calls import Q, call, read_by_queue
-from sqlalchemy_fairqueue.errors import UnknownChannel
-from sqlalchemy_fairqueue.values.policies import POLICY, RATE, UNSET, ChannelPolicy, policy_values, rate_of_columns
+from sqlalchemy_fairqueue.values.policies import POLICY, UNSET, ChannelPolicy, policy_values
 from sqlalchemy_fairqueue.values.reports import PlanInfo, SharedLimit
 from sqlalchemy_fairqueue.values.settings import SETTINGS, QueueSettings
 
@@ -55,12 +54,6 @@ def field_columns(names: Iterable[str]) -> list[str]:
     return [column for name in names for column in POLICY[name].columns(name)]
 
 
-def fields_of_columns(columns: Iterable[str]) -> tuple[str, ...]:
-    """Return the fields that have one of the columns, in the order of their definition."""
-    found = set(columns)
-    return tuple(name for name, definition in POLICY.items() if found.intersection(definition.columns(name)))
-
-
 def policy_columns() -> frozenset[str]:
     return frozenset(field_columns(POLICY))
 
@@ -83,36 +76,11 @@ def limits_by_queue(
     connection: Connection, schema: str | None, queues: Sequence[Q], *, name: str | None = None
 ) -> dict[Q, list[SharedLimit]]:
     """Return the shared limits of queues, in one statement. None as a queue means all limits."""
-    found = read_by_queue(connection, schema, "fq_limits", "list the limits", queues, name=name)
-    return {queue: [_limit(row) for row in rows] for queue, rows in found.items()}
 
+    def limit(*, queue: Q, **row: Any) -> SharedLimit:  # noqa: ARG001 - a limit has several
+        return SharedLimit(**row)
 
-def _limit(row: dict[str, Any]) -> SharedLimit:
-    others = {name: tuple(row[name]) if isinstance(row[name], list) else row[name] for name in row if name not in RATE}
-    values: dict[str, Any] = {"rate": rate_of_columns(row), **others}
-    return SharedLimit(**values)
-
-
-def pause_channel(connection: Connection, target: Target, channel: str | None, *, new: bool) -> None:
-    """Stop serving a channel, or the whole queue if it is None. *new* creates a missing channel."""
-    doing = f"pause {target.named(channel)}"
-    try:
-        target.call("fq_pause", doing, channel=channel, new=new).rows(connection)
-    except UnknownChannel as error:
-        advice = "correct the name, or pause(..., new=True) makes the channel"
-        raise _unknown_channel(target, channel, advice) from error
-
-
-def resume_channel(connection: Connection, target: Target, channel: str | None) -> None:
-    doing = f"resume {target.named(channel)}"
-    try:
-        target.call("fq_resume", doing, channel=channel, notify=target.notify).rows(connection)
-    except UnknownChannel as error:
-        raise _unknown_channel(target, channel, "correct the name") from error
-
-
-def _unknown_channel(target: Target, channel: str | None, advice: str) -> UnknownChannel:
-    return UnknownChannel(f"{target.named()} has no channel {channel!r}; {advice}", target.queue, channel)
+    return read_by_queue(connection, schema, "fq_limits", "list the limits", limit, queues, name=name)
 
 
 def queue_settings(connection: Connection, schema: str | None, queue: str | None = None) -> dict[str, QueueSettings]:
@@ -123,8 +91,11 @@ def queue_settings(connection: Connection, schema: str | None, queue: str | None
 
 def read_plans(connection: Connection, target: Target, name: str | None) -> list[PlanInfo]:
     doing = f"list the plans of queue {target.queue!r}"
-    rows = target.read(connection, "fq_plans", doing, name=name)
-    return [PlanInfo(policy=ChannelPolicy(**policy_values(row.pop("policy"))), **row) for row in rows]
+
+    def plan(*, policy: dict[str, Any], **row: Any) -> PlanInfo:
+        return PlanInfo(policy=ChannelPolicy(**policy_values(policy)), **row)
+
+    return target.read(connection, "fq_plans", doing, plan, name=name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +116,5 @@ def read_plan_channels(
     connection: Connection, target: Target, name: str, *, after: int | None = None, limit: int
 ) -> list[Follower]:
     """Return a page of the channels that follow a plan, in the order of their ids, after the id *after*."""
-    parameters = {"plan": name, "after": after, "limit": limit}
     doing = f"list the channels of plan {name!r} of queue {target.queue!r}"
-    rows = target.read(connection, "fq_plan_channels", doing, **parameters)
-    return [Follower(overridden=fields_of_columns(row.pop("overridden")), **row) for row in rows]
+    return target.read(connection, "fq_plan_channels", doing, Follower, plan=name, after=after, limit=limit)

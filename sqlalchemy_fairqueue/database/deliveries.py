@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from sqlalchemy.exc import DBAPIError
 
-from sqlalchemy_fairqueue.database.calls import Call, call
-from sqlalchemy_fairqueue.database.clauses import Shape, argument
+from sqlalchemy_fairqueue.database.calls import Call, Row, Shape, argument, call
 from sqlalchemy_fairqueue.database.errors import sqlstate_of
 from sqlalchemy_fairqueue.texts import said
 from sqlalchemy_fairqueue.times import duration, instant, microseconds
@@ -79,22 +78,6 @@ class Token(NamedTuple):
     deliveries: int
 
 
-class DeliveredMessage(TypedDict):
-    """A message that a dequeue took, by the field names of a delivery."""
-
-    message_id: int
-    row_id: str
-    channel: str
-    kind: str
-    content: bytes
-    headers: str | None
-    ordering_key: str | None
-    enqueued_at: datetime
-    attempt: int
-    max_attempts: int
-    deliveries: int
-
-
 @dataclass(frozen=True, slots=True)
 class Dequeued:
     """The answer of a dequeue.
@@ -104,20 +87,16 @@ class Dequeued:
         unreadable: Messages that it took but that cannot be read, with the problem.
         lease: Their lease; None if nothing was taken.
         lease_id: A lease that the next dequeue may use again, or None.
-        hold_slots: Whether the messages may hold slots of a limit, of their channels or the queue.
-        is_timed: Whether the queue is fair by seconds.
-        keeps_results: Whether the queue keeps results.
+        shared: What its deliveries have in common: whether they may hold slots of a limit, are timed, keep results.
         is_held: Whether a due message is locked by another transaction.
         due_in: How long until something else may be due. None: nothing is scheduled.
     """
 
-    messages: list[DeliveredMessage]
+    messages: list[Row]
     unreadable: list[tuple[int, str]]
     lease: Lease | None
     lease_id: int | None
-    hold_slots: bool
-    is_timed: bool
-    keeps_results: bool
+    shared: dict[str, bool]
     is_held: bool
     due_in: timedelta | None
 
@@ -186,7 +165,7 @@ def take_messages(
         f"dequeue from queue {target.queue!r}",
         _DEQUEUE,
         limit=limit,
-        lease=microseconds(lease),
+        lease=lease,
         consumer=consumer,
         lease_id=lease_id,
         max_bytes=max_bytes,
@@ -198,9 +177,7 @@ def take_messages(
         unreadable=unreadable,
         lease=Lease(used_lease_id, consumer, instant(expires_at)) if rows else None,
         lease_id=used_lease_id,
-        hold_slots=holds_slots == 1,
-        is_timed=is_timed == 1,
-        keeps_results=keeps_results == 1,
+        shared={"holds_slot": holds_slots == 1, "is_timed": is_timed == 1, "keeps_result": keeps_results == 1},
         is_held=is_held == 1,
         due_in=None if due_in is None else duration(due_in),
     )
@@ -208,7 +185,7 @@ def take_messages(
 
 def take_more(
     connection: Connection, target: Target, first: Token, *, limit: int, max_cost: int | None, max_bytes: int | None
-) -> tuple[list[DeliveredMessage], list[tuple[int, str]]]:
+) -> tuple[list[Row], list[tuple[int, str]]]:
     """Take messages that follow *first* in its channel, under its lease. The caller commits.
 
     Args:
@@ -233,8 +210,8 @@ def take_more(
     )
 
 
-def _all_delivered(rows: Sequence[Sequence[Any]]) -> tuple[list[DeliveredMessage], list[tuple[int, str]]]:
-    messages: list[DeliveredMessage] = []
+def _all_delivered(rows: Sequence[Sequence[Any]]) -> tuple[list[Row], list[tuple[int, str]]]:
+    messages: list[Row] = []
     unreadable: list[tuple[int, str]] = []
     for row in rows:
         try:
@@ -244,7 +221,8 @@ def _all_delivered(rows: Sequence[Sequence[Any]]) -> tuple[list[DeliveredMessage
     return messages, unreadable
 
 
-def _delivered(row: Sequence[Any]) -> DeliveredMessage:
+def _delivered(row: Sequence[Any]) -> Row:
+    """Return a message by the field names of a delivery."""
     numbers, row_id, channel, kind, content, headers, ordering_key = row
     message_id, enqueued_at, attempt, max_attempts, deliveries = numbers
     return {
@@ -293,15 +271,10 @@ def set_aside(
         message_ids: Messages that the caller could not read. None: find what makes dequeues fail.
         reason: Why the caller could not read them.
     """
-    rows = target.call(
-        "fq_set_aside",
-        f"set aside what cannot be delivered in queue {target.queue!r}",
-        limit=limit,
-        lease_id=lease_id,
-        ids=None if message_ids is None else list(message_ids),
-        reason=reason,
-    ).rows(connection)
-    return list(map(SetAside._make, rows))
+    doing = f"set aside what cannot be delivered in queue {target.queue!r}"
+    ids = None if message_ids is None else list(message_ids)
+    call = target.call("fq_set_aside", doing, limit=limit, lease_id=lease_id, ids=ids, reason=reason)
+    return list(map(SetAside._make, call.rows(connection)))
 
 
 def extend_lease(connection: Connection, target: Target, tokens: Sequence[Token], lease: timedelta) -> datetime | None:
@@ -314,7 +287,7 @@ def extend_lease(connection: Connection, target: Target, tokens: Sequence[Token]
         "fq_extend",
         f"extend lease {lease_id}",
         lease_id=lease_id,
-        lease=microseconds(lease),
+        lease=lease,
         ids=[token.message_id for token in tokens],
         deliveries=[token.deliveries for token in tokens],
     ).tuples(connection)
@@ -329,7 +302,7 @@ def heartbeat(
         "fq_heartbeat",
         f"extend {len(lease_ids)} leases of queue {target.queue!r}",
         lease_ids=list(lease_ids),
-        lease=microseconds(lease),
+        lease=lease,
     ).rows(connection)
     return [
         ExtendedLease(lease_id, None if expires_at is None else instant(expires_at), cancelled or [])

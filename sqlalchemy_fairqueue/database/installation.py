@@ -13,8 +13,7 @@ from sqlalchemy import Connection, Engine, text
 from sqlalchemy.exc import DBAPIError
 
 from sqlalchemy_fairqueue.database.asynchronous import AsyncConnection, AsyncEngine, AsyncSession
-from sqlalchemy_fairqueue.database.calls import call, is_in_autocommit, usable_schemas
-from sqlalchemy_fairqueue.database.clauses import Shape
+from sqlalchemy_fairqueue.database.calls import Shape, call, is_in_autocommit, usable_schemas
 from sqlalchemy_fairqueue.database.drivers import driver_of
 from sqlalchemy_fairqueue.database.engines import read_committed
 from sqlalchemy_fairqueue.database.errors import sqlstate_of, to_install, to_upgrade, too_old
@@ -26,10 +25,9 @@ from sqlalchemy_fairqueue.errors import (
     migration_refusal,
 )
 from sqlalchemy_fairqueue.sql import install_statements
-from sqlalchemy_fairqueue.sql.drift import installed_version, recognised_version
+from sqlalchemy_fairqueue.sql.catalog import installed_version, recognised_version
 from sqlalchemy_fairqueue.sql.files import latest_version
-from sqlalchemy_fairqueue.sql.guards import SCHEMA_MISMATCH
-from sqlalchemy_fairqueue.sql.schema import VERSION_COLUMN, named_schema, quoted
+from sqlalchemy_fairqueue.sql.schema import SCHEMA_MISMATCH, VERSION_COLUMN, named_schema, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 from uuid import UUID
 
 from sqlalchemy_fairqueue.codecs import codec_of, decoded, headers_of
-from sqlalchemy_fairqueue.database.calls import call
-from sqlalchemy_fairqueue.database.clauses import Shape, argument
+from sqlalchemy_fairqueue.database.calls import Row, Shape, argument, call
 from sqlalchemy_fairqueue.database.configuration import new_policy_json
 from sqlalchemy_fairqueue.errors import PayloadError
-from sqlalchemy_fairqueue.times import any_instant, instant_microseconds, microseconds
+from sqlalchemy_fairqueue.times import instant_microseconds, microseconds
 from sqlalchemy_fairqueue.values.messages import GroupStatus
 from sqlalchemy_fairqueue.values.reports import (
     AttemptDetails,
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.database.calls import Call, Target
     from sqlalchemy_fairqueue.values.messages import Delivery, Enqueue, EnqueueOutcome, MessageName
     from sqlalchemy_fairqueue.values.policies import ChannelPolicy
-    from sqlalchemy_fairqueue.values.reports import AttemptOutcome, MessageState
+    from sqlalchemy_fairqueue.values.reports import MessageState
 
 
 ResultState = Literal["completed", "unkept", "cancelled", "expired", "pending", "failed", "gone", "unknown"]
@@ -125,20 +124,6 @@ class EnqueuedMessages(NamedTuple):
         ordinals, message_ids, outcomes = row
         # Null means that all were created.
         return cls(ordinals, message_ids, outcomes or ["created"] * len(ordinals))
-
-
-class MessagePosition(NamedTuple):
-    """The end of a page of messages.
-
-    Attributes:
-        step: The part of the order: 1 and 2 for a channel, 3 and 4 for a queue.
-        at: The position within step 2.
-        message_id: The last message that was read.
-    """
-
-    step: int
-    at: int
-    message_id: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,6 +218,7 @@ def _shared(values: Sequence[Any]) -> list[Any]:
 def _elements(encoded: EncodedMessage) -> dict[str, Any]:
     """Return the elements of a message in the function's arrays; null for the usual values."""
     message, membership = encoded.message, encoded.membership
+    on_duplicate = "coalesce" if message.coalesce else message.on_duplicate
     return {
         "channels": message.channel,
         "kinds": message.kind,
@@ -243,18 +229,13 @@ def _elements(encoded: EncodedMessage) -> dict[str, Any]:
         "priorities": message.priority,
         "keys": message.key,
         "max_attempts": encoded.max_attempts,
-        "on_duplicates": None if (action := _on_duplicate(message)) == "skip" else action,
+        "on_duplicates": None if on_duplicate == "skip" else on_duplicate,
         "costs": None if message.cost == 1 else message.cost,
         "groups": None if membership is None else str(membership.group_id),
         "unique_fors": None if message.unique_for is None else microseconds(message.unique_for),
         "from_ends": message.unique_from == "completion",
         "ordering_keys": message.ordering_key,
     }
-
-
-def _on_duplicate(message: Enqueue) -> str:
-    """Return what to do if another message holds the key, or waits with the ordering key."""
-    return "coalesce" if message.coalesce else message.on_duplicate
 
 
 def _arrays(messages: Sequence[EncodedMessage]) -> dict[str, Any]:
@@ -264,7 +245,7 @@ def _arrays(messages: Sequence[EncodedMessage]) -> dict[str, Any]:
     channels, kinds, priorities, keys, delays, ats, on_duplicates, costs, *of_keys = of_messages
     unique_fors, unique_froms, ordering_keys, coalesces = of_keys
     if True in coalesces:
-        on_duplicates = tuple(map(_on_duplicate, wanted))
+        on_duplicates = tuple("coalesce" if one.coalesce else one.on_duplicate for one in wanted)
     groups = [None if one is None else str(one.group_id) for one in _shared(memberships)]
     periods = [None if one is None else microseconds(one) for one in unique_fors]
     has_periods = periods.count(None) < len(periods)
@@ -305,43 +286,6 @@ def first_named(connection: Connection, target: Target, name: MessageName) -> in
     return next((row.message_id for row in named_messages(target, [name]).rows(connection)), None)
 
 
-def find_messages(
-    connection: Connection,
-    target: Target,
-    *,
-    after: MessagePosition | None,
-    limit: int,
-    scan: int,
-    channel: str | None = None,
-    state: MessageState | None = None,
-    kind: str | None = None,
-    key: str | None = None,
-) -> tuple[list[int], MessagePosition | None]:
-    """Return the ids of a page of messages, in order, and where the next page begins, or None.
-
-    It reads at most *scan* messages, from *after* on.
-    """
-    step, at, message_id = after or (None, None, None)
-    rows = target.call(
-        "fq_find_messages",
-        f"find messages of queue {target.queue!r}",
-        channel=channel,
-        state=state,
-        kind=kind,
-        key=key,
-        step=step,
-        at=at,
-        message_id=message_id,
-        limit=limit,
-        scan=scan,
-    ).rows(connection)
-    ids = [row.message_id for row in rows if row.message_id is not None]
-    if len(ids) == len(rows):
-        return ids, None
-    last = rows[-1]
-    return ids, MessagePosition(last.step, last.at, last.last_id)
-
-
 def read_messages(
     connection: Connection,
     target: Target,
@@ -355,88 +299,32 @@ def read_messages(
 
     *limit* applies to leased and to other messages separately.
     """
-    rows = target.read(
-        connection,
-        "fq_message_details",
-        f"read messages of queue {target.queue!r}",
-        ids=None if ids is None else list(ids),
-        channel=channel,
-        limit=limit,
-        bytes=content_bytes,
-    )
-    return [
-        MessageDetails(
-            channel=row.pop("channel") or "",
-            content=row.pop("content") or b"",
-            due_at=row.pop("dequeue_at"),
-            **row,
-        )
-        for row in rows
-    ]
+    doing = f"read messages of queue {target.queue!r}"
+    which: dict[str, Any] = {"ids": ids and list(ids), "channel": channel, "limit": limit, "bytes": content_bytes}
+    return target.read(connection, "fq_message_details", doing, _details, **which)
+
+
+def _details(*, channel: str | None, content: bytes | None, dequeue_at: datetime, **row: Any) -> MessageDetails:
+    return MessageDetails(channel=channel or "", content=content or b"", due_at=dequeue_at, **row)
 
 
 def read_message_attempts(
     connection: Connection, target: Target, message_id: int, *, limit: int = 100, chars: int = 10_000
 ) -> list[AttemptDetails]:
     """Return the last ended attempts at a message, the oldest first."""
-    rows = target.read(
-        connection,
-        "fq_message_attempts",
-        f"read the attempts at message {message_id} of queue {target.queue!r}",
-        message_id=message_id,
-        limit=limit,
-        chars=chars,
-    )
-    return [AttemptDetails(**row) for row in reversed(rows)]
-
-
-class HistoryPosition(NamedTuple):
-    """The end of a page of attempts: transaction and id of the last row that was read."""
-
-    xid: int
-    id: int
-
-
-def read_recent_attempts(
-    connection: Connection,
-    target: Target,
-    *,
-    channel: str | None = None,
-    kind: str | None = None,
-    outcome: AttemptOutcome | None = None,
-    after: HistoryPosition | None = None,
-    limit: int = 100,
-    scan: int = 10_000,
-    chars: int = 10_000,
-) -> tuple[list[AttemptDetails], HistoryPosition | None]:
-    """Return a page of ended attempts, the last recorded first, and where the next page begins, or None.
-
-    It reads at most *scan* attempts of all queues, from *after* on.
-    """
-    xid, last_id = after or (None, None)
-    rows = target.read(
-        connection,
-        "fq_recent_attempts",
-        f"read the last attempts of {target.named()}",
-        channel=channel,
-        kind=kind,
-        outcome=outcome,
-        xid=xid,
-        id=last_id,
-        limit=limit,
-        scan=scan,
-        chars=chars,
-    )
-    places = [HistoryPosition(row.pop("recorded_xid"), row.pop("history_id")) for row in rows]
-    attempts = [AttemptDetails(**row) for row in rows if row["message_id"] is not None]
-    return attempts, None if len(attempts) == len(rows) else places[-1]
+    doing = f"read the attempts at message {message_id} of queue {target.queue!r}"
+    which = {"message_id": message_id, "limit": limit, "chars": chars}
+    return target.read(connection, "fq_message_attempts", doing, AttemptDetails, **which)[::-1]
 
 
 def read_results(connection: Connection, target: Target, message_ids: Sequence[int]) -> list[FoundResult]:
     """Return how messages ended, in the order of *message_ids*."""
     doing = f"read results of queue {target.queue!r}"
-    rows = target.read(connection, "fq_results", doing, ids=list(message_ids))
-    return [FoundResult(**{name: row[name] for name in row if name != "message_id"}) for row in rows]
+
+    def found(*, message_id: int, **row: Any) -> FoundResult:  # noqa: ARG001 - the caller knows it
+        return FoundResult(**row)
+
+    return target.read(connection, "fq_results", doing, found, ids=list(message_ids))
 
 
 def record_audit(
@@ -474,20 +362,22 @@ def read_audits(
     before: AuditEntry | datetime | None = None,
     limit: int = 100,
 ) -> list[AuditEntry]:
-    rows = target.read(
+    at, before_id = (before.at, before.audit_id) if isinstance(before, AuditEntry) else (before, None)
+    return target.read(
         connection,
         "fq_audits",
         f"read what was done to {target.named(channel)}",
+        _entry,
         channel=channel,
         message_id=message_id,
-        before=before and instant_microseconds(before.at if isinstance(before, AuditEntry) else before),
-        before_id=before.audit_id if isinstance(before, AuditEntry) else None,
+        before=at,
+        before_id=before_id,
         limit=limit,
     )
-    for row in rows:
-        row["at"] = any_instant(row["at"])
-        row["details"] = None if row["details"] is None else json.loads(row["details"])
-    return [AuditEntry(**row) for row in rows]
+
+
+def _entry(*, details: str | None, **row: Any) -> AuditEntry:
+    return AuditEntry(details=None if details is None else json.loads(details), **row)
 
 
 class Folded(NamedTuple):
@@ -519,8 +409,7 @@ class Member(NamedTuple):
 def read_group(connection: Connection, target: Target, group_id: UUID) -> GroupStatus | None:
     doing = f"read group {group_id}"
     page = {"open": None, "before_at": None, "before_id": None, "limit": 1}
-    rows = target.read(connection, "fq_groups", doing, group_id=str(group_id), **page)
-    return _status(**rows[0]) if rows else None
+    return next(iter(target.read(connection, "fq_groups", doing, _status, group_id=str(group_id), **page)), None)
 
 
 def read_groups(
@@ -535,29 +424,22 @@ def read_groups(
 
     *is_open* selects open or finished ones; *before* is the last group of the previous page.
     """
-    rows = target.read(
-        connection,
-        "fq_groups",
-        f"list the groups of queue {target.queue!r}",
-        group_id=None,
-        open=is_open,
-        before_at=None if before is None else instant_microseconds(before.created_at),
-        before_id=None if before is None else str(before.id),
-        limit=limit,
+    before_at, before_id = (None, None) if before is None else (before.created_at, str(before.id))
+    page = {"open": is_open, "before_at": before_at, "before_id": before_id, "limit": limit}
+    return target.read(
+        connection, "fq_groups", f"list the groups of queue {target.queue!r}", _status, group_id=None, **page
     )
-    return [_status(**row) for row in rows]
 
 
-def _status(group_id: UUID | str, added: int, **row: Any) -> GroupStatus:
+def _status(*, group_id: UUID | str, added: int, **row: Any) -> GroupStatus:
     pending = max(added - row["done"] - row["failed"] - row["cancelled"], 0)
     return GroupStatus(id=UUID(str(group_id)), total=added, pending=pending, **row)
 
 
 def read_group_members(connection: Connection, target: Target, group_id: UUID, *, limit: int) -> list[Member]:
     """Return members of a group that have not ended, by id; if there are more than *limit*, any of them."""
-    parameters = {"group_id": str(group_id), "limit": limit}
-    rows = target.read(connection, "fq_group_members", f"list the members of group {group_id}", **parameters)
-    return sorted((Member(**row) for row in rows), key=lambda member: member.message_id)
+    doing = f"list the members of group {group_id}"
+    return sorted(target.read(connection, "fq_group_members", doing, Member, group_id=str(group_id), limit=limit))
 
 
 def fold_groups(connection: Connection, schema: str | None, *, limit: int, groups: int, notify: bool) -> Folded | None:
@@ -573,45 +455,30 @@ def read_dead_letters(
     connection: Connection,
     target: Target,
     *,
-    limit: int,
-    after: DeadLetterInfo | None,
     codec: Codec,
-    error: str | None,
-    since: datetime | None,
-    until: datetime | None,
-    **which: str | list[int] | None,
+    after: DeadLetterInfo | None,
+    limit: int,
+    **which: str | datetime | list[int] | None,
 ) -> list[DeadLetterInfo]:
     """Return dead letters of a queue, the oldest death first, after the last one of the previous page."""
-    rows = target.read(
-        connection,
-        "fq_dead_letters",
-        f"read the dead letters of {target.named()}",
-        limit=limit,
-        died_at=None if after is None else instant_microseconds(after.died_at),
-        message_id=None if after is None else after.message_id,
-        since=None if since is None else instant_microseconds(since),
-        until=None if until is None else instant_microseconds(until),
-        error=error,
-        **which,
-    )
-    return [_dead_letter(target, codec, **row) for row in rows]
 
+    def letter(*, headers: str | None, unreadable: str | None, **row: Any) -> DeadLetterInfo:
+        read_headers, refused = headers_of(headers)
+        if unreadable is not None:
+            refused = PayloadError(f"dead letter {row['message_id']} cannot be read: {unreadable}; purge it")
+            row["error"] = str(refused)
+        row |= {name: row[name] or "" for name in ("channel", "kind", "reason")}
+        result = refused or decoded(codec_of(row["kind"], codec), row["content"])
+        row["content"] = row["content"] or b""
+        return DeadLetterInfo(queue=target.queue, headers=read_headers, decoded=result, **row)
 
-def _dead_letter(
-    target: Target, codec: Codec, headers: str | None, unreadable: str | None, **row: Any
-) -> DeadLetterInfo:
-    read_headers, refused = headers_of(headers)
-    if unreadable is not None:
-        refused = PayloadError(f"dead letter {row['message_id']} cannot be read: {unreadable}; purge it")
-        row["error"] = str(refused)
-    row |= {name: row[name] or "" for name in ("channel", "kind", "reason")}
-    result = refused or decoded(codec_of(row["kind"], codec), row["content"])
-    row["content"] = row["content"] or b""
-    return DeadLetterInfo(queue=target.queue, headers=read_headers, decoded=result, **row)
+    died_at, message_id = (None, None) if after is None else (after.died_at, after.message_id)
+    page: Row = {"died_at": died_at, "message_id": message_id, "limit": limit}
+    doing = f"read the dead letters of {target.named()}"
+    return target.read(connection, "fq_dead_letters", doing, letter, **page, **which)
 
 
 def read_dead_letter_groups(connection: Connection, target: Target, *, limit: int, ids: int) -> list[DeadLetterGroup]:
     """Group the newest *limit* dead letters by kind, reason and error, the largest group first, with *ids* ids each."""
     doing = f"read the dead letters of queue {target.queue!r}"
-    rows = target.read(connection, "fq_dead_letter_groups", doing, limit=limit, ids=ids)
-    return [DeadLetterGroup(message_ids=tuple(row.pop("message_ids")), **row) for row in rows]
+    return target.read(connection, "fq_dead_letter_groups", doing, DeadLetterGroup, limit=limit, ids=ids)

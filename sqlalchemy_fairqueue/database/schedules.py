@@ -14,7 +14,7 @@ from sqlalchemy_fairqueue.database.calls import Call, call
 from sqlalchemy_fairqueue.database.configuration import new_policy_json
 from sqlalchemy_fairqueue.database.messages import Content
 from sqlalchemy_fairqueue.errors import InvalidArgument, UnknownSchedule
-from sqlalchemy_fairqueue.times import any_instant, duration, instant_microseconds, microseconds
+from sqlalchemy_fairqueue.times import any_instant, instant_microseconds, microseconds
 from sqlalchemy_fairqueue.values.schedules import ScheduleInfo, timing_of
 
 if TYPE_CHECKING:
@@ -77,9 +77,9 @@ def schedule_call(target: Target, definition: ScheduleDefinition) -> Call:
         name=definition.name,
         cron=recurrence.cron,
         timezone=recurrence.zone_name,
-        every=None if recurrence.every is None else microseconds(recurrence.every),
+        every=recurrence.every,
         catch_up=recurrence.catch_up,
-        jitter=microseconds(recurrence.jitter),
+        jitter=recurrence.jitter,
         kind=encoded.message.kind,
         content=Content(encoded.content),
         headers=encoded.headers,
@@ -118,23 +118,22 @@ def read_schedules(
     limit: int = 1000,
 ) -> list[ScheduleInfo]:
     """Return schedules of a queue, a channel or a name; *after* is the last one of the previous page."""
-    rows = target.read(
+    return target.read(
         connection,
         "fq_schedules",
         f"read the schedules of {target.named()}",
+        _info,
         channel=channel,
         name=name,
         after_channel=None if after is None else after.channel,
         after_name=None if after is None else after.name,
         limit=limit,
     )
-    return [_info(**row) for row in rows]
 
 
 def _info(
     *,
-    every: int | None,
-    jitter: int,
+    every: timedelta | None,
     anchor_at: datetime,
     done_until: datetime,
     next_at: datetime | None,
@@ -152,11 +151,11 @@ def _info(
     if next_at is None and state != "paused":
         # No worker has planned it yet.
         with suppress(InvalidArgument):
-            timing = timing_of(row["cron"], row["timezone"], every, instant_microseconds(anchor_at))
+            interval = None if every is None else microseconds(every)
+            timing = timing_of(row["cron"], row["timezone"], interval, instant_microseconds(anchor_at))
             found = next(timing.after(instant_microseconds(done_until)), None)
             next_at = None if found is None else any_instant(found)
-    interval = None if every is None else duration(every)
-    return ScheduleInfo(every=interval, jitter=duration(jitter), state=state, next_run_at=next_at, **row)
+    return ScheduleInfo(every=every, state=state, next_run_at=next_at, **row)
 
 
 @contextmanager
@@ -193,7 +192,7 @@ def due_schedules(
         code_queues=[queue for queue, _, _ in in_code],
         code_channels=[channel for _, channel, _ in in_code],
         code_names=[name for _, _, name in in_code],
-        ahead=microseconds(ahead),
+        ahead=ahead,
         limit=limit,
     ).rows(connection)
     return list(map(DueSchedule._make, rows))
@@ -241,5 +240,5 @@ def fail_schedule(
         revision=due.revision,
         done_until=due.done_until,
         problem=problem,
-        delay=microseconds(delay),
+        delay=delay,
     ).value(connection)

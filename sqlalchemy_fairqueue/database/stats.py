@@ -7,13 +7,11 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from sqlalchemy_fairqueue.database.calls import call, named, read, read_by_queue
-from sqlalchemy_fairqueue.database.clauses import Shape
-from sqlalchemy_fairqueue.database.configuration import fields_of_columns
+from sqlalchemy_fairqueue.database.calls import Row, Shape, call, named, read, read_by_queue
 from sqlalchemy_fairqueue.database.deliveries import LONGEST_WAIT
 from sqlalchemy_fairqueue.texts import library_version
 from sqlalchemy_fairqueue.times import any_instant, duration, instant, microseconds
-from sqlalchemy_fairqueue.values.policies import RATE, policy_values, rate_of_columns
+from sqlalchemy_fairqueue.values.policies import policy_values
 from sqlalchemy_fairqueue.values.reports import (
     HANDLER_BOUNDS,
     TAKERS,
@@ -39,8 +37,6 @@ if TYPE_CHECKING:
 
     from sqlalchemy_fairqueue.database.calls import Target
 
-    Row = dict[str, Any]
-
 _Channel = TypeVar("_Channel", bound=ChannelDemand)
 
 COMPETING = 1000
@@ -61,8 +57,9 @@ HEARD = timedelta(seconds=10)
 _DEMAND = (
     "channel", "ready", "scheduled", "held", "behind", "leased", "current_concurrency", "max_concurrency",
     "current_cost", "max_cost_out", "next_cost", "weight", "paused_at", "oldest_ready_at", "last_dequeue_at",
-    "rate_allows_at", "opens_at", "served_cost",
+    "rate", "rate_allows_at", "opens_at", "served_cost",
 )  # fmt: skip
+_OF_QUEUE = ("paused_at", "max_concurrency", "max_cost_out", "current_cost", "next_cost", "rate_allows_at", "noted_at")
 _SAMPLE = Shape(("fq_now as now", "cast(pg_catalog.pg_current_snapshot() as text) as snapshot"))
 
 
@@ -94,7 +91,7 @@ def count_completions(
 ) -> dict[tuple[str, str], int]:
     """Count completed attempts by queue and channel that were recorded after the snapshot *before*, each once."""
     doing = "count the completions since the last sample"
-    rows = read(connection, schema, "fq_completions", doing, before=before, queues=list(queues))
+    rows = read(connection, schema, "fq_completions", doing, Row, before=before, queues=list(queues))
     return {(row["queue"], row["channel"]): row["completed"] for row in rows if row["completed"]}
 
 
@@ -108,13 +105,9 @@ def read_stats(connection: Connection, target: Target) -> QueueStats:
 
 
 def stats_by_queue(connection: Connection, schema: str | None, queues: Sequence[str]) -> dict[str, QueueStats]:
-    found = read_by_queue(connection, schema, "fq_stats", f"read the stats of {named(queues)}", queues)
-    return {queue: _queue_stats(queue, row) for queue, [row] in found.items()}
-
-
-def _queue_stats(queue: str, row: Row) -> QueueStats:
-    rate = None if row["rate_interval"] is None else rate_of_columns(row)
-    return QueueStats(queue=queue, rate=rate, **{name: row[name] for name in row if name not in RATE})
+    doing = f"read the stats of {named(queues)}"
+    found = read_by_queue(connection, schema, "fq_stats", doing, QueueStats, queues)
+    return {queue: stats for queue, [stats] in found.items()}
 
 
 def read_channel_stats(
@@ -127,21 +120,13 @@ def read_channel_stats(
     busy: bool = False,
 ) -> list[ChannelStats]:
     """Return the stats of channels by name, after the name *after*; *busy* selects channels with messages."""
-    rows = target.read(
-        connection,
-        "fq_channel_stats",
-        f"read the stats of the channels of queue {target.queue!r}",
-        channels=None if channels is None else list(channels),
-        limit=limit,
-        after=after,
-        busy=busy,
-    )
-    return [_channel(target, row) for row in rows]
 
+    def stats(*, policy: Row, **row: Any) -> ChannelStats:
+        return ChannelStats(queue=target.queue, **row, **policy_values(policy))
 
-def _channel(target: Target, row: dict[str, Any]) -> ChannelStats:
-    overridden, policy = fields_of_columns(row.pop("overridden")), policy_values(row.pop("policy"))
-    return ChannelStats(queue=target.queue, overridden=overridden, **row, **policy)
+    doing = f"read the stats of the channels of queue {target.queue!r}"
+    which: Row = {"channels": channels and list(channels), "limit": limit, "after": after, "busy": busy}
+    return target.read(connection, "fq_channel_stats", doing, stats, **which)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +154,7 @@ def contention_by_queue(
     """Return :func:`read_contention` for several queues, in one statement."""
     doing = f"read the contention of {named(queues)}"
     bounds = dict.fromkeys(("channels", "scan", "count"))
-    found = read_by_queue(connection, schema, "fq_contention", doing, queues, limit=limit, **bounds)
+    found = read_by_queue(connection, schema, "fq_contention", doing, Row, queues, limit=limit, **bounds)
     return {queue: _contention(queue, rows) for queue, rows in found.items()}
 
 
@@ -186,7 +171,7 @@ def _contention(queue: str, rows: Sequence[Row]) -> Contention:
 
 
 def _demand(row: Row) -> ChannelDemand:
-    return ChannelDemand(rate=rate_of_columns(row), **{name: row[name] for name in _DEMAND})
+    return ChannelDemand(**{name: row[name] for name in _DEMAND})
 
 
 def read_competition(
@@ -212,6 +197,7 @@ def read_competition(
         connection,
         "fq_contention",
         f"read what channels of queue {target.queue!r} compete with",
+        Row,
         channels=list(channels),
         limit=rivals,
         scan=scan,
@@ -220,15 +206,9 @@ def read_competition(
     whole = rows[0]
     capacity = QueueCapacity(
         queue=target.queue,
-        paused_at=whole["queue_paused_at"],
-        max_concurrency=whole["queue_max_concurrency"],
         current_concurrency=whole["queue_concurrency"],
-        max_cost_out=whole["queue_max_cost_out"],
-        current_cost=whole["queue_current_cost"],
-        next_cost=whole["queue_next_cost"],
-        rate_allows_at=whole["queue_rate_allows_at"],
-        noted_at=whole["queue_noted_at"],
         consumers=int(whole["consumers"]),
+        **{name: whole[f"queue_{name}"] for name in _OF_QUEUE},
     )
     demands = [_demand(row) for row in rows if row["channel"] is not None]
     holding = (one for one in demands if one.leased)
@@ -263,29 +243,19 @@ def with_longest_out(connection: Connection, target: Target, channels: Iterable[
 
 def _longest_out(connection: Connection, target: Target, channels: list[str] | None) -> list[LongestOut]:
     doing = f"read what is out longest of queue {target.queue!r}"
-    rows = target.read(connection, "fq_longest_out", doing, channels=channels, count=COUNTED)
-    return [LongestOut(row["message_id"], row["channel"], row["kind"], row["delivered_at"]) for row in rows]
+    rows = target.read(connection, "fq_longest_out", doing, Row, channels=channels, count=COUNTED)
+    return [LongestOut(since=row.pop("delivered_at"), **row) for row in rows]
 
 
 def read_trend(connection: Connection, target: Target, channel: str | None, over: timedelta) -> Trend:
     """Return a queue or channel over the last hours, in at most 100 steps, with the times of its handlers."""
     step = next(one for one in _STEPS if one * _POINTS >= over)
     doing = f"read the trend of {target.named(channel)}"
-    which: Row = {"channel": channel, "over": microseconds(over)}
-    rows = target.read(connection, "fq_trend", doing, step=microseconds(step), **which)
-    points = (
-        TrendPoint(
-            at=instant(row["at"]),
-            ready=row["ready"],
-            oldest_wait=None if row["oldest_wait"] is None else duration(row["oldest_wait"]),
-            served=row["served"],
-            failed=row["failed"],
-        )
-        for row in rows
-    )
+    which: Row = {"channel": channel, "over": over}
+    points = target.read(connection, "fq_trend", doing, TrendPoint, step=step, **which)
     bounds = [microseconds(bound) for bound in HANDLER_BOUNDS]
     counts: dict[str, list[int]] = {}
-    for row in target.read(connection, "fq_handler_times", doing, bounds=bounds, scan=_TIMED, **which):
+    for row in target.read(connection, "fq_handler_times", doing, Row, bounds=bounds, scan=_TIMED, **which):
         counts.setdefault(row["kind"], [0] * (len(bounds) + 1))[row["bucket"]] = row["attempts"]
     handlers = (HandlerTimes(kind=kind, counts=tuple(found)) for kind, found in counts.items())
     return Trend(
@@ -308,20 +278,16 @@ def consumers_by_queue(
 ) -> dict[str, list[ConsumerInfo]]:
     """Return :func:`read_consumers` for several queues, in one statement."""
     doing = f"read the consumers of {named(queues)}"
-    found = read_by_queue(connection, schema, "fq_consumers", doing, queues, limit=limit, handlers=handlers)
-    return {queue: [_asked(_consumer(queue, row)) for row in rows] for queue, rows in found.items()}
+    return read_by_queue(connection, schema, "fq_consumers", doing, _consumer, queues, limit=limit, handlers=handlers)
 
 
-def _consumer(queue: str, row: Row) -> ConsumerInfo:
-    held = json.loads(row["handlers"] or "[]")
+def _consumer(*, handlers: str | None, **row: Any) -> ConsumerInfo:
+    """Return a consumer, without a request to stop if it took or awaited work since, which no stopping worker does."""
+    held = json.loads(handlers or "[]")
     for one in held:
         for name in ("delivered_at", "cancelled_at"):
             one[name] = None if one[name] is None else any_instant(one[name])
-    return ConsumerInfo(**row | {"queue": queue, "handlers": tuple(HeldMessage(**one) for one in held)})
-
-
-def _asked(consumer: ConsumerInfo) -> ConsumerInfo:
-    """Drop a request to stop if the consumer took or awaited work since, which no stopping worker does."""
+    consumer = ConsumerInfo(handlers=tuple(HeldMessage(**one) for one in held), **row)
     if consumer.stop_requested_at is None:
         return consumer
     heard_at = consumer.stop_requested_at + HEARD
@@ -341,15 +307,15 @@ def read_stop_requests(
 ) -> list[StopRequest]:
     """Return the requests to a worker to stop; its leases tell its concurrency and version from then on."""
     doing = f"look for requests to {consumer!r} to stop"
-    rows = read(
+    return read(
         connection,
         schema,
         "fq_stop_requests",
         doing,
+        StopRequest,
         queues=list(queues),
         consumer=consumer,
         lease_ids=list(lease_ids),
         version=library_version(),
         concurrency=concurrency,
     )
-    return [StopRequest(**row) for row in rows]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import TextClause, text
 
-from sqlalchemy_fairqueue.database.clauses import once_a_schema, qualifier
+from sqlalchemy_fairqueue.database.calls import once_a_schema, qualifier
 from sqlalchemy_fairqueue.sql.schema import quoted
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy_fairqueue.doctor.findings import REPAIR, Finding, Level, check, pasted
 from sqlalchemy_fairqueue.doctor.installation import current_role, outdated
 from sqlalchemy_fairqueue.formats import format_duration, plural
-from sqlalchemy_fairqueue.sql.drift import find_drift
+from sqlalchemy_fairqueue.sql.catalog import find_drift
 from sqlalchemy_fairqueue.sql.files import versions
 from sqlalchemy_fairqueue.sql.schema import quoted, quoted_literal, schema_argument
 from sqlalchemy_fairqueue.times import duration, instant, microseconds

@@ -8,44 +8,14 @@ own.
 The classes here are mapped on first access to one of them.
 """
 
+# ruff: noqa: F403, F405 - __all__ names each mixin
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy_fairqueue.models.applications import (
-    AuditMixin,
-    ChannelMixin,
-    ChannelPlanMixin,
-    ChannelStateMixin,
-    DeadLetterMixin,
-    EpochMixin,
-    GrantMixin,
-    GroupFollowupMixin,
-    GroupMixin,
-    GroupNoteMixin,
-    HistoryMixin,
-    KeyPeriodMixin,
-    LeaseMixin,
-    LimitMixin,
-    LimitShareMixin,
-    LoadMixin,
-    MessageMixin,
-    PlanMixin,
-    PromotionMixin,
-    PrunedHistoryMixin,
-    QueueConfigMixin,
-    QueueStateMixin,
-    ResultMixin,
-    ResultWaitMixin,
-    RoundMixin,
-    SampleMixin,
-    ScheduleMixin,
-    ScheduleSlotMixin,
-    SignalMixin,
-    StopRequestMixin,
-)
-from sqlalchemy_fairqueue.models.base import FairqueueMixin, ReadOnlyModel
+from sqlalchemy_fairqueue.models.applications import *
 from sqlalchemy_fairqueue.models.factory import DefaultBase, Models, declare_grants, default_models, make_models
+from sqlalchemy_fairqueue.models.tables import FairqueueMixin, ReadOnlyModel
 from sqlalchemy_fairqueue.models.types import Duration, Instant, RoleName, Xid8, interval, timestamp
 from sqlalchemy_fairqueue.sql.grants import RoleGrant
 

@@ -13,8 +13,7 @@ from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.hybrid import hybrid_property
 
 from sqlalchemy_fairqueue.codecs import JsonCodec
-from sqlalchemy_fairqueue.models.base import FairqueueMixin, Related
-from sqlalchemy_fairqueue.models.tables import of_table
+from sqlalchemy_fairqueue.models.tables import FairqueueMixin, Related, of_table
 from sqlalchemy_fairqueue.models.types import Duration, Instant
 from sqlalchemy_fairqueue.times import instant
 
@@ -49,8 +48,19 @@ class PausableMixin(FairqueueMixin):
         return cls.paused_at.is_not(None)
 
 
+class LimitedMixin(FairqueueMixin):
+    """A queue, a channel or a shared limit, with its limits."""
+
+    if TYPE_CHECKING:
+        max_concurrency: Mapped[int | None]
+        max_cost_out: Mapped[int | None]
+        rate_interval: Mapped[timedelta]
+        rate_burst: Mapped[int]
+        rate_of: Mapped[str]
+
+
 @of_table("fq_queue", "use queue.configure(session, ...)")
-class QueueConfigMixin(PausableMixin):
+class QueueConfigMixin(PausableMixin, LimitedMixin):
     """A configured queue: the policy of new channels, and the settings of the queue itself.
 
     ``defaults`` is a policy in the column names of :class:`ChannelStateMixin`, with microseconds; if it is None, the
@@ -79,11 +89,6 @@ class QueueConfigMixin(PausableMixin):
         state: Mapped[Any]
         name: Mapped[str]
         defaults: Mapped[dict[str, Any] | None]
-        max_concurrency: Mapped[int | None]
-        max_cost_out: Mapped[int | None]
-        rate_interval: Mapped[timedelta]
-        rate_burst: Mapped[int]
-        rate_of: Mapped[str]
         limits: Mapped[list[str] | None]
         history: Mapped[bool]
         fair_by: Mapped[str]
@@ -151,7 +156,7 @@ class ChannelMixin(FairqueueMixin):
     key=("channel_id",),
     numbers=("due_at", "rate_at", "used_at"),
 )
-class ChannelStateMixin(PausableMixin):
+class ChannelStateMixin(PausableMixin, LimitedMixin):
     """The dispatcher's state of a channel, one row for each channel. The table has no unique index, by design.
 
     Times are microseconds since the epoch; they order the turns, and may be negative. Head and next are None while the
@@ -167,11 +172,6 @@ class ChannelStateMixin(PausableMixin):
         channel_id: Mapped[int]
         row_version: Mapped[int]
         queue: Mapped[str]
-        max_concurrency: Mapped[int | None]
-        max_cost_out: Mapped[int | None]
-        rate_interval: Mapped[timedelta]
-        rate_burst: Mapped[int]
-        rate_of: Mapped[str]
         weight: Mapped[int]
         current_concurrency: Mapped[int]
         current_cost: Mapped[int]
@@ -416,7 +416,7 @@ class ChannelPlanMixin(FairqueueMixin):
 
 
 @of_table("fq_limit", "use queue.limits.configure(session, name, ...)")
-class LimitMixin(FairqueueMixin):
+class LimitMixin(LimitedMixin):
     """A limit that several queues share: concurrency, cost and rate.
 
     Example:
@@ -428,11 +428,6 @@ class LimitMixin(FairqueueMixin):
 
     if TYPE_CHECKING:
         name: Mapped[str]
-        max_concurrency: Mapped[int | None]
-        max_cost_out: Mapped[int | None]
-        rate_interval: Mapped[timedelta]
-        rate_burst: Mapped[int]
-        rate_of: Mapped[str]
 
 
 @of_table("fq_group", "queue.group makes groups, and workers finish them")

@@ -11,25 +11,22 @@ from typing import TYPE_CHECKING, Any, get_args
 from sqlalchemy import Engine
 
 from sqlalchemy_fairqueue.database.asynchronous import AsyncEngine
-from sqlalchemy_fairqueue.database.calls import call
-from sqlalchemy_fairqueue.database.clauses import Shape
+from sqlalchemy_fairqueue.database.calls import Row, Shape, call
 from sqlalchemy_fairqueue.database.configuration import new_policy_json
 from sqlalchemy_fairqueue.database.engines import on, refused
 from sqlalchemy_fairqueue.database.messages import (
-    HistoryPosition,
     first_named,
     read_audits,
     read_dead_letters,
     read_message_attempts,
-    read_recent_attempts,
     record_audit,
 )
 from sqlalchemy_fairqueue.database.stats import read_channel_stats, read_consumers, read_contention, read_trend
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.queue.base import Facet, QueueBase, on_engine, verb
 from sqlalchemy_fairqueue.queue.lookups import ERROR, checked_name
-from sqlalchemy_fairqueue.times import instant_microseconds
 from sqlalchemy_fairqueue.values.checks import (
+    IDS,
     check_choice,
     check_count,
     check_duration,
@@ -38,21 +35,29 @@ from sqlalchemy_fairqueue.values.checks import (
     check_name,
     check_names,
     check_page,
+    checked_position,
 )
-from sqlalchemy_fairqueue.values.messages import Undelivered
-from sqlalchemy_fairqueue.values.reports import AttemptOutcome, AttemptPage, AuditEntry, DeadLetterInfo, Erasure
+from sqlalchemy_fairqueue.values.messages import checked_filters, undelivered
+from sqlalchemy_fairqueue.values.reports import (
+    AttemptDetails,
+    AttemptOutcome,
+    AttemptPage,
+    AuditEntry,
+    DeadLetterInfo,
+    Erasure,
+)
 
 if TYPE_CHECKING:
     import builtins
     from datetime import datetime
+    from typing import Unpack
 
     from sqlalchemy import Connection
 
     from sqlalchemy_fairqueue.database.calls import Call, Target
     from sqlalchemy_fairqueue.queue.base import Where
-    from sqlalchemy_fairqueue.values.messages import UndeliveredState
+    from sqlalchemy_fairqueue.values.messages import DeadLetterFilters, UndeliveredFilters
     from sqlalchemy_fairqueue.values.reports import (
-        AttemptDetails,
         ConsumerInfo,
         Contention,
         MoveOutcome,
@@ -85,15 +90,12 @@ class DeadLetters(Facet[QueueBase]):
         where: Where,
         message_ids: Ids = None,
         *,
-        channel: str | None = None,
-        kind: str | None = None,
-        key: str | None = None,
-        ordering_key: str | None = None,
         error: str | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
         limit: int = 100,
         after: DeadLetterInfo | None = None,
+        **filters: Unpack[DeadLetterFilters],
     ) -> builtins.list[DeadLetterInfo]:
         """Return dead letters, the oldest first.
 
@@ -102,12 +104,12 @@ class DeadLetters(Facet[QueueBase]):
 
         Args:
             message_ids: One id or several.
-            key: Needs *channel*, and so does *ordering_key*.
             error: A text that the reason or the error contains.
             since: Earliest death (aware), inclusive.
             until: Latest death (aware), exclusive.
             limit: 1 to 100,000.
             after: The last dead letter of the previous page.
+            filters: channel and kind; key and ordering_key, which need a channel.
 
         Example:
             >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1, kind="parse")
@@ -115,15 +117,12 @@ class DeadLetters(Facet[QueueBase]):
             >>> [letter.reason for letter in queue.dead_letters.list(engine, kind="parse")]
             ['not a file']
         """
-        which = _which(message_ids, channel, kind, key, ordering_key)
+        which = checked_filters(ids=checked_ids(message_ids), since=since, until=until, error=error, **filters)
         check_names(error=error)
-        for what, time in (("since", since), ("until", until)):
-            if time is not None:
-                check_instant(what, time)
         check_count("limit", limit, 1, 100_000)
         check_page("after", after, DeadLetterInfo)
-        asked = partial(read_dead_letters, target=self._target, codec=self._queue.codec, error=error, **which)
-        return self._ask(where, partial(asked, limit=limit, after=after, since=since, until=until))
+        asked = partial(read_dead_letters, target=self._target, codec=self._queue.codec, limit=limit, after=after)
+        return self._ask(where, partial(asked, **which))
 
     @verb
     def redrive(
@@ -131,11 +130,8 @@ class DeadLetters(Facet[QueueBase]):
         where: Where,
         message_ids: Ids = None,
         *,
-        channel: str | None = None,
-        kind: str | None = None,
-        key: str | None = None,
-        ordering_key: str | None = None,
         limit: int = 1000,
+        **filters: Unpack[DeadLetterFilters],
     ) -> dict[int, str]:
         """Make dead letters due again as the same messages with the same ids, the oldest death first.
 
@@ -147,9 +143,9 @@ class DeadLetters(Facet[QueueBase]):
 
         Args:
             message_ids: One id or several. None: the oldest.
-            key: Needs *channel*, and so does *ordering_key*.
             limit: Most to redrive if no ids are given, 1 to 100,000. To redrive all, repeat the call while one is
                 redriven; dead letters whose key is taken come last.
+            filters: channel, kind, key and ordering_key, as for :meth:`list`.
 
         Returns:
             The outcome of each, by id: "redriven"; "duplicate" if another message holds its key, so that it stays dead;
@@ -164,7 +160,7 @@ class DeadLetters(Facet[QueueBase]):
             >>> queue.dead_letters.redrive(engine, message_id) == {message_id: "redriven"}
             True
         """
-        which = _which(message_ids, channel, kind, key, ordering_key)
+        which = checked_filters(ids=checked_ids(message_ids), **filters)
         check_count("limit", limit, 1, 100_000)
         call = redriving(self._target, limit=limit, **which)
         return self._ask(where, lambda connection: dict(map(tuple, call.rows(connection))), settles=True)
@@ -175,12 +171,9 @@ class DeadLetters(Facet[QueueBase]):
         where: Where,
         message_ids: Ids = None,
         *,
-        channel: str | None = None,
-        kind: str | None = None,
-        key: str | None = None,
-        ordering_key: str | None = None,
         until: datetime | None = None,
         before: datetime | None = None,
+        **filters: Unpack[DeadLetterFilters],
     ) -> int:
         """Delete dead letters for good and return how many; without filters, all of the queue.
 
@@ -188,9 +181,9 @@ class DeadLetters(Facet[QueueBase]):
 
         Args:
             message_ids: One id or several.
-            key: Needs *channel*, and so does *ordering_key*.
             until: Latest death (aware), exclusive.
             before: The former name of *until*. Give one of the two.
+            filters: channel, kind, key and ordering_key, as for :meth:`list`.
 
         Example:
             >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
@@ -198,16 +191,14 @@ class DeadLetters(Facet[QueueBase]):
             >>> queue.dead_letters.purge(engine, until=datetime.now(UTC) + timedelta(days=1))
             1
         """
-        which = _which(message_ids, channel, kind, key, ordering_key)
+        which = checked_filters(ids=checked_ids(message_ids), **filters)
         for name, time in (("until", until), ("before", before)):
             if time is not None:
                 check_instant(name, time)
         if until is not None and before is not None:
             raise InvalidArgument(f"until is {until} and before is {before}: both say the same; give one")
-        last = until or before
-        died_before = None if last is None else instant_microseconds(last)
         doing = f"purge dead letters of {self._target.named()}"
-        call = self._target.call("fq_purge_dead", doing, before=died_before, **which)
+        call = self._target.call("fq_purge_dead", doing, before=until or before, **which)
         deleted: int = self._ask(where, call.value)
         return deleted
 
@@ -218,25 +209,10 @@ def redriving(target: Target, *, limit: int = 1, **which: Any) -> Call:
     return target.call("fq_redrive", doing, limit=limit, notify=target.notify, **which)
 
 
-def _which(
-    message_ids: Ids,
-    channel: str | None = None,
-    kind: str | None = None,
-    key: str | None = None,
-    ordering_key: str | None = None,
-) -> dict[str, Any]:
-    """Return the parameters that select dead letters. All that are not None must match."""
-    names = {"channel": channel, "kind": kind, "key": key, "ordering_key": ordering_key}
-    check_names(**names)
-    if channel is None and (key or ordering_key) is not None:
-        raise InvalidArgument(
-            f"key is {key!r:.80}, ordering_key {ordering_key!r:.80} without a channel; they belong to one: give it"
-        )
-    return {"ids": None if message_ids is None else checked_ids(message_ids), **names}
-
-
-def checked_ids(message_ids: int | Iterable[int]) -> list[int]:
-    """Check one or several ids of messages, and return them as a list."""
+def checked_ids(message_ids: Ids) -> list[int] | None:
+    """Check one or several ids of messages, and return them as a list; None if none are given."""
+    if message_ids is None:
+        return None
     given: object = message_ids
     if isinstance(given, str) or not isinstance(given, (int, Iterable)):
         raise InvalidArgument(f"message_ids is {given!r:.80}; give an id or several")
@@ -244,16 +220,6 @@ def checked_ids(message_ids: int | Iterable[int]) -> list[int]:
     for message_id in ids:
         check_count("message_ids", message_id, 1, 2**63 - 1)
     return ids
-
-
-def _position(after: object) -> HistoryPosition:
-    try:
-        xid, last_id = map(int, after.split(".")) if isinstance(after, str) else (0, 0)
-    except ValueError:
-        xid, last_id = 0, 0
-    if 0 < xid < 2**63 and 0 < last_id < 2**63:
-        return HistoryPosition(xid, last_id)
-    raise InvalidArgument(f"after is {after!r:.80}; give page.next of the page before, with the same filters")
 
 
 class Admin(Facet[QueueBase]):
@@ -350,7 +316,7 @@ class Admin(Facet[QueueBase]):
             make_due = self._target.call("fq_make_due", doing, message_id=wanted, notify=self._target.notify)
             outcome: RetryNowOutcome = make_due.value(connection)
             if outcome == "missing":
-                [(_, outcome)] = redriving(self._target, **_which(wanted)).rows(connection)
+                [(_, outcome)] = redriving(self._target, **checked_filters(ids=[wanted])).rows(connection)
             return outcome
 
         return self._ask(where, work, settles=True)
@@ -388,13 +354,8 @@ class Admin(Facet[QueueBase]):
         where: Where,
         channel: str,
         *,
-        key: str | None = None,
-        ordering_key: str | None = None,
-        kind: str | None = None,
-        state: UndeliveredState | None = None,
-        since: datetime | None = None,
-        until: datetime | None = None,
         limit: int = 100_000,
+        **filters: Unpack[UndeliveredFilters],
     ) -> int:
         """Count the messages that ``queue.purge`` with the same arguments would delete. It reads the same rows.
 
@@ -406,12 +367,10 @@ class Admin(Facet[QueueBase]):
             >>> queue.admin.count_undelivered(engine, "customer-7", kind="parse")
             1
         """
-        which = Undelivered(
-            channel=channel, key=key, ordering_key=ordering_key, kind=kind, state=state, since=since, until=until
-        )
+        which = undelivered(channel, **filters)
         check_count("limit", limit, 1, 10**9)
         doing = f"count messages of {self._target.named(channel)}"
-        call = self._target.call("fq_undelivered", doing, _COUNT, limit=limit, **which.parameters())
+        call = self._target.call("fq_undelivered", doing, _COUNT, limit=limit, **which)
         count: int = self._ask(where, call.value)
         return count
 
@@ -451,21 +410,16 @@ class Admin(Facet[QueueBase]):
             check_choice("outcome", outcome, get_args(AttemptOutcome))
         check_count("limit", limit, 1, 10_000)
         check_count("scan", scan, 1, 1_000_000)
-        read = partial(
-            read_recent_attempts,
-            target=self._target,
-            channel=channel,
-            kind=kind,
-            outcome=outcome,
-            after=None if after is None else _position(after),
-            limit=limit,
-            scan=scan,
-            chars=ERROR,
-        )
+        xid, last_id = (None, None) if after is None else checked_position(after, "filters", IDS, IDS)
+        page = {"xid": xid, "id": last_id, "limit": limit, "scan": scan, "chars": ERROR}
+        which = {"channel": channel, "kind": kind, "outcome": outcome}
+        doing = f"read the last attempts of {self._target.named()}"
 
         def work(connection: Connection) -> AttemptPage:
-            attempts, end = read(connection)
-            return AttemptPage(tuple(attempts), None if end is None else ".".join(map(str, end)))
+            rows = self._target.read(connection, "fq_recent_attempts", doing, Row, **which, **page)
+            ends = [f"{row.pop('recorded_xid')}.{row.pop('history_id')}" for row in rows]
+            attempts = [AttemptDetails(**row) for row in rows if row["message_id"] is not None]
+            return AttemptPage(tuple(attempts), None if len(attempts) == len(rows) else ends[-1])
 
         return self._ask(where, work)
 
@@ -498,7 +452,7 @@ class Admin(Facet[QueueBase]):
         """
         check_name("what", what)
         check_names(by=by, channel=channel)
-        ids = None if message_ids is None else checked_ids(message_ids)
+        ids = checked_ids(message_ids)
         record = partial(
             record_audit, schema=self._target.schema, queue=self._target.queue,
             what=what, by=by, channel=channel, message_ids=ids, details=details,

@@ -19,7 +19,6 @@ from sqlalchemy_fairqueue.values.policies import (
     UNSET,
     ChannelPolicy,
     Unset,
-    check_field_names,
     policy_changes,
     reset_fields,
 )
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from sqlalchemy_fairqueue.queue.base import RecordedWhere, Where
-    from sqlalchemy_fairqueue.unit_of_work.changes import Change
     from sqlalchemy_fairqueue.unit_of_work.operations import Operation
     from sqlalchemy_fairqueue.values.fields import Rate
     from sqlalchemy_fairqueue.values.policies import PolicyChanges
@@ -98,7 +96,16 @@ class ConfigurationMethods(QueueBase):
             >>> queue.stats(engine).max_concurrency
             50
         """
-        return self._perform(where, self._changes("configure", settings), None)
+        checked = setting_changes("configure", settings)
+        changes: list[Operation] = []
+        if "defaults" in checked:
+            changes.append(change.configure(self._target, checked.pop("defaults"), self.defaults))
+        limits = cast("QueueLimits", {name: checked.pop(name) for name in [*checked] if name in LIMITS})
+        if checked:
+            changes.append(change.set_queue(self._target, cast("QueueChanges", checked)))
+        if limits:
+            changes.append(change.limit(self._target, limits))
+        return self._perform(where, changes, None)
 
     @recorded
     def configure_channel(
@@ -143,7 +150,24 @@ class ConfigurationMethods(QueueBase):
             >>> [(channel.channel, channel.policy.max_concurrency) for channel in queue.channels(engine)]
             [('customer-7', 4)]
         """
-        operation = self._configure_channel(channel, policy, changes, plan=plan, reset=reset)
+        check_name("channel", channel)
+        fields = reset_fields("configure_channel", reset)
+        if policy is not None:
+            if plan is not UNSET or fields:
+                raise InvalidArgument(
+                    "configure_channel has a ChannelPolicy, which replaces all fields and the plan, and a plan or "
+                    "fields to reset; give single fields beside those, such as weight=3"
+                )
+            # This overrides no field: a plan that the channel is put on later decides all of them.
+            plan, fields = None, tuple(POLICY)
+        elif not isinstance(plan, Unset):
+            plan = SETTINGS["default_plan"].checked("plan", plan)
+        named: PolicyChanges = {}
+        if policy is not None or changes or (plan is UNSET and not fields):
+            named = policy_changes("configure_channel", policy, changes)
+        operation = change.configure_channel(
+            self._target, channel, named, policy=self.defaults, plan=plan, reset=fields
+        )
         return self._perform(where, [operation], None)
 
     @recorded
@@ -169,7 +193,10 @@ class ConfigurationMethods(QueueBase):
             >>> len(queue.dequeue(engine))
             0
         """
-        return self._perform(where, [self._pause(channel, paused=True, new=new)], None)
+        check_names(channel=channel)
+        if not isinstance(new, bool):
+            raise InvalidArgument(f"new is {new!r:.80}; give True or False")
+        return self._perform(where, [change.pause(self._target, channel, new=new)], None)
 
     @recorded
     def resume(self, where: RecordedWhere, channel: str | None = None) -> None:
@@ -184,50 +211,8 @@ class ConfigurationMethods(QueueBase):
             >>> len(queue.dequeue(engine))
             1
         """
-        return self._perform(where, [self._pause(channel, paused=False)], None)
-
-    def _changes(self, call: str, settings: QueueChanges) -> list[Operation]:
-        checked = setting_changes(call, settings)
-        changes: list[Operation] = []
-        if "defaults" in checked:
-            changes.append(change.configure(self._target, checked.pop("defaults"), self.defaults))
-        limits = cast("QueueLimits", {name: checked.pop(name) for name in [*checked] if name in LIMITS})
-        if checked:
-            changes.append(change.set_queue(self._target, cast("QueueChanges", checked)))
-        if limits:
-            changes.append(change.limit(self._target, limits))
-        return changes
-
-    def _configure_channel(
-        self, channel: str, policy: object, changes: PolicyChanges, *, plan: object, reset: object
-    ) -> Change:
-        check_name("channel", channel)
-        fields = reset_fields("configure_channel", reset)
-        if policy is not None:
-            if plan is not UNSET or fields:
-                raise InvalidArgument(
-                    "configure_channel has a ChannelPolicy, which replaces all fields and the plan, and a plan or "
-                    "fields to reset; give single fields beside those, such as weight=3"
-                )
-            # This overrides no field: a plan that the channel is put on later decides all of them.
-            whole = policy_changes("configure_channel", policy, changes)
-            return change.configure_channel(
-                self._target, channel, whole, policy=self.defaults, plan=None, reset=tuple(POLICY)
-            )
-        check_field_names("configure_channel", changes)
-        wanted = plan if isinstance(plan, Unset) else SETTINGS["default_plan"].checked("plan", plan)
-        named: PolicyChanges = {}
-        if changes or (wanted is UNSET and not fields):
-            named = policy_changes("configure_channel", None, changes)
-        return change.configure_channel(self._target, channel, named, policy=self.defaults, plan=wanted, reset=fields)
-
-    def _pause(self, channel: str | None, *, paused: bool, new: bool = False) -> Change:
         check_names(channel=channel)
-        if not isinstance(new, bool):
-            raise InvalidArgument(f"new is {new!r:.80}; give True or False")
-        if paused:
-            return change.pause(self._target, channel, new=new)
-        return change.resume(self._target, channel)
+        return self._perform(where, [change.resume(self._target, channel)], None)
 
 
 class Plans(Facet[QueueBase]):

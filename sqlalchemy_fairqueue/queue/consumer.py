@@ -13,7 +13,7 @@ import socket
 from datetime import timedelta
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy.exc import DBAPIError
 
@@ -31,13 +31,13 @@ from sqlalchemy_fairqueue.texts import clean, logged, shortened
 from sqlalchemy_fairqueue.values.messages import Deliveries, Once, delivery_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from sqlalchemy import Connection
 
     from sqlalchemy_fairqueue.codecs import Codec
     from sqlalchemy_fairqueue.database.calls import Target
-    from sqlalchemy_fairqueue.database.deliveries import DeliveredMessage, Dequeued, SetAside
+    from sqlalchemy_fairqueue.database.deliveries import Dequeued, SetAside
     from sqlalchemy_fairqueue.values.messages import Delivery, Lease
 
 log = logging.getLogger("sqlalchemy_fairqueue.queue")
@@ -51,6 +51,7 @@ _MOST_REASON = 150
 _CHUNKS = 5
 # More than one, for callers that alternate between a long and a short lease.
 _LEASES = 4
+_SHARED = ("lease", "holds_slot", "is_timed", "keeps_result")
 
 
 def _what(found: SetAside) -> str:
@@ -129,7 +130,8 @@ class Consumer:
                     if not is_about_data(error):
                         raise
                     # Bad rows are set aside, each once. If there is no new one, the error has another cause.
-                    found = self._set_aside(connection, limit, error)
+                    connection.rollback()
+                    found = self._set_aside(connection, limit, logged(error))
                     if known.issuperset(found):
                         raise
                     known.update(found)
@@ -153,33 +155,21 @@ class Consumer:
         )
         connection.commit()
         self._set_unreadable_aside(connection, limit, first.lease.id, unreadable)
-        shared = {
-            "queue": first.queue,
-            "lease": first.lease,
-            "holds_slot": first.holds_slot,
-            "is_timed": first.is_timed,
-            "keeps_result": first.keeps_result,
-        }
-        return self._deliveries(messages, shared)
+        return self._deliveries(messages, {name: getattr(first, name) for name in _SHARED})
 
-    def _set_unreadable_aside(
-        self, connection: Connection, limit: int, lease_id: int | None, unreadable: list[tuple[int, str]]
-    ) -> None:
-        if unreadable:
-            problem = unreadable[0][1]
-            ids = [message_id for message_id, _ in unreadable]
-            found = set_aside(connection, self._target, limit=limit, lease_id=lease_id, message_ids=ids, reason=problem)
-            connection.commit()
-            self._log(found, problem)
-
-    def _set_aside(self, connection: Connection, limit: int, error: DBAPIError) -> list[SetAside]:
-        connection.rollback()
-        found = set_aside(connection, self._target, limit=limit)
+    def _set_aside(
+        self,
+        connection: Connection,
+        limit: int,
+        problem: str,
+        lease_id: int | None = None,
+        unreadable: Sequence[int] | None = None,
+    ) -> list[SetAside]:
+        reason = None if unreadable is None else problem
+        found = set_aside(
+            connection, self._target, limit=limit, lease_id=lease_id, message_ids=unreadable, reason=reason
+        )
         connection.commit()
-        self._log(found, logged(error))
-        return found
-
-    def _log(self, found: list[SetAside], problem: str) -> None:
         for one in found:
             log.error(
                 "queue %s: a dequeue failed: %s; %s %s: %s",
@@ -190,6 +180,14 @@ class Consumer:
                 clean(shortened(one.reason, _MOST_REASON)),
                 extra={"queue": self._target.queue, "message_id": one.message_id, "channel_id": one.channel_id},
             )
+        return found
+
+    def _set_unreadable_aside(
+        self, connection: Connection, limit: int, lease_id: int | None, unreadable: list[tuple[int, str]]
+    ) -> None:
+        if unreadable:
+            ids, problems = zip(*unreadable, strict=True)
+            self._set_aside(connection, limit, problems[0], lease_id, ids)
 
     def _call(self, connection: Connection, limit: int, lease: timedelta, max_bytes: int | None) -> Deliveries:
         sent_at = monotonic()
@@ -224,23 +222,17 @@ class Consumer:
         self._leases = others if lease_id is None else ((lease, lease_id), *others)
 
     def deliveries(self, dequeued: Dequeued, lease: Lease) -> list[Delivery]:
-        shared = {
-            "queue": self._target.queue,
-            "lease": lease,
-            "holds_slot": dequeued.hold_slots,
-            "is_timed": dequeued.is_timed,
-            "keeps_result": dequeued.keeps_results,
-        }
-        return self._deliveries(dequeued.messages, shared)
+        return self._deliveries(dequeued.messages, {"lease": lease, **dequeued.shared})
 
-    def _deliveries(self, messages: Iterable[DeliveredMessage], shared: dict[str, Any]) -> list[Delivery]:
+    def _deliveries(self, messages: Iterable[dict[str, Any]], shared: dict[str, Any]) -> list[Delivery]:
         deliveries: list[Delivery] = []
+        shared["queue"] = self._target.queue
         for message in messages:
             # The dict becomes the delivery's own; a copy would cost as much as the rest.
-            fields, refused = cast("dict[str, Any]", message), None
-            fields.update(shared)
+            message.update(shared)
+            refused = None
             if message["headers"] is not None:
-                fields["headers"], refused = headers_of(message["headers"])
+                message["headers"], refused = headers_of(message["headers"])
             payload = refused or Once(partial(decoded, codec_of(message["kind"], self._codec), message["content"]))
-            deliveries.append(delivery_of(fields, payload))
+            deliveries.append(delivery_of(message, payload))
         return deliveries

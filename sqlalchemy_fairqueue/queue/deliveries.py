@@ -17,15 +17,14 @@ from sqlalchemy_fairqueue.errors import InvalidArgument, LeaseLost
 from sqlalchemy_fairqueue.queue.base import QueueBase, on_engine, recorded
 from sqlalchemy_fairqueue.queue.consumer import Consumer
 from sqlalchemy_fairqueue.queue.results import given_result
+from sqlalchemy_fairqueue.unit_of_work.operations import Settle, Verb, settle, token_of
 from sqlalchemy_fairqueue.unit_of_work.sessions import session_of
-from sqlalchemy_fairqueue.unit_of_work.settlements import Settle, Verb, settle, token_of
 from sqlalchemy_fairqueue.values.checks import check_count, check_duration, check_text
 from sqlalchemy_fairqueue.values.messages import MOST_COST, Deliveries, Delivery
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from sqlalchemy_fairqueue.database.deliveries import EncodedResult
     from sqlalchemy_fairqueue.queue.base import RecordedWhere
 
     Held = Delivery | Iterable[Delivery]
@@ -90,9 +89,17 @@ class DeliveryMethods(QueueBase):
             >>> [delivery.payload for delivery in batch]
             [{'file': 'a.pdf'}]
         """
-        if not isinstance(engine, (Engine, AsyncEngine)):
-            raise self._no_engine(engine)
-        lease = self._checked(limit, lease, max_bytes)
+        given: Any = engine
+        if not isinstance(given, (Engine, AsyncEngine)):
+            if session_of(given) is not None or isinstance(given, (Connection, AsyncConnection)):
+                raise InvalidArgument(
+                    f"dequeue got a {type(given).__name__}: a lease must be committed before the work begins, "
+                    "so that it needs a transaction of its own; give an engine"
+                )
+            raise refused(given, "an engine")
+        check_count("limit", limit, 1, 100_000)
+        check_count("max_bytes", max_bytes, 1, MOST_BYTES)
+        lease = check_duration("lease", lease, _LEAST)
 
         def dequeue(engine: Engine) -> Deliveries:
             consumer = self._consumer(engine)
@@ -131,7 +138,8 @@ class DeliveryMethods(QueueBase):
             >>> queue.message(engine, message_id) is None
             True
         """
-        return self._settle(where, Verb.COMPLETE, deliveries, cost=cost, **self._given_result(result))
+        given = None if result is None else given_result(self.codec, result)
+        return self._settle(where, Verb.COMPLETE, deliveries, cost=cost, result=given)
 
     @recorded
     def retry(
@@ -245,7 +253,18 @@ class DeliveryMethods(QueueBase):
         return min(expirations)
 
     def _settle(self, where: RecordedWhere, verb: Verb, deliveries: Held, **how: Any) -> None:
-        operations = self._operations(verb, deliveries, how)
+        if how.get("delay") is not None:
+            how["delay"] = check_duration("delay", how["delay"])
+        if how.get("cost") is not None:
+            check_count("cost", how["cost"], 0, MOST_COST)
+        for name in ("error", "reason"):
+            if how.get(name) is not None:
+                how[name] = check_text(name, how[name])
+        operations = [Settle(self._target, verb, delivery, **how) for delivery in self._deliveries(deliveries)]
+        for one in operations:
+            if one.delivery.is_timed:
+                measured, one.charged = one.delivery.lease.measured(one.delivery)
+                one.cost = measured if one.cost is None else one.cost
         if not isinstance(where, (Engine, AsyncEngine)):
             return self._perform(where, list(operations), None)
 
@@ -271,24 +290,6 @@ class DeliveryMethods(QueueBase):
             for one in settled:
                 one.delivery.settled.append(name)
 
-    def _operations(self, verb: Verb, deliveries: Held, how: dict[str, Any]) -> list[Settle]:
-        if how.get("delay") is not None:
-            how["delay"] = check_duration("delay", how["delay"])
-        if how.get("cost") is not None:
-            check_count("cost", how["cost"], 0, MOST_COST)
-        for name in ("error", "reason"):
-            if how.get(name) is not None:
-                how[name] = check_text(name, how[name])
-        operations = [Settle(self._target, verb, delivery, **how) for delivery in self._deliveries(deliveries)]
-        for one in operations:
-            if one.delivery.is_timed:
-                measured, one.charged = one.delivery.lease.measured(one.delivery)
-                one.cost = measured if one.cost is None else one.cost
-        return operations
-
-    def _given_result(self, result: Any) -> dict[str, EncodedResult]:
-        return {} if result is None else {"result": given_result(self.codec, result)}
-
     def _deliveries(self, deliveries: Held) -> list[Delivery]:
         if not isinstance(deliveries, (Delivery, Iterable)):
             raise InvalidArgument(f"deliveries is {deliveries!r:.80}; give a Delivery or several")
@@ -310,18 +311,3 @@ class DeliveryMethods(QueueBase):
         if consumer is None:
             consumer = self._consumers.setdefault(engine, Consumer(self._target, self.codec))
         return consumer
-
-    @staticmethod
-    def _checked(limit: int, lease: timedelta, max_bytes: int) -> timedelta:
-        check_count("limit", limit, 1, 100_000)
-        check_count("max_bytes", max_bytes, 1, MOST_BYTES)
-        return check_duration("lease", lease, _LEAST)
-
-    @staticmethod
-    def _no_engine(where: Any) -> InvalidArgument:
-        if session_of(where) is not None or isinstance(where, (Connection, AsyncConnection)):
-            return InvalidArgument(
-                f"dequeue got a {type(where).__name__}: a lease must be committed before the work begins, "
-                "so that it needs a transaction of its own; give an engine"
-            )
-        return refused(where, "an engine")

@@ -13,7 +13,7 @@ from sqlalchemy_fairqueue.database.engines import on, refused, run, run_transact
 from sqlalchemy_fairqueue.errors import InvalidArgument, PayloadError
 from sqlalchemy_fairqueue.queue.base import OPEN_GROUPS, QueueBase, recorded
 from sqlalchemy_fairqueue.queue.instrumentation import installed
-from sqlalchemy_fairqueue.unit_of_work.enqueues import EnqueueMessage
+from sqlalchemy_fairqueue.unit_of_work.operations import EnqueueMessage
 from sqlalchemy_fairqueue.unit_of_work.sending import send, send_alone, send_together
 from sqlalchemy_fairqueue.unit_of_work.sessions import record, session_of
 from sqlalchemy_fairqueue.values.checks import HEADERS_BYTES
@@ -21,12 +21,12 @@ from sqlalchemy_fairqueue.values.messages import GROUP_HEADER, Enqueue, Receipt
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from datetime import datetime, timedelta
+    from typing import Unpack
 
     from sqlalchemy_fairqueue.database.messages import Membership
     from sqlalchemy_fairqueue.queue.base import RecordedWhere
     from sqlalchemy_fairqueue.unit_of_work.operations import ReceiptUpdate
-    from sqlalchemy_fairqueue.values.messages import OnDuplicate, UniqueFrom
+    from sqlalchemy_fairqueue.values.messages import EnqueueOptions
 
 
 class _HeadersCodec(JsonCodec):
@@ -94,18 +94,7 @@ class EnqueueMethods(QueueBase):
         channel: str,
         payload: Any,
         kind: str = "default",
-        delay: timedelta | None = None,
-        at: datetime | None = None,
-        priority: int | None = None,
-        key: str | None = None,
-        headers: Mapping[str, Any] | None = None,
-        max_attempts: int | None = None,
-        on_duplicate: OnDuplicate = "skip",
-        cost: int = 1,
-        unique_for: timedelta | None = None,
-        unique_from: UniqueFrom = "enqueue",
-        ordering_key: str | None = None,
-        coalesce: bool = False,
+        **options: Unpack[EnqueueOptions],
     ) -> Receipt:
         """Add a message in the caller's transaction. It exists if that commits, and never existed if it rolls back.
 
@@ -123,7 +112,8 @@ class EnqueueMethods(QueueBase):
         the COMMIT of a session, enqueue on ``session.connection()``.
 
         The payload is encoded immediately; later changes to it have no effect. :class:`~sqlalchemy_fairqueue.Enqueue`
-        documents the arguments.
+        documents the arguments. The options are delay, at, priority, key, headers, max_attempts, on_duplicate, cost,
+        unique_for, unique_from, ordering_key and coalesce.
 
         Returns:
             A receipt. Its ``message_id`` and ``outcome`` are set after the session's COMMIT, or on return for an engine
@@ -148,24 +138,7 @@ class EnqueueMethods(QueueBase):
             >>> queue.enqueue(engine, channel="customer-7", payload={"file": "b.pdf"}, kind="parse").outcome
             'created'
         """
-        message = Enqueue(
-            channel=channel,
-            payload=payload,
-            kind=kind,
-            delay=delay,
-            at=at,
-            priority=priority,
-            key=key,
-            headers=headers,
-            max_attempts=max_attempts,
-            on_duplicate=on_duplicate,
-            cost=cost,
-            unique_for=unique_for,
-            unique_from=unique_from,
-            ordering_key=ordering_key,
-            coalesce=coalesce,
-        )
-        operations = self._enqueues([message])
+        operations = self._enqueues([Enqueue(channel=channel, payload=payload, kind=kind, **options)])
         if (session := session_of(where)) is None:
             return on(where, lambda sync: self._sent(sync, operations)[0])
         if OPEN_GROUPS in session.__dict__:

@@ -13,7 +13,7 @@ from sqlalchemy_fairqueue.errors import InvalidArgument, OutsideGroupWarning, Un
 from sqlalchemy_fairqueue.queue.base import OPEN_GROUPS, Facet, QueueBase, verb
 from sqlalchemy_fairqueue.queue.enqueues import EnqueueMethods
 from sqlalchemy_fairqueue.queue.signatures import frames_of_this_package
-from sqlalchemy_fairqueue.unit_of_work.enqueues import MakeGroup
+from sqlalchemy_fairqueue.unit_of_work.operations import MakeGroup
 from sqlalchemy_fairqueue.unit_of_work.sessions import discard, record, session_of
 from sqlalchemy_fairqueue.values.checks import check_count, check_page
 from sqlalchemy_fairqueue.values.messages import (
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy_fairqueue.database.calls import Target
     from sqlalchemy_fairqueue.queue.base import AnySession, Where
-    from sqlalchemy_fairqueue.unit_of_work.enqueues import EnqueueMessage
+    from sqlalchemy_fairqueue.unit_of_work.operations import EnqueueMessage
     from sqlalchemy_fairqueue.values.messages import Delivery, Receipt
 
 P = ParamSpec("P")

@@ -11,7 +11,7 @@ import warnings
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin, overload
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, get_args, get_origin, overload
 
 from sqlalchemy.orm import Session
 
@@ -31,7 +31,8 @@ from sqlalchemy_fairqueue.values.messages import Batch
 from sqlalchemy_fairqueue.values.outcomes import RetryPolicy
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
+    from typing import Unpack
 
     from sqlalchemy import Connection
 
@@ -237,6 +238,20 @@ _LEAST = timedelta(microseconds=1)
 _NOT_A_FUNCTION = "; a typed job is its own handler already: schedule it by job.schedule(...)"
 
 
+class JobOptions(TypedDict, total=False):
+    """The options of a handler or job that do not change what its function takes."""
+
+    retry: RetryPolicy | None
+    timeout: timedelta | None
+    isolation: Isolation
+
+
+class HandlerOptions(JobOptions, total=False):
+    """The options of a handler."""
+
+    batch: Batch | None
+
+
 @dataclass(frozen=True, slots=True)
 class Handler:
     """A function that is called with the deliveries of a kind, and what it takes.
@@ -278,25 +293,9 @@ class HandlerMethods(LifespanMethods):
     def handler(self, kind: F, /) -> F: ...
 
     @overload
-    def handler(
-        self,
-        kind: str = "default",
-        *,
-        retry: RetryPolicy | None = None,
-        timeout: timedelta | None = None,
-        isolation: Isolation = "none",
-        batch: Batch | None = None,
-    ) -> Callable[[F], F]: ...
+    def handler(self, kind: str = "default", **options: Unpack[HandlerOptions]) -> Callable[[F], F]: ...
 
-    def handler(
-        self,
-        kind: Any = "default",
-        *,
-        retry: RetryPolicy | None = None,
-        timeout: timedelta | None = None,
-        isolation: Isolation = "none",
-        batch: Batch | None = None,
-    ) -> Any:
+    def handler(self, kind: Any = "default", **options: Unpack[HandlerOptions]) -> Any:
         """Declare the function that workers call with the deliveries of a kind.
 
         ``@queue.handler`` means ``@queue.handler()``: the kind is "default", as for messages without a kind.
@@ -343,37 +342,18 @@ class HandlerMethods(LifespanMethods):
             customer-7 a.pdf
         """
         if callable(kind):
-            return self.handler(retry=retry, timeout=timeout, isolation=isolation, batch=batch)(kind)
+            return self.handler(**options)(kind)
         check_name("kind", kind)
-        _check_options(retry, timeout, isolation, batch)
+        check_options(**options)
 
         def declare(function: F) -> F:
             wanted, resources = _wanted(function, self._starts)
-            self._declare(
-                kind,
-                function,
-                wanted=wanted,
-                resources=resources,
-                written=function,
-                schema=None,
-                retry=retry,
-                timeout=timeout,
-                isolation=isolation,
-                batch=batch,
-            )
+            self._declare(kind, function, options, wanted=wanted, resources=resources)
             return function
 
         return declare
 
-    def on_dead(
-        self,
-        kind: str,
-        /,
-        *,
-        retry: RetryPolicy | None = None,
-        timeout: timedelta | None = None,
-        isolation: Isolation = "none",
-    ) -> Callable[[F], F]:
+    def on_dead(self, kind: str, /, **options: Unpack[JobOptions]) -> Callable[[F], F]:
         """Declare the handler of messages that report dead letters of a kind. Use it as a decorator.
 
         The transaction that buries a message, for whatever reason, also enqueues a message of kind ``"on_dead:" +
@@ -386,7 +366,7 @@ class HandlerMethods(LifespanMethods):
 
         Args:
             kind: The kind of the dead letters, up to 500 bytes.
-            retry: As for :meth:`handler`, and so are *timeout* and *isolation*.
+            options: retry, timeout and isolation, as for :meth:`handler`.
 
         Raises:
             InvalidArgument: The kind has such a function already, or a parameter matches nothing.
@@ -404,45 +384,40 @@ class HandlerMethods(LifespanMethods):
         check_name("kind", kind)
         check_name("kind", ON_DEAD + kind)
         self._followed.add(kind)
-        return self.handler(ON_DEAD + kind, retry=retry, timeout=timeout, isolation=isolation)
+        return self.handler(ON_DEAD + kind, **options)
 
     def _declare(
         self,
         kind: str,
         function: Callable[..., Any],
+        options: HandlerOptions,
         *,
-        wanted: set[str],
-        resources: Mapping[str, str],
-        written: Callable[..., Any],
-        schema: PayloadSchema | None,
-        retry: RetryPolicy | None,
-        timeout: timedelta | None,
-        isolation: Isolation,
-        batch: Batch | None = None,
+        wanted: Collection[str],
+        resources: Mapping[str, str] | None = None,
+        written: Callable[..., Any] | None = None,
+        schema: PayloadSchema | None = None,
     ) -> None:
-        """Declare *function* as the handler of a kind. *written* is the user's function, which *function* may wrap."""
+        """Declare *function* as the handler of a kind. *written* is the user's function, if *function* wraps it."""
         if kind in self._handlers:
             raise InvalidArgument(
                 f"kind {kind!r} of queue {self.name!r} has a handler already, {self._handlers[kind].function!r}; "
                 "give the other one a kind of its own, such as @queue.handler('parse')"
             )
-        _check_options(retry, timeout, isolation, batch)
-        if isolation == "process":
+        checked = check_options(**options)
+        written = written or function
+        if checked["isolated"]:
             _check_isolated(written, wanted, resources)
         self._checked_kinds.clear()
         self._handlers[kind] = Handler(
             kind=kind,
             function=function,
-            retry=retry,
-            timeout=None if timeout is None else check_duration("timeout", timeout, _LEAST),
             session="session" in wanted,
             context="context" in wanted,
             asynchronous=is_asynchronous(written),
-            isolated=isolation == "process",
             schema=schema,
-            resources=resources,
+            resources=resources or {},
             session_type=_session_type(written) if "session" in wanted else None,
-            batch=batch,
+            **checked,
         )
 
     def _check_kind(self, kind: str) -> None:
@@ -497,15 +472,18 @@ def session_type_of(queues: Iterable[HandlerMethods], base: type[S]) -> type[S]:
     return found
 
 
-def _check_options(retry: object, timeout: object, isolation: object, batch: object = None) -> None:
+def check_options(
+    *, retry: object = None, timeout: object = None, isolation: object = "none", batch: object = None
+) -> dict[str, Any]:
+    """Check the options of a handler, and return them as attributes of :class:`Handler`."""
     if batch is not None and not isinstance(batch, Batch):
         raise InvalidArgument(f"batch is {batch!r:.80}; give a Batch, such as Batch(max_messages=50)")
     if retry is not None and not isinstance(retry, RetryPolicy):
         raise InvalidArgument(f"retry is {retry!r:.80}; give a RetryPolicy, such as RetryPolicy(max_attempts=5)")
-    if timeout is not None:
-        check_duration("timeout", timeout, _LEAST)
     if isolation not in {"none", "process"}:
         raise InvalidArgument(f"isolation is {isolation!r:.80}; give 'none' or 'process'")
+    checked = None if timeout is None else check_duration("timeout", timeout, _LEAST)
+    return {"retry": retry, "timeout": checked, "isolated": isolation == "process", "batch": batch}
 
 
 def _wanted(function: object, known: Mapping[str, LifespanFunction]) -> tuple[set[str], dict[str, str]]:
@@ -552,7 +530,7 @@ def _session_type(function: Callable[..., Any]) -> type | None:
     return None
 
 
-def _check_isolated(function: object, wanted: set[str], resources: Mapping[str, str]) -> None:
+def _check_isolated(function: object, wanted: Collection[str], resources: Mapping[str, str] | None) -> None:
     if resources:
         raise InvalidArgument(
             f"handler {function!r:.80} takes the resource {next(iter(resources.values()))!r}, and isolation is "

@@ -12,7 +12,9 @@ from sqlalchemy.orm import Session
 from sqlalchemy_fairqueue.codecs import BytesCodec
 from sqlalchemy_fairqueue.database.asynchronous import AsyncSession
 from sqlalchemy_fairqueue.errors import InvalidArgument, PayloadError
+from sqlalchemy_fairqueue.queue.base import recorded
 from sqlalchemy_fairqueue.queue.contexts import Context
+from sqlalchemy_fairqueue.queue.handlers import check_options
 from sqlalchemy_fairqueue.queue.results import ResultMethods, ResultQuestion
 from sqlalchemy_fairqueue.queue.schedules import ScheduleMethods, Schedules
 from sqlalchemy_fairqueue.queue.signatures import class_of, hints_of, parameters_of
@@ -26,11 +28,10 @@ if TYPE_CHECKING:
     from datetime import timedelta
     from typing import Unpack
 
-    from sqlalchemy_fairqueue.queue.base import AsyncWhere, RecordedWhere, SentWhere, Where
-    from sqlalchemy_fairqueue.queue.handlers import Isolation
+    from sqlalchemy_fairqueue.queue.base import AsyncWhere, RecordedWhere, Where
+    from sqlalchemy_fairqueue.queue.handlers import HandlerOptions, JobOptions
     from sqlalchemy_fairqueue.queue.payloads import PayloadSchema
     from sqlalchemy_fairqueue.values.messages import Receipt
-    from sqlalchemy_fairqueue.values.outcomes import RetryPolicy
 
 C = ParamSpec("C")
 P = ParamSpec("P")
@@ -144,13 +145,8 @@ class Job(Generic[C, P, R_co]):
         """
         return Enqueue(channel=channel, payload=self.schema.encode(args, kwargs), kind=self.kind, **self._options)
 
-    @overload
-    def enqueue(self, where: RecordedWhere, /, channel: str, *args: P.args, **kwargs: P.kwargs) -> Receipt: ...
-    @overload
-    def enqueue(
-        self, where: SentWhere, /, channel: str, *args: P.args, **kwargs: P.kwargs
-    ) -> Coroutine[Any, Any, Receipt]: ...
-    def enqueue(self, where: Any, /, channel: str, *args: P.args, **kwargs: P.kwargs) -> Any:
+    @recorded
+    def enqueue(self, where: RecordedWhere, /, channel: str, *args: P.args, **kwargs: P.kwargs) -> Receipt:
         """Enqueue a call: on a session with its COMMIT, elsewhere at once, as ``Queue.enqueue`` does.
 
         Raises:
@@ -169,7 +165,7 @@ class Job(Generic[C, P, R_co]):
         payload = self.schema.encode(args, kwargs)
         return self.queue.enqueue(where, channel=channel, payload=payload, kind=self.kind, **self._options)
 
-    @overload
+    @recorded
     def schedule(
         self,
         where: RecordedWhere,
@@ -179,21 +175,7 @@ class Job(Generic[C, P, R_co]):
         channel: str,
         *args: P.args,
         **kwargs: P.kwargs,
-    ) -> None: ...
-    @overload
-    def schedule(
-        self,
-        where: SentWhere,
-        name: str,
-        recurrence: Recurrence,
-        /,
-        channel: str,
-        *args: P.args,
-        **kwargs: P.kwargs,
-    ) -> Coroutine[Any, Any, None]: ...
-    def schedule(
-        self, where: Any, name: str, recurrence: Recurrence, /, channel: str, *args: P.args, **kwargs: P.kwargs
-    ) -> Any:
+    ) -> None:
         """Enqueue a call again and again, as ``queue.schedules.set`` does.
 
         Args:
@@ -356,23 +338,13 @@ class JobMethods(ScheduleMethods, ResultMethods):
         /,
         *,
         kind: str | None = None,
-        retry: RetryPolicy | None = None,
-        timeout: timedelta | None = None,
-        isolation: Isolation = "none",
         batch: None = None,
         former: Iterable[str] = (),
+        **options: Unpack[JobOptions],
     ) -> _Declare: ...
     @overload
     def job(
-        self,
-        /,
-        *,
-        batch: Batch,
-        kind: str | None = None,
-        retry: RetryPolicy | None = None,
-        timeout: timedelta | None = None,
-        isolation: Isolation = "none",
-        former: Iterable[str] = (),
+        self, /, *, batch: Batch, kind: str | None = None, former: Iterable[str] = (), **options: Unpack[JobOptions]
     ) -> _DeclareBatch: ...
     def job(
         self,
@@ -380,11 +352,8 @@ class JobMethods(ScheduleMethods, ResultMethods):
         /,
         *,
         kind: str | None = None,
-        retry: RetryPolicy | None = None,
-        timeout: timedelta | None = None,
-        isolation: Isolation = "none",
-        batch: Batch | None = None,
         former: Iterable[str] = (),
+        **options: Unpack[HandlerOptions],
     ) -> Any:
         """Make a typed job of a function: ``@queue.job`` or ``@queue.job(timeout=...)``.
 
@@ -403,7 +372,7 @@ class JobMethods(ScheduleMethods, ResultMethods):
 
         Args:
             kind: The kind of its messages. Default: the function's name.
-            retry: As for :meth:`handler`, and so are *timeout*, *isolation* and *batch*.
+            options: retry, timeout, isolation and batch, as for :meth:`handler`.
             batch: After context and session the function takes one list, such as ``texts: list[Text]``, with an item
                 for each of ``context.deliveries``. Each ``enqueue`` takes one item, whose plain value is the payload:
                 ``embed.enqueue(session, "customer-7", Text("one"))``.
@@ -423,6 +392,7 @@ class JobMethods(ScheduleMethods, ResultMethods):
             >>> Worker(engine, queue, concurrency=1).run(drain=True)
             a.pdf 3
         """
+        check_options(**options)
 
         def declare(function: Callable[..., Any]) -> Job[..., ..., Any]:
             # It takes long to import, and not every application has jobs.
@@ -433,20 +403,10 @@ class JobMethods(ScheduleMethods, ResultMethods):
             if isinstance(self.codec, BytesCodec):
                 raise InvalidArgument(f"job {own!r} has arguments, and {self!r} a codec for bytes; use another queue")
             leading, parameters = _parameters(own, function)
-            schema = (ItemSchema if isinstance(batch, Batch) else PayloadSchema)(own, function, parameters, former)
+            kind_of_schema = ItemSchema if options.get("batch") else PayloadSchema
+            schema = kind_of_schema(own, function, parameters, former)
             job: Job[..., ..., Any] = Job(self, own, function, schema)
-            self._declare(
-                own,
-                JobHandler(job, leading),
-                wanted=set(leading),
-                resources={},
-                written=function,
-                schema=job.schema,
-                retry=retry,
-                timeout=timeout,
-                isolation=isolation,
-                batch=batch,
-            )
+            self._declare(own, JobHandler(job, leading), options, wanted=leading, written=function, schema=schema)
             return job
 
         return _Declare(declare) if function is None else declare(function)

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, get_args
 
 from sqlalchemy_fairqueue.database.configuration import read_limits
 from sqlalchemy_fairqueue.database.messages import (
-    MessagePosition,
-    find_messages,
     first_named,
     read_message_attempts,
     read_messages,
@@ -24,19 +22,26 @@ from sqlalchemy_fairqueue.database.stats import (
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.queue.base import QueueBase, recorded, verb
 from sqlalchemy_fairqueue.unit_of_work import changes as change
-from sqlalchemy_fairqueue.unit_of_work.settlements import Cancel
-from sqlalchemy_fairqueue.values.checks import check_choice, check_count, check_message_id, check_names
-from sqlalchemy_fairqueue.values.messages import CancelReceipt, MessageName, PurgeReceipt, Undelivered
+from sqlalchemy_fairqueue.unit_of_work.operations import Cancel
+from sqlalchemy_fairqueue.values.checks import (
+    IDS,
+    check_choice,
+    check_count,
+    check_message_id,
+    check_names,
+    checked_position,
+)
+from sqlalchemy_fairqueue.values.messages import CancelReceipt, MessageName, PurgeReceipt, undelivered
 from sqlalchemy_fairqueue.values.reports import MessagePage, MessageState, Reason, Wait, with_waits
 
 if TYPE_CHECKING:
-    from datetime import datetime
+    from typing import Unpack
 
     from sqlalchemy import Connection
 
     from sqlalchemy_fairqueue.database.calls import Target
     from sqlalchemy_fairqueue.queue.base import RecordedWhere, Where
-    from sqlalchemy_fairqueue.values.messages import UndeliveredState
+    from sqlalchemy_fairqueue.values.messages import UndeliveredFilters
     from sqlalchemy_fairqueue.values.reports import ChannelStats, MessageDetails, QueueStats
 
 
@@ -210,27 +215,30 @@ class LookupMethods(QueueBase):
             raise InvalidArgument(f"key is {key!r:.80} without a channel; a key belongs to a channel: give both")
         check_count("limit", limit, 1, 10_000)
         check_count("scan", scan, 1, 1_000_000)
-        find = partial(
-            find_messages,
-            target=self._target,
-            after=None if after is None else _position(after, channel),
-            limit=limit,
-            scan=scan,
+        step, at, last_id = (None, None, None) if after is None else _position(after, channel)
+        find = self._target.call(
+            "fq_find_messages",
+            f"find messages of queue {self.name!r}",
             channel=channel,
             state=state,
             kind=kind,
             key=key,
+            step=step,
+            at=at,
+            message_id=last_id,
+            limit=limit,
+            scan=scan,
         )
 
         def work(connection: Connection) -> MessagePage:
-            ids, end = find(connection)
-            found = {}
-            if ids:
-                details = read_messages(connection, self._target, ids, content_bytes=_BEGINNING)
-                found = {one.message_id: one for one in details}
+            rows = find.rows(connection)
+            ids = [row.message_id for row in rows if row.message_id is not None]
+            details = read_messages(connection, self._target, ids, content_bytes=_BEGINNING) if ids else []
+            found = {one.message_id: one for one in details}
             # A message that was settled in between is left out.
             messages = tuple(found[message_id] for message_id in ids if message_id in found)
-            return MessagePage(messages, None if end is None else ".".join(map(str, end)))
+            end = None if len(ids) == len(rows) else f"{rows[-1].step}.{rows[-1].at}.{rows[-1].last_id}"
+            return MessagePage(messages, end)
 
         return self._ask(where, work)
 
@@ -249,14 +257,10 @@ def _wait(connection: Connection, target: Target, message: MessageDetails) -> Wa
     return next((one.wait for one in waiting), None)
 
 
-def _position(after: object, channel: str | None) -> MessagePosition:
-    try:
-        step, at, message_id = map(int, after.split(".")) if isinstance(after, str) else (0, 0, 0)
-    except ValueError:
-        step, at, message_id = 0, 0, 0
-    if step in ({3, 4} if channel is None else {1, 2}) and 0 < message_id < 2**63 and -(2**63) <= at < 2**63:
-        return MessagePosition(step, at, message_id)
-    raise InvalidArgument(f"after is {after!r:.80}; give page.next of the page before, with the same channel and state")
+def _position(after: object, channel: str | None) -> tuple[int, ...]:
+    """Return the end of a page: the part of the order, 3 or 4 for a queue, a place in it, and the last message."""
+    steps = range(3, 5) if channel is None else range(1, 3)
+    return checked_position(after, "channel and state", steps, range(-(2**63), 2**63), IDS)
 
 
 def checked_name(
@@ -332,13 +336,7 @@ class WithdrawalMethods(QueueBase):
         self,
         where: RecordedWhere,
         channel: str,
-        *,
-        key: str | None = None,
-        ordering_key: str | None = None,
-        kind: str | None = None,
-        state: UndeliveredState | None = None,
-        since: datetime | None = None,
-        until: datetime | None = None,
+        **filters: Unpack[UndeliveredFilters],
     ) -> PurgeReceipt:
         """Delete all messages of a channel that no consumer holds: ready, scheduled and held ones.
 
@@ -353,9 +351,9 @@ class WithdrawalMethods(QueueBase):
         "scheduled" those that are due later.
 
         Args:
-            state: "ready", "scheduled" or "held", at the time when the call is sent.
-            since: Earliest enqueue (aware), inclusive.
-            until: Latest enqueue (aware), exclusive.
+            channel: The channel.
+            filters: kind, key and ordering_key; state, which is "ready", "scheduled" or "held" at the time when the
+                call is sent; since, the earliest enqueue (aware), inclusive; until, the latest enqueue, exclusive.
 
         Returns:
             A receipt. Its ``purged`` is set after the COMMIT, on a Connection at once.
@@ -365,8 +363,6 @@ class WithdrawalMethods(QueueBase):
             >>> queue.purge(engine, "customer-7", kind="parse", state="ready").purged
             1
         """
-        which = Undelivered(
-            channel=channel, key=key, ordering_key=ordering_key, kind=kind, state=state, since=since, until=until
-        )
+        which = undelivered(channel, **filters)
         receipt = PurgeReceipt(channel)
-        return self._perform(where, [change.purge(self._target, which, receipt)], receipt)
+        return self._perform(where, [change.purge(self._target, channel, which, receipt)], receipt)

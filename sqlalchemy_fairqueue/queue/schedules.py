@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -15,20 +14,29 @@ from sqlalchemy_fairqueue.queue.handlers import HandlerMethods
 from sqlalchemy_fairqueue.unit_of_work import changes as change
 from sqlalchemy_fairqueue.values.checks import check_count, check_name, check_names, check_page
 from sqlalchemy_fairqueue.values.messages import Enqueue
-from sqlalchemy_fairqueue.values.schedules import Recurrence, ScheduleInfo
+from sqlalchemy_fairqueue.values.schedules import Recurrence, RecurrenceWords, ScheduleInfo
 
 if TYPE_CHECKING:
     import builtins
     from collections.abc import Callable, Mapping
+    from datetime import timedelta
+    from typing import Unpack
 
     from sqlalchemy_fairqueue.queue.base import RecordedWhere, Where
     from sqlalchemy_fairqueue.values.outcomes import RetryPolicy
-    from sqlalchemy_fairqueue.values.schedules import CatchUp
 
 F = TypeVar("F", bound="Callable[..., Any]")
-_NONE = timedelta()
 # Options of a message that a schedule sets itself, or cannot store.
 _OWN = ("delay", "at", "priority", "key", "coalesce")
+
+
+class ScheduleOptions(RecurrenceWords, total=False):
+    """The times of a schedule and the options of its message."""
+
+    payload: Any
+    headers: Mapping[str, Any] | None
+    max_attempts: int | None
+    ordering_key: str | None
 
 
 class ScheduleMethods(EnqueueMethods, HandlerMethods):
@@ -43,18 +51,10 @@ class ScheduleMethods(EnqueueMethods, HandlerMethods):
         name: str | None = None,
         *,
         channel: str,
-        cron: str | None = None,
-        every: timedelta | None = None,
-        timezone: str | None = None,
-        catch_up: CatchUp = "last",
-        jitter: timedelta = _NONE,
         kind: str | None = None,
-        payload: Any = None,
-        headers: Mapping[str, Any] | None = None,
-        max_attempts: int | None = None,
-        ordering_key: str | None = None,
         retry: RetryPolicy | None = None,
         timeout: timedelta | None = None,
+        **options: Unpack[ScheduleOptions],
     ) -> Callable[[F], F]:
         """Declare a schedule in code, and the function that handles its messages.
 
@@ -67,7 +67,8 @@ class ScheduleMethods(EnqueueMethods, HandlerMethods):
 
         Args:
             name: Default: the function's name.
-            channel: As for ``schedules.set``, and so are all arguments that are not named here.
+            channel: As for ``schedules.set``, and so are the options: cron, every, timezone, catch_up, jitter, payload,
+                headers, max_attempts and ordering_key.
             kind: The kind of its messages. Default: the name. The function becomes the handler of this kind, unless it
                 is that already, so several schedules can share it.
             retry: As for :meth:`handler`, and so is *timeout*.
@@ -83,20 +84,12 @@ class ScheduleMethods(EnqueueMethods, HandlerMethods):
             >>> list(queue.schedules.declared)
             [('system', 'tidy_up')]
         """
-        recurrence = Recurrence(cron=cron, every=every, timezone=timezone, catch_up=catch_up, jitter=jitter)
+        recurrence, given = _parts(**options)
 
         def declare(function: F) -> F:
             own = name if name is not None else getattr(function, "__name__", "")
             wanted = kind if kind is not None else own
-            message = _message(
-                channel,
-                wanted,
-                None,
-                payload=payload,
-                headers=headers,
-                max_attempts=max_attempts,
-                ordering_key=ordering_key,
-            )
+            message = _message(channel, wanted, None, given)
             if (message.channel, own) in self._periodic:
                 raise InvalidArgument(f"channel {channel!r} of queue {self.name!r} has a schedule {own!r} already")
             known = self._handlers.get(wanted)
@@ -143,17 +136,9 @@ class Schedules(Facet[ScheduleMethods]):
         name: str,
         *,
         channel: str | None = None,
-        cron: str | None = None,
-        every: timedelta | None = None,
-        timezone: str | None = None,
-        catch_up: CatchUp = "last",
-        jitter: timedelta = _NONE,
         kind: str = "default",
-        payload: Any = None,
-        headers: Mapping[str, Any] | None = None,
-        max_attempts: int | None = None,
-        ordering_key: str | None = None,
         job: Enqueue | None = None,
+        **options: Unpack[ScheduleOptions],
     ) -> None:
         """Create or change the schedule of that name in the channel: it enqueues a message again and again.
 
@@ -171,9 +156,9 @@ class Schedules(Facet[ScheduleMethods]):
         Args:
             name: Unique in the channel, so that each tenant can have its "nightly".
             channel: The channel of its messages. The first message creates it.
-            cron: :class:`~sqlalchemy_fairqueue.Recurrence` documents it, *every*, *timezone*, *catch_up* and *jitter*.
-            kind: As for ``queue.enqueue``, and so are the next four.
-            payload: Encoded immediately.
+            kind: As for ``queue.enqueue``.
+            options: cron, every, timezone, catch_up and jitter, as for :class:`~sqlalchemy_fairqueue.Recurrence`;
+                payload, which is encoded immediately, headers, max_attempts and ordering_key, as for ``queue.enqueue``.
             job: A prepared call of a typed job, ``job=parse.prepare("customer-7", upload="a.pdf")``, instead of
                 channel, kind, payload, headers, max_attempts and ordering_key.
 
@@ -186,16 +171,8 @@ class Schedules(Facet[ScheduleMethods]):
             >>> [schedule.name for schedule in queue.schedules.list(engine)]
             ['nightly']
         """
-        message = _message(
-            channel,
-            kind,
-            job,
-            payload=payload,
-            headers=headers,
-            max_attempts=max_attempts,
-            ordering_key=ordering_key,
-        )
-        recurrence = Recurrence(cron=cron, every=every, timezone=timezone, catch_up=catch_up, jitter=jitter)
+        recurrence, given = _parts(**options)
+        message = _message(channel, kind, job, given)
         definition = self._queue._definition(name, recurrence, message)  # noqa: SLF001 - a part of it
         return self._perform(where, [change.set_schedule(self._target, definition)], None)
 
@@ -297,32 +274,28 @@ def _checked(channel: object, name: object) -> tuple[str, str]:
     return str(channel), str(name)
 
 
-def _message(
-    channel: str | None,
-    kind: str,
-    job: Enqueue | None,
+def _parts(
     *,
-    payload: object,
-    headers: Mapping[str, Any] | None,
-    max_attempts: int | None,
-    ordering_key: str | None,
-) -> Enqueue:
+    payload: Any = None,
+    headers: Mapping[str, Any] | None = None,
+    max_attempts: int | None = None,
+    ordering_key: str | None = None,
+    **times: Unpack[RecurrenceWords],
+) -> tuple[Recurrence, dict[str, Any]]:
+    """Return the recurrence of a schedule, and the options of its message."""
+    message = {"payload": payload, "headers": headers, "max_attempts": max_attempts, "ordering_key": ordering_key}
+    return Recurrence(**times), message
+
+
+def _message(channel: str | None, kind: str, job: Enqueue | None, given: dict[str, Any]) -> Enqueue:
     if job is None:
         if channel is None:
             raise InvalidArgument("there is no channel; give channel=..., usually the tenant")
-        return Enqueue(
-            channel=channel,
-            payload=payload,
-            kind=kind,
-            headers=headers,
-            max_attempts=max_attempts,
-            ordering_key=ordering_key,
-        )
+        return Enqueue(channel=channel, kind=kind, **given)
     if not isinstance(job, Enqueue):
         raise InvalidArgument(f"job is {job!r:.80}; give a prepared call, like parse.prepare('customer-7', ...)")
-    others = (payload, headers or None, max_attempts or None, ordering_key)
-    if channel not in {None, job.channel} or kind != "default" or others.count(None) < len(others):
+    if channel not in {None, job.channel} or kind != "default" or any(value is not None for value in given.values()):
         raise InvalidArgument("job has the channel, kind, payload and headers of the message; leave the others out")
-    if given := [word for word in _OWN if getattr(job, word) not in {None, False}]:
-        raise InvalidArgument(f"job has {given[0]}, which the messages of a schedule cannot have; leave it out")
+    if own := [word for word in _OWN if getattr(job, word) not in {None, False}]:
+        raise InvalidArgument(f"job has {own[0]}, which the messages of a schedule cannot have; leave it out")
     return job

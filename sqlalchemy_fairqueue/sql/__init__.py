@@ -11,7 +11,7 @@ versions and a schema, and are sent by others; :func:`find_drift` alone asks a d
 made, by the statements of ``queries/``.
 """
 
-from sqlalchemy_fairqueue.sql.drift import Difference, assert_no_drift, find_drift
+from sqlalchemy_fairqueue.sql.catalog import Difference, assert_no_drift, find_drift
 from sqlalchemy_fairqueue.sql.statements import (
     downgrade_statements,
     drop_statements,

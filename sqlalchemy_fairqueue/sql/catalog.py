@@ -7,16 +7,25 @@ from __future__ import annotations
 
 import json
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from sqlalchemy import text
 
 from sqlalchemy_fairqueue.sql.files import checked_version, folder, names_of_ours, query, versions
-from sqlalchemy_fairqueue.sql.schema import STAGE_SCHEMA
+from sqlalchemy_fairqueue.sql.grants import PUBLIC, compared_rights, may_read_grants, read_grants, read_privileges
+from sqlalchemy_fairqueue.sql.schema import (
+    IS_UNRELEASED,
+    STAGE_SCHEMA,
+    UNRELEASED,
+    VERSION_COLUMN,
+    named_schema,
+    quoted,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
     from sqlalchemy import Connection
 
@@ -102,3 +111,167 @@ def changed_catalog(version: int, catalog: Catalog) -> dict[str, dict[str, str] 
 
 def _before(version: int) -> dict[str, dict[str, str] | None]:
     return {} if version == versions()[0] else {**_frozen(version - 1)}
+
+
+_VERBS = ("function fq_enqueue(", "function fq_dequeue(", "function fq_complete(")
+
+State = Literal["missing", "changed", "unexpected"]
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One object that is not as the installed version has it.
+
+    Attributes:
+        kind: ``function``, ``table``, ``column``, ``index``, ``constraint``, ``trigger``, ``rule`` or ``schema`` (of
+            the staging tables); ``installation`` where there is none.
+        name: Its name: ``fq_dequeue``, ``fq_message.kind``.
+        state: Missing, changed, or one that the version does not have.
+        detail: The change, from what the version has to what is there.
+    """
+
+    kind: str
+    name: str
+    state: State
+    detail: str = ""
+
+    @property
+    def named(self) -> str:
+        """The object, as it can be allowed: ``index message_tenant``."""
+        return f"{self.kind} {self.name}"
+
+    def __str__(self) -> str:
+        """The difference in words: ``function fq_dequeue is changed: ...``."""
+        return f"{self.named} is {self.state}" + (f": {self.detail}" if self.detail else "")
+
+
+def installed_version(connection: Connection, schema: str | None = None) -> int | None:
+    """Return the installed version of the schema, which this library may not know; None if nothing is installed.
+
+    Of an installation from before the first release it is :data:`UNRELEASED`.
+    """
+    target = _resolved(connection, schema)
+    if target is None:
+        return None
+    if not connection.scalar(text(query("has_version")), {"schema": target}):
+        return None
+    statement = f"select {VERSION_COLUMN} from {quoted(target)}.fq_version()"  # noqa: S608 - quoted
+    return int(connection.exec_driver_sql(statement, execution_options={"no_parameters": True}).scalar_one())
+
+
+def recognised_version(connection: Connection, schema: str | None = None) -> int | None:
+    """Return the installed version; without ``fq_version()``, the one that the other objects look like.
+
+    None where there is none.
+    """
+    version = installed_version(connection, schema)
+    target = _resolved(connection, schema)
+    if version is not None or target is None:
+        return version
+    found = read_catalog(connection, target)
+    if "table fq_message" not in found or not any(key.startswith(_VERBS) for key in found):
+        return None
+    return min(versions(), key=lambda each: len([*_differences(expected_catalog(each), found)]))
+
+
+def find_drift(connection: Connection, schema: str | None = None) -> list[Difference]:
+    """Find the changes that no migration made, by name.
+
+    It compares functions and tables, and the columns, indexes, constraints, triggers and rules of our tables. Triggers
+    and rules that no version has are unexpected: they may keep rows from the functions, or change them.
+
+    The version is the one that is installed, whichever it is; where ``fq_version()`` is gone, the one that the rest
+    looks like. It compares who may execute the functions with the grants too, where the role may read them
+    (``grant app_web``: what its grants stand for, or what was granted by hand).
+
+    Reads the catalog and the grants, in the connection's transaction, and needs no privilege on the tables.
+    Partitions of the history are expected, and so are objects of yours whose names are not ours, unless they belong to
+    one of our tables.
+
+    Args:
+        connection: Any connection to the database.
+        schema: The schema that holds the installation. None is the connection's default schema.
+
+    Returns:
+        The differences, sorted by name; none where everything is as it should be.
+    """
+    version = recognised_version(connection, schema)
+    target = _resolved(connection, schema)
+    if version is None or target is None:
+        return [
+            Difference("installation", "fairqueue", "missing", f"there is no fq_version() in {named_schema(target)}")
+        ]
+    if version == UNRELEASED:
+        return [Difference("installation", "fairqueue", "unexpected", f"{named_schema(target)} {IS_UNRELEASED}")]
+    if version not in versions():
+        detail = f"it is version {version}, and this library knows {', '.join(map(str, versions()))}"
+        return [Difference("installation", "fairqueue", "unexpected", detail)]
+    found: Mapping[str, Mapping[str, str]] = read_catalog(connection, target)
+    differences = [*_differences(expected_catalog(version), found), *_grant_differences(connection, target, version)]
+    return sorted(differences, key=lambda one: (one.kind, one.name, one.state))
+
+
+def assert_no_drift(connection: Connection, schema: str | None = None, *, allowed: Collection[str] = ()) -> None:
+    """For your tests: fail, and say what differs, unless the installation is what its migrations made.
+
+    Args:
+        connection: Any connection to the database.
+        schema: The schema that holds the installation. None is the connection's default schema.
+        allowed: What you added or changed on purpose, as ``"column fq_message.tenant"`` or ``"index message_tenant"``.
+
+    Raises:
+        AssertionError: Something differs.
+    """
+    found = [one for one in find_drift(connection, schema) if one.named not in allowed]
+    if found:
+        lines = "\n".join(f"- {one}" for one in found)
+        raise AssertionError(f"the installation differs from what its version has:\n{lines}")
+
+
+def _resolved(connection: Connection, schema: str | None) -> str | None:
+    if schema is not None:
+        return schema
+    found: str | None = connection.scalar(text("select current_schema()"))
+    return found
+
+
+def _differences(want: Mapping[str, Mapping[str, str]], have: Mapping[str, Mapping[str, str]]) -> Iterator[Difference]:
+    replaced = []  # what stands in place of functions whose parameters were changed
+    for key, facts in want.items():
+        kind, _, name = key.partition(" ")
+        short = name.partition("(")[0]
+        if key in have:
+            if changes := _changes(facts, have[key]):
+                yield Difference(kind, short, "changed", changes)
+            continue
+        others = [other for other in have if kind == "function" and other.startswith(f"function {short}(")]
+        if others:
+            replaced.append(others[0])
+            yield Difference(kind, short, "changed", f"its parameters are ({others[0].partition('(')[2]}")
+        elif kind in {"table", "function", "schema"} or f"table {facts.get('table', name.partition('.')[0])}" in have:
+            yield Difference(kind, short, "missing")
+    for key in have:
+        kind, _, name = key.partition(" ")
+        if key not in want and key not in replaced:
+            yield Difference(kind, name, "unexpected")
+
+
+def _grant_differences(connection: Connection, schema: str, version: int) -> Iterator[Difference]:
+    """Compare rights on functions with the grants; return no difference if the role may not read the grants."""
+    if not may_read_grants(connection, schema):
+        return
+    # What PUBLIC may execute is a fact of the function.
+    for one in compared_rights(version, read_grants(connection, schema), read_privileges(connection, schema)):
+        if not one.role_exists:
+            yield Difference("grant", one.role, "unexpected", "the role was dropped")
+        if one.lacking:
+            yield Difference("grant", one.role, "missing", f"execute on {', '.join(one.lacking)}")
+        if one.beyond and one.role != PUBLIC:
+            yield Difference("grant", one.role, "unexpected", f"execute on {', '.join(one.beyond)}")
+
+
+def _changes(want: Mapping[str, str], have: Mapping[str, str]) -> str:
+    differing = [fact for fact in {**want, **have} if want.get(fact) != have.get(fact)]
+    if differing == ["body"]:
+        return "its body is another one"
+    return ", ".join(f"{fact} from {want.get(fact, 'none')} to {have.get(fact, 'none')}" for fact in differing)

@@ -22,8 +22,7 @@ from typing import TYPE_CHECKING, Final
 from sqlalchemy import text
 
 from sqlalchemy_fairqueue.sql.files import checked_version, folder, names_of_ours, query, versions
-from sqlalchemy_fairqueue.sql.guards import grants_guard
-from sqlalchemy_fairqueue.sql.schema import block, part, quoted, quoted_literal
+from sqlalchemy_fairqueue.sql.schema import block, grants_guard, part, quoted, quoted_literal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

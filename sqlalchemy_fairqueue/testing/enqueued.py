@@ -15,7 +15,7 @@ from sqlalchemy_fairqueue.database.installation import check_installed
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.queue import Job, Queue
 from sqlalchemy_fairqueue.queue.base import on_session
-from sqlalchemy_fairqueue.unit_of_work.enqueues import EnqueueMessage
+from sqlalchemy_fairqueue.unit_of_work.operations import EnqueueMessage
 from sqlalchemy_fairqueue.unit_of_work.sessions import connection_of, recorded, session_of
 from sqlalchemy_fairqueue.values.policies import UNSET, Unset
 

@@ -31,8 +31,8 @@ from sqlalchemy_fairqueue.queue.contexts import call_of, finished, middleware_fo
 from sqlalchemy_fairqueue.queue.handlers import follow_dead, handlers_of
 from sqlalchemy_fairqueue.queue.results import encoded_result, results_of_batch
 from sqlalchemy_fairqueue.testing.enqueued import queue_of, sync_session_of
+from sqlalchemy_fairqueue.unit_of_work.operations import Verb
 from sqlalchemy_fairqueue.unit_of_work.sessions import connection_of, record, send_recorded
-from sqlalchemy_fairqueue.unit_of_work.settlements import Verb
 from sqlalchemy_fairqueue.values.messages import (
     AFTER_GROUP_HEADER,
     GROUP_HEADER,

@@ -15,24 +15,24 @@ from sqlalchemy_fairqueue.database.calls import call
 from sqlalchemy_fairqueue.database.configuration import (
     channel_changes_json,
     new_policy_json,
-    pause_channel,
     policy_json,
-    resume_channel,
     settings_json,
 )
 from sqlalchemy_fairqueue.database.schedules import schedule_call, set_schedule_paused
+from sqlalchemy_fairqueue.errors import UnknownChannel
 from sqlalchemy_fairqueue.unit_of_work.operations import CHANGES, ENQUEUES, REMOVALS, SCHEDULES, SETTINGS
 from sqlalchemy_fairqueue.values.policies import UNSET, ChannelPolicy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import Any
 
     from sqlalchemy import Connection
 
     from sqlalchemy_fairqueue.database.calls import Call, Target
     from sqlalchemy_fairqueue.database.schedules import ScheduleDefinition
     from sqlalchemy_fairqueue.unit_of_work.operations import ReceiptUpdate, Share
-    from sqlalchemy_fairqueue.values.messages import PurgeReceipt, Undelivered
+    from sqlalchemy_fairqueue.values.messages import PurgeReceipt
     from sqlalchemy_fairqueue.values.policies import PolicyChanges, Unset
     from sqlalchemy_fairqueue.values.settings import QueueChanges, QueueLimits
 
@@ -164,17 +164,31 @@ def configure_plan(target: Target, name: str, changes: PolicyChanges | None) -> 
 
 def pause(target: Target, channel: str | None, *, new: bool = False) -> Change:
     """Stop serving a channel, or the whole queue if it is None. *new* creates a missing channel."""
+    call = target.call("fq_pause", f"pause {target.named(channel)}", channel=channel, new=new)
+    advice = "correct the name, or pause(..., new=True) makes the channel"
     makes = ChannelPolicy() if new else None
-    return _of(target, channel, partial(pause_channel, target=target, channel=channel, new=new), makes)
+    return _of(target, channel, _of_known_channel(call, target, channel, advice), makes)
 
 
 def resume(target: Target, channel: str | None) -> Change:
-    return _of(target, channel, partial(resume_channel, target=target, channel=channel))
+    call = target.call("fq_resume", f"resume {target.named(channel)}", channel=channel, notify=target.notify)
+    return _of(target, channel, _of_known_channel(call, target, channel, "correct the name"))
 
 
-def purge(target: Target, which: Undelivered, receipt: PurgeReceipt) -> Change:
-    call = target.call("fq_purge_channel", f"purge {target.named(which.channel)}", limit=None, **which.parameters())
-    return _of(target, which.channel, call.value, receipt=receipt)
+def _of_known_channel(call: Call, target: Target, channel: str | None, advice: str) -> Send:
+    def send(connection: Connection) -> object:
+        try:
+            return call.value(connection)
+        except UnknownChannel as error:
+            problem = f"{target.named()} has no channel {channel!r}; {advice}"
+            raise UnknownChannel(problem, target.queue, channel) from error
+
+    return send
+
+
+def purge(target: Target, channel: str, which: Mapping[str, Any], receipt: PurgeReceipt) -> Change:
+    call = target.call("fq_purge_channel", f"purge {target.named(channel)}", limit=None, **which)
+    return _of(target, channel, call.value, receipt=receipt)
 
 
 def set_schedule(target: Target, definition: ScheduleDefinition) -> Change:

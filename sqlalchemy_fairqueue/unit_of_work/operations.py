@@ -1,7 +1,6 @@
-"""What all operations of a transaction share: a queue, a phase, and the way to the server.
+"""Operations of a transaction: enqueues, groups, settlements and cancels, their statements and outcomes.
 
-Enqueues, groups, settlements and cancels of one queue are sent together (:mod:`.enqueues`, :mod:`.settlements`); each
-change of configuration is sent by itself (:mod:`.changes`).
+The operations of one queue are sent together; each change of configuration is sent by itself (:mod:`.changes`).
 """
 
 from __future__ import annotations
@@ -9,14 +8,37 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, cast
+
+from sqlalchemy_fairqueue.database.calls import CommitRefused, call, can_notify
+from sqlalchemy_fairqueue.database.configuration import new_policy_json
+from sqlalchemy_fairqueue.database.deliveries import EncodedResult, Token, find_holder, lock_deliveries, settlement
+from sqlalchemy_fairqueue.database.messages import EnqueuedMessages, enqueue_call, followup_values, named_messages
+from sqlalchemy_fairqueue.errors import ChannelFull, DuplicateMessage, LeaseLost, MessageCancelled, UnknownGroup
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+    from datetime import timedelta
+    from uuid import UUID
+
     from sqlalchemy import Connection
 
     from sqlalchemy_fairqueue.database.calls import Call, CommitRefused, Link, Target
+    from sqlalchemy_fairqueue.database.messages import EncodedMessage, Membership
+    from sqlalchemy_fairqueue.values.messages import (
+        CancelOutcome,
+        CancelReceipt,
+        Delivery,
+        Enqueue,
+        EnqueueOutcome,
+        MessageName,
+        Receipt,
+    )
+    from sqlalchemy_fairqueue.values.policies import ChannelPolicy
 
 GROUPS, ENQUEUES, SETTINGS, CHANGES, REMOVALS, SETTLEMENTS, CANCELS, SCHEDULES = range(8)
 """The phases of a transaction's queue work, in the order in which they are sent.
@@ -77,3 +99,470 @@ def run(connection: Connection, steps: Sequence[Step]) -> list[ReceiptUpdate]:
     """Send steps one by one, and return the updates of receipts."""
     answers = [step.call.tuples(connection) for step in steps]
     return [update for step, rows in zip(steps, answers, strict=True) for update in step.finish(rows)]
+
+
+# attrgetter is called from C, which matters for many messages. A plain tuple is enough as a token here.
+_token = cast(
+    "Callable[[Settle], Token]",
+    attrgetter("delivery.message_id", "delivery.row_id", "delivery.lease.id", "delivery.deliveries"),
+)
+_keeps_result = attrgetter("delivery.keeps_result")
+_cost = attrgetter("cost")
+_charged = attrgetter("charged")
+# For several messages, the first of these that occurs is the outcome.
+_CANCELLED: tuple[CancelOutcome, ...] = ("leased", "cancelled")
+
+
+class Verb(Enum):
+    """The ways to settle a delivery."""
+
+    COMPLETE = "complete"
+    RETRY = "retry"
+    RELEASE = "release"
+    BURY = "bury"
+
+
+# Not frozen, unlike other values: creating it takes a third of the time.
+@dataclass(slots=True, eq=False)
+class Settle:
+    """The settlement of a delivery.
+
+    Attributes:
+        delay: For retry and release.
+        reason: For bury.
+        error: For retry and bury.
+        cost: The actual cost of the attempt. None: as charged.
+        charged: The cost that its channel was charged while its handler ran, or None.
+        result: For complete, the result to keep, or None.
+    """
+
+    phase: ClassVar[int] = SETTLEMENTS
+    target: Target
+    verb: Verb
+    delivery: Delivery
+    delay: timedelta | None = None
+    reason: str | None = None
+    error: str | None = None
+    cost: int | None = None
+    charged: int | None = None
+    result: EncodedResult | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Cancel:
+    """A withdrawal of messages.
+
+    Attributes:
+        receipt: Receives the outcomes.
+        name: The name of the messages, whose ids :func:`find_named` finds; None if ids were given.
+    """
+
+    phase: ClassVar[int] = CANCELS
+    target: Target
+    receipt: CancelReceipt
+    message_ids: list[int]
+    name: MessageName | None = None
+
+
+def find_named(share: Share) -> None:
+    """Find the ids of messages that are cancelled by name, before enqueues can give the name to others."""
+    named = [one for one in share.phases[CANCELS] if one.name is not None]
+    if not named:
+        return
+    ids: list[list[int]] = [[] for _ in named]
+    for message_id, ordinal in named_messages(share.target, [one.name for one in named]).rows(share.link.connection):
+        ids[ordinal - 1].append(message_id)
+    for one, found in zip(named, ids, strict=True):
+        one.message_ids = found
+
+
+def message_ids(share: Share) -> list[int]:
+    settled = [one.delivery.message_id for one in share.phases.get(SETTLEMENTS, ())]
+    return settled + [message_id for one in share.phases.get(CANCELS, ()) for message_id in one.message_ids]
+
+
+def lock_messages(share: Share, ids: Iterable[int]) -> None:
+    """Lock messages in the order of their ids, whoever holds them."""
+    ordered, target = sorted(set(ids)), share.target
+    doing = f"lock {len(ordered)} messages of {target.named()}"
+    call(target.schema, "fq_lock_messages", doing, ids=ordered).rows(share.link.connection)
+
+
+def settle_and_cancel(share: Share) -> list[ReceiptUpdate]:
+    """Settle and cancel messages. All are locked in the order of their ids before one changes.
+
+    Raises:
+        LeaseLost: A delivery is lost. The transaction must be rolled back.
+    """
+    connection, target, cancels = share.link.connection, share.target, share.phases.get(CANCELS)
+    if not cancels:
+        return run(connection, settle_steps(share))
+    updates: list[ReceiptUpdate] = []
+    if SETTLEMENTS in share.phases:
+        lock_messages(share, message_ids(share))
+        updates = run(connection, settle_steps(share))
+    ids = sorted({message_id for one in cancels for message_id in one.message_ids})
+    call = target.call("fq_cancel", f"cancel messages of {target.named()}", ids=ids, notify=all(map(notifies, cancels)))
+    # The outcomes other than "cancelled".
+    exceptions = dict(map(tuple, call.rows(connection)))
+    return updates + [
+        partial(_fill_cancel, one.receipt, {each: exceptions.get(each, "cancelled") for each in one.message_ids})
+        for one in cancels
+    ]
+
+
+def _fill_cancel(receipt: CancelReceipt, outcomes: dict[int, CancelOutcome]) -> None:
+    receipt.outcomes = outcomes
+    receipt.outcome = next((one for one in _CANCELLED if one in outcomes.values()), "missing")
+
+
+def settle_steps(share: Share, *, refusing: bool = False) -> list[Step]:
+    """Return the steps that settle messages of a queue, after locking all in the order of their ids.
+
+    *refusing* steps travel with the COMMIT and fail themselves if a delivery is lost. The steps raise LeaseLost; the
+    transaction must be rolled back then.
+    """
+    by_verb: dict[Verb, list[Settle]] = {}
+    for one in share.phases.get(SETTLEMENTS, ()):
+        by_verb.setdefault(one.verb, []).append(one)
+    steps: list[Step] = []
+    if len(by_verb) > 1 and CANCELS not in share.phases:
+        tokens = sorted(token for same in by_verb.values() for token in map(_token, same))
+        steps.append(Step(lock_deliveries(share.target, tokens)))
+    for verb in Verb if by_verb else ():
+        if verb in by_verb:
+            steps += _verb_steps(share.link.connection, share.target, verb, by_verb[verb], refusing=refusing)
+    return steps
+
+
+def settle(connection: Connection, target: Target, verb: Verb, settles: Sequence[Settle]) -> None:
+    """Settle deliveries of one queue by one verb, in one statement. If one is there twice, the first counts.
+
+    Raises:
+        LeaseLost: Some are lost; the others are settled, unless the caller rolls back.
+    """
+    run(connection, _verb_steps(connection, target, verb, settles))
+
+
+def _verb_steps(
+    connection: Connection, target: Target, verb: Verb, settles: Sequence[Settle], *, refusing: bool = False
+) -> list[Step]:
+    # If a delivery is settled twice, the first time counts.
+    once = dict(zip(map(_token, reversed(settles)), reversed(settles), strict=True))
+    tokens = sorted(once)
+    ordered = [once[token] for token in tokens]
+    how: dict[str, Any] = {}
+    if verb is not Verb.COMPLETE or any(map(_keeps_result, ordered)):
+        how = {
+            "delays": [one.delay for one in ordered],
+            "errors": [one.error for one in ordered],
+            "reasons": [one.reason for one in ordered],
+            # The result to keep of a completed message, if any.
+            "results": [one.result or EncodedResult() if one.delivery.keeps_result else None for one in ordered],
+            "notify": all(map(notifies, ordered)),
+        }
+    costs, charged = list(map(_cost, ordered)), list(map(_charged, ordered))
+    call = settlement(target, verb.value, tokens, costs=costs, charged=charged, refusing=refusing, **how)
+
+    def finish(rows: Sequence[Any]) -> list[ReceiptUpdate]:
+        if lost := sorted({message_id for message_id, outcome in rows if outcome == "lost"}):
+            raise _lost(ordered, lost, find_holder(connection, target, lost[0]))
+        return [update]
+
+    def update() -> None:
+        name = verb.value
+        for one in settles:
+            one.delivery.settled.append(name)
+
+    def failure(refused: CommitRefused) -> Exception:
+        return _lost(ordered, refused.message_ids, refused.holder)
+
+    steps = [Step(call, finish, failure)]
+    dead = (
+        [one.delivery.message_id for one in ordered if _is_awaited_dead(one)] if verb in {Verb.BURY, Verb.RETRY} else []
+    )
+    if dead and can_notify(connection):
+        doing = f"wake those who wait in {target.named()}"
+        steps.append(Step(target.call("fq_wake_results", doing, ids=dead)))
+    return steps
+
+
+def _is_awaited_dead(settle: Settle) -> bool:
+    """Return whether a retry or bury makes the message a dead letter, and somebody may wait for its result."""
+    delivery = settle.delivery
+    is_dead = settle.verb is Verb.BURY or delivery.attempt >= delivery.max_attempts
+    return is_dead and delivery.keeps_result and settle.target.notify
+
+
+def _lost(settles: Sequence[Settle], lost: Sequence[int], holder: str | None) -> LeaseLost:
+    first = next(one.delivery for one in settles if one.delivery.message_id == lost[0])
+    return LeaseLost(tuple(lost), first.lease.id, first.lease.expires_at, holder)
+
+
+def token_of(delivery: Delivery) -> Token:
+    return Token(delivery.message_id, delivery.row_id, delivery.lease.id, delivery.deliveries)
+
+
+_NONE: Mapping[int, int] = MappingProxyType({})
+# attrgetter is called from C, which matters for many messages.
+_membership = attrgetter("membership")
+
+
+# Not frozen, unlike other values: creating it takes a third of the time.
+@dataclass(slots=True, eq=False)
+class EnqueueMessage:
+    """An enqueue of a message.
+
+    Attributes:
+        content: The encoded payload.
+        headers: JSON text.
+        max_attempts: The message's own number or the queue's.
+        policy: For a new channel, if the queue has no configured defaults.
+        receipt: Receives the outcome.
+        membership: The group of the message, or None.
+    """
+
+    phase: ClassVar[int] = ENQUEUES
+    target: Target
+    message: Enqueue
+    content: bytes
+    headers: str | None
+    max_attempts: int
+    policy: ChannelPolicy
+    receipt: Receipt
+    membership: Membership | None = None
+
+    @property
+    def group_id(self) -> UUID | None:
+        return None if self.membership is None else self.membership.group_id
+
+
+@dataclass(frozen=True, slots=True)
+class MakeGroup:
+    """The creation of a group.
+
+    Attributes:
+        then: The follow-up.
+        on_failure: The follow-up if a member failed or was cancelled.
+        policy: For new channels of these, if the queue has no configured defaults.
+        sent: Called after the commit.
+    """
+
+    phase: ClassVar[int] = GROUPS
+    target: Target
+    group_id: UUID
+    then: EncodedMessage | None
+    on_failure: EncodedMessage | None
+    policy: ChannelPolicy
+    sent: ReceiptUpdate
+
+
+class Members:
+    """The groups of one queue that a transaction creates or adds members to.
+
+    Attributes:
+        adding: The messages whose handlers add members; they must not end before the transaction.
+        join: Whether :meth:`send_joins` counts the members, since some groups were created elsewhere. Otherwise the
+            server counts them during the enqueue.
+        created: How many members were created for each membership.
+    """
+
+    __slots__ = ("_adders", "_makes", "_share", "adding", "created", "join")
+
+    def __init__(self, share: Share, memberships: Collection[Membership]) -> None:
+        self._share = share
+        self._makes: list[MakeGroup] = share.phases.get(GROUPS, [])
+        self._adders = {one.group_id: one.adder for one in memberships}
+        self.adding = [one.adder.message_id for one in memberships if one.adder is not None]
+        self.join = not self._adders.keys() <= {make.group_id for make in self._makes}
+        self.created = dict.fromkeys(memberships, 0)
+
+    def make_steps(self) -> list[Step]:
+        """Return the steps that create the groups. They come before the members, and lock nothing."""
+        steps: list[Step] = []
+        target = self._share.target
+        for make in self._makes:
+            followups = [one for one in (make.then, make.on_failure) if one is not None]
+            call = target.call(
+                "fq_make_group",
+                f"make group {make.group_id} of {target.named()}",
+                group_id=str(make.group_id),
+                on_failures=[one is make.on_failure for one in followups] or None,
+                policy=new_policy_json(make.policy),
+                **followup_values(followups),
+            )
+            steps.append(Step(call, partial(_returned, [make.sent])))
+            if not self.join and make.group_id not in self._adders:
+                steps.append(Step(self._join(make.group_id)))
+        return steps
+
+    def send_joins(self) -> None:
+        """Count the created members, unless the server has.
+
+        Raises:
+            UnknownGroup: Another transaction creates the group, or the adding message is no member.
+            LeaseLost: The adding delivery is lost.
+            MessageCancelled: The adding message was cancelled.
+        """
+        if self.join:
+            for group_id in dict.fromkeys([*(make.group_id for make in self._makes), *self._adders]):
+                self._send_join(group_id)
+
+    def _join(self, group_id: UUID) -> Call:
+        """Return the call that counts created members; it returns "joined", "lost", "cancelled" or "stranger"."""
+        adder = self._adders.get(group_id)
+        return self._share.target.call(
+            "fq_join_group",
+            f"join group {group_id}",
+            group_id=str(group_id),
+            added=sum(count for one, count in self.created.items() if one.group_id == group_id),
+            message_id=None if adder is None else adder.message_id,
+            lease_id=None if adder is None else adder.lease.id,
+            deliveries=None if adder is None else adder.deliveries,
+        )
+
+    def _send_join(self, group_id: UUID) -> None:
+        connection, target = self._share.link.connection, self._share.target
+        adder = self._adders.get(group_id)
+        outcome = self._join(group_id).value(connection)
+        if outcome == "stranger":
+            raise UnknownGroup(
+                f"group {group_id} of queue {target.queue!r} takes no members from this transaction: only the "
+                "transaction that makes it adds some, and the handlers of its members; enqueue within its block",
+                target.queue,
+                group_id,
+            )
+        if adder is None or outcome == "joined":
+            return
+        if outcome == "cancelled":
+            raise MessageCancelled(adder.message_id)
+        holder = find_holder(connection, target, adder.message_id)
+        raise LeaseLost((adder.message_id,), adder.lease.id, adder.lease.expires_at, holder)
+
+
+def members_of(share: Share) -> Members | None:
+    """Return the groups of a share; None, as nearly always, if there are none."""
+    memberships = dict.fromkeys(map(_membership, share.phases.get(ENQUEUES, ())))
+    memberships.pop(None, None)
+    return Members(share, memberships) if memberships or GROUPS in share.phases else None
+
+
+def enqueue_steps(
+    share: Share,
+    members: Members | None,
+    leased: Collection[int] = (),
+    cancelled: Mapping[int, int] = _NONE,
+    *,
+    refusing: bool = False,
+) -> list[Step]:
+    """Return the steps that create groups and add messages.
+
+    Args:
+        leased: Other messages of the queue that the transaction locks afterwards; those that it settles or cancels are
+            known. If messages are replaced, all are locked in one order.
+        cancelled: Each message that the transaction cancels, with the number of enqueues recorded before the cancel.
+        refusing: Whether the statement travels with the COMMIT, so that it must fail itself for an outcome that raises.
+            There are no cancels then.
+
+    The steps raise DuplicateMessage and ChannelFull as ``Queue.enqueue`` does. DuplicateMessage also comes from an
+    enqueue that meets a message cancelled before it in the transaction.
+    """
+    steps = [] if members is None else members.make_steps()
+    enqueues: list[EnqueueMessage] | None = share.phases.get(ENQUEUES)
+    if not enqueues:
+        return steps
+    lock = [*leased, *message_ids(share)] if leased or len(share.phases) > 1 else []
+    replacing = lock and any(
+        enqueue.message.on_duplicate == "replace" or enqueue.message.coalesce for enqueue in enqueues
+    )
+    call = enqueue_call(
+        share.target,
+        enqueues,
+        policy=enqueues[0].policy,
+        notify=all(map(notifies, enqueues)),
+        lock=lock if replacing else None,
+        refusing=refusing,
+        counts_members=members is not None and bool(members.created) and not members.join,
+    )
+
+    def finish(rows: Sequence[Any]) -> list[ReceiptUpdate]:
+        added = EnqueuedMessages.of_rows(rows, len(enqueues))
+        if added.outcomes.count("created") < len(enqueues):
+            _check(share, enqueues, added, cancelled)
+        if members is not None:
+            for ordinal, _, outcome in zip(*added, strict=True):
+                if outcome == "created" and (membership := enqueues[ordinal - 1].membership) is not None:
+                    members.created[membership] += 1
+        # One update for all messages: an object for each would burden the garbage collector.
+        return [partial(_fill, enqueues, added)]
+
+    def failure(refused: CommitRefused) -> Exception:
+        enqueue = enqueues[cast("int", refused.ordinal) - 1]
+        if refused.outcome == "full":
+            return _full(share.target, enqueue.message.channel, refused.max_backlog)
+        return _duplicate(enqueue, refused.message_ids[0])
+
+    return [*steps, Step(call, finish, failure)]
+
+
+def _check(
+    share: Share,
+    enqueues: Sequence[EnqueueMessage],
+    added: EnqueuedMessages,
+    cancelled: Mapping[int, int],
+) -> None:
+    target = share.target
+    for ordinal, message_id, outcome in zip(*added, strict=True):
+        enqueue = enqueues[ordinal - 1]
+        if outcome == "full":
+            channel = enqueue.message.channel
+            doing = f"read the policy of channel {channel!r} of queue {target.queue!r}"
+            call = target.call("fq_max_backlog", doing, channel=channel)
+            raise _full(target, channel, call.value(share.link.connection))
+        if outcome in {"duplicate", "replaced"}:
+            holder = cast("int", message_id)
+            is_cancelled = ordinal > cancelled.get(holder, len(enqueues))
+            if is_cancelled or (outcome == "duplicate" and enqueue.message.on_duplicate == "raise"):
+                raise _duplicate(enqueue, holder, is_cancelled=is_cancelled)
+
+
+def _fill(enqueues: Sequence[EnqueueMessage], added: EnqueuedMessages) -> None:
+    for ordinal, message_id, outcome in zip(*added, strict=True):
+        receipt = enqueues[ordinal - 1].receipt
+        receipt.message_id = message_id
+        receipt.created = outcome == "created"
+        receipt.outcome = cast("EnqueueOutcome", outcome)
+
+
+def cancelled_messages(share: Share, asked: Iterable[Operation]) -> dict[int, int]:
+    """Return each message that is cancelled, with the number of enqueues recorded before its cancel."""
+    found: dict[int, int] = {}
+    if CANCELS not in share.phases:
+        return found
+    before = 0
+    enqueues, cancels = (set(map(id, share.phases.get(phase, ()))) for phase in (ENQUEUES, CANCELS))
+    for operation in asked:
+        if id(operation) in enqueues:
+            before += 1
+        elif id(operation) in cancels:
+            for message_id in cast("Cancel", operation).message_ids:
+                found.setdefault(message_id, before)
+    return found
+
+
+def _returned(updates: list[ReceiptUpdate], rows: Sequence[Any]) -> list[ReceiptUpdate]:  # noqa: ARG001 - as for Step
+    return updates
+
+
+def _duplicate(enqueue: EnqueueMessage, holder: int, *, is_cancelled: bool = False) -> DuplicateMessage:
+    return DuplicateMessage(enqueue.message.channel, cast("str", enqueue.message.key), holder, is_cancelled)
+
+
+def _full(target: Target, channel: str, most: int | None) -> ChannelFull:
+    bound = "" if most is None else f" of {most}"
+    return ChannelFull(
+        f"channel {channel!r} of queue {target.queue!r} has reached its max_backlog{bound} undelivered messages; "
+        "try again when consumers have taken some, or configure the channel with another max_backlog or on_full='drop'",
+        channel,
+        most,
+    )

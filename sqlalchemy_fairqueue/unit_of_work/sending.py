@@ -15,7 +15,6 @@ from sqlalchemy_fairqueue.database.calls import CommitRefused, Link
 from sqlalchemy_fairqueue.database.installation import check_installed
 from sqlalchemy_fairqueue.errors import LockOrderError
 from sqlalchemy_fairqueue.unit_of_work import changes
-from sqlalchemy_fairqueue.unit_of_work.enqueues import Members, cancelled_messages, enqueue_steps, members_of
 from sqlalchemy_fairqueue.unit_of_work.operations import (
     CANCELS,
     CHANGES,
@@ -25,13 +24,15 @@ from sqlalchemy_fairqueue.unit_of_work.operations import (
     SCHEDULES,
     SETTINGS,
     SETTLEMENTS,
+    Members,
     Share,
-    run,
-)
-from sqlalchemy_fairqueue.unit_of_work.settlements import (
+    cancelled_messages,
+    enqueue_steps,
     find_named,
     lock_messages,
+    members_of,
     message_ids,
+    run,
     settle_and_cancel,
     settle_steps,
 )
@@ -43,8 +44,7 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import Transaction
 
     from sqlalchemy_fairqueue.database.calls import Target
-    from sqlalchemy_fairqueue.unit_of_work.enqueues import EnqueueMessage
-    from sqlalchemy_fairqueue.unit_of_work.operations import Operation, ReceiptUpdate, Step
+    from sqlalchemy_fairqueue.unit_of_work.operations import EnqueueMessage, Operation, ReceiptUpdate, Step
 
 LockKey = tuple[str, str, str, str]
 """(schema, queue, channel, key). Python sorts texts by code points, which is the order of their UTF-8: COLLATE "C"."""
@@ -187,7 +187,8 @@ class Work:
                 check_installed(share.link.connection, share.target.schema)
             if (members := members_of(share)) is not None:
                 groups[share] = members
-            find_named(share)
+            if CANCELS in share.phases:
+                find_named(share)
         updates = None if committing is None else _committed(committing, shares, groups)
         return self._sent(shares, groups) if updates is None else updates
 

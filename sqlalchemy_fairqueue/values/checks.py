@@ -18,6 +18,7 @@ HEADERS_BYTES = 65_536
 SCHEMA_BYTES = 63
 RESULT_BYTES = 1_048_576
 """Most bytes of an encoded result."""
+IDS = range(1, 2**63)
 _YEAR = timedelta(days=365)
 # Values from the database must fit a datetime in UTC.
 _LAST = instant_microseconds(datetime.max.replace(tzinfo=UTC))
@@ -57,6 +58,18 @@ def check_page(what: str, last: object, kind: type) -> None:
     """Refuse what is neither None nor an item of the page before."""
     if last is not None and not isinstance(last, kind):
         raise InvalidArgument(f"{what} is {last!r:.80}; give the last {kind.__name__} of the page before")
+
+
+def checked_position(after: object, filters: str, *bounds: range) -> tuple[int, ...]:
+    """Return the numbers in ``page.next`` of the page before, each within its bounds."""
+    words = after.split(".") if isinstance(after, str) else []
+    try:
+        numbers = tuple(map(int, words))
+    except ValueError:
+        numbers = ()
+    if len(numbers) != len(bounds) or any(number not in bound for number, bound in zip(numbers, bounds, strict=True)):
+        raise InvalidArgument(f"after is {after!r:.80}; give page.next of the page before, with the same {filters}")
+    return numbers
 
 
 def _as_text(value: object) -> str:

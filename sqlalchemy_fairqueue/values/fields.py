@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from fractions import Fraction
 from functools import cache
@@ -212,10 +212,9 @@ class Definition(ABC):
     refuses: bool = False
     metavar: ClassVar[str] = "NAME"
 
-    @property
-    def metadata(self) -> dict[str, Definition]:
-        """The ``metadata`` argument for the dataclass field that this definition describes."""
-        return {_KEY: self}
+    def field(self, default: object) -> Any:
+        """Return the dataclass field that this definition describes."""
+        return field(default=default, metadata={_KEY: self})
 
     def checked(self, name: str, value: object) -> Any:
         """Check a value and return it as it is stored, or raise InvalidArgument."""
@@ -334,7 +333,7 @@ class RateOf(Definition):
 
     def value_of(self, name: str, columns: Mapping[str, Any]) -> Rate | None:
         interval, burst, unit = (columns[column] for column in self.columns(name))
-        return Rate.every(duration(interval), burst, unit)
+        return Rate.every(duration(interval or 0), burst, unit)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

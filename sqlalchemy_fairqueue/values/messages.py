@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict, get_args
 from uuid import UUID
 
 from sqlalchemy_fairqueue.errors import InvalidArgument, PayloadError
-from sqlalchemy_fairqueue.times import instant_microseconds
 from sqlalchemy_fairqueue.values.checks import (
     check_choice,
     check_count,
@@ -22,6 +21,7 @@ from sqlalchemy_fairqueue.values.checks import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from datetime import datetime
+    from typing import Unpack
 
 
 OnDuplicate = Literal["skip", "raise", "replace"]
@@ -234,39 +234,62 @@ class MessageName(NamedTuple):
     ordering_key: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Undelivered:
-    """Filters for the messages of a channel that no consumer holds. All that are not None must match.
+class MessageFilters(TypedDict, total=False):
+    """Filters for messages of a channel. All that are not None must match."""
+
+    kind: str | None
+    key: str | None
+    ordering_key: str | None
+
+
+class UndeliveredFilters(MessageFilters, total=False):
+    """Filters for the messages of a channel that no consumer holds.
 
     Attributes:
-        since: Earliest enqueue, inclusive.
-        until: Latest enqueue, exclusive.
+        since: Earliest enqueue (aware), inclusive.
+        until: Latest enqueue (aware), exclusive.
     """
 
-    channel: str
-    key: str | None = None
-    ordering_key: str | None = None
-    kind: str | None = None
-    state: UndeliveredState | None = None
-    since: datetime | None = None
-    until: datetime | None = None
+    state: UndeliveredState | None
+    since: datetime | None
+    until: datetime | None
 
-    def __post_init__(self) -> None:
-        check_name("channel", self.channel)
-        check_names(key=self.key, ordering_key=self.ordering_key, kind=self.kind)
-        if self.state is not None:
-            check_choice("state", self.state, get_args(UndeliveredState))
-        for name, time in (("since", self.since), ("until", self.until)):
-            if time is not None:
-                check_instant(name, time)
 
-    def parameters(self) -> dict[str, Any]:
-        """Return the filters as parameters of a SQL function."""
-        times = {
-            name: None if time is None else instant_microseconds(time)
-            for name, time in (("since", self.since), ("until", self.until))
-        }
-        return asdict(self) | times
+class DeadLetterFilters(MessageFilters, total=False):
+    """Filters for dead letters; key and ordering_key need a channel."""
+
+    channel: str | None
+
+
+def checked_filters(
+    *,
+    channel: str | None = None,
+    kind: str | None = None,
+    key: str | None = None,
+    ordering_key: str | None = None,
+    **others: Any,
+) -> dict[str, Any]:
+    """Check filters, and return them as parameters of a SQL function."""
+    names = {"channel": channel, "kind": kind, "key": key, "ordering_key": ordering_key}
+    check_names(**names)
+    if channel is None and (key or ordering_key) is not None:
+        raise InvalidArgument(
+            f"key is {key!r:.80}, ordering_key {ordering_key!r:.80} without a channel; they belong to one: give it"
+        )
+    for what in "since", "until":
+        if others.get(what) is not None:
+            check_instant(what, others[what])
+    return names | others
+
+
+def undelivered(
+    channel: str, *, state: object = None, since: object = None, until: object = None, **names: Unpack[MessageFilters]
+) -> dict[str, Any]:
+    """Check filters for the messages of a channel that no consumer holds, and return them as parameters."""
+    if state is not None:
+        check_choice("state", state, get_args(UndeliveredState))
+    check_name("channel", channel)
+    return checked_filters(channel=channel, **names, state=state, since=since, until=until)
 
 
 @dataclass(slots=True, eq=False)

@@ -3,10 +3,11 @@
 :class:`PolicyFields` defines the fields. All that sets, stores or shows policies derives them from there.
 """
 
+# ruff: noqa: RUF009 - the calls make fields
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta  # noqa: TC003 - get_type_hints reads it
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, cast
@@ -61,78 +62,51 @@ UNSET: Final = Unset.UNSET
 class PolicyFields:
     """The fields of a policy; the defaults are a policy without limits. :class:`ChannelPolicy` checks them."""
 
-    max_concurrency: int | None = field(
-        default=None,
-        metadata=Count(
-            help="Most messages of a channel that consumers hold at once, exactly.",
-            none="no limit",
-            example="4",
-            holds=_NEXT_DEQUEUE,
-        ).metadata,
-    )
-    max_cost_out: int | None = field(
-        default=None,
-        metadata=Count(
-            help="Most that the messages of a channel that consumers hold cost together, exactly.",
-            none="no limit",
-            example="1000",
-            holds=_NEXT_DEQUEUE,
-        ).metadata,
-    )
-    rate: Rate | None = field(
-        default=None,
-        metadata=RateOf(
-            help="Most messages, or most cost, of a channel in a time: 10/s, '50/s, burst 10', 1000/min of cost.",
-            none="no rate",
-            example="10/s",
-            holds=_NEXT_DEQUEUE,
-        ).metadata,
-    )
-    weight: int = field(
-        default=1,
-        metadata=Count(
-            most=10_000,
-            help="Its share of the service beside others: 3 is three times that of 1.",
-            example="3",
-            holds=_NEXT_DEQUEUE,
-        ).metadata,
-    )
-    max_backlog: int | None = field(
-        default=None,
-        metadata=Count(
-            help="Most messages of a channel that wait, approximately.",
-            none="no bound",
-            example="1000",
-            refuses=True,
-        ).metadata,
-    )
-    on_full: OnFull = field(
-        default="raise",
-        metadata=Choice(
-            words=("raise", "drop"),
-            help="What an enqueue beyond max_backlog does: raise ChannelFull, or drop the message.",
-            example="drop",
-        ).metadata,
-    )
-    priority_aging: timedelta | None = field(
-        default=None,
-        metadata=Duration(
-            help="The waiting time that outweighs one step of priority.",
-            none="priorities come first",
-            example="1m",
-            holds="for messages that become ready from then on",
-        ).metadata,
-    )
-    max_payload_bytes: int | None = field(
-        default=None,
-        metadata=Count(
-            most=268_435_456,
-            help="Most bytes of an encoded payload; an enqueue of a larger one is a PayloadError.",
-            none="256 MB, as for every message",
-            example="65536",
-            refuses=True,
-        ).metadata,
-    )
+    max_concurrency: int | None = Count(
+        help="Most messages of a channel that consumers hold at once, exactly.",
+        none="no limit",
+        example="4",
+        holds=_NEXT_DEQUEUE,
+    ).field(None)
+    max_cost_out: int | None = Count(
+        help="Most that the messages of a channel that consumers hold cost together, exactly.",
+        none="no limit",
+        example="1000",
+        holds=_NEXT_DEQUEUE,
+    ).field(None)
+    rate: Rate | None = RateOf(
+        help="Most messages, or most cost, of a channel in a time: 10/s, '50/s, burst 10', 1000/min of cost.",
+        none="no rate",
+        example="10/s",
+        holds=_NEXT_DEQUEUE,
+    ).field(None)
+    weight: int = Count(
+        most=10_000,
+        help="Its share of the service beside others: 3 is three times that of 1.",
+        example="3",
+        holds=_NEXT_DEQUEUE,
+    ).field(1)
+    max_backlog: int | None = Count(
+        help="Most messages of a channel that wait, approximately.", none="no bound", example="1000", refuses=True
+    ).field(None)
+    on_full: OnFull = Choice(
+        words=("raise", "drop"),
+        help="What an enqueue beyond max_backlog does: raise ChannelFull, or drop the message.",
+        example="drop",
+    ).field("raise")
+    priority_aging: timedelta | None = Duration(
+        help="The waiting time that outweighs one step of priority.",
+        none="priorities come first",
+        example="1m",
+        holds="for messages that become ready from then on",
+    ).field(None)
+    max_payload_bytes: int | None = Count(
+        most=268_435_456,
+        help="Most bytes of an encoded payload; an enqueue of a larger one is a PayloadError.",
+        none="256 MB, as for every message",
+        example="65536",
+        refuses=True,
+    ).field(None)
 
 
 POLICY: Final[Mapping[str, Definition]] = definitions(PolicyFields)
@@ -214,6 +188,11 @@ def rate_of_columns(columns: Mapping[str, Any]) -> Rate | None:
     """Return the rate in a row; None if it has none."""
     rate: Rate | None = POLICY["rate"].value_of("rate", columns)
     return rate
+
+
+def fields_of_columns(columns: Collection[str]) -> tuple[str, ...]:
+    """Return the fields that have one of the columns, in the order of their definition."""
+    return tuple(name for name, one in POLICY.items() if not set(columns).isdisjoint(one.columns(name)))
 
 
 def policy_values(columns: Mapping[str, Any]) -> dict[str, Any]:

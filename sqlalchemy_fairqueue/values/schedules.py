@@ -8,10 +8,10 @@ it goes on through a repeated hour, and has no slots in a gap.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import islice, takewhile
-from typing import TYPE_CHECKING, Final, Literal, TypedDict
+from typing import TYPE_CHECKING, Final, Literal, TypedDict, cast
 from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
@@ -272,13 +272,7 @@ class Recurrence:
 
     def words(self) -> RecurrenceWords:
         """Return the arguments as they were given, for calls that pass them on."""
-        return {
-            "cron": self.cron,
-            "every": self.every,
-            "timezone": self.timezone,
-            "catch_up": self.catch_up,
-            "jitter": self.jitter,
-        }
+        return cast("RecurrenceWords", asdict(self))
 
     @property
     def zone_name(self) -> str | None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy_fairqueue.errors import HandlerTimeout
 from sqlalchemy_fairqueue.queue.results import encoded_result, results_of_batch
 from sqlalchemy_fairqueue.texts import logged
-from sqlalchemy_fairqueue.unit_of_work.settlements import Verb
+from sqlalchemy_fairqueue.unit_of_work.operations import Verb
 from sqlalchemy_fairqueue.worker.child_processes import ChildProcesses
 from sqlalchemy_fairqueue.worker.handling import (
     COMPLETE,

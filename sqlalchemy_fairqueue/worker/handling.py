@@ -31,8 +31,8 @@ from sqlalchemy_fairqueue.errors import (
 from sqlalchemy_fairqueue.queue.contexts import Context, call_of, finished, variables_of
 from sqlalchemy_fairqueue.queue.handlers import handlers_of
 from sqlalchemy_fairqueue.texts import logged, said
+from sqlalchemy_fairqueue.unit_of_work.operations import Settle, Verb
 from sqlalchemy_fairqueue.unit_of_work.sessions import guard, record, recorded
-from sqlalchemy_fairqueue.unit_of_work.settlements import Settle, Verb
 from sqlalchemy_fairqueue.values.checks import check_duration, check_text
 from sqlalchemy_fairqueue.values.outcomes import Bury, Outcome, Release, Retry, RetryPolicy
 

@@ -19,7 +19,7 @@ from sqlalchemy_fairqueue.database.errors import is_away, is_serialization_failu
 from sqlalchemy_fairqueue.errors import FairQueueError, LeaseLost
 from sqlalchemy_fairqueue.queue.instrumentation import settled, settling
 from sqlalchemy_fairqueue.texts import logged, said
-from sqlalchemy_fairqueue.unit_of_work.settlements import Verb, settle
+from sqlalchemy_fairqueue.unit_of_work.operations import Verb, settle
 from sqlalchemy_fairqueue.worker.handling import fallback, of_own_verb
 from sqlalchemy_fairqueue.worker.wakeups import WakeEvent
 

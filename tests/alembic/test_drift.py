@@ -8,7 +8,7 @@ from sqlalchemy.pool import NullPool
 from sqlalchemy.schema import CreateSchema
 
 from sqlalchemy_fairqueue.sql import Difference, assert_no_drift, catalog, find_drift
-from sqlalchemy_fairqueue.sql.drift import installed_version
+from sqlalchemy_fairqueue.sql.catalog import installed_version
 from sqlalchemy_fairqueue.sql.files import folder, versions
 from sqlalchemy_fairqueue.sql.schema import quoted
 from tests.alembic.conftest import VERSIONS

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import NullPool, create_engine
 
 from sqlalchemy_fairqueue.sql import assert_no_drift
-from sqlalchemy_fairqueue.sql.drift import installed_version
+from sqlalchemy_fairqueue.sql.catalog import installed_version
 from tests.alembic.catalog import catalog
 from tests.alembic.conftest import LATEST, Project
 from tests.fixtures.database import Database

@@ -5,7 +5,7 @@ from sqlalchemy import NullPool, create_engine
 from sqlalchemy.exc import DataError
 
 from sqlalchemy_fairqueue.sql import catalog
-from sqlalchemy_fairqueue.sql.drift import find_drift
+from sqlalchemy_fairqueue.sql.catalog import find_drift
 from tests.alembic.conftest import LATEST, Project
 from tests.alembic.test_operations import run_script
 from tests.fixtures.database import Database, MakeDatabase, install

@@ -14,8 +14,7 @@ from sqlalchemy.dialects import postgresql
 
 import sqlalchemy_fairqueue
 from sqlalchemy_fairqueue import database
-from sqlalchemy_fairqueue.database.calls import call
-from sqlalchemy_fairqueue.database.clauses import ALL, Clause, Shape, clause_of
+from sqlalchemy_fairqueue.database.calls import ALL, Clause, Shape, call, clause_of
 from sqlalchemy_fairqueue.database.deliveries import _settling
 from sqlalchemy_fairqueue.database.messages import _enqueuing
 from sqlalchemy_fairqueue.sql import catalog

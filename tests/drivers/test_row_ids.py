@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import Connection, text
 
 from sqlalchemy_fairqueue import Enqueue, Queue
-from sqlalchemy_fairqueue.database.clauses import Clause
+from sqlalchemy_fairqueue.database.calls import Clause
 from sqlalchemy_fairqueue.database.drivers import driver_of
 from tests.drivers.faces import Face
 from tests.drivers.test_verbs import SETTLING

@@ -11,7 +11,7 @@ from hypothesis.stateful import initialize, precondition, rule
 
 from sqlalchemy_fairqueue import ChannelPolicy, Delivery, Enqueue, Receipt
 from sqlalchemy_fairqueue.times import microseconds
-from sqlalchemy_fairqueue.unit_of_work.settlements import Verb
+from sqlalchemy_fairqueue.unit_of_work.operations import Verb
 from sqlalchemy_fairqueue.values.messages import FairBy, OnDuplicate
 from sqlalchemy_fairqueue.values.policies import OnFull
 from tests.model.open_transactions import OpenTransactions

@@ -10,7 +10,7 @@ from sqlalchemy import text
 
 from sqlalchemy_fairqueue import Enqueue
 from sqlalchemy_fairqueue.testing import make_context
-from sqlalchemy_fairqueue.unit_of_work.settlements import Verb
+from sqlalchemy_fairqueue.unit_of_work.operations import Verb
 from tests.model.books import Channel, Group, Message
 from tests.model.business import CHANNELS, MESSAGES, TRANSACTIONS, arguments
 from tests.model.consumers import LEASES

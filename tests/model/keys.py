@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
-from sqlalchemy_fairqueue.unit_of_work.settlements import Verb
+from sqlalchemy_fairqueue.unit_of_work.operations import Verb
 from tests.model.administration import Administration
 from tests.model.business import ON_DUPLICATE, TRANSACTIONS, VERBS, WHEN
 from tests.model.work import NOW

@@ -11,7 +11,7 @@ from hypothesis.stateful import precondition, rule
 from sqlalchemy import text
 
 from sqlalchemy_fairqueue.reports import Deliveries
-from sqlalchemy_fairqueue.unit_of_work.settlements import Verb
+from sqlalchemy_fairqueue.unit_of_work.operations import Verb
 from tests.model.business import CHANNELS, TRANSACTIONS
 from tests.model.roles import Granted
 from tests.model.work import QUEUE, Purged, Settled, Work

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
 from sqlalchemy_fairqueue import Delivery
-from sqlalchemy_fairqueue.unit_of_work.settlements import Verb
+from sqlalchemy_fairqueue.unit_of_work.operations import Verb
 from tests.model.batches import Batching
 from tests.model.books import Message
 from tests.model.business import CHANNELS, DELAYS

@@ -9,7 +9,7 @@ from typing import Literal
 
 from sqlalchemy_fairqueue import ChannelPolicy, LeaseLost, MessageCancelled
 from sqlalchemy_fairqueue.errors import LockOrderError, UnknownGroup
-from sqlalchemy_fairqueue.unit_of_work.settlements import Verb
+from sqlalchemy_fairqueue.unit_of_work.operations import Verb
 from tests.model.administration_model import administer, hold
 from tests.model.books import Outcome
 from tests.model.enqueue_model import EnqueueModel

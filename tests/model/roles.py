@@ -12,7 +12,7 @@ from sqlalchemy.exc import ProgrammingError
 
 from sqlalchemy_fairqueue import ChannelPolicy
 from sqlalchemy_fairqueue.errors import NotGranted
-from sqlalchemy_fairqueue.unit_of_work.settlements import Verb
+from sqlalchemy_fairqueue.unit_of_work.operations import Verb
 from tests.model.administration import POLICIES
 from tests.model.books import QueueLimits
 from tests.model.business import CHANNELS, MESSAGES, VERBS

@@ -7,7 +7,7 @@ from hypothesis import event
 from hypothesis.stateful import RuleBasedStateMachine, invariant
 
 from sqlalchemy_fairqueue import ChannelPolicy
-from sqlalchemy_fairqueue.unit_of_work.settlements import Verb
+from sqlalchemy_fairqueue.unit_of_work.operations import Verb
 from tests.model.books import Books, Channel, Group, Message
 from tests.model.signals import Signals
 from tests.model.turns import Turns

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
 from sqlalchemy_fairqueue import ChannelPolicy
-from sqlalchemy_fairqueue.unit_of_work.settlements import Verb
+from sqlalchemy_fairqueue.unit_of_work.operations import Verb
 from tests.model.administration import BOUNDS
 from tests.model.business import CHANNELS, KEYED
 from tests.model.consumers import Consuming

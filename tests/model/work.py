@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from sqlalchemy_fairqueue import ChannelPolicy, Delivery, Receipt
 from sqlalchemy_fairqueue.reports import CancelReceipt, PurgeReceipt
-from sqlalchemy_fairqueue.unit_of_work.settlements import Verb
+from sqlalchemy_fairqueue.unit_of_work.operations import Verb
 from sqlalchemy_fairqueue.values.messages import CancelOutcome, EnqueueOutcome, OnDuplicate
 from sqlalchemy_fairqueue.values.policies import POLICY
 from tests.model.books import Books, End, Message, Outcome, QueueLimits

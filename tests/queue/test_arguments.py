@@ -2,7 +2,6 @@
 
 import inspect
 from collections.abc import Callable
-from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from operator import attrgetter
@@ -21,6 +20,7 @@ from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 from sqlalchemy_fairqueue import ChannelPolicy, Enqueue, InvalidArgument, JsonCodec, Queue, Worker
 from sqlalchemy_fairqueue.testing import make_delivery
+from sqlalchemy_fairqueue.values.messages import EnqueueOptions
 from tests.queue.verbs import verbs
 
 # Nothing here connects: each call is refused before.
@@ -225,8 +225,9 @@ _NEEDED: dict[str, Any] = {
     "channel": "a", "consumer": "me", "deliveries": _DELIVERY, "group_id": "4b8a8f4e-6f0e-4c3c-9a0c-3d0d0a5d7c11",
     "message_id": 1, "message_ids": [1], "messages": [Enqueue(channel="a", payload=1)], "name": "n",
     "history": True, "max_concurrency": 1, "message": _MESSAGE, "changes": {"weight": 2},
-    "settings": {"history": True}, "what": "pause",
+    "settings": {"history": True}, "what": "pause", "filters": {}, "options": {},
 }  # fmt: skip
+_BY_NAME = ("channel", "payload", "kind")
 _PLAIN = [_ENGINE, Session(_ENGINE), scoped_session(sessionmaker(_ENGINE))]
 _NONE = [None, 7, "postgresql://", object, sessionmaker(), Session]
 
@@ -290,12 +291,11 @@ def test_a_forgotten_await() -> None:
 
 
 def test_every_call_takes_the_same_message() -> None:
-    """What enqueue takes is what an Enqueue says."""
-    words = [field.name for field in fields(Enqueue)]
+    """What enqueue takes is what an Enqueue says: some by name, the others as options."""
     given = inspect.signature(Queue.enqueue).parameters
-    assert list(given) == ["self", "where", *words]
-    annotations = {name: str(annotation) for name, annotation in Enqueue.__annotations__.items()}
-    assert {name: given[name].annotation for name in words} == annotations
+    assert list(given) == ["self", "where", *_BY_NAME, "options"]
+    options = {name: one.__forward_arg__ for name, one in EnqueueOptions.__annotations__.items()}
+    assert {name: given[name].annotation for name in _BY_NAME} | options == Enqueue.__annotations__
     assert list(inspect.signature(Queue).parameters)[:3] == ["name", "schema", "codec"]
 
 

@@ -10,7 +10,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from sqlalchemy_fairqueue import Bury, HandlerTimeout, InvalidArgument, Lease, Release, Retry, RetryPolicy
 from sqlalchemy_fairqueue.errors import HandlerCrashed, WorkerError
-from sqlalchemy_fairqueue.unit_of_work.settlements import Verb
+from sqlalchemy_fairqueue.unit_of_work.operations import Verb
 from sqlalchemy_fairqueue.values.messages import Delivery
 from sqlalchemy_fairqueue.worker.handling import COMPLETE, UNKNOWN_KIND_RELEASES, of_error, of_return, of_unknown
 

@@ -23,7 +23,7 @@ from sqlalchemy_fairqueue import (
     SchemaMismatch,
     Worker,
 )
-from sqlalchemy_fairqueue.unit_of_work.settlements import Verb
+from sqlalchemy_fairqueue.unit_of_work.operations import Verb
 from sqlalchemy_fairqueue.worker.fetcher import Fetcher
 from sqlalchemy_fairqueue.worker.handling import COMPLETE, Decision
 from sqlalchemy_fairqueue.worker.leases import HeldDelivery
