@@ -53,6 +53,13 @@ _HEADERS = {
     b"referrer-policy": b"same-origin",
     b"cross-origin-opener-policy": b"same-origin",
 }
+# The status, the title, and what the log says before the error.
+_ANSWERS = {
+    NotGranted: (403, "A grant is missing", "the dashboard lacks a grant"),
+    InvalidArgument: (400, "Not possible", ""),
+    **dict.fromkeys((UnknownChannel, UnknownGroup, UnknownSchedule), (404, "Not here", "")),
+    FairQueueError: (503, "The database refuses", "the database refused a page"),
+}
 _STATIC = {"style.css": "text/css", "live.js": "text/javascript", "icon.svg": "image/svg+xml"}
 
 
@@ -101,24 +108,16 @@ def create_dashboard(
     schema = found if schema is None else schema
     reading = Reading(engine, queues, schema=schema, keep=keep)
     pages = Pages(reading, authorize, trace_url)
-    actions, page = Actions(pages), pages.page
+    shared = (pages.tenants, pages.tenant, pages.workers)
+    single = (
+        pages.messages, pages.message, pages.plans, pages.plan, pages.groups, pages.group, pages.dead, pages.schedules,
+        pages.audit, pages.health,
+    )  # fmt: skip
     routes = [
-        Route("/", page(pages.overview, shared=True)),
-        Route("/tenants", page(pages.tenants, shared=True)),
-        Route("/tenant", page(pages.tenant, shared=True)),
-        Route("/messages", page(pages.messages)),
-        Route("/message", page(pages.message)),
-        Route("/plans", page(pages.plans)),
-        Route("/plan", page(pages.plan)),
-        Route("/groups", page(pages.groups)),
-        Route("/group", page(pages.group)),
-        Route("/dead", page(pages.dead)),
-        Route("/schedules", page(pages.schedules)),
-        Route("/workers", page(pages.workers, shared=True)),
-        Route("/audit", page(pages.audit)),
-        Route("/health", page(pages.health)),
+        Route("/", pages.page(pages.overview, shared=True)),
+        *(Route(f"/{make.__name__}", pages.page(make, shared=make in shared)) for make in (*shared, *single)),
         Route("/live", live(reading, authorize)),
-        Route("/act", actions.act, methods=["POST"]),
+        Route("/act", Actions(pages).act, methods=["POST"]),
         *(Route(f"/static/{name}", _static(name, kind)) for name, kind in _STATIC.items()),
     ]
     app = Starlette(
@@ -128,13 +127,8 @@ def create_dashboard(
             HTTPException: _refusal,
             Refused: _answered,
             Unread: _unread,
-            NotGranted: _not_granted,
-            InvalidArgument: _bad_argument,
-            UnknownChannel: _not_there,
-            UnknownGroup: _not_there,
-            UnknownSchedule: _not_there,
-            FairQueueError: _database_refusal,
             SQLAlchemyError: _database_away,
+            **dict.fromkeys(_ANSWERS, _failure),
         },
     )
     app.state.reading = reading
@@ -213,22 +207,11 @@ async def _unread(_: Request, __: Exception) -> Response:
     return HTMLResponse(rendered("unread.html"), 202)
 
 
-async def _bad_argument(_: Request, error: Exception) -> Response:
-    return _page(400, "Not possible", str(error))
-
-
-async def _not_there(_: Request, error: Exception) -> Response:
-    return _page(404, "Not here", str(error))
-
-
-async def _not_granted(_: Request, error: Exception) -> Response:
-    logger.warning("the dashboard lacks a grant: %s", logged(error))
-    return _page(403, "A grant is missing", str(error))
-
-
-async def _database_refusal(_: Request, error: Exception) -> Response:
-    logger.warning("the database refused a page: %s", logged(error))
-    return _page(503, "The database refuses", str(error))
+async def _failure(_: Request, error: Exception) -> Response:
+    status, title, problem = next(answer for kind, answer in _ANSWERS.items() if isinstance(error, kind))
+    if problem:
+        logger.warning("%s: %s", problem, logged(error))
+    return _page(status, title, str(error))
 
 
 async def _database_away(_: Request, error: Exception) -> Response:

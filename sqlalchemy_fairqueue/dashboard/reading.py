@@ -165,12 +165,16 @@ class Reading:
                 return await asyncio.to_thread(changing)
             return await cast("Awaitable[R]", changing())
 
-    async def ask(self, verb: Callable[..., R], *arguments: Any, **named: Any) -> R:
-        """As :meth:`call`, for a verb that only reads: a connection that the server ended meanwhile is replaced."""
-        return await aread_again(lambda: self.call(verb, *arguments, **named))
+    async def read(self, verb: Callable[..., R], *arguments: Any, **named: Any) -> R:
+        """Call what reads on a connection. A connection that the server ended meanwhile is replaced."""
+        work = partial(run, work=lambda connection: verb(connection, *arguments, **named))
+        return await aread_again(lambda: self.call(on, work))
 
-    async def read(self, work: Callable[[Connection], R]) -> R:
-        return await self.ask(on, lambda engine: run(engine, work))
+    async def kept(
+        self, key: Hashable, verb: Callable[..., R], *arguments: Any, seconds: float | None = None, **named: Any
+    ) -> R:
+        """Read as :meth:`read` does, and keep it as :meth:`shared` does."""
+        return await self.shared(key, lambda: self.read(verb, *arguments, **named), seconds)
 
     @contextmanager
     def _naming_grants(self) -> Iterator[None]:

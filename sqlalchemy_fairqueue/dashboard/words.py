@@ -28,6 +28,41 @@ _QUEUES = 3
 """Queues that are named as those that draw from a shared limit."""
 _FEW = 2
 
+SAID = {
+    "pause": "Paused.",
+    "resume": "Resumed.",
+    "policy": "The policy was changed.",
+    "plan": "The plan was changed.",
+    "remove_plan": "The plan was removed.",
+    "purge": "Purged {count}.",
+    "cancel": "Cancelled.",
+    "cancel_asked": "A consumer holds the message: it is told, and the message is gone unless it completes first.",
+    "cancel_selected": "Cancelled: {count}. Those that consumers hold are told, and gone unless they complete first.",
+    "cancel_missing": "There is nothing to cancel: the message is done, dead or unknown.",
+    "move": "Moved.",
+    "move_unchanged": "It is there already.",
+    "move_leased": "A consumer holds the message: it stays.",
+    "move_duplicate": "Another message of that tenant holds its key: it stays.",
+    "retry_selected": "Due now: {count}.",
+    "retry_due": "It is due now.",
+    "retry_unchanged": "It was due already.",
+    "retry_redriven": "It had become a dead letter, and was redriven.",
+    "retry_leased": "A consumer holds the message already.",
+    "retry_duplicate": "It is a dead letter, and another message holds its key: it stays.",
+    "retry_missing": "There is nothing to retry: the message is done or unknown.",
+    "move_missing": "There is nothing to move: the message is done, dead or unknown.",
+    "cancel_group": "Cancelled: {count}. Members that consumers hold are gone unless they complete first.",
+    "redrive": "Redriven: {count}.",
+    "purge_dead": "Purged for good: {count}.",
+    "run_schedule": "Enqueued as message #{count}.",
+    "run_schedule_dropped": "Not enqueued: the tenant has as many undelivered messages as it may have.",
+    "pause_schedule": "The schedule is paused.",
+    "resume_schedule": "The schedule goes on.",
+    "stop_worker": "Asked: within seconds it takes no more messages, and it goes when its handlers have ended.",
+    "stop_worker_gone": "Asked, but no worker of that name has a lease: it has probably stopped.",
+}
+"""The sentence after an action, by its name and how it ended."""
+
 
 @dataclass(frozen=True, slots=True)
 class Share:
