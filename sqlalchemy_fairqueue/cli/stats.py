@@ -18,7 +18,7 @@ from sqlalchemy_fairqueue.cli.tables import BLANK, Column, Table, bold, number_c
 from sqlalchemy_fairqueue.database.engines import run
 from sqlalchemy_fairqueue.database.stats import stats_by_queue
 from sqlalchemy_fairqueue.doctor.queues import LONG, judge_queue, summary
-from sqlalchemy_fairqueue.figures import age, channel_waits
+from sqlalchemy_fairqueue.figures.queues import age, channel_waits
 from sqlalchemy_fairqueue.formats import format_longest
 from sqlalchemy_fairqueue.texts import clean
 from sqlalchemy_fairqueue.values.reports import ChannelStats, QueueStats, Wait

@@ -20,7 +20,8 @@ from sqlalchemy_fairqueue.cli.options import Options, Spec
 from sqlalchemy_fairqueue.cli.output import Result, console, results, writing
 from sqlalchemy_fairqueue.cli.stats import oldest_column, paused_text, summary_of, wait_columns, wait_document
 from sqlalchemy_fairqueue.cli.tables import BLANK, Column, Table, number_column
-from sqlalchemy_fairqueue.figures import Sample, age, take_sample
+from sqlalchemy_fairqueue.figures.channels import Sample, take_sample
+from sqlalchemy_fairqueue.figures.queues import age
 from sqlalchemy_fairqueue.formats import plural
 from sqlalchemy_fairqueue.values.reports import ChannelStats
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy_fairqueue.dashboard.access import Access
     from sqlalchemy_fairqueue.dashboard.pages import Pages
-    from sqlalchemy_fairqueue.figures import Figures
+    from sqlalchemy_fairqueue.figures.queues import Figures
 
 _MOST_BYTES = 65_536
 _COUNTED = 100_000

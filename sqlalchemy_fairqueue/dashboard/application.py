@@ -1,23 +1,24 @@
-"""The ASGI application: routes, headers of answers, and errors."""
+"""The ASGI application: routes, events for open pages, headers of answers, and errors."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from datetime import timedelta
 from importlib.resources import files
+from time import monotonic
 from typing import TYPE_CHECKING
 
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import HTMLResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from sqlalchemy_fairqueue.dashboard.access import Refused
+from sqlalchemy_fairqueue.dashboard.access import Refused, access_of
 from sqlalchemy_fairqueue.dashboard.actions import Actions
 from sqlalchemy_fairqueue.dashboard.base import Unread
-from sqlalchemy_fairqueue.dashboard.live import live
 from sqlalchemy_fairqueue.dashboard.pages import Pages
 from sqlalchemy_fairqueue.dashboard.reading import Reading
 from sqlalchemy_fairqueue.dashboard.rendering import rendered
@@ -33,7 +34,7 @@ from sqlalchemy_fairqueue.queue.base import schema_of
 from sqlalchemy_fairqueue.texts import logged
 
 if TYPE_CHECKING:
-    from collections.abc import MutableMapping
+    from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
     from typing import Any
 
     from sqlalchemy import Engine
@@ -46,6 +47,14 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_OFTEN = 0.7
+"""The part of *keep* after which pages have new reasons, where the figures are kept for longer than that."""
+_DUTY = 30
+"""Open pages are told to load anew after at least so many times as long as it takes to read and make them all."""
+_SELDOM = 5
+"""The most times *keep* between these instants, whatever it costs."""
+_LONGEST_SECONDS = 300
+"""A stream ends then, and the browser asks for another one: access is checked again."""
 _HEADERS = {
     b"content-security-policy": b"default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; "
     b"img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
@@ -133,6 +142,68 @@ def create_dashboard(
     )
     app.state.reading = reading
     return app
+
+
+class Beat:
+    """The instants at which all open pages load anew, so that they share what is read and made.
+
+    Args:
+        reading: What they show.
+    """
+
+    def __init__(self, reading: Reading) -> None:
+        self._reading = reading
+        self._next = 0.0
+        self._spent = 0.0
+
+    @property
+    def seconds(self) -> float:
+        """The time until the next one, which comes later where the pages before cost more."""
+        now = monotonic()
+        if now >= self._next:
+            cost = self._reading.spent - self._spent
+            self._spent = self._reading.spent
+            keep = self._reading.keep.total_seconds()
+            self._next = now + max(_OFTEN * keep, 0.05, min(_DUTY * cost, _SELDOM * keep))
+        return self._next - now
+
+
+def live(reading: Reading, authorize: Authorize | None) -> Callable[[Request], Awaitable[Response]]:
+    """The endpoint of the events. Each says the time of the figures, and nothing else.
+
+    The query may say in ``at`` which figures the page shows; it is empty where it shows none yet.
+    """
+    beat = Beat(reading)
+
+    async def events(request: Request) -> Response:
+        await access_of(request, authorize)
+        headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
+        return StreamingResponse(
+            _events(reading, beat, request.query_params.get("at")), media_type="text/event-stream", headers=headers
+        )
+
+    return events
+
+
+async def _events(reading: Reading, beat: Beat, seen: str | None) -> AsyncIterator[str]:
+    until = monotonic() + _LONGEST_SECONDS
+    yield "retry: 3000\n\n"
+    while monotonic() < until:
+        try:
+            figures = await reading.figures_at_hand()
+        except (SQLAlchemyError, FairQueueError):
+            yield ": the database does not answer\n\n"
+        else:
+            if figures is None:
+                continue
+            at = figures.at.isoformat()
+            # Older figures are shown with reasons of this moment.
+            if seen is not None and (at != seen or reading.figures.are_kept_longer):
+                yield f"event: figures\ndata: {at}\n\n"
+            seen = at
+        # Reasons are kept for a part of *keep*, so that those of all pages are of one reading, and new within *keep*.
+        is_old = reading.figures.are_kept_longer
+        await asyncio.sleep(beat.seconds if is_old else max(reading.keep.total_seconds(), 0.05))
 
 
 class _Headers:

@@ -17,11 +17,12 @@ from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, Response
 
 from sqlalchemy_fairqueue.dashboard.access import CSRF_COOKIE, access_of, csrf_token
-from sqlalchemy_fairqueue.dashboard.rendering import name_text, rendered
+from sqlalchemy_fairqueue.dashboard.rendering import rendered
 from sqlalchemy_fairqueue.dashboard.words import SAID, reason_detail, shares_of, waits_words
 from sqlalchemy_fairqueue.database.calls import Target
-from sqlalchemy_fairqueue.figures import age, figures_now
+from sqlalchemy_fairqueue.figures.queues import age, figures_now
 from sqlalchemy_fairqueue.formats import parse_whole
+from sqlalchemy_fairqueue.texts import clean
 from sqlalchemy_fairqueue.values.reports import with_waits
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.dashboard.access import Access, Authorize
     from sqlalchemy_fairqueue.dashboard.reading import Reading
     from sqlalchemy_fairqueue.dashboard.words import Share
-    from sqlalchemy_fairqueue.figures import Figures, QueueFigures
+    from sqlalchemy_fairqueue.figures.queues import Figures, QueueFigures
     from sqlalchemy_fairqueue.values.reports import ChannelDemand, ChannelStats
 
 _NAME, _TOKEN = secrets.token_hex(16), secrets.token_hex(16)
@@ -326,7 +327,7 @@ class PageBase:
     def personal(self, request: Request, access: Access, answer: Response) -> Response:
         """Return a page with the name and the token of its viewer."""
         token = csrf_token(request)
-        name = escape(name_text(access.name)).encode()
+        name = escape(clean(access.name)).encode()
         body = bytes(answer.body).replace(_TOKEN.encode(), token.encode()).replace(_NAME.encode(), name)
         page = HTMLResponse(body, answer.status_code)
         secure = request.scope["scheme"] == "https"

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from sqlalchemy_fairqueue.dashboard.base import Row, View
-    from sqlalchemy_fairqueue.figures import Figures, QueueFigures
+    from sqlalchemy_fairqueue.figures.queues import Figures, QueueFigures
     from sqlalchemy_fairqueue.values.messages import GroupStatus
     from sqlalchemy_fairqueue.values.reports import AuditEntry, ChannelDemand, DeadLetterGroup, PlanInfo
     from sqlalchemy_fairqueue.values.schedules import ScheduleInfo

@@ -14,7 +14,7 @@ from sqlalchemy_fairqueue.values.policies import POLICY, UNSET, ChannelPolicy
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from sqlalchemy_fairqueue.figures import QueueFigures
+    from sqlalchemy_fairqueue.figures.queues import QueueFigures
     from sqlalchemy_fairqueue.values.policies import PolicyFields, Unset
     from sqlalchemy_fairqueue.values.reports import ChannelStats, PlanInfo
 

@@ -27,7 +27,7 @@ from sqlalchemy_fairqueue.doctor.examination import examine
 from sqlalchemy_fairqueue.doctor.findings import Role as Work
 from sqlalchemy_fairqueue.doctor.installation import Unusable, grant, needed_kind
 from sqlalchemy_fairqueue.errors import NotGranted
-from sqlalchemy_fairqueue.figures import DUTY, PATIENCE_SECONDS, SharedFigures
+from sqlalchemy_fairqueue.figures.shared import DUTY, PATIENCE_SECONDS, SharedFigures
 from sqlalchemy_fairqueue.queue import Queue
 from sqlalchemy_fairqueue.texts import logged
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.database.asynchronous import AsyncEngine
     from sqlalchemy_fairqueue.doctor.examination import Examination
     from sqlalchemy_fairqueue.doctor.findings import Finding
-    from sqlalchemy_fairqueue.figures import Figures
+    from sqlalchemy_fairqueue.figures.queues import Figures
 
 R = TypeVar("R")
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.dashboard.reading import Health
     from sqlalchemy_fairqueue.doctor.findings import Finding
     from sqlalchemy_fairqueue.drawings import Drawing
-    from sqlalchemy_fairqueue.figures import Figures, QueueFigures
+    from sqlalchemy_fairqueue.figures.queues import Figures, QueueFigures
     from sqlalchemy_fairqueue.figures.shared import Point
     from sqlalchemy_fairqueue.values.reports import ChannelDemand, QueueCapacity, SharedLimit, Trend
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy_fairqueue.database.stats import read_clock, read_queues, stats_by_queue
 from sqlalchemy_fairqueue.doctor.findings import Finding, Level, check, persistent_rows
 from sqlalchemy_fairqueue.doctor.installation import current_role
-from sqlalchemy_fairqueue.figures import age
+from sqlalchemy_fairqueue.figures.queues import age
 from sqlalchemy_fairqueue.formats import format_duration, plural
 from sqlalchemy_fairqueue.sql.schema import quoted_literal
 from sqlalchemy_fairqueue.times import duration, microseconds

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sqlalchemy_fairqueue.database.stats import read_clock
-from sqlalchemy_fairqueue.figures.waits import channel_waits
+from sqlalchemy_fairqueue.figures.queues import channel_waits
 from sqlalchemy_fairqueue.values.reports import LeftoverReason, Leftovers, Reason
 
 if TYPE_CHECKING:

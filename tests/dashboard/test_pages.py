@@ -15,8 +15,7 @@ from sqlalchemy_fairqueue.dashboard.rendering import thinned
 from sqlalchemy_fairqueue.dashboard.words import headline, waits_words
 from sqlalchemy_fairqueue.doctor.examination import Examination
 from sqlalchemy_fairqueue.doctor.findings import Finding, Level
-from sqlalchemy_fairqueue.figures import SharedFigures
-from sqlalchemy_fairqueue.figures.shared import Point
+from sqlalchemy_fairqueue.figures.shared import Point, SharedFigures
 from sqlalchemy_fairqueue.values.messages import FairBy
 from tests.cli.messages import ODD_NAMES, QUEUE, bury, enqueue, lease
 from tests.dashboard.conftest import Browse, visited
