@@ -159,11 +159,7 @@ class Reading:
 
     async def act(self, work: Callable[[Connection], R]) -> R:
         """Do something in one transaction."""
-        with self.spending(), self._naming_grants():
-            changing = partial(on, self.engine, lambda engine: run_transaction(engine, work))
-            if isinstance(self.engine, Engine):
-                return await asyncio.to_thread(changing)
-            return await cast("Awaitable[R]", changing())
+        return await self.call(on, partial(run_transaction, work=work))
 
     async def read(self, verb: Callable[..., R], *arguments: Any, **named: Any) -> R:
         """Call what reads on a connection. A connection that the server ended meanwhile is replaced."""

@@ -280,7 +280,7 @@ _OF_QUEUES = ("queues", "signals")
 
 def queue_findings(queue: QueueFigures, past: Sequence[Point] = ()) -> list[Finding]:
     """Return what doctor finds about a queue, from the figures."""
-    return list(judge_queue(queue.stats, queue.at, LONG, [(point.at, point.backlog) for point in past]))
+    return list(judge_queue(queue.stats, queue.at, LONG, past))
 
 
 def queue_state(queue: QueueFigures, past: Sequence[Point] = ()) -> tuple[str, str]:

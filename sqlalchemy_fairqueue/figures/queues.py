@@ -47,6 +47,11 @@ def age(since: datetime | None, now: datetime) -> timedelta | None:
     return max(now - since, now - now) if since else None
 
 
+def behind(stats: QueueStats, now: datetime) -> timedelta:
+    """Return how long the oldest ready message of a queue waits, if workers could take any; else zero."""
+    return (age(stats.oldest_ready_at, now) if stats.deliverable else None) or timedelta()
+
+
 @dataclass(frozen=True)
 class QueueFigures:
     """A queue at an instant.

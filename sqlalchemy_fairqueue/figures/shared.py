@@ -14,7 +14,7 @@ from sqlalchemy import Engine
 
 from sqlalchemy_fairqueue.database.asynchronous import AsyncEngine
 from sqlalchemy_fairqueue.database.engines import REPEATABLE_READ, aread_again, isolate, read_again, refused
-from sqlalchemy_fairqueue.figures.queues import read_figures
+from sqlalchemy_fairqueue.figures.queues import behind, read_figures
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -36,21 +36,17 @@ PATIENCE_SECONDS = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A queue in the past: what a sparkline shows.
+    """A queue in the past.
 
     Attributes:
         at: The instant.
-        backlog: Ready and scheduled messages.
-        leased: Messages out.
-        oldest_seconds: How long the oldest ready message waited; 0: none was ready.
-        completed_per_second: Completions a second, or None.
+        backlog: The messages that no consumer held.
+        behind: How long the oldest ready message waited, if workers could take any; else zero.
     """
 
     at: datetime
     backlog: int
-    leased: int
-    oldest_seconds: float
-    completed_per_second: float | None
+    behind: timedelta
 
 
 class _Served:
@@ -59,23 +55,18 @@ class _Served:
     def __init__(self) -> None:
         self._parts: deque[tuple[datetime, Mapping[str, int]]] = deque()
         self._counts: Counter[str] = Counter()
-        self._total = 0
 
     def add(self, begin: datetime, at: datetime, counts: Mapping[str, int]) -> None:
         """Add those of a time, and take away the times that began too long ago. The one that is added stays."""
         while self._parts and self._parts[0][0] < at - LATELY:
-            _, old = self._parts.popleft()
-            self._counts.subtract(old)
-            self._total -= sum(old.values())
-            for channel in old:
-                if not self._counts[channel]:
-                    del self._counts[channel]
+            # What is zero then goes, too.
+            self._counts -= Counter(self._parts.popleft()[1])
         self._parts.append((begin, counts))
         self._counts.update(counts)
-        self._total += sum(counts.values())
 
     def part(self, channel: str) -> float | None:
-        return self._counts[channel] / self._total if self._total else None
+        total = self._counts.total()
+        return self._counts[channel] / total if total else None
 
 
 class SharedFigures:
@@ -261,22 +252,13 @@ class SharedFigures:
     def _take(self, figures: Figures, began: float, forgotten: int) -> Figures:
         self._took = monotonic() - began
         for name, queue in figures.queues.items():
-            oldest = queue.oldest_ready
             self._completed[name] += queue.completed or 0
-            self._past.setdefault(name, deque(maxlen=self._points)).append(
-                Point(
-                    figures.at,
-                    queue.backlog,
-                    queue.stats.leased,
-                    oldest.total_seconds() if oldest else 0.0,
-                    queue.completed_per_second,
-                )
-            )
+            past = self._past.setdefault(name, deque(maxlen=self._points))
+            past.append(Point(figures.at, queue.backlog, behind(queue.stats, figures.at)))
             self._waits[name] = self._waits_with(queue)
-            if figures.since is None:
-                self._served[name] = _Served()
-            else:
-                served = self._served.setdefault(name, _Served())
+            served = self._served.get(name) if figures.since else None
+            self._served[name] = served = served or _Served()
+            if figures.since:
                 served.add(figures.at - figures.since, figures.at, queue.completed_by_channel)
         for gone in self._past.keys() - figures.queues.keys():
             del self._past[gone], self._waits[gone], self._served[gone]
