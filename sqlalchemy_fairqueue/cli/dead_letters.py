@@ -56,13 +56,9 @@ class Selection:
 
     def arguments(self, installation: Installation) -> dict[str, Any]:
         """The selection as arguments of the library, from now on."""
-        now = None if self.since is None and self.until is None else installation.now()
-        return {
-            "channel": self.channel,
-            "kind": self.kind,
-            "error": self.error,
-            "since": earlier(now, self.since) if now is not None and self.since is not None else None,
-            "until": earlier(now, self.until) if now is not None and self.until is not None else None,
+        return {name: getattr(self, name) for name in ("channel", "kind", "error")} | {
+            name: None if age is None else earlier(installation.now(), age)
+            for name, age in (("since", self.since), ("until", self.until))
         }
 
     def of(self, queue: Queue) -> str:
@@ -187,19 +183,12 @@ def show_dead(options: Options, message_id: Id) -> Result:
         attempts = queue.admin.attempts(installation.engine, message_id)
     handed_out = plural(found.deliveries, "time")
     rows = [
-        ("id", str(found.message_id)),
-        ("queue", found.queue),
-        ("channel", found.channel),
-        ("kind", found.kind),
-        ("key", found.key),
-        ("ordering key", found.ordering_key),
-        ("enqueued (UTC)", found.enqueued_at),
+        ("id", str(found.message_id)), ("queue", found.queue), ("channel", found.channel), ("kind", found.kind),
+        ("key", found.key), ("ordering key", found.ordering_key), ("enqueued (UTC)", found.enqueued_at),
         ("died (UTC)", found.died_at),
         ("attempts", f"{found.attempts} of at most {found.max_attempts}, handed out {handed_out}"),
-        ("reason", found.reason),
-        ("headers", found.headers),
-        ("payload", _payload_text(found)),
-    ]
+        ("reason", found.reason), ("headers", found.headers), ("payload", _payload_text(found)),
+    ]  # fmt: skip
     return Result(
         _TABLE.document(found) | {"history": attempts_document(attempts)},
         (key_values(rows), *attempts_parts(attempts), *error_parts(found.error or "no error was kept")),

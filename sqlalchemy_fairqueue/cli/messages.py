@@ -181,35 +181,22 @@ def show_message(
     payload = None if found.unreadable is not None else _decoded(queue, found.content)
     wait = found.wait
     rows = [
-        ("id", str(found.message_id)),
-        ("queue", queue.name),
-        ("channel", found.channel),
-        ("kind", found.kind),
-        ("key", found.key),
-        ("ordering key", found.ordering_key),
-        ("state", found.state(now)),
+        ("id", str(found.message_id)), ("queue", queue.name), ("channel", found.channel), ("kind", found.kind),
+        ("key", found.key), ("ordering key", found.ordering_key), ("state", found.state(now)),
         ("waits for", wait and f"{reason_text(wait)}{_used(wait)}"),
         ("which has", wait and takers_text(wait, now, found.channel)),
         ("messages ahead", None if found.consumer is not None else _ahead(found)),
-        ("enqueued (UTC)", found.enqueued_at),
-        ("due (UTC)", found.due_at),
+        ("enqueued (UTC)", found.enqueued_at), ("due (UTC)", found.due_at),
         ("attempts", f"{found.attempts} of at most {found.max_attempts}, handed out {found.deliveries} times"),
-        ("consumer", found.consumer),
-        ("lease ends (UTC)", found.expires_at),
-        ("cancelled", _cancelled(found, now)),
-        ("headers", found.headers),
-        ("payload", payload),
-    ]
+        ("consumer", found.consumer), ("lease ends (UTC)", found.expires_at), ("cancelled", _cancelled(found, now)),
+        ("headers", found.headers), ("payload", payload),
+    ]  # fmt: skip
     document = {"queue": queue.name} | _table(now).document(found) | wait_document(wait)
     document |= {"messages_ahead": found.messages_ahead, "payload": payload}
+    shown = (*attempts_parts(found.history), *audit_parts(audits), *error_parts(found.error))
     return Result(
         document | {"history": attempts_document(found.history), "audit": AUDITS.documents(audits)},
-        (
-            key_values(rows, blank=False),
-            *attempts_parts(found.history),
-            *audit_parts(audits),
-            *error_parts(found.error),
-        ),
+        (key_values(rows, blank=False), *shown),
     )
 
 
@@ -243,9 +230,7 @@ def _ended(installation: Installation, queue: Queue, message_id: int | None) -> 
             f"'fairqueue configure queue {queue.name} --history' records how messages end"
         )
     last = attempts[-1] if attempts else None
-    of_last = (
-        {"channel": None, "kind": None, "enqueued_at": None, "finished_at": None} if last is None else asdict(last)
-    )
+    of_last = asdict(last) if last else dict.fromkeys(("channel", "kind", "enqueued_at", "finished_at"))
     state = _ENDED.get(kept.state) or (last.outcome if last is not None and last.outcome in _ENDED else "gone")
     result = None
     if kept.state == "completed":
@@ -257,15 +242,10 @@ def _ended(installation: Installation, queue: Queue, message_id: int | None) -> 
         "expires_at": kept.expires_at,
     }  # fmt: skip
     words = end_words(state, kept.finished_at, attempts)
+    shown = (*attempts_parts(attempts, "attempts"), *audit_parts(audits), *error_parts(last.error if last else None))
     return Result(
         document | {"history": attempts_document(attempts), "audit": AUDITS.documents(audits)},
-        (
-            words,
-            _RESULT.details(document),
-            *attempts_parts(attempts, "attempts"),
-            *audit_parts(audits),
-            *error_parts(None if last is None else last.error),
-        ),
+        (words, _RESULT.details(document), *shown),
     )
 
 

@@ -66,7 +66,7 @@ _COMMANDS = {
     "worker": "worker:worker",
     "stats": "stats:stats",
     "channels": "stats:channels",
-    "trend": "trend:trend",
+    "trend": "stats:trend",
     "pause": "controls:pause",
     "resume": "controls:resume",
     "configure queue": "configuration:configure_queue",

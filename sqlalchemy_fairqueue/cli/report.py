@@ -162,7 +162,7 @@ def _made(
         except HistoryTooLong:
             if engine is not None:
                 raise
-    from sqlalchemy_fairqueue.cli.spark_session import report_by_spark
+    from sqlalchemy_fairqueue.cli.spark import report_by_spark
 
     return report_by_spark(options, read, arguments, conf)
 
@@ -260,11 +260,8 @@ def _subject(advice: Advice) -> str:
 def _words(report: Report) -> list[str]:
     found = []
     if report.objective is not None:
-        late = report.late
-        if late:
-            found.append(f"{len(late)} of {len(report.figures.channels)} channels miss {report.objective}")
-        else:
-            found.append(f"all channels keep {report.objective}")
+        late = f"{len(report.late)} of {len(report.figures.channels)} channels miss"
+        found.append(f"{late if report.late else 'all channels keep'} {report.objective}")
     found += [
         f"do not trust the forecasts of queue {one.queue!r}: a replay of what was differs from the record by "
         f"{one.replay_error:.0%}; the page says why"

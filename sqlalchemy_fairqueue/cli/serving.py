@@ -10,7 +10,6 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from enum import StrEnum
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -140,7 +139,7 @@ def metrics_page(worker: "Worker | AsyncWorker", accepted: str = "") -> tuple[HT
     return HTTPStatus.OK, content_type, encode(registry)
 
 
-@contextmanager
+@contextlib.contextmanager
 def _until_stopped() -> Iterator[threading.Event]:
     """An event that SIGTERM and SIGINT set."""
     stopped = threading.Event()
@@ -168,7 +167,7 @@ def health_pages(health: "Callable[[], Health]") -> dict[str, Page]:
     return {"/healthz": page(lambda found: found.alive), "/readyz": page(lambda found: found.ready)}
 
 
-@contextmanager
+@contextlib.contextmanager
 def serving(address: Address, pages: Mapping[str, Page]) -> Iterator[Address]:
     """Serve pages by their paths in threads, for the time of the block. Yields the address with the port that it has.
 

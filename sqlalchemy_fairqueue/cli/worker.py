@@ -154,16 +154,10 @@ def worker(
     if worker_engine and not in_loop:
         raise usage_error("--worker-engine is for --async; with threads leave it out")
     arguments: dict[str, Any] = {
-        "concurrency": concurrency,
-        "listen": listen,
-        "lease": lease,
-        "poll_interval": poll_interval,
-        "grace": grace,
+        "concurrency": concurrency, "listen": listen, "lease": lease, "poll_interval": poll_interval, "grace": grace,
         "session_factory": session_factory and load_callable(session_factory, options.app_dir),
-        "prefetch": prefetch,
-        "max_bytes": max_bytes,
-        "name": name,
-    }
+        "prefetch": prefetch, "max_bytes": max_bytes, "name": name,
+    }  # fmt: skip
     if in_loop:
         arguments |= {
             "sync_session_factory": sync_session_factory and load_callable(sync_session_factory, options.app_dir),
