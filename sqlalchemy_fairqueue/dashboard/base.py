@@ -60,49 +60,24 @@ class Row:
     Attributes:
         queue: Its queue.
         channel: The tenant.
+        waited: How long it waits. None: nothing is ready.
+        detail: The figures of what holds it up.
         waits: Its waits in the past in seconds, the oldest first.
-        period: The time that these span.
-        served: Its part of the messages that were served lately. None: it is not known.
+        waits_words: These as a sentence. Empty: there are not two of them.
+        shares: Its shares of what the queue shares, that by which it is fair first.
+        entitled: The part that its weight entitles it to, 0 to 1. None: something of its own holds it back.
+        completed_per_second: Its completions a second, if they are counted.
     """
 
     queue: QueueFigures
     channel: ChannelDemand
-    waits: Sequence[float] = ()
-    period: timedelta | None = None
-    served: float | None = None
-
-    @property
-    def waited(self) -> timedelta | None:
-        """How long it waits. None: nothing is ready."""
-        return self.queue.waited(self.channel)
-
-    @property
-    def entitled(self) -> float | None:
-        """The part that its weight entitles it to, 0 to 1. None: something of its own holds it back."""
-        return self.queue.contention.entitled(self.channel) if self.channel.competes else None
-
-    @property
-    def detail(self) -> str:
-        """The figures of what holds it up."""
-        return reason_detail(self.channel, self.queue)
-
-    @property
-    def waits_words(self) -> str:
-        """Its waits in the past as a sentence. Empty: there are not two of them."""
-        return waits_words(self.waits, self.period)
-
-    @property
-    def shares(self) -> Sequence[Share]:
-        """Its shares of what the queue shares, that by which it is fair first."""
-        return shares_of(self.channel, self.queue, self.served)
-
-    @property
-    def completed_per_second(self) -> float | None:
-        """Its completions a second, where they are counted."""
-        queue = self.queue
-        if queue.completed_per_second is None or not queue.completed:
-            return queue.completed_per_second
-        return queue.completed_by_channel.get(self.channel.channel, 0) / queue.completed * queue.completed_per_second
+    waited: timedelta | None
+    detail: str
+    waits: Sequence[float]
+    waits_words: str
+    shares: Sequence[Share]
+    entitled: float | None
+    completed_per_second: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,11 +253,17 @@ class PageBase:
         return list(self._wanted[queue])
 
     def row(self, queue: QueueFigures, channel: ChannelDemand, figures: Figures) -> Row:
-        shared = self.reading.figures
-        waits = shared.past_waits(queue.name, channel.channel)
+        shared, name, rate = self.reading.figures, channel.channel, queue.completed_per_second
+        waits = shared.past_waits(queue.name, name)
         points = shared.past(queue.name)[-len(waits) :] if waits else ()
-        served = shared.served(queue.name, channel.channel)
-        return Row(queue, channel, waits, figures.at - points[0].at if points else None, served)
+        if rate and queue.completed:
+            rate *= queue.completed_by_channel.get(name, 0) / queue.completed
+        return Row(
+            queue, channel, queue.waited(channel), reason_detail(channel, queue), waits,
+            waits_words(waits, figures.at - points[0].at if points else None),
+            shares_of(channel, queue, shared.served(queue.name, name)),
+            queue.contention.entitled(channel) if channel.competes else None, rate,
+        )  # fmt: skip
 
     async def channel_stats(self, queue: str, channel: str) -> ChannelStats | None:
         """A tenant, a moment old at most."""

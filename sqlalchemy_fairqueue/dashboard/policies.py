@@ -173,10 +173,7 @@ def changes_shown(stats: ChannelStats, change: Change, after: ChannelPolicy) -> 
     changed = differences(stats, after)
     shown += fields_shown(stats, changed)
     decides = "by the plan" if (stats.plan if change.plan is UNSET else change.plan) else "as the queue says"
-    shown += [
-        (name, "its own", decides) for name in change.reset if name not in changed
-    ]  # fmt: skip
-    return shown
+    return shown + [(name, "its own", decides) for name in change.reset if name not in changed]
 
 
 def fields_shown(before: PolicyFields, changed: Mapping[str, Any]) -> list[tuple[str, str, str]]:
@@ -188,9 +185,8 @@ def effect(queue: QueueFigures, stats: ChannelStats, changes: Mapping[str, Any])
     """The effects that changes of a tenant have now, in sentences."""
     said = []
     if "weight" in changes:
-        others = max(queue.contention.rival_weight - stats.weight, 0) if _competes(queue, stats) else (
-            queue.contention.rival_weight
-        )  # fmt: skip
+        competes = any(one.channel == stats.channel and one.competes for one in queue.contention.channels)
+        others = max(queue.contention.rival_weight - (stats.weight if competes else 0), 0)
         before, after = stats.weight / (others + stats.weight), changes["weight"] / (others + changes["weight"])
         said.append(
             f"While it competes as now, the share that it is entitled to goes from {percent_text(before)} to "
@@ -218,7 +214,3 @@ def effect(queue: QueueFigures, stats: ChannelStats, changes: Mapping[str, Any])
         said.append(f"It has {stats.backlog:,} undelivered messages: further enqueues are refused or dropped at once.")
     said += [f"{_FIELDS[name].label} holds {POLICY[name].holds}." for name in changes if name not in _COUNTED]
     return said
-
-
-def _competes(queue: QueueFigures, stats: ChannelStats) -> bool:
-    return any(one.channel == stats.channel and one.competes for one in queue.contention.channels)

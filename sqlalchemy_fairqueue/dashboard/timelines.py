@@ -68,12 +68,7 @@ def timeline(
     """
     one = message or letter
     assert one is not None  # noqa: S101 - one of them is given
-    steps = [Step(one.enqueued_at, "enqueued")]
-    before = one.enqueued_at
-    for attempt in attempts:
-        steps += _waited(attempt.ready_at, attempt.started_at, before)
-        steps.append(_attempt(attempt))
-        before = attempt.finished_at
+    steps = [Step(one.enqueued_at, "enqueued"), *_attempts(attempts, one.enqueued_at)]
     if message is not None:
         steps += _going_on(message, now, recorded=bool(attempts))
     elif letter is not None:
@@ -91,14 +86,10 @@ def end_of(kept: FoundResult, attempts: Sequence[AttemptDetails]) -> tuple[str, 
 def ended_timeline(attempts: Sequence[AttemptDetails], kept: FoundResult) -> list[Step]:
     """The steps of a message that has ended: its attempts, and its end unless the last of them was that."""
     steps = [Step(one.enqueued_at, "enqueued") for one in attempts[:1]]
-    before = steps[0].at if steps else None
-    for attempt in attempts:
-        steps += _waited(attempt.ready_at, attempt.started_at, before or attempt.ready_at)
-        steps.append(_attempt(attempt))
-        before = attempt.finished_at
+    steps += _attempts(attempts, attempts[0].enqueued_at) if attempts else ()
     end = end_of(kept, attempts)
     if end is _GONE:
-        steps.append(Step(before, "withdrawn or purged since", "calm"))
+        steps.append(Step(attempts[-1].finished_at, "withdrawn or purged since", "calm"))
     elif end is not None and not (attempts and _is_end(attempts[-1])):
         steps.append(Step(kept.finished_at, *end))
     return steps
@@ -106,6 +97,14 @@ def ended_timeline(attempts: Sequence[AttemptDetails], kept: FoundResult) -> lis
 
 def _is_end(attempt: AttemptDetails) -> bool:
     return attempt.outcome in {"completed", "cancelled"}
+
+
+def _attempts(attempts: Sequence[AttemptDetails], before: datetime) -> Iterator[Step]:
+    """Yield the steps of attempts, the first of which waited since *before*."""
+    for attempt in attempts:
+        yield from _waited(attempt.ready_at, attempt.started_at, before)
+        yield _attempt(attempt)
+        before = attempt.finished_at
 
 
 def _waited(ready_at: datetime, started_at: datetime, before: datetime) -> Iterator[Step]:

@@ -104,26 +104,20 @@ def charts_of(trend: Trend) -> list[Chart]:
     axis = Axis(points[0].at, points[-1].at + trend.step, lambda at, _: f"{at:%H:%M}")
     failed = "failed" if any(point.served is not None for point in points) else "died"
     waits = [None if one.oldest_wait is None else one.oldest_wait.total_seconds() for one in points]
-    ended: dict[str, Sequence[int | None]] = {
-        "served": [point.served for point in points],
-        failed: [point.failed for point in points],
-    }
-    ended = {label: values for label, values in ended.items() if any(value is not None for value in values)}
+    counts = {"served": [point.served for point in points], failed: [point.failed for point in points]}
+    ended = {label: values for label, values in counts.items() if any(value is not None for value in values)}
     per = f" each {trend.step // timedelta(minutes=1)} minutes" if trend.step > timedelta(minutes=1) else " a minute"
     found: list[tuple[str, Mapping[str, Sequence[float | None]], bool]] = [
         ("Ready messages", {"ready": [point.ready for point in points]}, False),
         ("Oldest wait", {"oldest wait": waits}, True),
         (" and ".join(ended).capitalize() + per, ended, False),
     ]
-    return [
-        Chart(
-            title,
-            linear(f"{title}, over time", axis, series, durations=durations),
-            [_extent(label, values, durations=durations) for label, values in series.items()],
-        )
-        for title, series, durations in found
-        if series
-    ]
+    charts = []
+    for title, series, durations in found:
+        if series:
+            words = [_extent(label, values, durations=durations) for label, values in series.items()]
+            charts.append(Chart(title, linear(f"{title}, over time", axis, series, durations=durations), words))
+    return charts
 
 
 def _extent(label: str, values: Sequence[float | None], *, durations: bool) -> str:

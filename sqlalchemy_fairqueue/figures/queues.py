@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field, fields, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy_fairqueue.database.calls import Target
 from sqlalchemy_fairqueue.database.configuration import limits_by_queue, queue_settings, read_limits
@@ -182,37 +182,24 @@ def read_figures(
     found = {}
     for name in names:
         figures = QueueFigures(
-            context.at,
-            stats[name],
+            context.at, stats[name],
             Contention(queue=name, channels=(), waiting=0, rivals=0, rival_weight=0, leased=0, waits=()),
-            consumers.get(name, ()),
-            limits.get(name, ()),
-            name in recorded,
+            consumers.get(name, ()), limits.get(name, ()), name in recorded,
             settings[name].fair_by if name in settings else "messages",
-        )
+        )  # fmt: skip
         if name in contention:
             figures = with_reasons(connection, schema, figures, contention[name])
         if previous is not None and since is not None:
-            figures = _with_rates(figures, previous.queues.get(name), since, completed)
+            before, seconds = previous.queues.get(name), since.total_seconds()
+            change = (figures.messages - (before.messages if before else 0)) / seconds
+            figures = replace(figures, change_per_second=change)
+            if name in recorded:
+                ended = Counter({channel: count for (queue, channel), count in completed.items() if queue == name})
+                total = ended.total()
+                counted: dict[str, Any] = {"completed": total, "completed_per_second": total / seconds}
+                figures = replace(figures, **counted, completed_by_channel=ended)
         found[name] = figures
     return Figures(context.at, since, found, context.snapshot)
-
-
-def _with_rates(
-    figures: QueueFigures,
-    previous: QueueFigures | None,
-    since: timedelta,
-    completed: Mapping[tuple[str, str], int],
-) -> QueueFigures:
-    seconds = since.total_seconds()
-    by_channel = Counter({channel: count for (queue, channel), count in completed.items() if queue == figures.name})
-    return replace(
-        figures,
-        completed=by_channel.total() if figures.records_history else None,
-        completed_per_second=by_channel.total() / seconds if figures.records_history else None,
-        change_per_second=(figures.messages - (previous.messages if previous else 0)) / seconds,
-        completed_by_channel=by_channel,
-    )
 
 
 def channel_waits(

@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter, deque
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from threading import Lock
 from time import monotonic
 from typing import TYPE_CHECKING
@@ -13,14 +14,12 @@ from typing import TYPE_CHECKING
 from sqlalchemy import Engine
 
 from sqlalchemy_fairqueue.database.asynchronous import AsyncEngine
-from sqlalchemy_fairqueue.database.engines import REPEATABLE_READ, aread_again, isolate, read_again, refused
+from sqlalchemy_fairqueue.database.engines import REPEATABLE_READ, aread_again, isolate, on, read_again, refused
 from sqlalchemy_fairqueue.figures.queues import behind, read_figures
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
     from datetime import datetime
-
-    from sqlalchemy import Connection
 
     from sqlalchemy_fairqueue.figures.queues import Figures, QueueFigures
     from sqlalchemy_fairqueue.queue import Queue
@@ -215,7 +214,9 @@ class SharedFigures:
         while (figures := self._fresh()) is None:
             if self._lock.acquire(blocking=False):
                 try:
-                    return await self._aread_on(engine)
+                    began, forgotten = monotonic(), self._forgotten
+                    reading: Callable[[], Awaitable[Figures]] = partial(on, engine, self._read)  # type: ignore[assignment]
+                    return self._take(await aread_again(reading), began, forgotten)
                 finally:
                     self._lock.release()
             if self._latest is not None:
@@ -223,28 +224,13 @@ class SharedFigures:
             await asyncio.sleep(0.01)
         return figures
 
-    async def _aread_on(self, engine: AsyncEngine) -> Figures:
-        began, forgotten = monotonic(), self._forgotten
-
-        async def read() -> Figures:
-            async with engine.connect() as connection:
-                await connection.run_sync(isolate, REPEATABLE_READ)
-                figures = await connection.run_sync(self._reading())
-                await connection.rollback()
-                return figures
-
-        return self._take(await aread_again(read), began, forgotten)
-
     def _read(self, engine: Engine) -> Figures:
+        longest = max(LATELY, timedelta(seconds=2 * self._period))
         with engine.connect() as connected:
             connection = isolate(connected, REPEATABLE_READ)
-            figures = self._reading()(connection)
+            figures = read_figures(connection, self.schema, self._queues, self._latest, longest)
             connection.rollback()
             return figures
-
-    def _reading(self) -> Callable[[Connection], Figures]:
-        longest = max(LATELY, timedelta(seconds=2 * self._period))
-        return lambda connection: read_figures(connection, self.schema, self._queues, self._latest, longest)
 
     def _fresh(self) -> Figures | None:
         return self._latest if monotonic() < self._good_until else None

@@ -184,14 +184,10 @@ class _OpenTelemetry:
         waited = (datetime.now(UTC) - delivery.enqueued_at).total_seconds()
         began = perf_counter()
         with self._tracer.start_as_current_span(
-            f"process {delivery.queue}",
-            context=origin if child else None,
-            kind=SpanKind.CONSUMER,
-            attributes=attributes,
-            links=[] if child else links([delivery]),
-            record_exception=False,
+            f"process {delivery.queue}", context=origin if child else None, kind=SpanKind.CONSUMER,
+            attributes=attributes, links=[] if child else links([delivery]), record_exception=False,
             set_status_on_exception=False,
-        ) as span:
+        ) as span:  # fmt: skip
             # Within the span, so that an exemplar leads to it, and it names the tenant.
             if delivery.attempt == 1:
                 self._wait.record(max(0.0, waited), measured)
