@@ -95,12 +95,16 @@ def start(named: Database, tmp_path: Path) -> Start:
 
     @contextmanager
     def run(
-        *words: str, program: Sequence[str] | None = None, stdout: int = subprocess.PIPE, **environment: str
+        *words: str,
+        program: Sequence[str] | None = None,
+        stdout: int = subprocess.PIPE,
+        full: Sequence[int] = (),
+        **environment: str,
     ) -> Iterator[Process]:
         kept = {name: value for name, value in os.environ.items() if name not in {"FORCE_COLOR", "COLUMNS"}}
         made: Process
         if program is None:
-            made = Fork(["python", *PROGRAM[1:], *words], tmp_path, kept | environment)
+            made = Fork(["python", *PROGRAM[1:], *words], tmp_path, kept | environment, full)
         else:
             made = subprocess.Popen(
                 [*program, *words],
