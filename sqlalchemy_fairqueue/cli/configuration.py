@@ -143,7 +143,7 @@ def _policy_cell(plan: PlanInfo, name: str, definition: Definition) -> str:
 
 
 def _policy_column(name: str, definition: Definition) -> Column:
-    """A field of a plan's policy, which says nothing where it is as in a policy without options."""
+    """Return a field of a plan's policy, which says nothing where it is as in a policy without options."""
     get = partial(_policy_cell, name=name, definition=definition)
     usual = getattr(ChannelPolicy(), name)
     blank = frozenset({"-" if usual is None else definition.text(usual)})

@@ -114,14 +114,14 @@ class Which:
     until: timedelta | None = None
 
     def arguments(self, installation: Installation) -> dict[str, Any]:
-        """The selection as arguments of the library, from now on; empty if it is all messages."""
+        """Return the selection as arguments of the library, from now on; empty if it is all messages."""
         found = {name: value for name in self.__slots__ if (value := getattr(self, name)) is not None}
         for name in found.keys() & {"since", "until"}:
             found[name] = earlier(installation.now(), found[name])
         return found | ({"state": self.state.value} if self.state is not None else {})
 
     def __str__(self) -> str:
-        """The selection in words that come after the word for messages."""
+        """Return the selection in words that come after the word for messages."""
         words = f" with key {self.key!r}" if self.key is not None else ""
         words += f" with ordering key {self.ordering_key!r}" if self.ordering_key is not None else ""
         words += f" of kind {self.kind!r}" if self.kind is not None else ""
@@ -235,7 +235,7 @@ def erase(
 
 
 def _what_there_is(installation: Installation, queues: Iterable[Queue], channel: str) -> list[dict[str, Any]]:
-    """What each queue that has the channel, or schedules of it, has of it."""
+    """Return what each queue that has the channel, or schedules of it, has of it."""
     found = []
     with installation.engine.connect() as connection:
         for queue in queues:

@@ -55,7 +55,7 @@ class Selection:
         return any(each is not None for each in (self.channel, self.kind, self.error, self.since, self.until))
 
     def arguments(self, installation: Installation) -> dict[str, Any]:
-        """The selection as arguments of the library, from now on."""
+        """Return the selection as arguments of the library, from now on."""
         return {name: getattr(self, name) for name in ("channel", "kind", "error")} | {
             name: None if age is None else earlier(installation.now(), age)
             for name, age in (("since", self.since), ("until", self.until))
@@ -70,7 +70,7 @@ class Selection:
         return words + (f", dead for {format_duration(self.until)} or longer" if self.until is not None else "")
 
     def none(self, queue: Queue, after: int | None = None) -> str:
-        """The sentence where there are no such dead letters."""
+        """Return the sentence where there are no such dead letters."""
         such = "" if self.error is None and self.since is None and self.until is None else "such "
         where = f" in channel {self.channel!r}" if self.channel is not None else ""
         where += f" of kind {self.kind!r}" if self.kind is not None else ""
@@ -79,7 +79,7 @@ class Selection:
 
 
 def error_summary(error: str | None) -> str | None:
-    """The line of an error that says what happened: the last one of a traceback, else the first."""
+    """Return the line of an error that says what happened: the last one of a traceback, else the first."""
     lines = [line for line in (error or "").splitlines() if line.strip()]
     if not lines:
         return None
@@ -88,7 +88,7 @@ def error_summary(error: str | None) -> str | None:
 
 
 def _payload(dead_letter: DeadLetterInfo) -> Any:
-    """The payload as JSON has it; None where the codec cannot decode it."""
+    """Return the payload as JSON has it; None where the codec cannot decode it."""
     try:
         return json.loads(json.dumps(dead_letter.payload, default=repr))
     except PayloadError:
@@ -96,7 +96,7 @@ def _payload(dead_letter: DeadLetterInfo) -> Any:
 
 
 def _payload_text(dead_letter: DeadLetterInfo) -> str:
-    """The payload as text; its bytes where the codec cannot decode them."""
+    """Return the payload as text; its bytes where the codec cannot decode them."""
     try:
         return json.dumps(dead_letter.payload, ensure_ascii=False, default=repr)
     except PayloadError as error:
@@ -294,7 +294,7 @@ def _dead_letter(queue: Queue, engine: Engine, message_id: int) -> DeadLetterInf
 
 
 def _found(queue: Queue, engine: Engine, arguments: dict[str, Any], limit: int | None) -> list[int]:
-    """The ids that are chosen now: what dies later is not among them."""
+    """Return the ids that are chosen now: what dies later is not among them."""
     found: list[int] = []
     after = None
     while limit is None or len(found) < limit:
@@ -308,7 +308,7 @@ def _found(queue: Queue, engine: Engine, arguments: dict[str, Any], limit: int |
 
 
 def _pages(ids: list[int], rate: Rate | None) -> Iterator[list[int]]:
-    """The ids a page at a time, of a second at most where there is a rate."""
+    """Yield the ids a page at a time, of a second at most where there is a rate."""
     size = _PAGE if rate is None else max(1, min(_PAGE, timedelta(seconds=1) // rate.interval))
     for start in range(0, len(ids), size):
         if rate is not None and start:

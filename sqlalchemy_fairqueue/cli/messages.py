@@ -216,7 +216,7 @@ _RESULT = Table(
 
 
 def _ended(installation: Installation, queue: Queue, message_id: int | None) -> Result:
-    """What is kept of a message that has ended: its result, and its attempts in the history."""
+    """Return what is kept of a message that has ended: its result, and its attempts in the history."""
     wanted = message_id or 0
     with installation.engine.connect() as connection:
         [kept] = read_results(connection, Target(installation.schema, queue.name), [wanted])
@@ -328,7 +328,7 @@ def cancel(options: Options, ids: AnyIds = None, *, name: Name, by: By = None) -
 def _outcomes(
     document: dict[str, Any], outcomes: Iterable[tuple[int | None, str]], words: dict[str, str], failed: set[str]
 ) -> Result:
-    """What has become of messages, each in a line."""
+    """Return what has become of messages, each in a line."""
     found = list(outcomes)
     rows = [(None if message_id is None else str(message_id), words[outcome]) for message_id, outcome in found]
     return Result(
@@ -339,12 +339,12 @@ def _outcomes(
 
 
 def error_parts(error: str | None) -> tuple[Any, ...]:
-    """A heading and an error, each of its lines on one of its own."""
+    """Return a heading and an error, each of its lines on one of its own."""
     return () if error is None else (bold("error"), "\n".join(clean(line.expandtabs()) for line in error.splitlines()))
 
 
 def attempts_parts(attempts: Sequence[AttemptDetails], heading: str = "attempts before") -> tuple[Any, ...]:
-    """A heading and a table of attempts that ended; nothing if there are none."""
+    """Return a heading and a table of attempts that ended; nothing if there are none."""
     return (bold(heading), _ATTEMPTS.screen(attempts)) if attempts else ()
 
 

@@ -155,7 +155,7 @@ _Read = tuple[str | None, datetime | None, datetime | None]
 def _made(
     engine: str | None, options: Options, read: _Read, arguments: dict[str, Any], conf: list[str] | None
 ) -> Report:
-    """The report by the engine, or by the one that the size of the history asks for."""
+    """Return the report by the engine, or by the one that the size of the history asks for."""
     if engine != "spark":
         try:
             return _in_process(options, read, arguments)
@@ -236,7 +236,7 @@ def _result(report: Report) -> Result:
 
 
 def _replayed(report: Report) -> list[tuple[Any, ...]]:
-    """A row for each queue as it was recorded, and in each replay."""
+    """Return a row for each queue as it was recorded, and in each replay."""
     named = [(RECORDED, report.figures.queues, ()), *((one.name, one.queues, one.replayed) for one in report.replays)]
     assumed = {(name, one.queue): one for name, _, replayed in named for one in replayed}
     return [
@@ -284,7 +284,7 @@ _POLICY_FIELDS = ("max_concurrency", "rate", "weight")
 
 
 def scenarios_in(path: Path) -> list[Scenario]:
-    """The scenarios of a file: a table ``[[scenario]]`` each, with the attributes of Scenario and ChannelPolicy.
+    """Return the scenarios of a file: a table ``[[scenario]]`` each, with the attributes of Scenario and ChannelPolicy.
 
     Rates are text, as on the command line: ``rate = "10/s"``.
 

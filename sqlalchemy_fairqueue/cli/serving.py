@@ -47,7 +47,7 @@ class Address(NamedTuple):
         return f"http://{host}:{self.port}"
 
     def refused(self, problem: object) -> CommandError:
-        """The error of an address that cannot be served."""
+        """Return the error of an address that cannot be served."""
         return usage_error(f"{self.host}:{self.port} cannot be served: {problem}")
 
 
@@ -288,7 +288,7 @@ def _mount_metrics(app: Any) -> None:
 
 
 def _announced(server: type[Any]) -> type[Any]:
-    """A server that says where it is when it is there."""
+    """Return a server that says where it is when it is there."""
 
     class Announced(server):  # type: ignore[misc]
         def __init__(self, config: Any, database: str) -> None:

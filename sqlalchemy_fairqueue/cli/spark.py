@@ -212,7 +212,7 @@ def _setting(text: str) -> tuple[str, str]:
 
 
 def _spark_failure(error: Exception) -> Exception:
-    """An error of Spark in one line; errors of this library stay as they are."""
+    """Return an error of Spark in one line; errors of this library stay as they are."""
     from pyspark.errors import PySparkException
 
     if not isinstance(error, PySparkException):
@@ -239,7 +239,7 @@ def progress(activity: str) -> Iterator[None]:
 
 
 def source_options(installation: Installation) -> dict[str, Any]:
-    """The installation as arguments: ``archive(spark, path, **source_options(installation))``.
+    """Return the installation as arguments: ``archive(spark, path, **source_options(installation))``.
 
     Raises:
         CommandError: The URL of the engine, which is all that Spark's executors get, leads elsewhere than the engine.
@@ -266,7 +266,7 @@ def source_options(installation: Installation) -> dict[str, Any]:
 def read_table(
     spark: "SparkSession", installation: Installation, options: Options, table: str = "history"
 ) -> "DataFrame":
-    """A table of the installation: rows of the named queue, or of all queues."""
+    """Return a table of the installation: rows of the named queue, or of all queues."""
     reader = spark.read.format("fairqueue").options(**source_options(installation), table=table)
     queue = options.queue or installation.target.queue
     return (reader.option("queue", queue) if queue else reader).load()
@@ -296,7 +296,7 @@ def history_of(
 
 
 def settings_of(options: Options, archive: str | None) -> "dict[str, QueueSettings]":
-    """The settings of queues as they are now, with an archive only if a database is named too.
+    """Return the settings of queues as they are now, with an archive only if a database is named too.
 
     Raises:
         CommandError: The database refuses something.

@@ -46,12 +46,12 @@ _SERVED_COST = number_column("served cost", get=lambda one: one.served_cost or N
 
 
 def oldest_column(now: datetime) -> Column:
-    """How long the oldest message has been ready."""
+    """Return how long the oldest message has been ready."""
     return number_column("oldest ready", "oldest_ready_seconds", get=lambda one: age(one.oldest_ready_at, now))
 
 
 def wait_columns(now: datetime) -> tuple[Column, Column]:
-    """What channels wait for, and who has it."""
+    """Return what channels wait for, and who has it."""
     return (
         Column("waits for", None, get=lambda one: one.wait and reason_text(one.wait), blank=BLANK),
         Column("which has", None, get=lambda one: one.wait and takers_text(one.wait, now, one.channel), blank=BLANK),
@@ -121,7 +121,7 @@ def takers_text(wait: Wait, now: datetime, channel: str) -> str | None:
 
 
 def wait_document(wait: Wait | None) -> dict[str, Any]:
-    """The reason for which something waits, as members of a document."""
+    """Return the reason for which something waits, as members of a document."""
     return {
         "waits_for": str(wait.reason) if wait else None,
         "waits_until": wait.until if wait else None,
@@ -145,7 +145,7 @@ def _channel_document(one: ChannelStats, now: datetime) -> dict[str, Any]:
 
 
 def summary_of(queues: Sequence[QueueStats], now: datetime) -> str:
-    """The worst of the queues in a sentence, as the dashboard says it."""
+    """Return the worst of the queues in a sentence, as the dashboard says it."""
     return summary([finding for one in queues for finding in judge_queue(one, now, LONG)], queues, now)
 
 

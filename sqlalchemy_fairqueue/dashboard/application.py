@@ -169,7 +169,7 @@ class Beat:
 
 
 def live(reading: Reading, authorize: Authorize | None) -> Callable[[Request], Awaitable[Response]]:
-    """The endpoint of the events. Each says the time of the figures, and nothing else.
+    """Return the endpoint of the events. Each says the time of the figures, and nothing else.
 
     The query may say in ``at`` which figures the page shows; it is empty where it shows none yet.
     """

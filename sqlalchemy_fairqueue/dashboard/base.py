@@ -180,7 +180,7 @@ class PageBase:
         self._together: dict[str, frozenset[str]] = {}  # the channels of the reading that pages of a queue share
 
     async def tenant_row(self, queue: QueueFigures, figures: Figures, channel: str) -> Row | None:
-        """A tenant with the reason of its wait, also one that the figures do not list.
+        """Return a tenant with the reason of its wait, also one that the figures do not list.
 
         Where the figures are kept for longer than *keep*, the reason is read with those of the other pages.
         """
@@ -196,7 +196,7 @@ class PageBase:
         return self.row(queue, found, figures)
 
     async def tenants_now(self, queues: Iterable[QueueFigures]) -> list[tuple[QueueFigures, ChannelDemand]]:
-        """The tenants that queues list, with the reasons of this moment, read once for all viewers.
+        """Return the tenants that queues list, with the reasons of this moment, read once for all viewers.
 
         Those that wait come first, the longest first, then the others, the most messages out first. Where the figures
         are kept for no longer than *keep*, the reasons are theirs, and so are those of further queues than a page goes
@@ -242,7 +242,7 @@ class PageBase:
         return await self.reading.shared(key, read, self._moment, always=True)
 
     def _wanted_with(self, queue: str, channels: Sequence[str]) -> list[str]:
-        """The channels of a queue that pages asked for lately, with these."""
+        """Return the channels of a queue that pages asked for lately, with these."""
         wanted, now = self._wanted.get(queue, {}), monotonic()
         lately = now - _LATELY * self.reading.keep.total_seconds()
         found = {channel: at for channel, at in wanted.items() if at >= lately}
@@ -266,7 +266,7 @@ class PageBase:
         )  # fmt: skip
 
     async def channel_stats(self, queue: str, channel: str) -> ChannelStats | None:
-        """A tenant, a moment old at most."""
+        """Return a tenant as it was a moment ago at most; None if the queue has none of that name."""
         of, key = self.reading.queue(queue), ("channel", queue, channel)
         found = await self.reading.kept(key, of.channels, channel, seconds=self._moment)
         return found[0] if found else None
@@ -325,13 +325,13 @@ class PageBase:
 
 
 def suffering(queue: QueueFigures, channel: ChannelDemand) -> tuple[bool, float, int, str]:
-    """The key by which tenants are sorted."""
+    """Return the key by which tenants are sorted."""
     waited = queue.waited(channel)
     return waited is None, -(waited.total_seconds() if waited else 0.0), -channel.leased, channel.channel
 
 
 def suffering_most(queues: Collection[QueueFigures], most: int) -> Collection[QueueFigures]:
-    """The queues of so many tenants that wait longest, or all queues if they are few."""
+    """Return the queues of so many tenants that wait longest, or all queues if they are few."""
     if len(queues) <= most:
         return queues
     waiting = (

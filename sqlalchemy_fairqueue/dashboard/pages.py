@@ -127,7 +127,7 @@ class Pages(PageBase):
         )  # fmt: skip
 
     async def _trend(self, view: View, queue: QueueFigures, channel: str | None = None) -> dict[str, Any]:
-        """What a page shows of a queue or a tenant over time. Samples are new once a minute."""
+        """Return what a page shows of a queue or a tenant over time. Samples are new once a minute."""
         over = "day" if view.query.get("over") == "day" else "hour"
         read = partial(self.reading.queue(queue.name).admin.trend, channel=channel, over=_OVER[over])
         trend = await self.reading.kept(("trend", queue.name, channel, over), read, seconds=_TREND_SECONDS)
@@ -293,7 +293,7 @@ class Pages(PageBase):
         return view.answer("audit", audits=found[:_PAGE], listed=listed)
 
     async def _audits(self, queue: str, *, limit: int = _AUDITS, **about: Any) -> Sequence[AuditEntry]:
-        """What operators did to a queue, a channel or a message."""
+        """Return what operators did to a queue, a channel or a message."""
         read = partial(read_audits, target=self.target_of(queue), limit=limit, **about)
         return await self.reading.kept(("audits", queue, limit, *about.items()), read)
 

@@ -58,14 +58,14 @@ class EditorField:
         return isinstance(self.definition, Count)
 
     def text(self, value: object) -> str:
-        """A value as it stands in the form; empty: None."""
+        """Write a value as it stands in the form; None is empty."""
         return "" if value is None else self.definition.text(value)
 
     def shown(self, value: object) -> str:
         return self.definition.shown(value)
 
     def read(self, text: str) -> Any:
-        """A value from its text.
+        """Parse a value.
 
         Raises:
             InvalidArgument: It is none.
@@ -104,7 +104,7 @@ class Change:
 
 
 def changed_fields(before: PolicyFields, form: Mapping[str, str]) -> dict[str, Any]:
-    """The fields of a policy that a form changes.
+    """Return the fields of a policy that a form changes.
 
     Raises:
         InvalidArgument: A value cannot be kept.
@@ -120,7 +120,7 @@ def changed_fields(before: PolicyFields, form: Mapping[str, str]) -> dict[str, A
 
 
 def change_of(stats: ChannelStats, form: Mapping[str, str]) -> Change:
-    """The change that a form requests for a tenant.
+    """Return the change that a form requests for a tenant.
 
     Raises:
         InvalidArgument: A value cannot be kept, or a field is both changed and reset.
@@ -137,7 +137,7 @@ def change_of(stats: ChannelStats, form: Mapping[str, str]) -> Change:
 def policy_after(
     stats: ChannelStats, change: Change, plans: Mapping[str, PlanInfo], defaults: ChannelPolicy | None
 ) -> ChannelPolicy:
-    """The policy that a tenant has after a change.
+    """Return the policy that a tenant has after a change.
 
     Args:
         stats: The tenant before.
@@ -161,7 +161,7 @@ def policy_after(
 
 
 def differences(before: PolicyFields, after: PolicyFields) -> dict[str, Any]:
-    """The fields in which two policies differ, with the values of the second."""
+    """Return the fields in which two policies differ, with the values of the second."""
     return {name: getattr(after, name) for name in _FIELDS if getattr(before, name) != getattr(after, name)}
 
 
@@ -182,7 +182,7 @@ def fields_shown(before: PolicyFields, changed: Mapping[str, Any]) -> list[tuple
 
 
 def effect(queue: QueueFigures, stats: ChannelStats, changes: Mapping[str, Any]) -> list[str]:
-    """The effects that changes of a tenant have now, in sentences."""
+    """Return the effects that changes of a tenant have now, in sentences."""
     said = []
     if "weight" in changes:
         competes = any(one.channel == stats.channel and one.competes for one in queue.contention.channels)

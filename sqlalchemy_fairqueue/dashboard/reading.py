@@ -133,7 +133,7 @@ class Reading:
         self.spent = 0.0
 
     async def figures_at_hand(self) -> Figures | None:
-        """The figures. None: they are being read for the first time, which takes longer than a page may."""
+        """Return the figures; None while they are read for the first time, which takes longer than a page may."""
         if self.figures.latest is not None:
             with self._naming_grants():
                 return await self.figures.aget()
@@ -147,7 +147,7 @@ class Reading:
             return reading.result() if reading.done() else None
 
     def queue(self, name: str) -> Queue:
-        """The queue of that name: the application's own where it was given, with its codec."""
+        """Return the queue of that name: the application's own where it was given, with its codec."""
         return self._given.get(name) or Queue(name, schema=self.schema)
 
     async def call(self, verb: Callable[..., R], *arguments: Any, **named: Any) -> R:
@@ -201,7 +201,7 @@ class Reading:
         *,
         always: bool = False,
     ) -> R:
-        """The result of *work*, kept for a moment, so that all who ask for the same cost as much as one.
+        """Return the result of *work*, and keep it for a moment, so that all who ask for it cost as much as one.
 
         What takes long is kept for longer, and read in the background: who asks meanwhile gets what was read before.
 
@@ -220,7 +220,7 @@ class Reading:
         return cast("R", await asyncio.shield(kept.task))
 
     def is_at_hand(self, key: Hashable) -> bool:
-        """Whether what is asked for was just read, or is being read."""
+        """Return whether what is asked for was just read, or is being read."""
         found = self._kept.get(key)
         return found is not None and (not found.task.done() or found.is_good)
 
@@ -253,7 +253,7 @@ class Reading:
         self.figures.forget()
 
     async def health(self) -> Health | None:
-        """The findings of doctor, a minute old at most, or older where it takes long. None: they are being made.
+        """Return the findings of doctor, a minute old at most, or older if they take long; None while they are made.
 
         Doctor reads much of a large installation, and nobody waits for that longer than a moment.
         """
@@ -261,7 +261,7 @@ class Reading:
         return self.latest_health()
 
     def latest_health(self) -> Health | None:
-        """The findings of doctor that are at hand, without a wait for new ones. None: there are none yet."""
+        """Return the findings of doctor that are at hand, without a wait for new ones; None if there are none yet."""
         task = self._kept_or_read(*self._examination).task
         if task.done():
             self._health = task.result()

@@ -31,7 +31,7 @@ _THOUSAND, _MILLION = 10_000, 1_000_000
 
 @cache
 def templates() -> Environment:
-    """The templates. Everything that is put into them is escaped."""
+    """Return the templates. Everything that is put into them is escaped."""
     environment = Environment(
         loader=PackageLoader("sqlalchemy_fairqueue.dashboard"),
         autoescape=True,
@@ -75,13 +75,13 @@ def percent_text(value: float | None) -> str:
 
 @lru_cache(2048)
 def link(page: str, /, **query: object) -> str:
-    """A page with its arguments, relative to the others: wherever the dashboard is mounted."""
+    """Return a page with its arguments, relative to the others: wherever the dashboard is mounted."""
     given = {name: value for name, value in query.items() if value is not None}
     return f"{page}?{urlencode(given)}" if given else page
 
 
 def payload_text(content: bytes, size: int | None) -> str:
-    """A payload to read: JSON over several lines, other text as it is, bytes as Python writes them."""
+    """Return a payload to read: JSON over several lines, other text as it is, bytes as Python writes them."""
     whole = size is not None and size <= len(content)
     try:
         text = content.decode()
@@ -94,7 +94,7 @@ def payload_text(content: bytes, size: int | None) -> str:
 
 
 def thinned(values: Sequence[float], most: int) -> Sequence[float]:
-    """As many values at most, each the greatest of as many neighbours: no peak is lost."""
+    """Return at most so many values, each the greatest of its neighbours, so that no peak is lost."""
     step = -(-len(values) // most)
     return values if step <= 1 else [max(values[first : first + step]) for first in range(0, len(values), step)]
 

@@ -58,7 +58,7 @@ class Step:
 def timeline(
     message: MessageDetails | None, letter: DeadLetterInfo | None, attempts: Sequence[AttemptDetails], now: datetime
 ) -> list[Step]:
-    """The steps of a message, the first one first.
+    """Return the steps of a message, the first one first.
 
     Args:
         message: The message, unless it is dead.
@@ -77,14 +77,14 @@ def timeline(
 
 
 def end_of(kept: FoundResult, attempts: Sequence[AttemptDetails]) -> tuple[str, str] | None:
-    """How a message ended and its level, by its result or else by its last attempt. None: nothing is kept of it."""
+    """Return how a message ended and its level, by its result or its last attempt; None if nothing is kept of it."""
     if kept.state in ENDED or not attempts:
         return ENDED.get(kept.state)
     return ENDED[attempts[-1].outcome] if _is_end(attempts[-1]) else _GONE
 
 
 def ended_timeline(attempts: Sequence[AttemptDetails], kept: FoundResult) -> list[Step]:
-    """The steps of a message that has ended: its attempts, and its end unless the last of them was that."""
+    """Return the steps of a message that has ended: its attempts, and its end unless the last of them was that."""
     steps = [Step(one.enqueued_at, "enqueued") for one in attempts[:1]]
     steps += _attempts(attempts, attempts[0].enqueued_at) if attempts else ()
     end = end_of(kept, attempts)
@@ -108,7 +108,7 @@ def _attempts(attempts: Sequence[AttemptDetails], before: datetime) -> Iterator[
 
 
 def _waited(ready_at: datetime, started_at: datetime, before: datetime) -> Iterator[Step]:
-    """The waits before an attempt: for its time, and then for its turn."""
+    """Yield the waits before an attempt: for its time, and then for its turn."""
     if _matters(ready_at - before):
         yield Step(before, f"waited {format_duration(ready_at - before)} for its time", "between")
     if _matters(started_at - ready_at):
@@ -153,7 +153,7 @@ def _matters(wait: timedelta) -> bool:
 
 
 def trace_link(address: str | None, headers: str | Mapping[str, Any] | None) -> str | None:
-    """The address that shows the trace of a message. None: it carries none, or nobody said where.
+    """Return the address that shows the trace of a message; None if it carries none, or nobody said where.
 
     Args:
         address: With ``{trace_id}`` and, if wanted, ``{span_id}`` in it.

@@ -97,7 +97,7 @@ class Chart:
 
 
 def charts_of(trend: Trend) -> list[Chart]:
-    """The drawings of a trend; none if no worker has kept a sample of that time."""
+    """Return the drawings of a trend; none if no worker has kept a sample of that time."""
     points = trend.points
     if all(point.ready is None for point in points):
         return []
@@ -129,7 +129,7 @@ def _extent(label: str, values: Sequence[float | None], *, durations: bool) -> s
 
 
 def reason_detail(channel: ChannelDemand, queue: QueueFigures) -> str:  # noqa: C901, PLR0911, PLR0912 - one case a reason
-    """The figures of what holds a tenant up."""
+    """Say what holds a tenant up, in figures."""
     stats, until = queue.stats, channel.wait.until if channel.wait else None
     match channel.reason:
         case Reason.QUEUE_PAUSED:
@@ -173,12 +173,12 @@ def reason_detail(channel: ChannelDemand, queue: QueueFigures) -> str:  # noqa: 
 
 
 def share_of(queue: QueueFigures) -> str:
-    """The whole that the shares of a queue's tenants are parts of."""
+    """Return the whole that the shares of a queue's tenants are parts of."""
     return _MESSAGES_OUT if queue.contention.served_cost is None else _served(queue)
 
 
 def shares_of(channel: ChannelDemand, queue: QueueFigures, served: float | None = None) -> tuple[Share, ...]:
-    """The shares of a tenant: by cost or seconds, where the queue is fair by these, and by messages, out and served.
+    """Return the shares of a tenant: by cost or seconds if its queue is fair by these, and by messages.
 
     Args:
         channel: The tenant.
@@ -207,7 +207,7 @@ def _served(queue: QueueFigures) -> str:
 
 
 def waits_words(waits: Sequence[float], period: timedelta | None) -> str:
-    """The waits of a tenant in the past as a sentence. Empty: there are not two of them.
+    """Return the waits of a tenant in the past as a sentence; nothing if there are not two of them.
 
     Args:
         waits: In seconds, the oldest first.
@@ -220,7 +220,7 @@ def waits_words(waits: Sequence[float], period: timedelta | None) -> str:
 
 
 def _out(limited: ChannelDemand | QueueCapacity | SharedLimit, next_cost: int | None, whose: str) -> str:
-    """What is out of a limit that is reached."""
+    """Say what is out of a limit that is reached."""
     most, used = limited.max_concurrency, limited.current_concurrency or 0
     if most is not None and used >= most:
         return f"{used:,} of {plural(most, 'message')} {whose} {_is(used)} out"
@@ -229,7 +229,7 @@ def _out(limited: ChannelDemand | QueueCapacity | SharedLimit, next_cost: int | 
 
 
 def _with_longest(words: str, channel: ChannelDemand, queue: QueueFigures, leased: int) -> str:
-    """What is out of a limit that is reached, with the message that is out longest of these *leased* ones."""
+    """Add the message that is out longest to the words about a limit that is reached."""
     longest = channel.wait.longest_out if channel.wait else None
     if not leased:
         return "all that was out has just ended: the next dequeue takes further messages"
@@ -278,7 +278,7 @@ def queue_findings(queue: QueueFigures, past: Sequence[Point] = ()) -> list[Find
 
 
 def queue_state(queue: QueueFigures, past: Sequence[Point] = ()) -> tuple[str, str]:
-    """A word for the state of a queue, and its level: good, warn, bad or idle."""
+    """Return a word for the state of a queue, and its level: good, warn, bad or idle."""
     found = queue_findings(queue, past)
     if found:
         return found[0].values["state"], _LEVELS[found[0].level]

@@ -107,7 +107,7 @@ def take_sample(engine: Engine, schema: str | None, queues: Sequence[Queue], pre
 
 
 def _may_be_busy(stats: QueueStats) -> bool:
-    """Whether a queue has channels with messages: most of thousands of queues have none."""
+    """Return whether a queue has channels with messages: most of thousands of queues have none."""
     return bool(stats.undelivered or stats.leased or stats.signals)
 
 

@@ -23,7 +23,7 @@ _CHANNELS = 1000
 
 
 def read_leftovers(connection: Connection, queues: Iterable[Queue], worker: str) -> tuple[Leftovers, ...]:
-    """The leftovers of the queues that still hold messages.
+    """Return the leftovers of the queues that still hold messages.
 
     Args:
         connection: Where to ask, by a role that may read statistics.

@@ -283,7 +283,7 @@ def figures_now(connection: Connection, queue: Queue, figures: QueueFigures, cha
 
 
 def _with_known(one: ChannelDemand, known: ChannelDemand | None, *, is_all: bool) -> ChannelDemand:
-    """A channel of a bounded reading with what that does not count: messages due later, and all that are out."""
+    """Return a channel of a bounded reading with what that does not count: messages due later, and all that are out."""
     if known is None:
         return replace(one, ready=max(1, one.ready)) if one.oldest_ready_at else one
     scheduled = min(known.scheduled, one.ready + one.scheduled)
@@ -293,7 +293,7 @@ def _with_known(one: ChannelDemand, known: ChannelDemand | None, *, is_all: bool
 
 
 def _rival(one: ChannelDemand, known: ChannelDemand | None, *, is_all: bool) -> ChannelDemand:
-    """A channel that has messages of the queue, of which nothing else is known if the figures do not list it."""
+    """Return a channel that has messages of the queue, of which nothing else is known if the figures do not list it."""
     if known is None:
         return one
     return replace(known, weight=one.weight, leased=one.leased if is_all else max(one.leased, known.leased))

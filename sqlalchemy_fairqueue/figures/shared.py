@@ -123,18 +123,18 @@ class SharedFigures:
         return self._latest
 
     def past(self, queue: str) -> Sequence[Point]:
-        """The past of a queue, the oldest first."""
+        """Return the past of a queue, the oldest first."""
         return tuple(self._past.get(queue, ()))
 
     def past_waits(self, queue: str, channel: str) -> Sequence[float]:
-        """The waits of the oldest ready message of a channel, in seconds, the oldest figures first.
+        """Return the waits of the oldest ready message of a channel, in seconds, the oldest figures first.
 
         Empty: it is not among the channels that the figures list. It begins when the channel was listed.
         """
         return tuple(self._waits.get(queue, {}).get(channel, ()))
 
     def served(self, queue: str, channel: str) -> float | None:
-        """The part of the queue's attempts that were completed lately which is the channel's, 0 to 1.
+        """Return the part of the queue's attempts that were completed lately which is the channel's, 0 to 1.
 
         Lately is in the last five minutes, or since the figures before if these are older. None: none was, as far as
         the figures have counted, or the queue records no history.
@@ -149,7 +149,7 @@ class SharedFigures:
         self._good_until = self._given_until = 0.0
 
     def completed(self, queue: str) -> int:
-        """The number of attempts of a queue that were completed between the first figures and the latest.
+        """Return the number of attempts of a queue that were completed between the first figures and the latest.
 
         Those of longer pauses between readings are not counted.
         """
@@ -171,7 +171,7 @@ class SharedFigures:
         return timedelta(seconds=self._took)
 
     def get(self) -> Figures:
-        """The figures, read now if those at hand are too old.
+        """Return the figures; read them now if those at hand are too old.
 
         Raises:
             TypeError: The engine is an AsyncEngine; await aget.
@@ -195,7 +195,7 @@ class SharedFigures:
             self._lock.release()
 
     async def aget(self) -> Figures:
-        """As :meth:`get`, in an event loop, which it does not block."""
+        """Return the figures as :meth:`get` does, without blocking the event loop."""
         if (figures := self._fresh()) is not None:
             return figures
         latest = self._latest
@@ -255,7 +255,7 @@ class SharedFigures:
         return figures
 
     def _waits_with(self, queue: QueueFigures) -> dict[str, deque[float]]:
-        """The waits of the channels that are listed, those of others forgotten."""
+        """Return the waits of the channels that are listed, those of others forgotten."""
         before = self._waits.get(queue.name, {})
         found = {}
         for channel in queue.contention.channels:

@@ -71,7 +71,7 @@ class MetricDefinition:
         }
 
     def family(self) -> GaugeMetricFamily | CounterMetricFamily:
-        """The metric without values."""
+        """Return the metric without values."""
         kind = CounterMetricFamily if self.name.endswith("_total") else GaugeMetricFamily
         return kind(self.name.removesuffix("_total"), self.meaning, labels=self.labels)
 
@@ -153,7 +153,7 @@ def queue_families(figures: SharedFigures) -> Iterator[Metric]:
 
 
 def _longest_waits(queues: Iterable[QueueFigures]) -> Metric:
-    """The tenants that wait longest, as counts and exemplars: who they are is in no label."""
+    """Return the tenants that wait longest, as counts and exemplars: who they are is in no label."""
     family = GaugeHistogramMetricFamily(LONGEST_WAITS.name, LONGEST_WAITS.meaning, labels=LONGEST_WAITS.labels)
     for queue in queues:
         waited = ((queue.waited(one), one) for one in queue.contention.channels)
@@ -206,7 +206,7 @@ def _bucket(one: Bucket) -> tuple[str, float] | tuple[str, float, Exemplar]:
 
 
 def _le(bound: float) -> str:
-    """An upper bound as the label of a bucket."""
+    """Return an upper bound as the label of a bucket."""
     return "+Inf" if isinf(bound) else str(bound)
 
 
@@ -249,11 +249,11 @@ class QueueCollector(Collector):
         self._workers = tuple(workers)
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing: to register it does not ask the database."""
+        """Return nothing, so that registering it does not ask the database."""
         return ()
 
     def collect(self) -> Iterator[Metric]:
-        """The metrics now.
+        """Yield the metrics now.
 
         Raises:
             TypeError: It was made with an AsyncEngine.
@@ -268,7 +268,7 @@ class QueueCollector(Collector):
             yield from self.families(refused=None)
 
     def families(self, *, refused: Exception | None) -> Iterator[Metric]:
-        """The metrics of what was read last.
+        """Yield the metrics of what was read last.
 
         Args:
             refused: Why nothing could be read now. None: it was.

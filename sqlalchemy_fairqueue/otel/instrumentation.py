@@ -138,7 +138,7 @@ class _OpenTelemetry:
         )  # fmt: skip
 
     def before_enqueue(self, queue: str, messages: Sequence[Enqueue]) -> Mapping[str, str]:
-        """The context that all messages of the call carry: of a send span, or of the span that is current."""
+        """Return the context that all messages of the call carry: of a send span, or of the span that is current."""
         with self._lock:
             self._sent[queue] += len(messages)
         current = get_current_span().get_span_context()
@@ -232,17 +232,17 @@ class _OpenTelemetry:
 
 
 def _is_sampled_out(current: SpanContext) -> bool:
-    """Whether the sampler of this process left the current trace out."""
+    """Return whether the sampler of this process left the current trace out."""
     return current.is_valid and not current.is_remote and not current.trace_flags & TraceFlags.SAMPLED
 
 
 def _common(queue: str, operation: str, name: str) -> dict[str, Any]:
-    """The attributes of every span."""
+    """Return the attributes of every span."""
     return _measured(queue, name) | {"messaging.operation.type": operation}
 
 
 def _measured(queue: str, name: str) -> dict[str, str]:
-    """The attributes of every measurement: none has tenants as its values."""
+    """Return the attributes of every measurement: none has tenants as its values."""
     return {"messaging.system": _SYSTEM, "messaging.destination.name": queue, "messaging.operation.name": name}
 
 
