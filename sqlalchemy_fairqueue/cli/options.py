@@ -74,6 +74,13 @@ Page = Annotated[int, Spec(min=1, max=99_999, help="At most so many.")]
 Id = Annotated[int, Spec(metavar="ID", min=1)]
 Ids = Annotated[list[int], Spec(metavar="ID...", min=1)]
 AnyIds = Annotated[list[int] | None, Spec(metavar="ID...", min=1)]
+Conf = Annotated[
+    list[str] | None,
+    Spec(
+        metavar="NAME=VALUE",
+        help="A setting of Spark, like spark.master=spark://host:7077; can be repeated. Default: local[2].",
+    ),
+]
 
 _TARGET = "Target"
 _OUTPUT = "Output"

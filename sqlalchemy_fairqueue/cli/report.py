@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from sqlalchemy_fairqueue.cli.errors import ExitStatus, not_found_error, refused_error, usage_error
 from sqlalchemy_fairqueue.cli.installation import open_installation
-from sqlalchemy_fairqueue.cli.options import Options, Spec
+from sqlalchemy_fairqueue.cli.options import Conf, Options, Spec
 from sqlalchemy_fairqueue.cli.output import Result, steps
 from sqlalchemy_fairqueue.cli.tables import Column, Table, number_column, text_table
 from sqlalchemy_fairqueue.cli.target import names_database
@@ -27,14 +27,6 @@ _SCENARIOS = {
     "fifo": Scenario(name="fifo", discipline="fifo"), "fair": Scenario(name="fair"),
     "by-cost": Scenario(name="by cost", fair_by="cost"), "by-seconds": Scenario(name="by seconds", fair_by="seconds"),
 }  # fmt: skip
-Conf = Annotated[
-    list[str] | None,
-    Spec(
-        metavar="NAME=VALUE",
-        help="A setting of Spark, like spark.master=spark://host:7077; can be repeated. Default: local[2].",
-    ),
-]
-
 _MAX_CHANNELS = 10
 _CHANNELS = Table(
     Column("queue"), Column("channel"), number_column("attempts"), number_column("denied wait"),

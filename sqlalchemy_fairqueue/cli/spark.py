@@ -25,9 +25,8 @@ from sqlalchemy_fairqueue.cli.errors import (
     usage_error,
 )
 from sqlalchemy_fairqueue.cli.installation import Installation, open_installation
-from sqlalchemy_fairqueue.cli.options import Options, Spec, choice
+from sqlalchemy_fairqueue.cli.options import Conf, Options, Spec, choice
 from sqlalchemy_fairqueue.cli.output import Result, console, print_message
-from sqlalchemy_fairqueue.cli.report import Conf
 from sqlalchemy_fairqueue.cli.tables import BLANK, Column, Table, key_values, number_column
 from sqlalchemy_fairqueue.cli.target import CONNECT_SECONDS, display_url, names_database, of_libpq
 from sqlalchemy_fairqueue.formats import plural
