@@ -23,7 +23,7 @@ AnyEngine = Engine | AsyncEngine
 
 
 def load_object(reference: str, folder: str) -> Any:
-    """The object that ``module:name`` names; ``name`` may have dots.
+    """Return the object that ``module:name`` names; ``name`` may have dots.
 
     Args:
         reference: As typed.
@@ -53,7 +53,7 @@ def load_object(reference: str, folder: str) -> Any:
 
 
 def load_queue(reference: str, folder: str) -> Queue:
-    """The Queue that ``module:name`` names."""
+    """Return the Queue that ``module:name`` names."""
     found = load_object(reference, folder)
     if not isinstance(found, Queue):
         raise usage_error(f"{reference!r} is a {type(found).__name__}, not a Queue; {_queues_hint(reference)}")
@@ -61,7 +61,7 @@ def load_queue(reference: str, folder: str) -> Queue:
 
 
 def load_callable(reference: str, folder: str) -> Any:
-    """The callable that ``module:name`` names."""
+    """Return the callable that ``module:name`` names."""
     found = load_object(reference, folder)
     if not callable(found):
         raise usage_error(f"{reference!r} is a {type(found).__name__}, which cannot be called; give a sessionmaker")
@@ -69,7 +69,7 @@ def load_callable(reference: str, folder: str) -> Any:
 
 
 def load_engine(reference: str, folder: str) -> AnyEngine:
-    """The engine that ``module:name`` names."""
+    """Return the engine that ``module:name`` names."""
     found = load_object(reference, folder)
     if not isinstance(found, (Engine, AsyncEngine)):
         raise usage_error(f"{reference!r} is a {type(found).__name__}, not an Engine or an AsyncEngine")
@@ -77,7 +77,7 @@ def load_engine(reference: str, folder: str) -> AnyEngine:
 
 
 def engine_of_module(reference: str) -> AnyEngine | None:
-    """The engine in the module of ``module:name``: the one called ``engine``, or else the only one there is.
+    """Return the engine in the module of ``module:name``: the one called ``engine``, or else the only one there is.
 
     Raises:
         CommandError: It has several.
@@ -126,7 +126,7 @@ def load_module(name: str, folder: str, reference: str | None = None) -> ModuleT
 
 
 def _load_error(reference: str, module: str, error: BaseException) -> CommandError:
-    """The error of a module whose code raises something, ``SystemExit`` included, while it is loaded."""
+    """Return the error of a module whose code raises something, ``SystemExit`` included, while it is loaded."""
     driver = driver_error(error) if isinstance(error, ImportError) else None
     kind = "" if isinstance(error, ModuleNotFoundError) else f"{type(error).__name__}: "
     return driver or usage_error(

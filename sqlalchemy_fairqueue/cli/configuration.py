@@ -75,16 +75,11 @@ def configure_channel(
     rows = policy_rows(after.policy)
     if after.plan is not None:
         rows = [("plan", after.plan), *rows, ("its own", ", ".join(after.overridden) or None)]
+    changed = any(getattr(before, name, None) != getattr(after, name) for name in ("policy", "plan", "overridden"))
     document = {
-        "queue": queue.name,
-        "channel": channel,
-        "created": before is None,
-        "changed": before is None
-        or (before.policy, before.plan, before.overridden) != (after.policy, after.plan, after.overridden),
-        "policy": policy_document(after.policy),
-        "plan": after.plan,
-        "overridden": list(after.overridden),
-    }
+        "queue": queue.name, "channel": channel, "created": before is None, "changed": changed,
+        "policy": policy_document(after.policy), "plan": after.plan, "overridden": list(after.overridden),
+    }  # fmt: skip
     return Result(document, (what + (" is served like this now" if wanted else ""), key_values(rows)))
 
 
@@ -148,7 +143,7 @@ def _policy_cell(plan: PlanInfo, name: str, definition: Definition) -> str:
 
 
 def _policy_column(name: str, definition: Definition) -> Column:
-    """A field of a plan's policy, which says nothing where it is as in a policy without options."""
+    """Return a field of a plan's policy, which says nothing where it is as in a policy without options."""
     get = partial(_policy_cell, name=name, definition=definition)
     usual = getattr(ChannelPolicy(), name)
     blank = frozenset({"-" if usual is None else definition.text(usual)})

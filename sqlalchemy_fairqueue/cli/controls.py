@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from enum import StrEnum
+from functools import partial
 from typing import Annotated, Any
 
 from sqlalchemy_fairqueue import Queue
@@ -38,67 +39,45 @@ def pause(
     Options:
         new: Make the channel if it does not exist.
     """
-    return (_set_paused_everywhere if all_queues else _set_paused)(options, channel, by, paused=True, new=new)
+    return _set_paused(options, channel, by, paused=True, new=new, all_queues=all_queues)
 
 
 def resume(options: Options, channel: Channel = None, *, all_queues: AllQueues = False, by: By = None) -> Result:
     """Serve a paused queue or channel again."""
-    return (_set_paused_everywhere if all_queues else _set_paused)(options, channel, by, paused=False, new=False)
+    return _set_paused(options, channel, by, paused=False, new=False, all_queues=all_queues)
 
 
-def _set_paused_everywhere(options: Options, channel: str | None, by: str | None, *, paused: bool, new: bool) -> Result:
-    if channel is None:
+def _set_paused(
+    options: Options, channel: str | None, by: str | None, *, paused: bool, new: bool, all_queues: bool
+) -> Result:
+    if all_queues and channel is None:
         raise usage_error("--all-queues needs a channel; name it, or give --queue to pause or resume a whole queue")
-    if options.queue:
+    if all_queues and options.queue:
         raise usage_error("--all-queues and --queue are given; give one of them")
     with open_installation(options) as installation:
+        names = installation.queue_names() if all_queues else ()
+        queues = [*map(installation.queue, names)] if all_queues else [installation.single_queue(may_be_new=new)]
         changed = {}
-        for queue in map(installation.queue, installation.queue_names()):
-            found = queue.channels(installation.engine, channel=channel)
-            if found or new:
-                since = found[0].paused_at if found else None
-                changed[queue.name] = _change(installation, queue, channel, by, since, paused=paused, new=new)
-        if not changed:
+        for queue in queues:
+            engine = installation.engine
+            found = [queue.stats(engine)] if channel is None else queue.channels(engine, channel)
+            if not found and not new:
+                continue
+            since = found[0].paused_at if found else None
+            changed[queue.name] = (since is not None) is not paused
+            if changed[queue.name]:
+                verb: Any = partial(queue.pause, new=new) if paused else queue.resume
+                with acting(installation, queue, "pause" if paused else "resume", by, channel=channel) as connection:
+                    verb(connection, channel)
+        if not changed and all_queues:
             raise not_found_error(f"no queue of schema {installation.schema!r} has a channel {channel!r}")
-    lines = [_said(f"channel {channel!r} of queue {name!r}", paused, done) for name, done in changed.items()]
-    queues = [{"queue": name, "changed": done} for name, done in changed.items()]
-    return Result({"channel": channel, "paused": paused, "queues": queues}, tuple(lines))
-
-
-def _set_paused(options: Options, channel: str | None, by: str | None, *, paused: bool, new: bool) -> Result:
-    with open_queue(options, may_be_new=new) as (installation, queue):
-        since = None
-        if channel is None:
-            since = queue.stats(installation.engine).paused_at
-        elif found := queue.channels(installation.engine, channel=channel):
-            since = found[0].paused_at
-        elif not new:
-            raise channel_not_found(queue, channel)
-        changed = _change(installation, queue, channel, by, since, paused=paused, new=new)
-    what = f"queue {queue.name!r}" if channel is None else f"channel {channel!r} of queue {queue.name!r}"
-    document = {"queue": queue.name, "channel": channel, "paused": paused, "changed": changed}
-    return Result(document, (_said(what, paused, changed),))
-
-
-def _change(
-    installation: Installation,
-    queue: Queue,
-    channel: str | None,
-    by: str | None,
-    since: object,
-    *,
-    paused: bool,
-    new: bool,
-) -> bool:
-    """Pause or resume; return whether it was otherwise before."""
-    if (since is not None) is paused:
-        return False
-    with acting(installation, queue, "pause" if paused else "resume", by, channel=channel) as connection:
-        if paused:
-            queue.pause(connection, channel, new=new)
-        else:
-            queue.resume(connection, channel)
-    return True
+    if not changed:
+        raise channel_not_found(queues[0], str(channel))
+    whose = "queue" if channel is None else f"channel {channel!r} of queue"
+    lines = [_said(f"{whose} {name!r}", paused, done) for name, done in changed.items()]
+    documents = [{"queue": name, "changed": done} for name, done in changed.items()]
+    document = {"channel": channel, "paused": paused}
+    return Result(document | ({"queues": documents} if all_queues else documents[0]), tuple(lines))
 
 
 def _said(what: str, paused: bool, changed: bool) -> str:  # noqa: FBT001 - both stand in the sentence
@@ -135,14 +114,14 @@ class Which:
     until: timedelta | None = None
 
     def arguments(self, installation: Installation) -> dict[str, Any]:
-        """The selection as arguments of the library, from now on; empty if it is all messages."""
+        """Return the selection as arguments of the library, from now on; empty if it is all messages."""
         found = {name: value for name in self.__slots__ if (value := getattr(self, name)) is not None}
         for name in found.keys() & {"since", "until"}:
             found[name] = earlier(installation.now(), found[name])
         return found | ({"state": self.state.value} if self.state is not None else {})
 
     def __str__(self) -> str:
-        """The selection in words that come after the word for messages."""
+        """Return the selection in words that come after the word for messages."""
         words = f" with key {self.key!r}" if self.key is not None else ""
         words += f" with ordering key {self.ordering_key!r}" if self.ordering_key is not None else ""
         words += f" of kind {self.kind!r}" if self.kind is not None else ""
@@ -256,7 +235,7 @@ def erase(
 
 
 def _what_there_is(installation: Installation, queues: Iterable[Queue], channel: str) -> list[dict[str, Any]]:
-    """What each queue that has the channel, or schedules of it, has of it."""
+    """Return what each queue that has the channel, or schedules of it, has of it."""
     found = []
     with installation.engine.connect() as connection:
         for queue in queues:

@@ -55,14 +55,10 @@ class Selection:
         return any(each is not None for each in (self.channel, self.kind, self.error, self.since, self.until))
 
     def arguments(self, installation: Installation) -> dict[str, Any]:
-        """The selection as arguments of the library, from now on."""
-        now = None if self.since is None and self.until is None else installation.now()
-        return {
-            "channel": self.channel,
-            "kind": self.kind,
-            "error": self.error,
-            "since": earlier(now, self.since) if now is not None and self.since is not None else None,
-            "until": earlier(now, self.until) if now is not None and self.until is not None else None,
+        """Return the selection as arguments of the library, from now on."""
+        return {name: getattr(self, name) for name in ("channel", "kind", "error")} | {
+            name: None if age is None else earlier(installation.now(), age)
+            for name, age in (("since", self.since), ("until", self.until))
         }
 
     def of(self, queue: Queue) -> str:
@@ -74,7 +70,7 @@ class Selection:
         return words + (f", dead for {format_duration(self.until)} or longer" if self.until is not None else "")
 
     def none(self, queue: Queue, after: int | None = None) -> str:
-        """The sentence where there are no such dead letters."""
+        """Return the sentence where there are no such dead letters."""
         such = "" if self.error is None and self.since is None and self.until is None else "such "
         where = f" in channel {self.channel!r}" if self.channel is not None else ""
         where += f" of kind {self.kind!r}" if self.kind is not None else ""
@@ -83,7 +79,7 @@ class Selection:
 
 
 def error_summary(error: str | None) -> str | None:
-    """The line of an error that says what happened: the last one of a traceback, else the first."""
+    """Return the line of an error that says what happened: the last one of a traceback, else the first."""
     lines = [line for line in (error or "").splitlines() if line.strip()]
     if not lines:
         return None
@@ -92,7 +88,7 @@ def error_summary(error: str | None) -> str | None:
 
 
 def _payload(dead_letter: DeadLetterInfo) -> Any:
-    """The payload as JSON has it; None where the codec cannot decode it."""
+    """Return the payload as JSON has it; None where the codec cannot decode it."""
     try:
         return json.loads(json.dumps(dead_letter.payload, default=repr))
     except PayloadError:
@@ -100,7 +96,7 @@ def _payload(dead_letter: DeadLetterInfo) -> Any:
 
 
 def _payload_text(dead_letter: DeadLetterInfo) -> str:
-    """The payload as text; its bytes where the codec cannot decode them."""
+    """Return the payload as text; its bytes where the codec cannot decode them."""
     try:
         return json.dumps(dead_letter.payload, ensure_ascii=False, default=repr)
     except PayloadError as error:
@@ -187,19 +183,12 @@ def show_dead(options: Options, message_id: Id) -> Result:
         attempts = queue.admin.attempts(installation.engine, message_id)
     handed_out = plural(found.deliveries, "time")
     rows = [
-        ("id", str(found.message_id)),
-        ("queue", found.queue),
-        ("channel", found.channel),
-        ("kind", found.kind),
-        ("key", found.key),
-        ("ordering key", found.ordering_key),
-        ("enqueued (UTC)", found.enqueued_at),
+        ("id", str(found.message_id)), ("queue", found.queue), ("channel", found.channel), ("kind", found.kind),
+        ("key", found.key), ("ordering key", found.ordering_key), ("enqueued (UTC)", found.enqueued_at),
         ("died (UTC)", found.died_at),
         ("attempts", f"{found.attempts} of at most {found.max_attempts}, handed out {handed_out}"),
-        ("reason", found.reason),
-        ("headers", found.headers),
-        ("payload", _payload_text(found)),
-    ]
+        ("reason", found.reason), ("headers", found.headers), ("payload", _payload_text(found)),
+    ]  # fmt: skip
     return Result(
         _TABLE.document(found) | {"history": attempts_document(attempts)},
         (key_values(rows), *attempts_parts(attempts), *error_parts(found.error or "no error was kept")),
@@ -305,7 +294,7 @@ def _dead_letter(queue: Queue, engine: Engine, message_id: int) -> DeadLetterInf
 
 
 def _found(queue: Queue, engine: Engine, arguments: dict[str, Any], limit: int | None) -> list[int]:
-    """The ids that are chosen now: what dies later is not among them."""
+    """Return the ids that are chosen now: what dies later is not among them."""
     found: list[int] = []
     after = None
     while limit is None or len(found) < limit:
@@ -319,7 +308,7 @@ def _found(queue: Queue, engine: Engine, arguments: dict[str, Any], limit: int |
 
 
 def _pages(ids: list[int], rate: Rate | None) -> Iterator[list[int]]:
-    """The ids a page at a time, of a second at most where there is a rate."""
+    """Yield the ids a page at a time, of a second at most where there is a rate."""
     size = _PAGE if rate is None else max(1, min(_PAGE, timedelta(seconds=1) // rate.interval))
     for start in range(0, len(ids), size):
         if rate is not None and start:

@@ -52,20 +52,20 @@ class CommandError(Exception):
 
 
 def usage_error(message: str) -> CommandError:
-    """The command line cannot be used."""
+    """Return the error of a command line that cannot be used."""
     return CommandError(message, ExitStatus.USAGE, "usage")
 
 
 def not_found_error(message: str) -> CommandError:
-    """A named object does not exist."""
+    """Return the error of a named object that does not exist."""
     return CommandError(message, ExitStatus.FOUND, "not_found")
 
 
 def refused_error(message: str) -> CommandError:
-    """The database refused the command, or what was read cannot be used."""
+    """Return the error of a command that the database refused, or that cannot use what it read."""
     return CommandError(message, ExitStatus.REFUSED, "refused")
 
 
 def one_line(error: BaseException) -> str:
-    """The message of an error in one line."""
+    """Return the message of an error in one line."""
     return " ".join(str(error).split()) or type(error).__name__

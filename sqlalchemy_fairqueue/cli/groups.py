@@ -57,12 +57,9 @@ def list_groups(
         after: The page after this group.
     """
     with open_queue(options, may_be_new=True) as (installation, queue):
-        found = queue.groups.list(
-            installation.engine,
-            is_open=None if state is None else state is State.OPEN,
-            limit=limit + 1,
-            before=None if after is None else _group(installation, queue, after),
-        )
+        before = None if after is None else _group(installation, queue, after)
+        is_open = None if state is None else state is State.OPEN
+        found = queue.groups.list(installation.engine, is_open=is_open, limit=limit + 1, before=before)
     page, more = found[:limit], len(found) > limit
     which = "groups" if state is None else f"{state} groups"
     nothing = f"queue {queue.name!r} has no {which}" + ("" if after is None else " there")

@@ -44,17 +44,17 @@ class Installation:
     engine: Engine
 
     def now(self) -> datetime:
-        """The time by the queue's clock, which is the database's."""
+        """Return the time by the queue's clock, which is the database's."""
         with self.engine.connect() as connection:
             return read_clock(connection, self.schema)
 
     def queue_names(self) -> list[str]:
-        """The names of all queues that are configured or have channels."""
+        """Return the names of all queues that are configured or have channels."""
         with self.engine.connect() as connection:
             return sorted(read_queues(connection, self.schema))
 
     def queue(self, name: str) -> Queue:
-        """The queue of that name; the application's own where it was loaded, with its codec and defaults."""
+        """Return the queue of that name; the application's own where it was loaded, with its codec and defaults."""
         application = self.target.application
         if application is None or application.name != name:
             return Queue(name, schema=self.schema)
@@ -63,7 +63,7 @@ class Installation:
         return Queue(name, schema=self.schema, codec=application.codec, defaults=application.defaults)
 
     def queues(self) -> list[Queue]:
-        """The queue that the options name, or all.
+        """Return the queue that the options name, or all.
 
         Raises:
             CommandError: The named queue does not exist.
@@ -71,7 +71,7 @@ class Installation:
         return [self.queue(name) for name in ([self._named()] if self.target.queue else self.queue_names())]
 
     def single_queue(self, *, may_be_new: bool = False) -> Queue:
-        """The queue that the options name, or the only one.
+        """Return the queue that the options name, or the only one.
 
         Args:
             may_be_new: Whether the named queue need not exist.
@@ -156,7 +156,7 @@ def acting(
 
 
 def channel_not_found(queue: Queue, channel: str) -> CommandError:
-    """The error of a channel that does not exist."""
+    """Return the error of a channel that does not exist."""
     return not_found_error(f"queue {queue.name!r} has no channel {channel!r}; 'fairqueue channels' lists them")
 
 

@@ -181,35 +181,22 @@ def show_message(
     payload = None if found.unreadable is not None else _decoded(queue, found.content)
     wait = found.wait
     rows = [
-        ("id", str(found.message_id)),
-        ("queue", queue.name),
-        ("channel", found.channel),
-        ("kind", found.kind),
-        ("key", found.key),
-        ("ordering key", found.ordering_key),
-        ("state", found.state(now)),
+        ("id", str(found.message_id)), ("queue", queue.name), ("channel", found.channel), ("kind", found.kind),
+        ("key", found.key), ("ordering key", found.ordering_key), ("state", found.state(now)),
         ("waits for", wait and f"{reason_text(wait)}{_used(wait)}"),
         ("which has", wait and takers_text(wait, now, found.channel)),
         ("messages ahead", None if found.consumer is not None else _ahead(found)),
-        ("enqueued (UTC)", found.enqueued_at),
-        ("due (UTC)", found.due_at),
+        ("enqueued (UTC)", found.enqueued_at), ("due (UTC)", found.due_at),
         ("attempts", f"{found.attempts} of at most {found.max_attempts}, handed out {found.deliveries} times"),
-        ("consumer", found.consumer),
-        ("lease ends (UTC)", found.expires_at),
-        ("cancelled", _cancelled(found, now)),
-        ("headers", found.headers),
-        ("payload", payload),
-    ]
+        ("consumer", found.consumer), ("lease ends (UTC)", found.expires_at), ("cancelled", _cancelled(found, now)),
+        ("headers", found.headers), ("payload", payload),
+    ]  # fmt: skip
     document = {"queue": queue.name} | _table(now).document(found) | wait_document(wait)
     document |= {"messages_ahead": found.messages_ahead, "payload": payload}
+    shown = (*attempts_parts(found.history), *audit_parts(audits), *error_parts(found.error))
     return Result(
         document | {"history": attempts_document(found.history), "audit": AUDITS.documents(audits)},
-        (
-            key_values(rows, blank=False),
-            *attempts_parts(found.history),
-            *audit_parts(audits),
-            *error_parts(found.error),
-        ),
+        (key_values(rows, blank=False), *shown),
     )
 
 
@@ -229,7 +216,7 @@ _RESULT = Table(
 
 
 def _ended(installation: Installation, queue: Queue, message_id: int | None) -> Result:
-    """What is kept of a message that has ended: its result, and its attempts in the history."""
+    """Return what is kept of a message that has ended: its result, and its attempts in the history."""
     wanted = message_id or 0
     with installation.engine.connect() as connection:
         [kept] = read_results(connection, Target(installation.schema, queue.name), [wanted])
@@ -243,9 +230,7 @@ def _ended(installation: Installation, queue: Queue, message_id: int | None) -> 
             f"'fairqueue configure queue {queue.name} --history' records how messages end"
         )
     last = attempts[-1] if attempts else None
-    of_last = (
-        {"channel": None, "kind": None, "enqueued_at": None, "finished_at": None} if last is None else asdict(last)
-    )
+    of_last = asdict(last) if last else dict.fromkeys(("channel", "kind", "enqueued_at", "finished_at"))
     state = _ENDED.get(kept.state) or (last.outcome if last is not None and last.outcome in _ENDED else "gone")
     result = None
     if kept.state == "completed":
@@ -257,15 +242,10 @@ def _ended(installation: Installation, queue: Queue, message_id: int | None) -> 
         "expires_at": kept.expires_at,
     }  # fmt: skip
     words = end_words(state, kept.finished_at, attempts)
+    shown = (*attempts_parts(attempts, "attempts"), *audit_parts(audits), *error_parts(last.error if last else None))
     return Result(
         document | {"history": attempts_document(attempts), "audit": AUDITS.documents(audits)},
-        (
-            words,
-            _RESULT.details(document),
-            *attempts_parts(attempts, "attempts"),
-            *audit_parts(audits),
-            *error_parts(None if last is None else last.error),
-        ),
+        (words, _RESULT.details(document), *shown),
     )
 
 
@@ -348,7 +328,7 @@ def cancel(options: Options, ids: AnyIds = None, *, name: Name, by: By = None) -
 def _outcomes(
     document: dict[str, Any], outcomes: Iterable[tuple[int | None, str]], words: dict[str, str], failed: set[str]
 ) -> Result:
-    """What has become of messages, each in a line."""
+    """Return what has become of messages, each in a line."""
     found = list(outcomes)
     rows = [(None if message_id is None else str(message_id), words[outcome]) for message_id, outcome in found]
     return Result(
@@ -359,12 +339,12 @@ def _outcomes(
 
 
 def error_parts(error: str | None) -> tuple[Any, ...]:
-    """A heading and an error, each of its lines on one of its own."""
+    """Return a heading and an error, each of its lines on one of its own."""
     return () if error is None else (bold("error"), "\n".join(clean(line.expandtabs()) for line in error.splitlines()))
 
 
 def attempts_parts(attempts: Sequence[AttemptDetails], heading: str = "attempts before") -> tuple[Any, ...]:
-    """A heading and a table of attempts that ended; nothing if there are none."""
+    """Return a heading and a table of attempts that ended; nothing if there are none."""
     return (bold(heading), _ATTEMPTS.screen(attempts)) if attempts else ()
 
 

@@ -74,6 +74,13 @@ Page = Annotated[int, Spec(min=1, max=99_999, help="At most so many.")]
 Id = Annotated[int, Spec(metavar="ID", min=1)]
 Ids = Annotated[list[int], Spec(metavar="ID...", min=1)]
 AnyIds = Annotated[list[int] | None, Spec(metavar="ID...", min=1)]
+Conf = Annotated[
+    list[str] | None,
+    Spec(
+        metavar="NAME=VALUE",
+        help="A setting of Spark, like spark.master=spark://host:7077; can be repeated. Default: local[2].",
+    ),
+]
 
 _TARGET = "Target"
 _OUTPUT = "Output"
@@ -104,7 +111,7 @@ class Options:
 
 
 def choice(*words: str) -> Callable[[str], str]:
-    """A parser of an option that takes one of these words."""
+    """Return a parser of an option that takes one of these words."""
 
     def parse(text: str) -> str:
         if text not in words:
@@ -115,7 +122,7 @@ def choice(*words: str) -> Callable[[str], str]:
 
 
 def summary(function: Callable[..., Any]) -> str:
-    """The docstring of a command without its options: its help."""
+    """Return the docstring of a command without its options: its help."""
     return _SECTION.sub("", inspect.getdoc(function) or "")
 
 
@@ -147,19 +154,19 @@ class Parameter:
 
 
 def parameters(function: Callable[..., Any]) -> list[Parameter]:
-    """The parameters of a command besides ``options``."""
+    """Return the parameters of a command besides ``options``."""
     texts = _texts(function)
     signature = inspect.signature(function)
     return [Parameter(each, texts) for each in signature.parameters.values() if each.name != "options"]
 
 
 def common(without: frozenset[str]) -> list[inspect.Parameter]:
-    """The options of every command, but for those that have no meaning for it."""
+    """Return the options of every command, but for those that have no meaning for it."""
     return [each for each in _of_fields(Options, Prefix()) if each.name not in without]
 
 
 def _texts(documented: object) -> dict[str, str]:
-    """The lines of a docstring about parameters or attributes, by their names."""
+    """Return the lines of a docstring about parameters or attributes, by their names."""
     section = _SECTION.search(inspect.getdoc(documented) or "")
     found = _ENTRY.findall(section[1]) if section else []
     return {name: " ".join(text.split()) for name, text in found}
@@ -180,7 +187,7 @@ def _of_fields(kind: Any, prefix: Prefix) -> Iterator[inspect.Parameter]:
 
 
 def _unwrapped(annotation: Any) -> tuple[Any, list[Any]]:
-    """The type of an annotation, and what is said beside it."""
+    """Return the type of an annotation, and what is said beside it."""
     kind, *marks = get_args(annotation) if get_origin(annotation) is Annotated else (annotation,)
     return kind, marks
 
@@ -194,7 +201,7 @@ def _name(parameter: str) -> str:
 
 
 def _option(given: inspect.Parameter, kind: Any, spec: Spec, text: str) -> inspect.Parameter:
-    """The parameter as typer takes it."""
+    """Return the parameter as typer takes it."""
     plain = _plain(kind)
     parse = spec.parse or (parse_duration if plain is timedelta else None)
     if isinstance(plain, type) and issubclass(plain, StrEnum):
@@ -216,14 +223,14 @@ def _option(given: inspect.Parameter, kind: Any, spec: Spec, text: str) -> inspe
 
 
 def _plain(kind: Any) -> Any:
-    """The type of a single value: that of ``list[int] | None`` is int."""
+    """Return the type of a single value: that of ``list[int] | None`` is int."""
     while get_args(kind):
         kind = next(each for each in get_args(kind) if each is not NoneType)
     return kind
 
 
 def _parser(parse: Callable[[str], P]) -> Callable[[str], P]:
-    """A parser of an option, from a function that raises ValueError."""
+    """Return a parser of an option, from a function that raises ValueError."""
 
     def parsed(words: str | P) -> P:
         try:

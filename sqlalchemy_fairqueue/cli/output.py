@@ -76,7 +76,7 @@ def stdout_for_results() -> Iterator[None]:
 
 
 def console(*, error: bool = False) -> Console:
-    """A console on the present stdout or stderr; lines are cut only to the width of a terminal."""
+    """Return a console on the present stdout or stderr; lines are cut only to the width of a terminal."""
     from rich.console import Console
 
     class Ours(Console):

@@ -49,7 +49,7 @@ class FieldOptions:
     definitions: ClassVar[Mapping[str, Definition]]
 
     def changes(self, prefix: str = "") -> dict[str, Any]:
-        """The fields that the options change; the names of the options begin with *prefix*.
+        """Return the fields that the options change; the names of the options begin with *prefix*.
 
         Raises:
             CommandError: A limit is set and removed at once, or there is a burst without a rate.
@@ -71,7 +71,7 @@ class FieldOptions:
 
 
 def _given(option: Any) -> list[Any]:
-    """The values of an option: each stands in a tuple, since it may be None."""
+    """Return the values of an option: each stands in a tuple, since it may be None."""
     return [option] if isinstance(option, bool) else [value for (value,) in option or ()]
 
 
@@ -119,7 +119,7 @@ def with_options(definitions: Mapping[str, Definition]) -> Callable[[type[Option
 
 
 def _options(name: str, definition: Definition) -> Iterator[tuple[str, Any, Spec]]:
-    """The options of a field: the name of each, its type, and what else is to be said about it."""
+    """Yield the options of a field: the name of each, its type, and what else is to be said about it."""
     if isinstance(definition, PolicyOf):
         return
     option = _option(name, definition).replace("_", "-")
@@ -165,12 +165,12 @@ def policy_rows(policy: ChannelPolicy) -> list[tuple[str, object]]:
 
 
 def policy_document(policy: ChannelPolicy) -> dict[str, object]:
-    """A policy as a JSON document: each field by its name."""
+    """Return a policy as a JSON document: each field by its name."""
     return {name: plain(getattr(policy, name)) for name in POLICY}
 
 
 def settings_document(settings: QueueSettings) -> dict[str, object]:
-    """The settings of a queue as a JSON document; the names of durations end with their unit."""
+    """Return the settings of a queue as a JSON document; the names of durations end with their unit."""
     document = {
         f"{name}_seconds" if isinstance(definition, Duration) else name: plain(getattr(settings, name))
         for name, definition in SETTINGS.items()
@@ -179,7 +179,7 @@ def settings_document(settings: QueueSettings) -> dict[str, object]:
 
 
 def plain(value: object) -> object:
-    """A field of a policy or setting as a JSON document."""
+    """Return a field of a policy or setting as a JSON document."""
     match value:
         case Rate():
             return {"interval_seconds": value.interval.total_seconds(), "burst": value.burst, "of": value.of}

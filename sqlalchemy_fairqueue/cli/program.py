@@ -66,7 +66,7 @@ _COMMANDS = {
     "worker": "worker:worker",
     "stats": "stats:stats",
     "channels": "stats:channels",
-    "trend": "trend:trend",
+    "trend": "stats:trend",
     "pause": "controls:pause",
     "resume": "controls:resume",
     "configure queue": "configuration:configure_queue",
@@ -185,7 +185,7 @@ def make_program(names: Sequence[str] = tuple(_COMMANDS)) -> typer.Typer:
 
 
 def _names(words: Sequence[str]) -> tuple[str, ...]:
-    """The commands that a command line may be about: one where its words name one, none for the version."""
+    """Return the commands that a command line may be about: one where its words name one, none for the version."""
     if words[:1] == ["--version"]:
         return ()
     for count in (1, 2):

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from sqlalchemy_fairqueue.cli.errors import ExitStatus, not_found_error, refused_error, usage_error
 from sqlalchemy_fairqueue.cli.installation import open_installation
-from sqlalchemy_fairqueue.cli.options import Options, Spec
+from sqlalchemy_fairqueue.cli.options import Conf, Options, Spec
 from sqlalchemy_fairqueue.cli.output import Result, steps
 from sqlalchemy_fairqueue.cli.tables import Column, Table, number_column, text_table
 from sqlalchemy_fairqueue.cli.target import names_database
@@ -27,14 +27,6 @@ _SCENARIOS = {
     "fifo": Scenario(name="fifo", discipline="fifo"), "fair": Scenario(name="fair"),
     "by-cost": Scenario(name="by cost", fair_by="cost"), "by-seconds": Scenario(name="by seconds", fair_by="seconds"),
 }  # fmt: skip
-Conf = Annotated[
-    list[str] | None,
-    Spec(
-        metavar="NAME=VALUE",
-        help="A setting of Spark, like spark.master=spark://host:7077; can be repeated. Default: local[2].",
-    ),
-]
-
 _MAX_CHANNELS = 10
 _CHANNELS = Table(
     Column("queue"), Column("channel"), number_column("attempts"), number_column("denied wait"),
@@ -155,14 +147,14 @@ _Read = tuple[str | None, datetime | None, datetime | None]
 def _made(
     engine: str | None, options: Options, read: _Read, arguments: dict[str, Any], conf: list[str] | None
 ) -> Report:
-    """The report by the engine, or by the one that the size of the history asks for."""
+    """Return the report by the engine, or by the one that the size of the history asks for."""
     if engine != "spark":
         try:
             return _in_process(options, read, arguments)
         except HistoryTooLong:
             if engine is not None:
                 raise
-    from sqlalchemy_fairqueue.cli.spark_session import report_by_spark
+    from sqlalchemy_fairqueue.cli.spark import report_by_spark
 
     return report_by_spark(options, read, arguments, conf)
 
@@ -236,7 +228,7 @@ def _result(report: Report) -> Result:
 
 
 def _replayed(report: Report) -> list[tuple[Any, ...]]:
-    """A row for each queue as it was recorded, and in each replay."""
+    """Return a row for each queue as it was recorded, and in each replay."""
     named = [(RECORDED, report.figures.queues, ()), *((one.name, one.queues, one.replayed) for one in report.replays)]
     assumed = {(name, one.queue): one for name, _, replayed in named for one in replayed}
     return [
@@ -260,11 +252,8 @@ def _subject(advice: Advice) -> str:
 def _words(report: Report) -> list[str]:
     found = []
     if report.objective is not None:
-        late = report.late
-        if late:
-            found.append(f"{len(late)} of {len(report.figures.channels)} channels miss {report.objective}")
-        else:
-            found.append(f"all channels keep {report.objective}")
+        late = f"{len(report.late)} of {len(report.figures.channels)} channels miss"
+        found.append(f"{late if report.late else 'all channels keep'} {report.objective}")
     found += [
         f"do not trust the forecasts of queue {one.queue!r}: a replay of what was differs from the record by "
         f"{one.replay_error:.0%}; the page says why"
@@ -287,7 +276,7 @@ _POLICY_FIELDS = ("max_concurrency", "rate", "weight")
 
 
 def scenarios_in(path: Path) -> list[Scenario]:
-    """The scenarios of a file: a table ``[[scenario]]`` each, with the attributes of Scenario and ChannelPolicy.
+    """Return the scenarios of a file: a table ``[[scenario]]`` each, with the attributes of Scenario and ChannelPolicy.
 
     Rates are text, as on the command line: ``rate = "10/s"``.
 

@@ -196,18 +196,9 @@ def set_schedule(
     with open_queue(options, may_be_new=True) as (installation, queue):
         with _acting(installation, queue, "set", by, channel=channel, name=name) as connection:
             queue.schedules.set(
-                connection,
-                name,
-                channel=channel,
-                cron=cron,
-                timezone=timezone,
-                every=every,
-                catch_up=catch_up.value,
-                jitter=jitter,
-                kind=kind,
-                payload=value,
-                ordering_key=ordering_key,
-            )
+                connection, name, channel=channel, cron=cron, timezone=timezone, every=every, catch_up=catch_up.value,
+                jitter=jitter, kind=kind, payload=value, ordering_key=ordering_key,
+            )  # fmt: skip
         made = _schedule(installation, queue, channel, name)
     return Result({"schedule": _TABLE.document(made)}, (_next(made),))
 
@@ -225,10 +216,9 @@ def resume_schedule(options: Options, name: str, *, channel: OwnChannel, by: By 
 def _set_paused(options: Options, name: str, channel: str, by: str | None, *, paused: bool) -> Result:
     with open_queue(options, may_be_new=True) as (installation, queue):
         before = _schedule(installation, queue, channel, name)
-        with _acting(
-            installation, queue, "pause" if paused else "resume", by, channel=channel, name=name
-        ) as connection:
-            (queue.schedules.pause if paused else queue.schedules.resume)(connection, name, channel=channel)
+        what, verb = ("pause", queue.schedules.pause) if paused else ("resume", queue.schedules.resume)
+        with _acting(installation, queue, what, by, channel=channel, name=name) as connection:
+            verb(connection, name, channel=channel)
         after = _schedule(installation, queue, channel, name)
     changed = before.state != after.state and (before.paused_at is not None) is not paused
     said = _next(after) if changed else f"schedule {name!r} was so already: {after.state}"

@@ -10,7 +10,6 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from enum import StrEnum
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -48,7 +47,7 @@ class Address(NamedTuple):
         return f"http://{host}:{self.port}"
 
     def refused(self, problem: object) -> CommandError:
-        """The error of an address that cannot be served."""
+        """Return the error of an address that cannot be served."""
         return usage_error(f"{self.host}:{self.port} cannot be served: {problem}")
 
 
@@ -140,7 +139,7 @@ def metrics_page(worker: "Worker | AsyncWorker", accepted: str = "") -> tuple[HT
     return HTTPStatus.OK, content_type, encode(registry)
 
 
-@contextmanager
+@contextlib.contextmanager
 def _until_stopped() -> Iterator[threading.Event]:
     """An event that SIGTERM and SIGINT set."""
     stopped = threading.Event()
@@ -168,7 +167,7 @@ def health_pages(health: "Callable[[], Health]") -> dict[str, Page]:
     return {"/healthz": page(lambda found: found.alive), "/readyz": page(lambda found: found.ready)}
 
 
-@contextmanager
+@contextlib.contextmanager
 def serving(address: Address, pages: Mapping[str, Page]) -> Iterator[Address]:
     """Serve pages by their paths in threads, for the time of the block. Yields the address with the port that it has.
 
@@ -289,7 +288,7 @@ def _mount_metrics(app: Any) -> None:
 
 
 def _announced(server: type[Any]) -> type[Any]:
-    """A server that says where it is when it is there."""
+    """Return a server that says where it is when it is there."""
 
     class Announced(server):  # type: ignore[misc]
         def __init__(self, config: Any, database: str) -> None:

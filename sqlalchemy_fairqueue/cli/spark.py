@@ -5,17 +5,37 @@ only when one runs.
 """
 
 # Annotations are read when the program starts, so that they must not be postponed.
+import contextlib
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from typing import Annotated
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any
 
-from sqlalchemy_fairqueue.cli.errors import refused_error
-from sqlalchemy_fairqueue.cli.installation import open_installation
-from sqlalchemy_fairqueue.cli.options import Options, Spec, choice
-from sqlalchemy_fairqueue.cli.output import Result
-from sqlalchemy_fairqueue.cli.report import Conf
-from sqlalchemy_fairqueue.cli.spark_session import progress, source_options, spark_session
+import psycopg
+from psycopg.conninfo import make_conninfo
+from sqlalchemy import text
+
+from sqlalchemy_fairqueue.cli.errors import (
+    CommandError,
+    ExitStatus,
+    not_found_error,
+    one_line,
+    refused_error,
+    usage_error,
+)
+from sqlalchemy_fairqueue.cli.installation import Installation, open_installation
+from sqlalchemy_fairqueue.cli.options import Conf, Options, Spec, choice
+from sqlalchemy_fairqueue.cli.output import Result, console, print_message
 from sqlalchemy_fairqueue.cli.tables import BLANK, Column, Table, key_values, number_column
+from sqlalchemy_fairqueue.cli.target import CONNECT_SECONDS, display_url, names_database, of_libpq
 from sqlalchemy_fairqueue.formats import plural
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from sqlalchemy_fairqueue.reporting.reports import Report
+    from sqlalchemy_fairqueue.reporting.simulation.scenarios import QueueSettings
 
 _TEXT_FORMATS = ("json", "csv")
 _FORMATS = ("parquet", "orc", *_TEXT_FORMATS)
@@ -113,13 +133,9 @@ def archive_history(
         from sqlalchemy_fairqueue.spark.archiving import archive
 
         done = archive(
-            spark,
-            path,
-            **source_options(installation),
-            today=today,
-            num_partitions=partitions,
+            spark, path, **source_options(installation), today=today, num_partitions=partitions,
             fail_on_data_loss=not accept_loss,
-        )
+        )  # fmt: skip
     document = {"path": path, "rows": done.rows, "days": _ARCHIVED.documents(done.days), "until": f"{done.until}"}
     added = f"{plural(done.rows, 'attempt')} added to {path}"
     return Result(
@@ -150,3 +166,183 @@ def compact_files(
     nothing = f"no day has {plural(min_files, 'file')} or more"
     document = {"path": path, "days": _COMPACTED.documents(done)}
     return Result(document, _COMPACTED.listing(done, nothing, f"{path} is compact"))
+
+
+_PLACE = (
+    "select cast(pg_postmaster_start_time() as text), cast(d.oid as text), cast(current_user as text), "
+    "current_setting('port') from pg_database d where d.datname = current_database()"
+)
+_OURS = re.compile(r"sqlalchemy_fairqueue\.[\w.]+: (.+)")
+
+
+@contextlib.contextmanager
+def spark_session(command: str, conf: Sequence[str] | None) -> Iterator["SparkSession"]:
+    """A session; it is stopped afterwards unless the process had one before.
+
+    Raises:
+        CommandError: Spark is not installed, or a setting is malformed.
+    """
+    settings = dict(_setting(one) for one in conf or ())
+    try:
+        import pyarrow as pa  # noqa: F401 - Spark would report a missing one later, and less clearly
+        from pyspark.sql import SparkSession
+
+        from sqlalchemy_fairqueue.spark import register
+        from sqlalchemy_fairqueue.spark.java import session
+    except ImportError as error:
+        raise usage_error(f"Spark cannot be used: {error}; pip install 'sqlalchemy-fairqueue[spark]'") from error
+    had = SparkSession.getActiveSession()
+    started = session(f"fairqueue spark {command}", **{"spark.log.level": "ERROR", **settings})
+    try:
+        register(started)
+        yield started
+    except Exception as error:
+        raise _spark_failure(error) from error
+    finally:
+        if had is None:
+            started.stop()
+
+
+def _setting(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise usage_error(f"--conf {text!r} is no setting; give NAME=VALUE")
+    return name.strip(), value
+
+
+def _spark_failure(error: Exception) -> Exception:
+    """Return an error of Spark in one line; errors of this library stay as they are."""
+    from pyspark.errors import PySparkException
+
+    if not isinstance(error, PySparkException):
+        return error
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    # An error of this library that a task raised is at the end of its traceback.
+    if ours := [line for line in map(_OURS.match, lines) if line]:
+        return refused_error(ours[-1][1])
+    if lines[0].startswith("[PATH_NOT_FOUND]"):
+        return not_found_error(f"{lines[0].removeprefix('[PATH_NOT_FOUND]').strip()} Give a path or URI that is there")
+    return CommandError(f"Spark failed: {lines[0]}; --debug shows where", ExitStatus.FAILED, "failed")
+
+
+@contextlib.contextmanager
+def progress(activity: str) -> Iterator[None]:
+    """Report an activity on stderr, in a terminal with a moving indicator."""
+    out = console(error=True)
+    if out.is_terminal:
+        with out.status(activity):
+            yield
+    else:
+        print_message(activity)
+        yield
+
+
+def source_options(installation: Installation) -> dict[str, Any]:
+    """Return the installation as arguments: ``archive(spark, path, **source_options(installation))``.
+
+    Raises:
+        CommandError: The URL of the engine, which is all that Spark's executors get, leads elsewhere than the engine.
+    """
+    url = of_libpq(installation.target.engine.url)
+    dsn = url.render_as_string(hide_password=False)
+    with installation.engine.connect() as connection:
+        place = tuple(connection.execute(text(_PLACE)).one())
+    try:
+        with psycopg.connect(make_conninfo(dsn, connect_timeout=CONNECT_SECONDS)) as own:
+            found = own.execute(_PLACE).fetchone()
+    except psycopg.Error as error:
+        found, problem = None, f"does not connect: {one_line(error)}"
+    else:
+        problem = "leads to another server, database or role"
+    if found != place:
+        raise usage_error(
+            f"Spark's executors connect by a URL, and that of the application's engine, {display_url(url)}, {problem}; "
+            "name the database by --database-url"
+        )
+    return {"dsn": dsn, "schema": installation.schema}
+
+
+def read_table(
+    spark: "SparkSession", installation: Installation, options: Options, table: str = "history"
+) -> "DataFrame":
+    """Return a table of the installation: rows of the named queue, or of all queues."""
+    reader = spark.read.format("fairqueue").options(**source_options(installation), table=table)
+    queue = options.queue or installation.target.queue
+    return (reader.option("queue", queue) if queue else reader).load()
+
+
+@contextlib.contextmanager
+def history_of(
+    spark: "SparkSession", options: Options, archive: str | None
+) -> Iterator["tuple[DataFrame, DataFrame | None]"]:
+    """The history, and the policies as they are now.
+
+    The policies are in the database: with an archive they are known only if a database is named too.
+
+    Raises:
+        CommandError: There is no such archive, or the database refuses something.
+    """
+    with contextlib.ExitStack() as stack:
+        installation = (
+            stack.enter_context(open_installation(options)) if archive is None or names_database(options) else None
+        )
+        policies = read_table(spark, installation, options, "channels") if installation else None
+        if archive is None:
+            assert installation is not None  # noqa: S101 - without an archive there is one
+            yield read_table(spark, installation, options), policies
+        else:
+            yield _archived(spark, options, archive), policies
+
+
+def settings_of(options: Options, archive: str | None) -> "dict[str, QueueSettings]":
+    """Return the settings of queues as they are now, with an archive only if a database is named too.
+
+    Raises:
+        CommandError: The database refuses something.
+    """
+    if archive is not None and not names_database(options):
+        return {}
+    from sqlalchemy_fairqueue.reporting.history import read_settings
+
+    with open_installation(options) as installation:
+        return read_settings(installation.engine, queue=options.queue, schema=installation.schema)
+
+
+def _archived(spark: "SparkSession", options: Options, archive: str) -> "DataFrame":
+    from pyspark.errors import AnalysisException
+
+    from sqlalchemy_fairqueue.spark.archiving import read_archive
+
+    try:
+        frame = read_archive(spark, archive)
+    except AnalysisException as error:
+        raise not_found_error(f"there is no archive at {archive!r}; 'fairqueue spark archive' makes one") from error
+    return frame.where(frame.queue == options.queue) if options.queue else frame
+
+
+def report_by_spark(
+    options: Options,
+    read: tuple[str | None, datetime | None, datetime | None],
+    arguments: dict[str, Any],
+    conf: Sequence[str] | None,
+) -> "Report":
+    """Make the report by Spark, with the arguments of ``sqlalchemy_fairqueue.reporting.report``.
+
+    It is of an archive or else of the database, and of the attempts that ended between two times: *read* has the three.
+    """
+    archive, since, until = read
+    with spark_session("report", conf) as spark, history_of(spark, options, archive) as (history, policies):
+        from pyspark.sql import functions as F  # noqa: N812
+
+        from sqlalchemy_fairqueue.spark import report
+
+        narrowed = history
+        if since is not None:
+            narrowed = narrowed.where(F.col("finished_at") >= F.lit(since))
+        if until is not None:
+            narrowed = narrowed.where(F.col("finished_at") < F.lit(until))
+        with progress("going through the history"):
+            made: Report = report(
+                narrowed, policies=policies, settings=settings_of(options, archive), replayed=True, **arguments
+            )
+    return made

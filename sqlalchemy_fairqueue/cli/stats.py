@@ -1,16 +1,16 @@
-"""``stats`` and ``channels``: counts of queues and channels, and the reasons for which channels wait."""
+"""``stats``, ``channels`` and ``trend``: counts of queues and channels now and over time, and why channels wait."""
 
 # Annotations are read when the program starts, so that they must not be postponed.
 import shlex
 from collections.abc import Sequence
 from dataclasses import asdict
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Annotated, Any
 
 from rich.text import Text
 
-from sqlalchemy_fairqueue.cli.installation import channel_not_found, open_installation
+from sqlalchemy_fairqueue.cli.installation import channel_not_found, open_installation, open_queue
 from sqlalchemy_fairqueue.cli.options import Options, Spec
 from sqlalchemy_fairqueue.cli.output import Result
 from sqlalchemy_fairqueue.cli.policies import plain
@@ -18,10 +18,10 @@ from sqlalchemy_fairqueue.cli.tables import BLANK, Column, Table, bold, number_c
 from sqlalchemy_fairqueue.database.engines import run
 from sqlalchemy_fairqueue.database.stats import stats_by_queue
 from sqlalchemy_fairqueue.doctor.queues import LONG, judge_queue, summary
-from sqlalchemy_fairqueue.figures import age, channel_waits
+from sqlalchemy_fairqueue.figures.queues import age, channel_waits
 from sqlalchemy_fairqueue.formats import format_longest
 from sqlalchemy_fairqueue.texts import clean
-from sqlalchemy_fairqueue.values.reports import ChannelStats, QueueStats, Wait
+from sqlalchemy_fairqueue.values.reports import ChannelStats, QueueStats, TrendPoint, Wait
 
 _MAX_CHANNELS = 100_000
 """Most channels that one call of the library returns."""
@@ -46,12 +46,12 @@ _SERVED_COST = number_column("served cost", get=lambda one: one.served_cost or N
 
 
 def oldest_column(now: datetime) -> Column:
-    """How long the oldest message has been ready."""
+    """Return how long the oldest message has been ready."""
     return number_column("oldest ready", "oldest_ready_seconds", get=lambda one: age(one.oldest_ready_at, now))
 
 
 def wait_columns(now: datetime) -> tuple[Column, Column]:
-    """What channels wait for, and who has it."""
+    """Return what channels wait for, and who has it."""
     return (
         Column("waits for", None, get=lambda one: one.wait and reason_text(one.wait), blank=BLANK),
         Column("which has", None, get=lambda one: one.wait and takers_text(one.wait, now, one.channel), blank=BLANK),
@@ -121,7 +121,7 @@ def takers_text(wait: Wait, now: datetime, channel: str) -> str | None:
 
 
 def wait_document(wait: Wait | None) -> dict[str, Any]:
-    """The reason for which something waits, as members of a document."""
+    """Return the reason for which something waits, as members of a document."""
     return {
         "waits_for": str(wait.reason) if wait else None,
         "waits_until": wait.until if wait else None,
@@ -145,7 +145,7 @@ def _channel_document(one: ChannelStats, now: datetime) -> dict[str, Any]:
 
 
 def summary_of(queues: Sequence[QueueStats], now: datetime) -> str:
-    """The worst of the queues in a sentence, as the dashboard says it."""
+    """Return the worst of the queues in a sentence, as the dashboard says it."""
     return summary([finding for one in queues for finding in judge_queue(one, now, LONG)], queues, now)
 
 
@@ -213,3 +213,58 @@ def channels(
     if not queues:
         parts.append(f"schema {installation.schema!r} has no queue yet")
     return Result({"channels": documents, "more": more}, tuple(parts))
+
+
+_WIDTH = 20
+_HANDLERS = Table(
+    Column("kind", style="bold"),
+    number_column("attempts"),
+    number_column("half within", "half_within_seconds", get=lambda one: one.within(0.5)),
+    number_column("95% within", "95_percent_within_seconds", get=lambda one: one.within(0.95)),
+)
+
+
+def _points(most: int) -> Table:
+    def bar(point: TrendPoint) -> str | None:
+        return None if point.ready is None else "#" * round(_WIDTH * point.ready / most)
+
+    return Table(
+        number_column("at (UTC)", "at"),
+        number_column("ready"),
+        number_column("oldest wait", "oldest_wait_seconds", get=lambda one: one.oldest_wait),
+        number_column("served", blank=BLANK),
+        number_column("failed", blank=BLANK),
+        Column("backlog", None, get=bar, blank=BLANK),
+    )
+
+
+def trend(
+    options: Options,
+    channel: Annotated[str | None, Spec(metavar="[CHANNEL]")] = None,
+    *,
+    over: Annotated[timedelta, Spec(shown="1h")] = timedelta(hours=1),
+) -> Result:
+    """Show a queue or a channel over time: backlog, oldest wait, served, failed, and the times of handlers.
+
+    Workers keep a sample each minute, for a day; of channels, of the 20 with the longest backlogs. What was served, and
+    the times of handlers, are known of queues that record their history; of others, failed are the messages that died.
+
+    Options:
+        channel: This channel. Default: the queue.
+        over: How far back, a minute to a day: 1h, 1d.
+    """
+    with open_queue(options) as (installation, queue):
+        found = queue.admin.trend(installation.engine, channel=channel, over=over)
+        if channel is not None and not queue.channels(installation.engine, channel):
+            raise channel_not_found(queue, channel)
+    table = _points(max([point.ready or 0 for point in found.points] + [1]))
+    document = {
+        "queue": found.queue,
+        "channel": found.channel,
+        "step_seconds": found.step,
+        "points": table.documents(found.points),
+        "handlers": [_HANDLERS.document(one) | asdict(one) for one in found.handlers],
+    }
+    kept = [point for point in found.points if point.ready is not None]
+    parts = table.listing(kept, "no worker has kept a sample of that time")
+    return Result(document, (*parts, *([_HANDLERS.screen(found.handlers)] if found.handlers else [])))

@@ -60,7 +60,7 @@ class Column:
         return item[self.member] if isinstance(item, dict) else getattr(item, self.member)
 
     def cell(self, item: object) -> Text:
-        """The value of an item on the screen."""
+        """Return the value of an item on the screen."""
         value = self.value(item)
         shown = self.shown(value) if self.shown and value is not None else value
         return (
@@ -89,7 +89,7 @@ class Table:
         return TextTable(tuple(columns), tuple(tuple(column.cell(item) for column in columns) for item in items))
 
     def details(self, item: object, without: Collection[str] = ()) -> Grid:
-        """An item, a line for each column that has a value."""
+        """Return an item, a line for each column that has a value."""
         columns = [column for column in self._shown if column.name not in without and column.value(item) is not None]
         return key_values([(column.name, column.cell(item)) for column in columns])
 
@@ -152,7 +152,7 @@ class TextTable:
 
 
 def text_table(columns: Iterable[Column], rows: Iterable[Sequence[object]]) -> TextTable:
-    """A table of values, or of Text where a style is wanted."""
+    """Return a table of values, or of Text where a style is wanted."""
     return TextTable(
         tuple(columns),
         tuple(tuple(value if isinstance(value, Text) else cell(value) for value in row) for row in rows),
@@ -176,7 +176,7 @@ def bold(words: str) -> Text:
 
 
 def cell(value: object, style: str = "") -> Text:
-    """A value as the text of a cell; None is a dash."""
+    """Return a value as the text of a cell; None is a dash."""
     return Text(format_value(value), style=style if value is not None else "dim")
 
 
@@ -185,7 +185,7 @@ def _total(kept: Sequence[int], widths: Sequence[int]) -> int:
 
 
 def _kept(blank: Sequence[bool], widths: Sequence[int], width: int) -> list[int]:
-    """The columns to show: blank ones are left out from the right, as long as the width does not suffice."""
+    """Return the columns to show: blank ones are left out from the right, as long as the width does not suffice."""
     kept = list(range(len(widths)))
     for index in reversed(range(len(widths))):
         if blank[index] and _total(kept, widths) > width:

@@ -81,12 +81,12 @@ def open_target(options: Options) -> Iterator[Target]:
 
 
 def application_reference(options: Options) -> str | None:
-    """The ``module:name`` that the options or the environment name, None if neither does."""
+    """Return the ``module:name`` that the options or the environment name, None if neither does."""
     return options.app or os.environ.get(APP_VARIABLE, "").strip() or None
 
 
 def names_database(options: Options) -> bool:
-    """Whether the options or the environment name a database."""
+    """Return whether the options or the environment name a database."""
     return bool(options.database_url or os.environ.get(DATABASE_URL_VARIABLE) or application_reference(options))
 
 
@@ -177,7 +177,7 @@ _OF_ASYNCPG = {
 
 
 def psycopg_url(text: str, source: str) -> URL:
-    """The URL, whichever driver it names, for psycopg.
+    """Return the URL, whichever driver it names, for psycopg.
 
     Args:
         text: As given.
@@ -211,7 +211,7 @@ def of_libpq(url: URL) -> URL:
 
 
 def display_url(url: URL) -> str:
-    """The URL without password and parameters, for messages."""
+    """Return the URL without password and parameters, for messages."""
     host, port = _host_and_port(url)
     user = f"{url.username}@" if url.username else ""
     address = f"{host}:{port}" if port else host

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from enum import StrEnum
 from itertools import count as numbers
+from operator import attrgetter
 from threading import Event
 from typing import Annotated, Any
 
@@ -20,7 +21,8 @@ from sqlalchemy_fairqueue.cli.options import Options, Spec
 from sqlalchemy_fairqueue.cli.output import Result, console, results, writing
 from sqlalchemy_fairqueue.cli.stats import oldest_column, paused_text, summary_of, wait_columns, wait_document
 from sqlalchemy_fairqueue.cli.tables import BLANK, Column, Table, number_column
-from sqlalchemy_fairqueue.figures import Sample, age, take_sample
+from sqlalchemy_fairqueue.figures.channels import Sample, take_sample
+from sqlalchemy_fairqueue.figures.queues import age
 from sqlalchemy_fairqueue.formats import plural
 from sqlalchemy_fairqueue.values.reports import ChannelStats
 
@@ -128,18 +130,14 @@ def _print_samples(out: Console, samples: Iterator[Sample], sort: Sort, limit: i
 
 
 def _sorted(sample: Sample, sort: Sort, limit: int) -> Sequence[ChannelStats]:
-    keys: dict[Sort, Callable[[ChannelStats], Any]] = {
-        Sort.READY: lambda channel: -channel.ready,
-        Sort.SCHEDULED: lambda channel: -channel.scheduled,
-        Sort.HELD: lambda channel: -channel.held,
-        Sort.LEASED: lambda channel: -channel.leased,
-        Sort.RATE: lambda channel: -(sample.rate(channel) or 0.0),
-        Sort.CHANGE: lambda channel: -(sample.change(channel) or 0.0),
-        Sort.OLDEST: lambda channel: -(age(channel.oldest_ready_at, sample.at) or timedelta()),
+    most: dict[Sort, Callable[[ChannelStats], Any]] = {
+        Sort.RATE: lambda channel: sample.rate(channel) or 0.0,
+        Sort.CHANGE: lambda channel: sample.change(channel) or 0.0,
+        Sort.OLDEST: lambda channel: age(channel.oldest_ready_at, sample.at) or timedelta(),
         Sort.NAME: lambda _: 0,
     }
-    key = keys[sort]
-    return sorted(sample.channels, key=lambda channel: (key(channel), channel.queue, channel.channel))[:limit]
+    key = most.get(sort, attrgetter(sort.value))
+    return sorted(sample.channels, key=lambda channel: (-key(channel), channel.queue, channel.channel))[:limit]
 
 
 def _table(sample: Sample) -> Table:
@@ -187,12 +185,10 @@ def sample_document(sample: Sample, sort: Sort, limit: int) -> dict[str, Any]:
 
 
 def _totals(sample: Sample) -> dict[str, Any]:
+    states = ("ready", "scheduled", "held", "leased")
     return {
         "channels": sample.total,
-        "ready": sum(channel.ready for channel in sample.channels),
-        "scheduled": sum(channel.scheduled for channel in sample.channels),
-        "held": sum(channel.held for channel in sample.channels),
-        "leased": sum(channel.leased for channel in sample.channels),
+        **{state: sum(getattr(channel, state) for channel in sample.channels) for state in states},
         "completed_per_second": sum(sample.rates.values()) if sample.rates else None,
         "oldest_ready_seconds": max(
             (sample.at - one.oldest_ready_at for one in sample.channels if one.oldest_ready_at), default=None

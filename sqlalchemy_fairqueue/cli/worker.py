@@ -154,16 +154,10 @@ def worker(
     if worker_engine and not in_loop:
         raise usage_error("--worker-engine is for --async; with threads leave it out")
     arguments: dict[str, Any] = {
-        "concurrency": concurrency,
-        "listen": listen,
-        "lease": lease,
-        "poll_interval": poll_interval,
-        "grace": grace,
+        "concurrency": concurrency, "listen": listen, "lease": lease, "poll_interval": poll_interval, "grace": grace,
         "session_factory": session_factory and load_callable(session_factory, options.app_dir),
-        "prefetch": prefetch,
-        "max_bytes": max_bytes,
-        "name": name,
-    }
+        "prefetch": prefetch, "max_bytes": max_bytes, "name": name,
+    }  # fmt: skip
     if in_loop:
         arguments |= {
             "sync_session_factory": sync_session_factory and load_callable(sync_session_factory, options.app_dir),
@@ -204,7 +198,7 @@ def _optional() -> Iterator[None]:
 
 
 def _is_asynchronous(queues: list[Queue], application: object, reference: str) -> bool:
-    """Whether the application is for an event loop: a handler is async, or else its engine is.
+    """Return whether the application is for an event loop: a handler is async, or else its engine is.
 
     The option or variable that names the database does not count. Only an event loop can call an async handler, and it
     calls plain ones as well.
@@ -220,7 +214,7 @@ def _is_asynchronous(queues: list[Queue], application: object, reference: str) -
 
 
 def _references(options: Options, names: list[str], queues: list[Queue]) -> References:
-    """The options by which another command finds each queue, for the worker's log."""
+    """Return the options by which another command finds each queue, for the worker's log."""
     application = application_reference(options)
     folder = "" if options.app_dir == Options().app_dir else f" --app-dir {shlex.quote(options.app_dir)}"
     found = {}

@@ -88,7 +88,7 @@ class Refused(Exception):
 
 
 async def access_of(request: Request, authorize: Authorize | None) -> Access:
-    """The access of the user that sends a request.
+    """Return the access of the user that sends a request.
 
     Raises:
         HTTPException: They have none.
@@ -108,7 +108,7 @@ async def access_of(request: Request, authorize: Authorize | None) -> Access:
 
 
 def csrf_token(request: Request) -> str:
-    """The token that a form of this browser has to bring."""
+    """Return the token that a form of this browser has to bring."""
     found = request.cookies.get(CSRF_COOKIE, "")
     return found if _TOKEN.fullmatch(found) else secrets.token_hex(_TOKEN_BYTES)
 
@@ -129,7 +129,7 @@ def check_origin(request: Request, form: Mapping[str, str]) -> None:
 
 
 def _is_own(request: Request, origin: str) -> bool:
-    """Whether an origin is the site that the request was sent to.
+    """Return whether an origin is the site that the request was sent to.
 
     A proxy may have taken TLS away, so that the scheme is the origin's, unless it is known that the request was sent
     over TLS. A browser leaves the port of the scheme out, a proxy may not.

@@ -1,23 +1,24 @@
-"""The ASGI application: routes, headers of answers, and errors."""
+"""The ASGI application: routes, events for open pages, headers of answers, and errors."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from datetime import timedelta
 from importlib.resources import files
+from time import monotonic
 from typing import TYPE_CHECKING
 
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import HTMLResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from sqlalchemy_fairqueue.dashboard.access import Refused
+from sqlalchemy_fairqueue.dashboard.access import Refused, access_of
 from sqlalchemy_fairqueue.dashboard.actions import Actions
 from sqlalchemy_fairqueue.dashboard.base import Unread
-from sqlalchemy_fairqueue.dashboard.live import live
 from sqlalchemy_fairqueue.dashboard.pages import Pages
 from sqlalchemy_fairqueue.dashboard.reading import Reading
 from sqlalchemy_fairqueue.dashboard.rendering import rendered
@@ -33,7 +34,7 @@ from sqlalchemy_fairqueue.queue.base import schema_of
 from sqlalchemy_fairqueue.texts import logged
 
 if TYPE_CHECKING:
-    from collections.abc import MutableMapping
+    from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
     from typing import Any
 
     from sqlalchemy import Engine
@@ -46,12 +47,27 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_OFTEN = 0.7
+"""The part of *keep* after which pages have new reasons, where the figures are kept for longer than that."""
+_DUTY = 30
+"""Open pages are told to load anew after at least so many times as long as it takes to read and make them all."""
+_SELDOM = 5
+"""The most times *keep* between these instants, whatever it costs."""
+_LONGEST_SECONDS = 300
+"""A stream ends then, and the browser asks for another one: access is checked again."""
 _HEADERS = {
     b"content-security-policy": b"default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; "
     b"img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
     b"x-content-type-options": b"nosniff",
     b"referrer-policy": b"same-origin",
     b"cross-origin-opener-policy": b"same-origin",
+}
+# The status, the title, and what the log says before the error.
+_ANSWERS = {
+    NotGranted: (403, "A grant is missing", "the dashboard lacks a grant"),
+    InvalidArgument: (400, "Not possible", ""),
+    **dict.fromkeys((UnknownChannel, UnknownGroup, UnknownSchedule), (404, "Not here", "")),
+    FairQueueError: (503, "The database refuses", "the database refused a page"),
 }
 _STATIC = {"style.css": "text/css", "live.js": "text/javascript", "icon.svg": "image/svg+xml"}
 
@@ -101,24 +117,16 @@ def create_dashboard(
     schema = found if schema is None else schema
     reading = Reading(engine, queues, schema=schema, keep=keep)
     pages = Pages(reading, authorize, trace_url)
-    actions, page = Actions(pages), pages.page
+    shared = (pages.tenants, pages.tenant, pages.workers)
+    single = (
+        pages.messages, pages.message, pages.plans, pages.plan, pages.groups, pages.group, pages.dead, pages.schedules,
+        pages.audit, pages.health,
+    )  # fmt: skip
     routes = [
-        Route("/", page(pages.overview, shared=True)),
-        Route("/tenants", page(pages.tenants, shared=True)),
-        Route("/tenant", page(pages.tenant, shared=True)),
-        Route("/messages", page(pages.messages)),
-        Route("/message", page(pages.message)),
-        Route("/plans", page(pages.plans)),
-        Route("/plan", page(pages.plan)),
-        Route("/groups", page(pages.groups)),
-        Route("/group", page(pages.group)),
-        Route("/dead", page(pages.dead)),
-        Route("/schedules", page(pages.schedules)),
-        Route("/workers", page(pages.workers, shared=True)),
-        Route("/audit", page(pages.audit)),
-        Route("/health", page(pages.health)),
+        Route("/", pages.page(pages.overview, shared=True)),
+        *(Route(f"/{make.__name__}", pages.page(make, shared=make in shared)) for make in (*shared, *single)),
         Route("/live", live(reading, authorize)),
-        Route("/act", actions.act, methods=["POST"]),
+        Route("/act", Actions(pages).act, methods=["POST"]),
         *(Route(f"/static/{name}", _static(name, kind)) for name, kind in _STATIC.items()),
     ]
     app = Starlette(
@@ -128,17 +136,74 @@ def create_dashboard(
             HTTPException: _refusal,
             Refused: _answered,
             Unread: _unread,
-            NotGranted: _not_granted,
-            InvalidArgument: _bad_argument,
-            UnknownChannel: _not_there,
-            UnknownGroup: _not_there,
-            UnknownSchedule: _not_there,
-            FairQueueError: _database_refusal,
             SQLAlchemyError: _database_away,
+            **dict.fromkeys(_ANSWERS, _failure),
         },
     )
     app.state.reading = reading
     return app
+
+
+class Beat:
+    """The instants at which all open pages load anew, so that they share what is read and made.
+
+    Args:
+        reading: What they show.
+    """
+
+    def __init__(self, reading: Reading) -> None:
+        self._reading = reading
+        self._next = 0.0
+        self._spent = 0.0
+
+    @property
+    def seconds(self) -> float:
+        """The time until the next one, which comes later where the pages before cost more."""
+        now = monotonic()
+        if now >= self._next:
+            cost = self._reading.spent - self._spent
+            self._spent = self._reading.spent
+            keep = self._reading.keep.total_seconds()
+            self._next = now + max(_OFTEN * keep, 0.05, min(_DUTY * cost, _SELDOM * keep))
+        return self._next - now
+
+
+def live(reading: Reading, authorize: Authorize | None) -> Callable[[Request], Awaitable[Response]]:
+    """Return the endpoint of the events. Each says the time of the figures, and nothing else.
+
+    The query may say in ``at`` which figures the page shows; it is empty where it shows none yet.
+    """
+    beat = Beat(reading)
+
+    async def events(request: Request) -> Response:
+        await access_of(request, authorize)
+        headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
+        return StreamingResponse(
+            _events(reading, beat, request.query_params.get("at")), media_type="text/event-stream", headers=headers
+        )
+
+    return events
+
+
+async def _events(reading: Reading, beat: Beat, seen: str | None) -> AsyncIterator[str]:
+    until = monotonic() + _LONGEST_SECONDS
+    yield "retry: 3000\n\n"
+    while monotonic() < until:
+        try:
+            figures = await reading.figures_at_hand()
+        except (SQLAlchemyError, FairQueueError):
+            yield ": the database does not answer\n\n"
+        else:
+            if figures is None:
+                continue
+            at = figures.at.isoformat()
+            # Older figures are shown with reasons of this moment.
+            if seen is not None and (at != seen or reading.figures.are_kept_longer):
+                yield f"event: figures\ndata: {at}\n\n"
+            seen = at
+        # Reasons are kept for a part of *keep*, so that those of all pages are of one reading, and new within *keep*.
+        is_old = reading.figures.are_kept_longer
+        await asyncio.sleep(beat.seconds if is_old else max(reading.keep.total_seconds(), 0.05))
 
 
 class _Headers:
@@ -213,22 +278,11 @@ async def _unread(_: Request, __: Exception) -> Response:
     return HTMLResponse(rendered("unread.html"), 202)
 
 
-async def _bad_argument(_: Request, error: Exception) -> Response:
-    return _page(400, "Not possible", str(error))
-
-
-async def _not_there(_: Request, error: Exception) -> Response:
-    return _page(404, "Not here", str(error))
-
-
-async def _not_granted(_: Request, error: Exception) -> Response:
-    logger.warning("the dashboard lacks a grant: %s", logged(error))
-    return _page(403, "A grant is missing", str(error))
-
-
-async def _database_refusal(_: Request, error: Exception) -> Response:
-    logger.warning("the database refused a page: %s", logged(error))
-    return _page(503, "The database refuses", str(error))
+async def _failure(_: Request, error: Exception) -> Response:
+    status, title, problem = next(answer for kind, answer in _ANSWERS.items() if isinstance(error, kind))
+    if problem:
+        logger.warning("%s: %s", problem, logged(error))
+    return _page(status, title, str(error))
 
 
 async def _database_away(_: Request, error: Exception) -> Response:

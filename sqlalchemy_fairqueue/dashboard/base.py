@@ -14,66 +14,31 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import escape
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from sqlalchemy_fairqueue.dashboard.access import CSRF_COOKIE, access_of, csrf_token
-from sqlalchemy_fairqueue.dashboard.rendering import name_text, rendered
-from sqlalchemy_fairqueue.dashboard.words import reason_detail, shares_of, waits_words
+from sqlalchemy_fairqueue.dashboard.rendering import rendered
+from sqlalchemy_fairqueue.dashboard.words import SAID, reason_detail, shares_of, waits_words
 from sqlalchemy_fairqueue.database.calls import Target
-from sqlalchemy_fairqueue.figures import age, figures_now
+from sqlalchemy_fairqueue.figures.queues import age, figures_now
 from sqlalchemy_fairqueue.formats import parse_whole
+from sqlalchemy_fairqueue.texts import clean
 from sqlalchemy_fairqueue.values.reports import with_waits
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Sequence
     from datetime import timedelta
+
+    from starlette.requests import Request
 
     from sqlalchemy_fairqueue.dashboard.access import Access, Authorize
     from sqlalchemy_fairqueue.dashboard.reading import Reading
     from sqlalchemy_fairqueue.dashboard.words import Share
-    from sqlalchemy_fairqueue.figures import Figures, QueueFigures
+    from sqlalchemy_fairqueue.figures.queues import Figures, QueueFigures
     from sqlalchemy_fairqueue.values.reports import ChannelDemand, ChannelStats
-
-DONE = {
-    "pause": "Paused.",
-    "resume": "Resumed.",
-    "policy": "The policy was changed.",
-    "plan": "The plan was changed.",
-    "remove_plan": "The plan was removed.",
-    "purge": "Purged {count}.",
-    "cancel": "Cancelled.",
-    "cancel_asked": "A consumer holds the message: it is told, and the message is gone unless it completes first.",
-    "cancel_selected": "Cancelled: {count}. Those that consumers hold are told, and gone unless they complete first.",
-    "cancel_missing": "There is nothing to cancel: the message is done, dead or unknown.",
-    "move": "Moved.",
-    "move_unchanged": "It is there already.",
-    "move_leased": "A consumer holds the message: it stays.",
-    "move_duplicate": "Another message of that tenant holds its key: it stays.",
-    "retry_selected": "Due now: {count}.",
-    "retry_due": "It is due now.",
-    "retry_unchanged": "It was due already.",
-    "retry_redriven": "It had become a dead letter, and was redriven.",
-    "retry_leased": "A consumer holds the message already.",
-    "retry_duplicate": "It is a dead letter, and another message holds its key: it stays.",
-    "retry_missing": "There is nothing to retry: the message is done or unknown.",
-    "move_missing": "There is nothing to move: the message is done, dead or unknown.",
-    "cancel_group": "Cancelled: {count}. Members that consumers hold are gone unless they complete first.",
-    "redrive": "Redriven: {count}.",
-    "purge_dead": "Purged for good: {count}.",
-    "run_schedule": "Enqueued as message #{count}.",
-    "run_schedule_dropped": "Not enqueued: the tenant has as many undelivered messages as it may have.",
-    "pause_schedule": "The schedule is paused.",
-    "resume_schedule": "The schedule goes on.",
-    "stop_worker": "Asked: within seconds it takes no more messages, and it goes when its handlers have ended.",
-    "stop_worker_gone": "Asked, but no worker of that name has a lease: it has probably stopped.",
-}
-"""The sentence after an action, by its name."""
-
 
 _NAME, _TOKEN = secrets.token_hex(16), secrets.token_hex(16)
 """They stand in a page where each viewer's own name and token come. Nobody can guess them and put them into a name."""
-_ACCESS = "fairqueue.access"
 QUEUES = 100
 """Most queues that a page goes through."""
 _AT_ONCE = 4
@@ -95,49 +60,24 @@ class Row:
     Attributes:
         queue: Its queue.
         channel: The tenant.
+        waited: How long it waits. None: nothing is ready.
+        detail: The figures of what holds it up.
         waits: Its waits in the past in seconds, the oldest first.
-        period: The time that these span.
-        served: Its part of the messages that were served lately. None: it is not known.
+        waits_words: These as a sentence. Empty: there are not two of them.
+        shares: Its shares of what the queue shares, that by which it is fair first.
+        entitled: The part that its weight entitles it to, 0 to 1. None: something of its own holds it back.
+        completed_per_second: Its completions a second, if they are counted.
     """
 
     queue: QueueFigures
     channel: ChannelDemand
-    waits: Sequence[float] = ()
-    period: timedelta | None = None
-    served: float | None = None
-
-    @property
-    def waited(self) -> timedelta | None:
-        """How long it waits. None: nothing is ready."""
-        return self.queue.waited(self.channel)
-
-    @property
-    def entitled(self) -> float | None:
-        """The part that its weight entitles it to, 0 to 1. None: something of its own holds it back."""
-        return self.queue.contention.entitled(self.channel) if self.channel.competes else None
-
-    @property
-    def detail(self) -> str:
-        """The figures of what holds it up."""
-        return reason_detail(self.channel, self.queue)
-
-    @property
-    def waits_words(self) -> str:
-        """Its waits in the past as a sentence. Empty: there are not two of them."""
-        return waits_words(self.waits, self.period)
-
-    @property
-    def shares(self) -> Sequence[Share]:
-        """Its shares of what the queue shares, that by which it is fair first."""
-        return shares_of(self.channel, self.queue, self.served)
-
-    @property
-    def completed_per_second(self) -> float | None:
-        """Its completions a second, where they are counted."""
-        queue = self.queue
-        if queue.completed_per_second is None or not queue.completed:
-            return queue.completed_per_second
-        return queue.completed_by_channel.get(self.channel.channel, 0) / queue.completed * queue.completed_per_second
+    waited: timedelta | None
+    detail: str
+    waits: Sequence[float]
+    waits_words: str
+    shares: Sequence[Share]
+    entitled: float | None
+    completed_per_second: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +102,67 @@ class QueuePage:
         return max(1, -(-self.found // QUEUES))
 
 
+class View:
+    """A request for a page.
+
+    Args:
+        pages: The pages.
+        request: The request.
+        access: Who asks, and what they may do.
+        figures: The figures that the page shows.
+    """
+
+    def __init__(self, pages: PageBase, request: Request, access: Access, figures: Figures) -> None:
+        self.pages = pages
+        self.access = access
+        self.figures = figures
+        self.query = request.query_params
+
+    @property
+    def chosen(self) -> str | None:
+        """The queue that the address names; None: all."""
+        return self.query.get("queue")
+
+    @property
+    def queue(self) -> QueueFigures:
+        """The queue that the address names, or the answer that there is none."""
+        name = self.chosen or ""
+        # Browsers send the line feed of a hidden field as two characters.
+        found = self.figures.queues.get(name) or self.figures.queues.get(name.replace("\r\n", "\n"))
+        if found is None:
+            raise HTTPException(404, f"There is no queue {self.chosen!r}.")
+        return found
+
+    @property
+    def queues(self) -> Sequence[QueueFigures]:
+        """The queue that the address names, or all."""
+        return list(self.figures.queues.values()) if self.chosen is None else [self.queue]
+
+    def listed(self, queues: Sequence[QueueFigures] | None = None) -> QueuePage:
+        """Return the part of the queues that the address asks for, by its number and by what their names contain."""
+        queues, find = self.queues if queues is None else queues, self.query.get("find", "").strip()
+        found = [queue for queue in queues if find.casefold() in queue.name.casefold()] if find else queues
+        text = self.query.get("page", "1")
+        number = whole_of(text)
+        if not number:
+            raise HTTPException(404, f"There is no page {text[:40]!r}.")
+        # Queues may have gone since the link was made.
+        number = min(number, QueuePage((), len(found)).parts)
+        return QueuePage(found[(number - 1) * QUEUES : number * QUEUES], len(found), number, find)
+
+    def answer(self, template: str, **values: Any) -> Response:
+        """Return the page of a template with what every page has, and these values."""
+        said = SAID.get(self.query.get("done", ""))
+        common = {
+            "page": template, "access": self.access, "figures": self.figures, "at": self.figures.at, "csrf": _TOKEN,
+            "done": said and said.format(count=whole_of(self.query.get("count", ""))), "reasons_at": None,
+            "ago": lambda instant: age(instant, self.figures.at), "chosen": self.chosen,
+            "many": self.chosen is None and len(self.figures.queues) > 1,
+        }  # fmt: skip
+        with self.pages.reading.spending():
+            return HTMLResponse(rendered(f"{template}.html", **common | values))
+
+
 class PageBase:
     """The base of classes of pages.
 
@@ -179,7 +180,7 @@ class PageBase:
         self._together: dict[str, frozenset[str]] = {}  # the channels of the reading that pages of a queue share
 
     async def tenant_row(self, queue: QueueFigures, figures: Figures, channel: str) -> Row | None:
-        """A tenant with the reason of its wait, also one that the figures do not list.
+        """Return a tenant with the reason of its wait, also one that the figures do not list.
 
         Where the figures are kept for longer than *keep*, the reason is read with those of the other pages.
         """
@@ -195,7 +196,7 @@ class PageBase:
         return self.row(queue, found, figures)
 
     async def tenants_now(self, queues: Iterable[QueueFigures]) -> list[tuple[QueueFigures, ChannelDemand]]:
-        """The tenants that queues list, with the reasons of this moment, read once for all viewers.
+        """Return the tenants that queues list, with the reasons of this moment, read once for all viewers.
 
         Those that wait come first, the longest first, then the others, the most messages out first. Where the figures
         are kept for no longer than *keep*, the reasons are theirs, and so are those of further queues than a page goes
@@ -230,20 +231,18 @@ class PageBase:
         if not channels:
             return queue
         together, alone = ("reasons", queue.name), ("reasons", queue.name, tuple(channels))
+        key: Hashable = together
         if not self.reading.is_at_hand(together):
             self._together[queue.name] = frozenset(self._wanted_with(queue.name, channels))
         elif not self._together[queue.name].issuperset(channels):
             self._wanted_with(queue.name, channels)
-            return await self.reading.shared(alone, self._reader(queue, channels), self._moment, always=True)
-        names = list(self._together[queue.name])
-        return await self.reading.shared(together, self._reader(queue, names), self._moment, always=True)
-
-    def _reader(self, queue: QueueFigures, channels: Sequence[str]) -> Callable[[], Awaitable[QueueFigures]]:
-        read = partial(figures_now, queue=self.reading.queue(queue.name), figures=queue, channels=channels)
-        return lambda: self.reading.read(read)
+            key = alone
+        names = channels if key == alone else list(self._together[queue.name])
+        read = partial(self.reading.read, figures_now, self.reading.queue(queue.name), queue, names)
+        return await self.reading.shared(key, read, self._moment, always=True)
 
     def _wanted_with(self, queue: str, channels: Sequence[str]) -> list[str]:
-        """The channels of a queue that pages asked for lately, with these."""
+        """Return the channels of a queue that pages asked for lately, with these."""
         wanted, now = self._wanted.get(queue, {}), monotonic()
         lately = now - _LATELY * self.reading.keep.total_seconds()
         found = {channel: at for channel, at in wanted.items() if at >= lately}
@@ -254,30 +253,31 @@ class PageBase:
         return list(self._wanted[queue])
 
     def row(self, queue: QueueFigures, channel: ChannelDemand, figures: Figures) -> Row:
-        shared = self.reading.figures
-        waits = shared.past_waits(queue.name, channel.channel)
+        shared, name, rate = self.reading.figures, channel.channel, queue.completed_per_second
+        waits = shared.past_waits(queue.name, name)
         points = shared.past(queue.name)[-len(waits) :] if waits else ()
-        served = shared.served(queue.name, channel.channel)
-        return Row(queue, channel, waits, figures.at - points[0].at if points else None, served)
+        if rate and queue.completed:
+            rate *= queue.completed_by_channel.get(name, 0) / queue.completed
+        return Row(
+            queue, channel, queue.waited(channel), reason_detail(channel, queue), waits,
+            waits_words(waits, figures.at - points[0].at if points else None),
+            shares_of(channel, queue, shared.served(queue.name, name)),
+            queue.contention.entitled(channel) if channel.competes else None, rate,
+        )  # fmt: skip
 
     async def channel_stats(self, queue: str, channel: str) -> ChannelStats | None:
-        """A tenant, a moment old at most."""
-        of = self.reading.queue(queue)
-        found = await self.reading.shared(
-            ("channel", queue, channel),
-            lambda: self.reading.ask(of.channels, channel),
-            self._moment,
-        )
+        """Return a tenant as it was a moment ago at most; None if the queue has none of that name."""
+        of, key = self.reading.queue(queue), ("channel", queue, channel)
+        found = await self.reading.kept(key, of.channels, channel, seconds=self._moment)
         return found[0] if found else None
 
     async def access(self, request: Request) -> Access:
-        known: Access | None = request.scope.get(_ACCESS)
-        return await access_of(request, self.authorize) if known is None else known
+        return await access_of(request, self.authorize)
 
     def page(
-        self, make: Callable[[Request], Awaitable[Response]], *, shared: bool = False
+        self, make: Callable[[View], Awaitable[Response]], *, shared: bool = False
     ) -> Callable[[Request], Awaitable[Response]]:
-        """The endpoint of a page.
+        """Return the endpoint of a page.
 
         Args:
             make: Makes the page for the rights of a viewer, with their name and token left out.
@@ -288,58 +288,32 @@ class PageBase:
         async def endpoint(request: Request) -> Response:
             access = await self.access(request)
             nameless = replace(access, name=_NAME)
-            asked = Request({**request.scope, _ACCESS: nameless})
+
+            async def made() -> Response:
+                figures = await self.reading.figures_at_hand()
+                if figures is None:
+                    raise Unread
+                return await make(View(self, request, nameless, figures))
+
             if not shared:
-                return self.personal(request, access, await make(asked))
+                return self.personal(request, access, await made())
             # Not request.url: it cannot be made of every Host that somebody sends.
             key = ("page", request.scope["path"], request.scope["query_string"], nameless)
             # Its reasons were kept before: both together are new within *keep*.
             seconds = min(self._moment / 2, _MOST_SHARED_SECONDS)
-            answer = await self.reading.shared(key, lambda: make(asked), seconds, always=True)
-            return self.personal(request, access, answer)
+            return self.personal(request, access, await self.reading.shared(key, made, seconds, always=True))
 
         return endpoint
 
     def personal(self, request: Request, access: Access, answer: Response) -> Response:
-        """A page with the name and the token of its viewer."""
+        """Return a page with the name and the token of its viewer."""
         token = csrf_token(request)
-        name = escape(name_text(access.name)).encode()
+        name = escape(clean(access.name)).encode()
         body = bytes(answer.body).replace(_TOKEN.encode(), token.encode()).replace(_NAME.encode(), name)
         page = HTMLResponse(body, answer.status_code)
         secure = request.scope["scheme"] == "https"
         page.set_cookie(CSRF_COOKIE, token, httponly=True, samesite="strict", secure=secure)
         return page
-
-    def answer(
-        self, request: Request, template: str, access: Access, figures: Figures, *, status: int = 200, **values: Any
-    ) -> Response:
-        """A page with what every page has; :meth:`personal` gives it the name and the token of its viewer."""
-        done = request.query_params.get("done", "")
-        with self.reading.spending():
-            page = rendered(
-                template,
-                page=template.removesuffix(".html"),
-                access=access,
-                figures=figures,
-                at=figures.at,
-                csrf=_TOKEN,
-                done=DONE[done].format(count=_count_of(request)) if done in DONE else None,
-                ago=lambda instant: age(instant, figures.at),
-                **{"reasons_at": None} | values,
-            )
-        return HTMLResponse(page, status)
-
-    async def begin(self, request: Request) -> tuple[Access, Figures]:
-        """The user that sends the request, and the figures.
-
-        Raises:
-            Unread: There are none yet.
-        """
-        access = await self.access(request)
-        figures = await self.reading.figures_at_hand()
-        if figures is None:
-            raise Unread
-        return access, figures
 
     @property
     def _moment(self) -> float:
@@ -351,13 +325,13 @@ class PageBase:
 
 
 def suffering(queue: QueueFigures, channel: ChannelDemand) -> tuple[bool, float, int, str]:
-    """The key by which tenants are sorted."""
+    """Return the key by which tenants are sorted."""
     waited = queue.waited(channel)
     return waited is None, -(waited.total_seconds() if waited else 0.0), -channel.leased, channel.channel
 
 
 def suffering_most(queues: Collection[QueueFigures], most: int) -> Collection[QueueFigures]:
-    """The queues of so many tenants that wait longest, or all queues if they are few."""
+    """Return the queues of so many tenants that wait longest, or all queues if they are few."""
     if len(queues) <= most:
         return queues
     waiting = (
@@ -370,45 +344,15 @@ def suffering_most(queues: Collection[QueueFigures], most: int) -> Collection[Qu
     return {queue.name: queue for _, queue in longest}.values()
 
 
-def queue_page(request: Request, queues: Sequence[QueueFigures]) -> QueuePage:
-    """The part of the queues that the address asks for, by its number and by what their names contain."""
-    find = request.query_params.get("find", "").strip()
-    found = [queue for queue in queues if find.casefold() in queue.name.casefold()] if find else queues
-    text = request.query_params.get("page", "1")
-    number = 0
+def whole_of(text: str) -> int:
+    """Return a number of an address; 0 if it is none."""
     with suppress(ValueError):
-        number = parse_whole(text)
-    if not number:
-        raise HTTPException(404, f"There is no page {text[:40]!r}.")
-    # Queues may have gone since the link was made.
-    number = min(number, QueuePage((), len(found)).parts)
-    return QueuePage(found[(number - 1) * QUEUES : number * QUEUES], len(found), number, find)
-
-
-def chosen_queues(figures: Figures, name: str | None) -> Sequence[QueueFigures]:
-    """The queue of that name; None: all."""
-    return [named_queue(figures, name)] if name is not None else list(figures.queues.values())
-
-
-def named_queue(figures: Figures, name: str | None) -> QueueFigures:
-    """The queue of that name, or the answer that there is none."""
-    # Browsers send the line feed of a hidden field as two characters.
-    found = figures.queues.get(name or "") or figures.queues.get((name or "").replace("\r\n", "\n"))
-    if found is None:
-        raise HTTPException(404, f"There is no queue {name!r}.")
-    return found
-
-
-def _count_of(request: Request) -> int:
-    """What an action was done on, as the address of the page after it says; 0 if it does not."""
-    with suppress(ValueError):
-        return parse_whole(request.query_params.get("count", ""))
+        return parse_whole(text)
     return 0
 
 
 def message_id_of(text: str) -> int:
-    """An id of a message from its text, or the answer that it is none."""
-    with suppress(ValueError):
-        if found := parse_whole(text):
-            return found
+    """Return an id of a message from its text, or answer that it is none."""
+    if found := whole_of(text):
+        return found
     raise HTTPException(404, f"{text[:40]!r} is no id of a message.")

@@ -1,4 +1,4 @@
-"""The pages of queues, tenants, messages, dead letters, schedules, workers and health."""
+"""The pages: queues, tenants, messages, plans, groups, dead letters, schedules, workers, what operators did, health."""
 
 from __future__ import annotations
 
@@ -6,55 +6,46 @@ import asyncio
 from collections import Counter
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from starlette.exceptions import HTTPException
 
-from sqlalchemy_fairqueue.dashboard.base import (
-    chosen_queues,
-    message_id_of,
-    named_queue,
-    queue_page,
-    suffering_most,
-)
-from sqlalchemy_fairqueue.dashboard.group_pages import GroupPages
-from sqlalchemy_fairqueue.dashboard.plan_pages import PlanPages, values_of
+from sqlalchemy_fairqueue.dashboard.base import PageBase, message_id_of, suffering_most
 from sqlalchemy_fairqueue.dashboard.policies import EDITOR
 from sqlalchemy_fairqueue.dashboard.rendering import payload_text
 from sqlalchemy_fairqueue.dashboard.timelines import end_of, ended_timeline, timeline, trace_link
 from sqlalchemy_fairqueue.dashboard.words import charts_of, headline, queue_state
+from sqlalchemy_fairqueue.database.configuration import read_plan_channels
 from sqlalchemy_fairqueue.database.messages import (
     read_audits,
     read_dead_letter_groups,
+    read_group_members,
     read_message_attempts,
     read_messages,
     read_results,
 )
 from sqlalchemy_fairqueue.database.stats import consumers_by_queue
-from sqlalchemy_fairqueue.errors import NotGranted
+from sqlalchemy_fairqueue.errors import InvalidArgument, NotGranted, UnknownGroup
 from sqlalchemy_fairqueue.figures.queues import SHOWN
 from sqlalchemy_fairqueue.formats import end_words
 from sqlalchemy_fairqueue.values.checks import check_name
+from sqlalchemy_fairqueue.values.messages import checked_group_id
+from sqlalchemy_fairqueue.values.policies import POLICY, PolicyFields
 from sqlalchemy_fairqueue.values.reports import MessageState, Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
     from datetime import datetime
 
-    from starlette.requests import Request
     from starlette.responses import Response
 
-    from sqlalchemy_fairqueue.dashboard.access import Access
-    from sqlalchemy_fairqueue.figures import Figures, QueueFigures
-    from sqlalchemy_fairqueue.values.reports import (
-        AttemptPage,
-        AuditEntry,
-        ChannelDemand,
-        DeadLetterGroup,
-        MessagePage,
-        Trend,
-    )
+    from sqlalchemy_fairqueue.dashboard.base import Row, View
+    from sqlalchemy_fairqueue.figures.queues import Figures, QueueFigures
+    from sqlalchemy_fairqueue.values.messages import GroupStatus
+    from sqlalchemy_fairqueue.values.reports import AuditEntry, ChannelDemand, DeadLetterGroup, PlanInfo
     from sqlalchemy_fairqueue.values.schedules import ScheduleInfo
+
+R = TypeVar("R")
 
 GROUPED = 10_000
 """Dead letters that are grouped by their errors, the newest."""
@@ -63,280 +54,276 @@ BULK = 1_000
 
 _SUFFERING = 5
 _PAGE = 100
-_LETTERS = 50
+_SHOWN = 50
 _MESSAGES = 20
 _ATTEMPTS = 100
 _SHOWN_BYTES = 65_536
 _SCHEDULES = 200
 _AUDITS = 20
 _HELD = 20
+_MEMBERS = 1000
+"""Members of a group that have not ended that are looked at."""
 _OVER = {"hour": timedelta(hours=1), "day": timedelta(days=1)}
 _TREND_SECONDS = 15.0
 _ENDS = ("completed", "cancelled")
 _STATES = (*get_args(MessageState), *_ENDS)
+_GROUP_STATES = {"open": True, "finished": False}
 
 
-class Pages(GroupPages, PlanPages):
+class Pages(PageBase):
     """The endpoints that show something. Arguments as of PageBase."""
 
-    async def overview(self, request: Request) -> Response:
+    async def overview(self, view: View) -> Response:
         """All queues, and the tenants that wait longest."""
-        access, figures = await self.begin(request)
+        figures = view.figures
         found = await self.tenants_now(suffering_most(figures.queues.values(), _SUFFERING))
-        listed = queue_page(request, list(figures.queues.values()))
-        waiting = [each for each in found if each[1].oldest_ready_at is not None]
+        listed = view.listed()
         health = self.reading.latest_health()
-        snapshots = [one for one in health.findings if one.check == "snapshots" and one.level] if health else []
-        return self.answer(
-            request,
-            "overview.html",
-            access,
-            figures,
+        pasts = [(queue, self.reading.figures.past(queue.name)) for queue in listed.queues]
+        return view.answer(
+            "overview",
             headline=headline(figures, self.reading.figures.past, health),
-            queues=[
-                {"figures": queue, "state": queue_state(queue, past), "past": past}
-                for queue in listed.queues
-                for past in [self.reading.figures.past(queue.name)]
-            ],
-            listed=listed,
-            many=len(figures.queues) > 1,
-            rows=[self.row(queue, tenant, figures) for queue, tenant in waiting[:_SUFFERING]],
-            snapshots=snapshots,
+            queues=[{"figures": queue, "state": queue_state(queue, past), "past": past} for queue, past in pasts],
+            listed=listed, rows=self._rows([one for one in found if one[1].oldest_ready_at], figures, _SUFFERING),
+            snapshots=[one for one in health.findings if one.check == "snapshots" and one.level] if health else [],
             reasons_at=_newest(found, figures),
-        )
-
-    async def tenants(self, request: Request) -> Response:
-        """The tenants that wait, the longest wait first, and those that hold messages."""
-        access, figures = await self.begin(request)
-        name = request.query_params.get("queue")
-        chosen = chosen_queues(figures, name)
-        found = await self.tenants_now(chosen)
-        reasons_at = _newest(found, figures)
-        reason = request.query_params.get("reason")
-        counts = Counter(tenant.reason for _, tenant in found)
-        shown = [(one, counts[one]) for one in Reason if counts[one] or one == reason]
-        if reason:
-            found = [each for each in found if each[1].reason == reason]
-        only = chosen[0] if name is not None or len(chosen) == 1 else None
-        return self.answer(
-            request, "tenants.html", access, figures,
-            **(await self._trend(request, only) if only else {"over": None}),
-            chosen=name, reason=reason, reasons=shown, found=len(found),
-            rows=[self.row(queue, tenant, figures) for queue, tenant in found[:_PAGE]],
-            waiting=sum(queue.contention.waiting for queue in chosen),
-            rivals=sum(queue.contention.rivals for queue in chosen), reasons_at=reasons_at,
         )  # fmt: skip
 
-    async def tenant(self, request: Request) -> Response:
+    async def tenants(self, view: View) -> Response:
+        """The tenants that wait, the longest wait first, and those that hold messages."""
+        queues, reason = view.queues, view.query.get("reason")
+        found = await self.tenants_now(queues)
+        counts = Counter(tenant.reason for _, tenant in found)
+        shown = [each for each in found if not reason or each[1].reason == reason]
+        trend = await self._trend(view, queues[0]) if len(queues) == 1 else {"over": None}
+        return view.answer(
+            "tenants", **trend, reason=reason, reasons_at=_newest(found, view.figures), found=len(shown),
+            reasons=[(one, counts[one]) for one in Reason if counts[one] or one == reason],
+            rows=self._rows(shown, view.figures, _PAGE),
+            waiting=sum(queue.contention.waiting for queue in queues),
+            rivals=sum(queue.contention.rivals for queue in queues),
+        )  # fmt: skip
+
+    async def tenant(self, view: View) -> Response:
         """A tenant: why it waits, its policy, its messages."""
-        access, figures = await self.begin(request)
-        queue = named_queue(figures, request.query_params.get("queue"))
-        channel = request.query_params.get("channel", "")
+        queue, channel = view.queue, view.query.get("channel", "")
         check_name("channel", channel)
         # First: all pages of the queue read the reasons of the tenants that one of them asked for.
         stats = await self.channel_stats(queue.name, channel)
         if stats is None:
             raise HTTPException(404, f"Queue {queue.name!r} has no tenant {channel!r}.")
+        read = partial(read_messages, target=self.target_of(queue.name), channel=channel, limit=_MESSAGES)
         # At the same time, so that the slowest of them decides.
         (messages, refused), audits, row, plans, trend = await asyncio.gather(
-            self._messages(queue.name, channel),
-            self.audits(queue.name, channel=channel),
-            self.tenant_row(queue, figures, channel),
-            self.plans_of(queue.name),
-            self._trend(request, queue, channel),
+            _granted(self.reading.kept(("messages", queue.name, channel), read, content_bytes=0)),
+            self._audits(queue.name, channel=channel),
+            self.tenant_row(queue, view.figures, channel),
+            self._plans(queue.name),
+            self._trend(view, queue, channel),
         )
-        return self.answer(
-            request, "tenant.html", access, figures,
-            queue=queue, stats=stats, row=row, messages=messages, refused=refused, plans=plans, fields=EDITOR,
-            values=values_of(stats), audits=audits, **trend,
+        return view.answer(
+            "tenant", queue=queue, stats=stats, row=row, messages=messages, refused=refused, plans=plans, fields=EDITOR,
+            values=_values(stats), audits=audits, **trend,
         )  # fmt: skip
 
-    async def _trend(self, request: Request, queue: QueueFigures, channel: str | None = None) -> dict[str, Any]:
-        """What a page shows of a queue or a tenant over time. Samples are new once a minute."""
-        over = "day" if request.query_params.get("over") == "day" else "hour"
+    async def _trend(self, view: View, queue: QueueFigures, channel: str | None = None) -> dict[str, Any]:
+        """Return what a page shows of a queue or a tenant over time. Samples are new once a minute."""
+        over = "day" if view.query.get("over") == "day" else "hour"
         read = partial(self.reading.queue(queue.name).admin.trend, channel=channel, over=_OVER[over])
-        key = ("trend", queue.name, channel, over)
-        trend: Trend = await self.reading.shared(key, lambda: self.reading.ask(read), _TREND_SECONDS)
+        trend = await self.reading.kept(("trend", queue.name, channel, over), read, seconds=_TREND_SECONDS)
         return {"over": over, "trend": trend, "charts": charts_of(trend), "recorded": queue.records_history}
 
-    async def messages(self, request: Request) -> Response:
+    async def messages(self, view: View) -> Response:
         """The messages of a queue or a tenant, by state and kind, page by page."""
-        access, figures = await self.begin(request)
-        query = request.query_params
-        name = query.get("queue") if "queue" in query or len(figures.queues) != 1 else next(iter(figures.queues))
-        queue = None if name is None else named_queue(figures, name)
-        channel, kind, after = (query.get(one) or None for one in ("channel", "kind", "after"))
-        state = query.get("state")
+        queues = view.queues
+        queue = queues[0] if view.chosen is not None or len(queues) == 1 else None
+        which: dict[str, Any] = {name: view.query.get(name) or None for name in ("channel", "kind", "after")}
+        state = view.query.get("state")
         state = state if state in _STATES else None
         ended = state in _ENDS
-        found: MessagePage | AttemptPage | None = None
-        refused = None
+        found, refused = None, None
         if queue is not None:
             of = self.reading.queue(queue.name)
-            which: dict[str, Any] = {"channel": channel, "kind": kind, "limit": _PAGE, "after": after}
-            try:
-                if ended:
-                    found = await self.reading.ask(of.admin.recent_attempts, outcome=state, **which)
-                else:
-                    found = await self.reading.ask(of.messages, state=state, **which)
-            except NotGranted as error:
-                refused = str(error)
-        return self.answer(
-            request, "messages.html", access, figures,
-            chosen=name, queue=queue, channel=channel, kind=kind, state=state, states=list(_STATES), refused=refused,
-            messages=found or (), next=found.next if found is not None else None, ended=ended,
+            read: Any = partial(of.admin.recent_attempts, outcome=state) if ended else partial(of.messages, state=state)
+            found, refused = await _granted(self.reading.read(read, limit=_PAGE, **which))
+        return view.answer(
+            "messages", chosen=None if queue is None else queue.name, queue=queue, **which, state=state,
+            states=_STATES, refused=refused, messages=found or (), next=found.next if found else None, ended=ended,
             undelivered=not ended and state != "leased",
         )  # fmt: skip
 
-    async def message(self, request: Request) -> Response:
+    async def message(self, view: View) -> Response:
         """A message: what happened to it, and its payload."""
-        access, figures = await self.begin(request)
-        queue = named_queue(figures, request.query_params.get("queue"))
-        message_id = message_id_of(request.query_params.get("id", ""))
-        target = self.target_of(queue.name)
-        read = partial(read_messages, target=target, ids=[message_id])
-        message = next(iter(await self.reading.read(read)), None)
-        letter = None
-        if message is None:
-            of = self.reading.queue(queue.name)
-            letter = next(iter(await self.reading.ask(of.dead_letters.list, message_id)), None)
-        one = message or letter
-        if one is None:
-            return await self._ended(request, access, figures, queue, message_id)
-        read_attempts = partial(read_message_attempts, target=target, message_id=message_id, limit=_ATTEMPTS)
+        queue, message_id = view.queue, message_id_of(view.query.get("id", ""))
+        target, read = self.target_of(queue.name), self.reading.read
+        message = next(iter(await read(read_messages, target, [message_id])), None)
+        letters = self.reading.queue(queue.name).dead_letters
+        letter = None if message else next(iter(await read(letters.list, message_id)), None)
         attempts, audits, row = await asyncio.gather(
-            self.reading.read(read_attempts),
-            self.audits(queue.name, message_id=message_id),
-            self.tenant_row(queue, figures, message.channel) if message else asyncio.sleep(0),
+            read(read_message_attempts, target, message_id, limit=_ATTEMPTS),
+            self._audits(queue.name, message_id=message_id),
+            self.tenant_row(queue, view.figures, message.channel) if message else asyncio.sleep(0),
         )
-        payload = None
-        if access.payloads:
+        common = {
+            "queue": queue, "message_id": message_id, "audits": audits,
+            "recorded": queue.records_history or bool(attempts),
+        }  # fmt: skip
+        one = message or letter
+        if one is not None:
             content, size = (message.content, message.content_size) if message else (b"", None)
             if letter:
                 content, size = letter.content[:_SHOWN_BYTES], len(letter.content)
-            payload = payload_text(content, size)
-        return self.answer(
-            request, "message.html", access, figures,
-            queue=queue, message=message, letter=letter, message_id=message_id, payload=payload, row=row,
-            steps=timeline(message, letter, attempts, figures.at), recorded=queue.records_history or bool(attempts),
-            trace=trace_link(self.trace_url, one.headers), audits=audits,
-        )  # fmt: skip
-
-    async def _ended(
-        self, request: Request, access: Access, figures: Figures, queue: QueueFigures, message_id: int
-    ) -> Response:
-        """A message that has ended: its result, and its attempts in the history, as far as they are kept."""
-        target = self.target_of(queue.name)
-        read = partial(read_results, target=target, message_ids=[message_id])
-        [kept] = await self.reading.read(read)
-        read_attempts = partial(read_message_attempts, target=target, message_id=message_id, limit=_ATTEMPTS)
-        attempts = await self.reading.read(read_attempts)
+            return view.answer(
+                "message", **common, message=message, letter=letter, row=row,
+                payload=payload_text(content, size) if view.access.payloads else None,
+                steps=timeline(message, letter, attempts, view.figures.at),
+                trace=trace_link(self.trace_url, one.headers),
+            )  # fmt: skip
+        # It has ended: its result and its attempts in the history are left, as far as they are kept.
+        [kept] = await read(read_results, target, [message_id])
         end = end_of(kept, attempts)
         if end is None:
             raise HTTPException(404, f"Queue {queue.name!r} has no message {message_id}: it is done or was purged.")
-        result = None
-        if access.payloads and kept.state == "completed":
-            content = b"null" if kept.content is None else kept.content
-            result = payload_text(content[:_SHOWN_BYTES], len(content))
-        return self.answer(
-            request, "ended.html", access, figures,
-            queue=queue, message_id=message_id, kept=kept, last=attempts[-1] if attempts else None, state=end,
-            result=result, words=end_words(end[0], kept.finished_at, attempts),
-            audits=await self.audits(queue.name, message_id=message_id),
-            steps=ended_timeline(attempts, kept), recorded=queue.records_history or bool(attempts),
+        content = b"null" if kept.content is None else kept.content
+        shown = view.access.payloads and kept.state == "completed"
+        return view.answer(
+            "ended", **common, kept=kept, last=attempts[-1] if attempts else None, state=end,
+            result=payload_text(content[:_SHOWN_BYTES], len(content)) if shown else None,
+            words=end_words(end[0], kept.finished_at, attempts), steps=ended_timeline(attempts, kept),
         )  # fmt: skip
 
-    async def dead(self, request: Request) -> Response:
-        """The dead letters of queues by their errors."""
-        access, figures = await self.begin(request)
-        name = request.query_params.get("queue")
-        # Queues with dead letters first: thousands have none.
-        chosen = sorted(chosen_queues(figures, name), key=lambda queue: not queue.stats.dead)
-        listed = queue_page(request, chosen)
-        groups: list[tuple[QueueFigures, DeadLetterGroup]] = []
-        refused = None
-        try:
-            for queue in listed.queues:
-                if queue.stats.dead or name is not None:
-                    groups += [(queue, group) for group in await self.letter_groups(queue.name)]
-        except NotGranted as error:
-            refused = str(error)
-        return self.answer(
-            request, "dead.html", access, figures,
-            chosen=name, groups=groups, refused=refused, dead=sum(queue.stats.dead for queue in chosen),
-            grouped=GROUPED, bulk=BULK, shown=_LETTERS, listed=listed,
+    async def plans(self, view: View) -> Response:
+        listed = view.listed()
+        plans = await _of_each(listed.queues, lambda queue: self._plans(queue.name))
+        shown = [(queue, plan, _values(plan.policy)) for queue, plan in plans]
+        return view.answer("plans", plans=shown, fields=EDITOR, listed=listed)
+
+    async def plan(self, view: View) -> Response:
+        """A plan: its policy, and the tenants that follow it."""
+        queue, name, after = view.queue, view.query.get("plan", ""), view.query.get("after")
+        check_name("plan", name)
+        plan = next((one for one in await self._plans(queue.name) if one.name == name), None)
+        if plan is None and not view.access.operates:
+            raise HTTPException(404, f"Queue {queue.name!r} has no plan {name!r}.")
+        last = message_id_of(after) if after else None
+        read = partial(read_plan_channels, target=self.target_of(queue.name), name=name, after=last, limit=_PAGE + 1)
+        found = await self.reading.read(read) if plan else []
+        return view.answer(
+            "plan", queue=queue, name=name, plan=plan, fields=EDITOR, followers=found[:_PAGE], after=after,
+            values=_values(plan.policy if plan else PolicyFields()), page_size=_PAGE,
+            more=found[_PAGE - 1].channel_id if len(found) > _PAGE else None,
         )  # fmt: skip
 
-    async def schedules(self, request: Request) -> Response:
-        access, figures = await self.begin(request)
-        name = request.query_params.get("queue")
-        listed = queue_page(request, chosen_queues(figures, name))
-        found: list[ScheduleInfo] = []
-        refused = None
-        try:
-            for queue in listed.queues:
-                found += await self._schedules(queue.name)
-        except NotGranted as error:
-            refused = str(error)
-        return self.answer(
-            request, "schedules.html", access, figures,
-            chosen=name, schedules=found, refused=refused, most=_SCHEDULES, listed=listed,
-        )  # fmt: skip
+    async def _plans(self, queue: str) -> Sequence[PlanInfo]:
+        return await self.reading.kept(("plans", queue), self.reading.queue(queue).plans.list)
 
-    async def _schedules(self, queue: str) -> Sequence[ScheduleInfo]:
-        of = self.reading.queue(queue)
-        return await self.reading.shared(
-            ("schedules", queue), lambda: self.reading.ask(of.schedules.list, limit=_SCHEDULES)
+    async def groups(self, view: View) -> Response:
+        """The groups of queues, the newest first."""
+        listed, state = view.listed(), view.query.get("state")
+        state = state if state in _GROUP_STATES else None
+
+        def read(queue: QueueFigures) -> Awaitable[Sequence[GroupStatus]]:
+            of = partial(self.reading.queue(queue.name).groups.list, is_open=_GROUP_STATES.get(state or ""))
+            return self.reading.kept(("groups", queue.name, state), of, limit=_PAGE)
+
+        found = await _of_each(listed.queues, read)
+        found.sort(key=lambda row: row[1].created_at, reverse=True)
+        return view.answer(
+            "groups", state=state, states=list(_GROUP_STATES), groups=found[:_PAGE], most=_PAGE, listed=listed
         )
 
-    async def workers(self, request: Request) -> Response:
-        """The consumers, and what each holds."""
-        access, figures = await self.begin(request)
-        name = request.query_params.get("queue")
-        served = {queue.name: queue for queue in chosen_queues(figures, name) if queue.consumers}
-        schema = next((self.target_of(one).schema for one in served), None)
-        read = partial(consumers_by_queue, schema=schema, queues=list(served), limit=SHOWN, handlers=_HELD)
-        found = await self.reading.shared(("workers", *served), lambda: self.reading.read(read)) if served else {}
-        consumers = [(served[queue], consumer) for queue, several in found.items() for consumer in several]
-        return self.answer(request, "workers.html", access, figures, chosen=name, consumers=consumers)
+    async def group(self, view: View) -> Response:
+        """A group: how far it is, and the members that have not ended."""
+        queue, kept = view.queue, self.reading.kept
+        try:
+            group_id = checked_group_id(view.query.get("group", ""))
+            status = await kept(("group", queue.name, group_id), self.reading.queue(queue.name).groups.status, group_id)
+        except (InvalidArgument, UnknownGroup) as error:
+            raise HTTPException(404, str(error)) from None
+        read = partial(read_group_members, target=self.target_of(queue.name), group_id=group_id, limit=_MEMBERS)
+        members = await kept(("members", queue.name, group_id), read)
+        return view.answer(
+            "group", queue=queue, group=status, members=members[:_SHOWN], looked=len(members), most=_MEMBERS,
+            counts=Counter(one.state for one in members),
+        )  # fmt: skip
 
-    async def audit(self, request: Request) -> Response:
-        """What operators did to queues, the last first."""
-        access, figures = await self.begin(request)
-        name = request.query_params.get("queue")
-        listed = queue_page(request, chosen_queues(figures, name))
-        found = [(queue, one) for queue in listed.queues for one in await self.audits(queue.name, limit=_PAGE)]
-        # What was done to the installation stands with each queue.
-        found = list({one.audit_id: (queue, one) for queue, one in found}.values())
-        found.sort(key=lambda row: row[1].at, reverse=True)
-        return self.answer(request, "audit.html", access, figures, chosen=name, audits=found[:_PAGE], listed=listed)
-
-    async def audits(
-        self, queue: str, *, channel: str | None = None, message_id: int | None = None, limit: int = _AUDITS
-    ) -> Sequence[AuditEntry]:
-        """What operators did to a queue, a channel or a message."""
-        read = partial(read_audits, target=self.target_of(queue), channel=channel, message_id=message_id, limit=limit)
-        key = ("audits", queue, channel, message_id, limit)
-        return await self.reading.shared(key, lambda: self.reading.read(read))
-
-    async def health(self, request: Request) -> Response:
-        access, figures = await self.begin(request)
-        return self.answer(request, "health.html", access, figures, health=await self.reading.health())
+    async def dead(self, view: View) -> Response:
+        """The dead letters of queues by their errors."""
+        # Queues with dead letters first: thousands have none.
+        queues = sorted(view.queues, key=lambda queue: not queue.stats.dead)
+        listed = view.listed(queues)
+        asked = [queue for queue in listed.queues if queue.stats.dead or view.chosen is not None]
+        found, refused = await _granted(_of_each(asked, lambda queue: self.letter_groups(queue.name)))
+        return view.answer(
+            "dead", groups=found or (), refused=refused, dead=sum(queue.stats.dead for queue in queues),
+            grouped=GROUPED, bulk=BULK, listed=listed,
+        )  # fmt: skip
 
     async def letter_groups(self, queue: str) -> Sequence[DeadLetterGroup]:
         read = partial(read_dead_letter_groups, target=self.target_of(queue), limit=GROUPED, ids=BULK)
-        return await self.reading.shared(("letters", queue), lambda: self.reading.read(read))
+        return await self.reading.kept(("letters", queue), read)
 
-    async def _messages(self, queue: str, channel: str) -> tuple[Sequence[Any], str | None]:
-        read = partial(read_messages, target=self.target_of(queue), channel=channel, limit=_MESSAGES)
-        try:
-            key = ("messages", queue, channel)
-            return await self.reading.shared(key, lambda: self.reading.read(partial(read, content_bytes=0))), None
-        except NotGranted as error:
-            return (), str(error)
+    async def schedules(self, view: View) -> Response:
+        listed = view.listed()
+
+        def read(queue: QueueFigures) -> Awaitable[Sequence[ScheduleInfo]]:
+            of = self.reading.queue(queue.name).schedules
+            return self.reading.kept(("schedules", queue.name), of.list, limit=_SCHEDULES)
+
+        found, refused = await _granted(_of_each(listed.queues, read))
+        schedules = [one for _, one in found or ()]
+        return view.answer("schedules", schedules=schedules, refused=refused, most=_SCHEDULES, listed=listed)
+
+    async def workers(self, view: View) -> Response:
+        """The consumers, and what each holds."""
+        served = {queue.name: queue for queue in view.queues if queue.consumers}
+        schema = next((self.target_of(one).schema for one in served), None)
+        read = partial(consumers_by_queue, schema=schema, queues=list(served), limit=SHOWN, handlers=_HELD)
+        found = await self.reading.kept(("workers", *served), read) if served else {}
+        consumers = [(served[queue], consumer) for queue, several in found.items() for consumer in several]
+        return view.answer("workers", consumers=consumers)
+
+    async def audit(self, view: View) -> Response:
+        """What operators did to queues, the last first."""
+        listed = view.listed()
+        rows = await _of_each(listed.queues, lambda queue: self._audits(queue.name, limit=_PAGE))
+        # What was done to the installation stands with each queue.
+        found = list({one.audit_id: (queue, one) for queue, one in rows}.values())
+        found.sort(key=lambda row: row[1].at, reverse=True)
+        return view.answer("audit", audits=found[:_PAGE], listed=listed)
+
+    async def _audits(self, queue: str, *, limit: int = _AUDITS, **about: Any) -> Sequence[AuditEntry]:
+        """Return what operators did to a queue, a channel or a message."""
+        read = partial(read_audits, target=self.target_of(queue), limit=limit, **about)
+        return await self.reading.kept(("audits", queue, limit, *about.items()), read)
+
+    async def health(self, view: View) -> Response:
+        return view.answer("health", health=await self.reading.health())
+
+    def _rows(self, found: Sequence[tuple[QueueFigures, ChannelDemand]], figures: Figures, most: int) -> list[Row]:
+        return [self.row(queue, tenant, figures) for queue, tenant in found[:most]]
+
+
+async def _granted(reading: Awaitable[R]) -> tuple[R | None, str | None]:
+    """Return what was read, or else why the role may not read it."""
+    try:
+        return await reading, None
+    except NotGranted as error:
+        return None, str(error)
+
+
+async def _of_each(
+    queues: Iterable[QueueFigures], read: Callable[[QueueFigures], Awaitable[Iterable[R]]]
+) -> list[tuple[QueueFigures, R]]:
+    """Return all that is read of queues, each with its queue."""
+    return [(queue, one) for queue in queues for one in await read(queue)]
+
+
+def _values(policy: PolicyFields) -> dict[str, Any]:
+    return {name: getattr(policy, name) for name in POLICY}
 
 
 def _newest(found: Iterable[tuple[QueueFigures, ChannelDemand]], figures: Figures) -> datetime | None:
-    """When the reasons of tenants were read, where that was after the figures."""
+    """Return when the reasons of tenants were read, if that was after the figures."""
     newest = max((queue.at for queue, _ in found), default=figures.at)
     return newest if newest > figures.at else None

@@ -14,7 +14,7 @@ from sqlalchemy_fairqueue.values.policies import POLICY, UNSET, ChannelPolicy
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from sqlalchemy_fairqueue.figures import QueueFigures
+    from sqlalchemy_fairqueue.figures.queues import QueueFigures
     from sqlalchemy_fairqueue.values.policies import PolicyFields, Unset
     from sqlalchemy_fairqueue.values.reports import ChannelStats, PlanInfo
 
@@ -58,14 +58,14 @@ class EditorField:
         return isinstance(self.definition, Count)
 
     def text(self, value: object) -> str:
-        """A value as it stands in the form; empty: None."""
+        """Write a value as it stands in the form; None is empty."""
         return "" if value is None else self.definition.text(value)
 
     def shown(self, value: object) -> str:
         return self.definition.shown(value)
 
     def read(self, text: str) -> Any:
-        """A value from its text.
+        """Parse a value.
 
         Raises:
             InvalidArgument: It is none.
@@ -104,7 +104,7 @@ class Change:
 
 
 def changed_fields(before: PolicyFields, form: Mapping[str, str]) -> dict[str, Any]:
-    """The fields of a policy that a form changes.
+    """Return the fields of a policy that a form changes.
 
     Raises:
         InvalidArgument: A value cannot be kept.
@@ -120,7 +120,7 @@ def changed_fields(before: PolicyFields, form: Mapping[str, str]) -> dict[str, A
 
 
 def change_of(stats: ChannelStats, form: Mapping[str, str]) -> Change:
-    """The change that a form requests for a tenant.
+    """Return the change that a form requests for a tenant.
 
     Raises:
         InvalidArgument: A value cannot be kept, or a field is both changed and reset.
@@ -137,7 +137,7 @@ def change_of(stats: ChannelStats, form: Mapping[str, str]) -> Change:
 def policy_after(
     stats: ChannelStats, change: Change, plans: Mapping[str, PlanInfo], defaults: ChannelPolicy | None
 ) -> ChannelPolicy:
-    """The policy that a tenant has after a change.
+    """Return the policy that a tenant has after a change.
 
     Args:
         stats: The tenant before.
@@ -161,7 +161,7 @@ def policy_after(
 
 
 def differences(before: PolicyFields, after: PolicyFields) -> dict[str, Any]:
-    """The fields in which two policies differ, with the values of the second."""
+    """Return the fields in which two policies differ, with the values of the second."""
     return {name: getattr(after, name) for name in _FIELDS if getattr(before, name) != getattr(after, name)}
 
 
@@ -173,10 +173,7 @@ def changes_shown(stats: ChannelStats, change: Change, after: ChannelPolicy) -> 
     changed = differences(stats, after)
     shown += fields_shown(stats, changed)
     decides = "by the plan" if (stats.plan if change.plan is UNSET else change.plan) else "as the queue says"
-    shown += [
-        (name, "its own", decides) for name in change.reset if name not in changed
-    ]  # fmt: skip
-    return shown
+    return shown + [(name, "its own", decides) for name in change.reset if name not in changed]
 
 
 def fields_shown(before: PolicyFields, changed: Mapping[str, Any]) -> list[tuple[str, str, str]]:
@@ -185,12 +182,11 @@ def fields_shown(before: PolicyFields, changed: Mapping[str, Any]) -> list[tuple
 
 
 def effect(queue: QueueFigures, stats: ChannelStats, changes: Mapping[str, Any]) -> list[str]:
-    """The effects that changes of a tenant have now, in sentences."""
+    """Return the effects that changes of a tenant have now, in sentences."""
     said = []
     if "weight" in changes:
-        others = max(queue.contention.rival_weight - stats.weight, 0) if _competes(queue, stats) else (
-            queue.contention.rival_weight
-        )  # fmt: skip
+        competes = any(one.channel == stats.channel and one.competes for one in queue.contention.channels)
+        others = max(queue.contention.rival_weight - (stats.weight if competes else 0), 0)
         before, after = stats.weight / (others + stats.weight), changes["weight"] / (others + changes["weight"])
         said.append(
             f"While it competes as now, the share that it is entitled to goes from {percent_text(before)} to "
@@ -218,7 +214,3 @@ def effect(queue: QueueFigures, stats: ChannelStats, changes: Mapping[str, Any])
         said.append(f"It has {stats.backlog:,} undelivered messages: further enqueues are refused or dropped at once.")
     said += [f"{_FIELDS[name].label} holds {POLICY[name].holds}." for name in changes if name not in _COUNTED]
     return said
-
-
-def _competes(queue: QueueFigures, stats: ChannelStats) -> bool:
-    return any(one.channel == stats.channel and one.competes for one in queue.contention.channels)

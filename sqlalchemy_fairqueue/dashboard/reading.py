@@ -27,7 +27,7 @@ from sqlalchemy_fairqueue.doctor.examination import examine
 from sqlalchemy_fairqueue.doctor.findings import Role as Work
 from sqlalchemy_fairqueue.doctor.installation import Unusable, grant, needed_kind
 from sqlalchemy_fairqueue.errors import NotGranted
-from sqlalchemy_fairqueue.figures import DUTY, PATIENCE_SECONDS, SharedFigures
+from sqlalchemy_fairqueue.figures.shared import DUTY, PATIENCE_SECONDS, SharedFigures
 from sqlalchemy_fairqueue.queue import Queue
 from sqlalchemy_fairqueue.texts import logged
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.database.asynchronous import AsyncEngine
     from sqlalchemy_fairqueue.doctor.examination import Examination
     from sqlalchemy_fairqueue.doctor.findings import Finding
-    from sqlalchemy_fairqueue.figures import Figures
+    from sqlalchemy_fairqueue.figures.queues import Figures
 
 R = TypeVar("R")
 
@@ -133,7 +133,7 @@ class Reading:
         self.spent = 0.0
 
     async def figures_at_hand(self) -> Figures | None:
-        """The figures. None: they are being read for the first time, which takes longer than a page may."""
+        """Return the figures; None while they are read for the first time, which takes longer than a page may."""
         if self.figures.latest is not None:
             with self._naming_grants():
                 return await self.figures.aget()
@@ -147,7 +147,7 @@ class Reading:
             return reading.result() if reading.done() else None
 
     def queue(self, name: str) -> Queue:
-        """The queue of that name: the application's own where it was given, with its codec."""
+        """Return the queue of that name: the application's own where it was given, with its codec."""
         return self._given.get(name) or Queue(name, schema=self.schema)
 
     async def call(self, verb: Callable[..., R], *arguments: Any, **named: Any) -> R:
@@ -159,18 +159,18 @@ class Reading:
 
     async def act(self, work: Callable[[Connection], R]) -> R:
         """Do something in one transaction."""
-        with self.spending(), self._naming_grants():
-            changing = partial(on, self.engine, lambda engine: run_transaction(engine, work))
-            if isinstance(self.engine, Engine):
-                return await asyncio.to_thread(changing)
-            return await cast("Awaitable[R]", changing())
+        return await self.call(on, partial(run_transaction, work=work))
 
-    async def ask(self, verb: Callable[..., R], *arguments: Any, **named: Any) -> R:
-        """As :meth:`call`, for a verb that only reads: a connection that the server ended meanwhile is replaced."""
-        return await aread_again(lambda: self.call(verb, *arguments, **named))
+    async def read(self, verb: Callable[..., R], *arguments: Any, **named: Any) -> R:
+        """Call what reads on a connection. A connection that the server ended meanwhile is replaced."""
+        work = partial(run, work=lambda connection: verb(connection, *arguments, **named))
+        return await aread_again(lambda: self.call(on, work))
 
-    async def read(self, work: Callable[[Connection], R]) -> R:
-        return await self.ask(on, lambda engine: run(engine, work))
+    async def kept(
+        self, key: Hashable, verb: Callable[..., R], *arguments: Any, seconds: float | None = None, **named: Any
+    ) -> R:
+        """Read as :meth:`read` does, and keep it as :meth:`shared` does."""
+        return await self.shared(key, lambda: self.read(verb, *arguments, **named), seconds)
 
     @contextmanager
     def _naming_grants(self) -> Iterator[None]:
@@ -201,7 +201,7 @@ class Reading:
         *,
         always: bool = False,
     ) -> R:
-        """The result of *work*, kept for a moment, so that all who ask for the same cost as much as one.
+        """Return the result of *work*, and keep it for a moment, so that all who ask for it cost as much as one.
 
         What takes long is kept for longer, and read in the background: who asks meanwhile gets what was read before.
 
@@ -220,7 +220,7 @@ class Reading:
         return cast("R", await asyncio.shield(kept.task))
 
     def is_at_hand(self, key: Hashable) -> bool:
-        """Whether what is asked for was just read, or is being read."""
+        """Return whether what is asked for was just read, or is being read."""
         found = self._kept.get(key)
         return found is not None and (not found.task.done() or found.is_good)
 
@@ -253,7 +253,7 @@ class Reading:
         self.figures.forget()
 
     async def health(self) -> Health | None:
-        """The findings of doctor, a minute old at most, or older where it takes long. None: they are being made.
+        """Return the findings of doctor, a minute old at most, or older if they take long; None while they are made.
 
         Doctor reads much of a large installation, and nobody waits for that longer than a moment.
         """
@@ -261,7 +261,7 @@ class Reading:
         return self.latest_health()
 
     def latest_health(self) -> Health | None:
-        """The findings of doctor that are at hand, without a wait for new ones. None: there are none yet."""
+        """Return the findings of doctor that are at hand, without a wait for new ones; None if there are none yet."""
         task = self._kept_or_read(*self._examination).task
         if task.done():
             self._health = task.result()

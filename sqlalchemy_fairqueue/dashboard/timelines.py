@@ -58,7 +58,7 @@ class Step:
 def timeline(
     message: MessageDetails | None, letter: DeadLetterInfo | None, attempts: Sequence[AttemptDetails], now: datetime
 ) -> list[Step]:
-    """The steps of a message, the first one first.
+    """Return the steps of a message, the first one first.
 
     Args:
         message: The message, unless it is dead.
@@ -68,12 +68,7 @@ def timeline(
     """
     one = message or letter
     assert one is not None  # noqa: S101 - one of them is given
-    steps = [Step(one.enqueued_at, "enqueued")]
-    before = one.enqueued_at
-    for attempt in attempts:
-        steps += _waited(attempt.ready_at, attempt.started_at, before)
-        steps.append(_attempt(attempt))
-        before = attempt.finished_at
+    steps = [Step(one.enqueued_at, "enqueued"), *_attempts(attempts, one.enqueued_at)]
     if message is not None:
         steps += _going_on(message, now, recorded=bool(attempts))
     elif letter is not None:
@@ -82,23 +77,19 @@ def timeline(
 
 
 def end_of(kept: FoundResult, attempts: Sequence[AttemptDetails]) -> tuple[str, str] | None:
-    """How a message ended and its level, by its result or else by its last attempt. None: nothing is kept of it."""
+    """Return how a message ended and its level, by its result or its last attempt; None if nothing is kept of it."""
     if kept.state in ENDED or not attempts:
         return ENDED.get(kept.state)
     return ENDED[attempts[-1].outcome] if _is_end(attempts[-1]) else _GONE
 
 
 def ended_timeline(attempts: Sequence[AttemptDetails], kept: FoundResult) -> list[Step]:
-    """The steps of a message that has ended: its attempts, and its end unless the last of them was that."""
+    """Return the steps of a message that has ended: its attempts, and its end unless the last of them was that."""
     steps = [Step(one.enqueued_at, "enqueued") for one in attempts[:1]]
-    before = steps[0].at if steps else None
-    for attempt in attempts:
-        steps += _waited(attempt.ready_at, attempt.started_at, before or attempt.ready_at)
-        steps.append(_attempt(attempt))
-        before = attempt.finished_at
+    steps += _attempts(attempts, attempts[0].enqueued_at) if attempts else ()
     end = end_of(kept, attempts)
     if end is _GONE:
-        steps.append(Step(before, "withdrawn or purged since", "calm"))
+        steps.append(Step(attempts[-1].finished_at, "withdrawn or purged since", "calm"))
     elif end is not None and not (attempts and _is_end(attempts[-1])):
         steps.append(Step(kept.finished_at, *end))
     return steps
@@ -108,8 +99,16 @@ def _is_end(attempt: AttemptDetails) -> bool:
     return attempt.outcome in {"completed", "cancelled"}
 
 
+def _attempts(attempts: Sequence[AttemptDetails], before: datetime) -> Iterator[Step]:
+    """Yield the steps of attempts, the first of which waited since *before*."""
+    for attempt in attempts:
+        yield from _waited(attempt.ready_at, attempt.started_at, before)
+        yield _attempt(attempt)
+        before = attempt.finished_at
+
+
 def _waited(ready_at: datetime, started_at: datetime, before: datetime) -> Iterator[Step]:
-    """The waits before an attempt: for its time, and then for its turn."""
+    """Yield the waits before an attempt: for its time, and then for its turn."""
     if _matters(ready_at - before):
         yield Step(before, f"waited {format_duration(ready_at - before)} for its time", "between")
     if _matters(started_at - ready_at):
@@ -154,7 +153,7 @@ def _matters(wait: timedelta) -> bool:
 
 
 def trace_link(address: str | None, headers: str | Mapping[str, Any] | None) -> str | None:
-    """The address that shows the trace of a message. None: it carries none, or nobody said where.
+    """Return the address that shows the trace of a message; None if it carries none, or nobody said where.
 
     Args:
         address: With ``{trace_id}`` and, if wanted, ``{span_id}`` in it.

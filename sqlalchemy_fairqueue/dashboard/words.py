@@ -20,13 +20,48 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.dashboard.reading import Health
     from sqlalchemy_fairqueue.doctor.findings import Finding
     from sqlalchemy_fairqueue.drawings import Drawing
-    from sqlalchemy_fairqueue.figures import Figures, QueueFigures
+    from sqlalchemy_fairqueue.figures.queues import Figures, QueueFigures
     from sqlalchemy_fairqueue.figures.shared import Point
     from sqlalchemy_fairqueue.values.reports import ChannelDemand, QueueCapacity, SharedLimit, Trend
 
 _QUEUES = 3
 """Queues that are named as those that draw from a shared limit."""
 _FEW = 2
+
+SAID = {
+    "pause": "Paused.",
+    "resume": "Resumed.",
+    "policy": "The policy was changed.",
+    "plan": "The plan was changed.",
+    "remove_plan": "The plan was removed.",
+    "purge": "Purged {count}.",
+    "cancel": "Cancelled.",
+    "cancel_asked": "A consumer holds the message: it is told, and the message is gone unless it completes first.",
+    "cancel_selected": "Cancelled: {count}. Those that consumers hold are told, and gone unless they complete first.",
+    "cancel_missing": "There is nothing to cancel: the message is done, dead or unknown.",
+    "move": "Moved.",
+    "move_unchanged": "It is there already.",
+    "move_leased": "A consumer holds the message: it stays.",
+    "move_duplicate": "Another message of that tenant holds its key: it stays.",
+    "retry_selected": "Due now: {count}.",
+    "retry_due": "It is due now.",
+    "retry_unchanged": "It was due already.",
+    "retry_redriven": "It had become a dead letter, and was redriven.",
+    "retry_leased": "A consumer holds the message already.",
+    "retry_duplicate": "It is a dead letter, and another message holds its key: it stays.",
+    "retry_missing": "There is nothing to retry: the message is done or unknown.",
+    "move_missing": "There is nothing to move: the message is done, dead or unknown.",
+    "cancel_group": "Cancelled: {count}. Members that consumers hold are gone unless they complete first.",
+    "redrive": "Redriven: {count}.",
+    "purge_dead": "Purged for good: {count}.",
+    "run_schedule": "Enqueued as message #{count}.",
+    "run_schedule_dropped": "Not enqueued: the tenant has as many undelivered messages as it may have.",
+    "pause_schedule": "The schedule is paused.",
+    "resume_schedule": "The schedule goes on.",
+    "stop_worker": "Asked: within seconds it takes no more messages, and it goes when its handlers have ended.",
+    "stop_worker_gone": "Asked, but no worker of that name has a lease: it has probably stopped.",
+}
+"""The sentence after an action, by its name and how it ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,33 +97,27 @@ class Chart:
 
 
 def charts_of(trend: Trend) -> list[Chart]:
-    """The drawings of a trend; none if no worker has kept a sample of that time."""
+    """Return the drawings of a trend; none if no worker has kept a sample of that time."""
     points = trend.points
     if all(point.ready is None for point in points):
         return []
     axis = Axis(points[0].at, points[-1].at + trend.step, lambda at, _: f"{at:%H:%M}")
     failed = "failed" if any(point.served is not None for point in points) else "died"
     waits = [None if one.oldest_wait is None else one.oldest_wait.total_seconds() for one in points]
-    ended: dict[str, Sequence[int | None]] = {
-        "served": [point.served for point in points],
-        failed: [point.failed for point in points],
-    }
-    ended = {label: values for label, values in ended.items() if any(value is not None for value in values)}
+    counts = {"served": [point.served for point in points], failed: [point.failed for point in points]}
+    ended = {label: values for label, values in counts.items() if any(value is not None for value in values)}
     per = f" each {trend.step // timedelta(minutes=1)} minutes" if trend.step > timedelta(minutes=1) else " a minute"
     found: list[tuple[str, Mapping[str, Sequence[float | None]], bool]] = [
         ("Ready messages", {"ready": [point.ready for point in points]}, False),
         ("Oldest wait", {"oldest wait": waits}, True),
         (" and ".join(ended).capitalize() + per, ended, False),
     ]
-    return [
-        Chart(
-            title,
-            linear(f"{title}, over time", axis, series, durations=durations),
-            [_extent(label, values, durations=durations) for label, values in series.items()],
-        )
-        for title, series, durations in found
-        if series
-    ]
+    charts = []
+    for title, series, durations in found:
+        if series:
+            words = [_extent(label, values, durations=durations) for label, values in series.items()]
+            charts.append(Chart(title, linear(f"{title}, over time", axis, series, durations=durations), words))
+    return charts
 
 
 def _extent(label: str, values: Sequence[float | None], *, durations: bool) -> str:
@@ -100,7 +129,7 @@ def _extent(label: str, values: Sequence[float | None], *, durations: bool) -> s
 
 
 def reason_detail(channel: ChannelDemand, queue: QueueFigures) -> str:  # noqa: C901, PLR0911, PLR0912 - one case a reason
-    """The figures of what holds a tenant up."""
+    """Say what holds a tenant up, in figures."""
     stats, until = queue.stats, channel.wait.until if channel.wait else None
     match channel.reason:
         case Reason.QUEUE_PAUSED:
@@ -144,12 +173,12 @@ def reason_detail(channel: ChannelDemand, queue: QueueFigures) -> str:  # noqa: 
 
 
 def share_of(queue: QueueFigures) -> str:
-    """The whole that the shares of a queue's tenants are parts of."""
+    """Return the whole that the shares of a queue's tenants are parts of."""
     return _MESSAGES_OUT if queue.contention.served_cost is None else _served(queue)
 
 
 def shares_of(channel: ChannelDemand, queue: QueueFigures, served: float | None = None) -> tuple[Share, ...]:
-    """The shares of a tenant: by cost or seconds, where the queue is fair by these, and by messages, out and served.
+    """Return the shares of a tenant: by cost or seconds if its queue is fair by these, and by messages.
 
     Args:
         channel: The tenant.
@@ -178,7 +207,7 @@ def _served(queue: QueueFigures) -> str:
 
 
 def waits_words(waits: Sequence[float], period: timedelta | None) -> str:
-    """The waits of a tenant in the past as a sentence. Empty: there are not two of them.
+    """Return the waits of a tenant in the past as a sentence; nothing if there are not two of them.
 
     Args:
         waits: In seconds, the oldest first.
@@ -191,7 +220,7 @@ def waits_words(waits: Sequence[float], period: timedelta | None) -> str:
 
 
 def _out(limited: ChannelDemand | QueueCapacity | SharedLimit, next_cost: int | None, whose: str) -> str:
-    """What is out of a limit that is reached."""
+    """Say what is out of a limit that is reached."""
     most, used = limited.max_concurrency, limited.current_concurrency or 0
     if most is not None and used >= most:
         return f"{used:,} of {plural(most, 'message')} {whose} {_is(used)} out"
@@ -200,7 +229,7 @@ def _out(limited: ChannelDemand | QueueCapacity | SharedLimit, next_cost: int | 
 
 
 def _with_longest(words: str, channel: ChannelDemand, queue: QueueFigures, leased: int) -> str:
-    """What is out of a limit that is reached, with the message that is out longest of these *leased* ones."""
+    """Add the message that is out longest to the words about a limit that is reached."""
     longest = channel.wait.longest_out if channel.wait else None
     if not leased:
         return "all that was out has just ended: the next dequeue takes further messages"
@@ -245,11 +274,11 @@ _OF_QUEUES = ("queues", "signals")
 
 def queue_findings(queue: QueueFigures, past: Sequence[Point] = ()) -> list[Finding]:
     """Return what doctor finds about a queue, from the figures."""
-    return list(judge_queue(queue.stats, queue.at, LONG, [(point.at, point.backlog) for point in past]))
+    return list(judge_queue(queue.stats, queue.at, LONG, past))
 
 
 def queue_state(queue: QueueFigures, past: Sequence[Point] = ()) -> tuple[str, str]:
-    """A word for the state of a queue, and its level: good, warn, bad or idle."""
+    """Return a word for the state of a queue, and its level: good, warn, bad or idle."""
     found = queue_findings(queue, past)
     if found:
         return found[0].values["state"], _LEVELS[found[0].level]

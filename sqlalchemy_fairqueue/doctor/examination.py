@@ -33,6 +33,7 @@ from sqlalchemy_fairqueue.doctor.schema import (
 from sqlalchemy_fairqueue.doctor.server import (
     check_clock,
     check_connections,
+    check_growth,
     check_platform,
     check_server,
     check_sizes,
@@ -48,9 +49,9 @@ if TYPE_CHECKING:
 
 _CHECKS: tuple[Check, ...] = (
     check_server, check_platform, check_clock, check_version, check_drift, check_privileges, check_ownership,
-    check_grants, check_row_security, check_sequences, check_connections, check_sizes, check_vacuum, check_snapshots,
-    check_queues, check_kinds, check_dispatchers, check_leases, check_waits, check_times, check_history, check_states,
-    check_schedules,
+    check_grants, check_row_security, check_sequences, check_connections, check_sizes, check_growth, check_vacuum,
+    check_snapshots, check_queues, check_kinds, check_dispatchers, check_leases, check_waits, check_times,
+    check_history, check_states, check_schedules,
 )  # fmt: skip
 _NO_PRIVILEGE = "42501"
 _READ_ALL = "run doctor as the owner of the tables"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy_fairqueue.database.stats import read_clock, read_queues, stats_by_queue
 from sqlalchemy_fairqueue.doctor.findings import Finding, Level, check, persistent_rows
 from sqlalchemy_fairqueue.doctor.installation import current_role
-from sqlalchemy_fairqueue.figures import age
+from sqlalchemy_fairqueue.figures.queues import age, behind
 from sqlalchemy_fairqueue.formats import format_duration, plural
 from sqlalchemy_fairqueue.sql.schema import quoted_literal
 from sqlalchemy_fairqueue.times import duration, microseconds
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Row
 
     from sqlalchemy_fairqueue.doctor.findings import CheckContext
+    from sqlalchemy_fairqueue.figures.shared import Point
     from sqlalchemy_fairqueue.values.reports import QueueStats
 
 
@@ -95,16 +96,15 @@ def _calm(stats: QueueStats, now: datetime) -> str:
     )
 
 
-def judge_queue(
-    stats: QueueStats, now: datetime, max_age: timedelta, past: Sequence[tuple[datetime, int]] = ()
-) -> Iterator[Finding]:
+def judge_queue(stats: QueueStats, now: datetime, max_age: timedelta, past: Sequence[Point] = ()) -> Iterator[Finding]:
     """Yield what an operator should know of a queue, the gravest first; ``values["state"]`` says it in a few words.
 
     Args:
         stats: The queue.
         now: The time, by the database's clock.
-        max_age: How long messages may be ready that workers could take.
-        past: Its backlogs lately, the oldest first. Empty: they are not known.
+        max_age: How long messages may be ready that workers could take. A queue is behind if the oldest waited longer
+            throughout the last minute, so that one at the bound does not change its state with each dequeue.
+        past: Its points lately, the oldest first. Empty: they are not known.
     """
     waits = age(stats.oldest_ready_at, now)
     values = {
@@ -125,7 +125,7 @@ def judge_queue(
     elif not stats.consumers and stats.ready > stats.paused:
         message = f"{who} has no consumer: {stats.ready:,} ready{since}"
         yield Finding("queues", Level.PROBLEM, message, "start a worker", values | {"state": "no consumer"})
-    elif waits is not None and waits > max_age and stats.deliverable:
+    elif min([behind(stats, now), *(point.behind for point in past if now - point.at <= _SETTLED)]) > max_age:
         message = f"is behind: {stats.deliverable:,} of {stats.ready:,} ready could be taken now{since}"
         yield warning("behind", message, "start more workers, or see what its channels wait for: fairqueue channels")
     if (reached := _limit_reached(stats)) and stats.limited:
@@ -180,19 +180,20 @@ def _limit_reached(stats: QueueStats) -> str | None:
     return None
 
 
+_SETTLED = timedelta(minutes=1)
 _GROWTH_PERIOD = timedelta(minutes=1)
 _GROWTH = 1.2
 _FEW = 10
 
 
-def _growth(past: Sequence[tuple[datetime, int]]) -> str | None:
+def _growth(past: Sequence[Point]) -> str | None:
     """How a backlog grew from the first to the last of its past, if it did throughout and by a fifth."""
-    if not past or past[-1][0] - past[0][0] < _GROWTH_PERIOD:
+    if not past or past[-1].at - past[0].at < _GROWTH_PERIOD:
         return None
-    (begin, first), (_, middle), (end, last) = past[0], past[len(past) // 2], past[-1]
+    first, middle, last = (point.backlog for point in (past[0], past[len(past) // 2], past[-1]))
     if not first < middle < last or last < max(first * _GROWTH, first + _FEW):
         return None
-    return f"grows: from {first:,} to {plural(last, 'message')} in {format_duration(end - begin)}"
+    return f"grows: from {first:,} to {plural(last, 'message')} in {format_duration(past[-1].at - past[0].at)}"
 
 
 _RECENT = timedelta(hours=1)

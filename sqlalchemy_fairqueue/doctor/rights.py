@@ -56,6 +56,7 @@ ALL_TABLES = (
     "fq_schedule",
     "fq_schedule_slot",
     "fq_signal",
+    "fq_size",
     "fq_stop_request",
 )  # fmt: skip
 """Every table of the installation, apart from the days of the history."""

@@ -10,6 +10,7 @@ from sqlalchemy_fairqueue.doctor.findings import Finding, Level, check, persiste
 from sqlalchemy_fairqueue.doctor.installation import current_role
 from sqlalchemy_fairqueue.formats import format_duration
 from sqlalchemy_fairqueue.sql.schema import quoted, quoted_literal
+from sqlalchemy_fairqueue.times import duration
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Hashable, Iterator, Sequence
@@ -248,6 +249,24 @@ def check_sizes(context: CheckContext) -> Iterator[Finding]:
     words = ", ".join(f"{name} {_megabytes(size)}" for name, size in named)
     message = f"the tables take {_megabytes(sum(tables.values()))}: {words}"
     yield Finding("sizes", Level.OK, message, None, tables | large)
+
+
+_MUCH = 2**30
+
+
+@check(functions=("fq_growth",))
+def check_growth(context: CheckContext) -> Iterator[Finding]:
+    """The tables that grew within the last day, as far as workers kept their sizes each hour."""
+    rows = [row for row in context.execute("growth") if row.grown >= _LARGE]
+    for row in rows:
+        period = format_duration(duration(row.period))
+        level = Level.WARNING if row.grown >= max(_MUCH, (row.bytes - row.grown) / 2) else Level.OK
+        yield Finding(
+            "growth", level,
+            f"{row.name} grew by {_megabytes(row.grown)} within {period}, to {_megabytes(row.bytes)}",
+            "see the backlogs, dead letters and the retention of the history: fairqueue stats" if level else None,
+            {"table": row.name, "bytes": row.bytes, "grown": row.grown, "period_seconds": duration(row.period)},
+        )  # fmt: skip
 
 
 def _megabytes(size: int) -> str:

@@ -9,7 +9,7 @@ from sqlalchemy_fairqueue.database.calls import Target
 from sqlalchemy_fairqueue.database.configuration import queue_settings
 from sqlalchemy_fairqueue.database.engines import REPEATABLE_READ, isolate
 from sqlalchemy_fairqueue.database.stats import count_completions, read_channel_stats, sample_context, stats_by_queue
-from sqlalchemy_fairqueue.figures.waits import channel_waits
+from sqlalchemy_fairqueue.figures.queues import channel_waits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -107,7 +107,7 @@ def take_sample(engine: Engine, schema: str | None, queues: Sequence[Queue], pre
 
 
 def _may_be_busy(stats: QueueStats) -> bool:
-    """Whether a queue has channels with messages: most of thousands of queues have none."""
+    """Return whether a queue has channels with messages: most of thousands of queues have none."""
     return bool(stats.undelivered or stats.leased or stats.signals)
 
 

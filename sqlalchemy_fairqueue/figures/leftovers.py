@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sqlalchemy_fairqueue.database.stats import read_clock
-from sqlalchemy_fairqueue.figures.waits import channel_waits
+from sqlalchemy_fairqueue.figures.queues import channel_waits
 from sqlalchemy_fairqueue.values.reports import LeftoverReason, Leftovers, Reason
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ _CHANNELS = 1000
 
 
 def read_leftovers(connection: Connection, queues: Iterable[Queue], worker: str) -> tuple[Leftovers, ...]:
-    """The leftovers of the queues that still hold messages.
+    """Return the leftovers of the queues that still hold messages.
 
     Args:
         connection: Where to ask, by a role that may read statistics.

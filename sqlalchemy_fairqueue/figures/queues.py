@@ -1,39 +1,55 @@
-"""Figures of queues: counts, ages and rates, with those of the channels that wait longest."""
+"""Figures of queues: counts, ages and rates, and the reasons for which channels wait."""
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy_fairqueue.database.calls import Target
-from sqlalchemy_fairqueue.database.configuration import limits_by_queue, queue_settings
+from sqlalchemy_fairqueue.database.configuration import limits_by_queue, queue_settings, read_limits
 from sqlalchemy_fairqueue.database.stats import (
+    COMPETING,
+    COUNTED,
     consumers_by_queue,
     contention_by_queue,
     count_completions,
+    read_competition,
     read_queues,
     sample_context,
     stats_by_queue,
     with_longest_out,
 )
-from sqlalchemy_fairqueue.figures.times import age
 from sqlalchemy_fairqueue.queue.base import schema_of
 from sqlalchemy_fairqueue.values.reports import Contention, with_waits
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime
 
     from sqlalchemy import Connection
 
     from sqlalchemy_fairqueue.queue import Queue
     from sqlalchemy_fairqueue.values.messages import FairBy
-    from sqlalchemy_fairqueue.values.reports import ChannelDemand, ConsumerInfo, QueueStats, SharedLimit
+    from sqlalchemy_fairqueue.values.reports import ChannelDemand, ChannelStats, ConsumerInfo, QueueStats, SharedLimit
 
 SHOWN = 200
 """Channels of each sort that the figures hold, and consumers."""
+
+
+_RIVALS = 20
+"""Channels among which those are found that have most of what a channel waits for."""
+
+
+def age(since: datetime | None, now: datetime) -> timedelta | None:
+    """Return the time since then, never negative; None if there is no such instant."""
+    return max(now - since, now - now) if since else None
+
+
+def behind(stats: QueueStats, now: datetime) -> timedelta:
+    """Return how long the oldest ready message of a queue waits, if workers could take any; else zero."""
+    return (age(stats.oldest_ready_at, now) if stats.deliverable else None) or timedelta()
 
 
 @dataclass(frozen=True)
@@ -166,34 +182,118 @@ def read_figures(
     found = {}
     for name in names:
         figures = QueueFigures(
-            context.at,
-            stats[name],
+            context.at, stats[name],
             Contention(queue=name, channels=(), waiting=0, rivals=0, rival_weight=0, leased=0, waits=()),
-            consumers.get(name, ()),
-            limits.get(name, ()),
-            name in recorded,
+            consumers.get(name, ()), limits.get(name, ()), name in recorded,
             settings[name].fair_by if name in settings else "messages",
-        )
+        )  # fmt: skip
         if name in contention:
             figures = with_reasons(connection, schema, figures, contention[name])
         if previous is not None and since is not None:
-            figures = _with_rates(figures, previous.queues.get(name), since, completed)
+            before, seconds = previous.queues.get(name), since.total_seconds()
+            change = (figures.messages - (before.messages if before else 0)) / seconds
+            figures = replace(figures, change_per_second=change)
+            if name in recorded:
+                ended = Counter({channel: count for (queue, channel), count in completed.items() if queue == name})
+                total = ended.total()
+                counted: dict[str, Any] = {"completed": total, "completed_per_second": total / seconds}
+                figures = replace(figures, **counted, completed_by_channel=ended)
         found[name] = figures
     return Figures(context.at, since, found, context.snapshot)
 
 
-def _with_rates(
-    figures: QueueFigures,
-    previous: QueueFigures | None,
-    since: timedelta,
-    completed: Mapping[tuple[str, str], int],
-) -> QueueFigures:
-    seconds = since.total_seconds()
-    by_channel = Counter({channel: count for (queue, channel), count in completed.items() if queue == figures.name})
-    return replace(
-        figures,
-        completed=by_channel.total() if figures.records_history else None,
-        completed_per_second=by_channel.total() / seconds if figures.records_history else None,
-        change_per_second=(figures.messages - (previous.messages if previous else 0)) / seconds,
-        completed_by_channel=by_channel,
+def channel_waits(
+    connection: Connection,
+    queue: Queue,
+    channels: Sequence[ChannelStats],
+    now: datetime,
+    stats: QueueStats | None = None,
+) -> Sequence[ChannelStats]:
+    """Return channels of a queue with the reasons of their waits.
+
+    It reads about what the statistics of the queue read, a bounded part of that for a single channel, and nothing if no
+    channel waits.
+
+    Args:
+        connection: Where to ask.
+        queue: The queue.
+        channels: The channels.
+        now: The time by the queue's clock.
+        stats: The counts of the queue, if they are known.
+    """
+    waiting = [one for one in channels if one.undelivered]
+    if not waiting:
+        return channels
+    limits, target = read_limits(connection, queue.schema, queue=queue.name), Target(queue.schema, queue.name)
+    if stats is None and len(waiting) == 1 and waiting[0].oldest_ready_at is not None:
+        capacity, competition, own = read_competition(connection, target, [waiting[0].channel])
+        # Whether it is ready is known, and the reading has only a part of what is.
+        own = [replace(one, oldest_ready_at=waiting[0].oldest_ready_at) for one in own]
+        told = with_longest_out(connection, target, with_waits(capacity, competition, limits, own, now))
+        waits = {one.channel: one.wait for one in told}
+        return [replace(one, wait=waits.get(one.channel)) for one in channels]
+    counts = queue.stats(connection) if stats is None else stats
+    found = with_waits(counts, queue.admin.contention(connection, limit=_RIVALS), limits, channels, now)
+    return with_longest_out(connection, target, found)
+
+
+def figures_now(connection: Connection, queue: Queue, figures: QueueFigures, channels: Iterable[str]) -> QueueFigures:
+    """Figures of a queue that are of this moment for some of its channels, where the others may be older.
+
+    A bounded part of the queue is read, as for :meth:`Queue.message`: what pauses and limits the queue and each of the
+    channels, since when each waits, and who has the messages that are out. Where more is out, or more channels are
+    ready, than that part has, the totals that shares are taken from are those of the figures, and who has most is found
+    among both. What is scheduled is that of the figures.
+
+    Args:
+        connection: Where to ask.
+        queue: The queue.
+        figures: Its figures.
+        channels: The channels.
+
+    Returns:
+        The figures with the limits of the queue, the channels that are named and those that have its messages.
+    """
+    target = Target(queue.schema, queue.name)
+    capacity, competition, own = read_competition(connection, target, list(channels), rivals=_RIVALS)
+    if not own:
+        return figures
+    now = sample_context(connection, queue.schema).at
+    limits = read_limits(connection, queue.schema, queue=queue.name)
+    before = {one.channel: one for one in figures.contention.channels}
+    is_all = competition.leased < COUNTED
+    known = {one.channel: _with_known(one, before.get(one.channel), is_all=is_all) for one in own}
+    for rival in competition.channels:
+        known.setdefault(rival.channel, _rival(rival, before.get(rival.channel), is_all=is_all))
+    if not is_all:
+        known = before | known
+    contention = replace(
+        figures.contention,
+        channels=tuple(sorted(known.values(), key=lambda one: (one.oldest_ready_at or now, one.channel))),
+        leased=competition.leased if is_all else max(competition.leased, figures.contention.leased),
+        rival_weight=max(competition.rival_weight, figures.contention.rival_weight)
+        if figures.contention.rivals >= COMPETING
+        else competition.rival_weight,
+        served_cost=competition.served_cost,
     )
+    held = {one.name: getattr(capacity, one.name) for one in fields(capacity)}
+    held["consumers"] = max(figures.stats.consumers, 1) if capacity.consumers else 0
+    stats = replace(figures.stats, **held)
+    return with_reasons(connection, queue.schema, replace(figures, at=now, stats=stats, limits=limits), contention)
+
+
+def _with_known(one: ChannelDemand, known: ChannelDemand | None, *, is_all: bool) -> ChannelDemand:
+    """Return a channel of a bounded reading with what that does not count: messages due later, and all that are out."""
+    if known is None:
+        return replace(one, ready=max(1, one.ready)) if one.oldest_ready_at else one
+    scheduled = min(known.scheduled, one.ready + one.scheduled)
+    ready = max(1, one.ready - scheduled) if one.oldest_ready_at else 0
+    leased = one.leased if is_all else max(one.leased, known.leased)
+    return replace(one, ready=ready, scheduled=scheduled if ready else one.scheduled, leased=leased)
+
+
+def _rival(one: ChannelDemand, known: ChannelDemand | None, *, is_all: bool) -> ChannelDemand:
+    """Return a channel that has messages of the queue, of which nothing else is known if the figures do not list it."""
+    if known is None:
+        return one
+    return replace(known, weight=one.weight, leased=one.leased if is_all else max(one.leased, known.leased))

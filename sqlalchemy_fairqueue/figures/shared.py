@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter, deque
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from threading import Lock
 from time import monotonic
 from typing import TYPE_CHECKING
@@ -13,14 +14,12 @@ from typing import TYPE_CHECKING
 from sqlalchemy import Engine
 
 from sqlalchemy_fairqueue.database.asynchronous import AsyncEngine
-from sqlalchemy_fairqueue.database.engines import REPEATABLE_READ, aread_again, isolate, read_again, refused
-from sqlalchemy_fairqueue.figures.queues import read_figures
+from sqlalchemy_fairqueue.database.engines import REPEATABLE_READ, aread_again, isolate, on, read_again, refused
+from sqlalchemy_fairqueue.figures.queues import behind, read_figures
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
     from datetime import datetime
-
-    from sqlalchemy import Connection
 
     from sqlalchemy_fairqueue.figures.queues import Figures, QueueFigures
     from sqlalchemy_fairqueue.queue import Queue
@@ -36,21 +35,17 @@ PATIENCE_SECONDS = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A queue in the past: what a sparkline shows.
+    """A queue in the past.
 
     Attributes:
         at: The instant.
-        backlog: Ready and scheduled messages.
-        leased: Messages out.
-        oldest_seconds: How long the oldest ready message waited; 0: none was ready.
-        completed_per_second: Completions a second, or None.
+        backlog: The messages that no consumer held.
+        behind: How long the oldest ready message waited, if workers could take any; else zero.
     """
 
     at: datetime
     backlog: int
-    leased: int
-    oldest_seconds: float
-    completed_per_second: float | None
+    behind: timedelta
 
 
 class _Served:
@@ -59,23 +54,18 @@ class _Served:
     def __init__(self) -> None:
         self._parts: deque[tuple[datetime, Mapping[str, int]]] = deque()
         self._counts: Counter[str] = Counter()
-        self._total = 0
 
     def add(self, begin: datetime, at: datetime, counts: Mapping[str, int]) -> None:
         """Add those of a time, and take away the times that began too long ago. The one that is added stays."""
         while self._parts and self._parts[0][0] < at - LATELY:
-            _, old = self._parts.popleft()
-            self._counts.subtract(old)
-            self._total -= sum(old.values())
-            for channel in old:
-                if not self._counts[channel]:
-                    del self._counts[channel]
+            # What is zero then goes, too.
+            self._counts -= Counter(self._parts.popleft()[1])
         self._parts.append((begin, counts))
         self._counts.update(counts)
-        self._total += sum(counts.values())
 
     def part(self, channel: str) -> float | None:
-        return self._counts[channel] / self._total if self._total else None
+        total = self._counts.total()
+        return self._counts[channel] / total if total else None
 
 
 class SharedFigures:
@@ -133,18 +123,18 @@ class SharedFigures:
         return self._latest
 
     def past(self, queue: str) -> Sequence[Point]:
-        """The past of a queue, the oldest first."""
+        """Return the past of a queue, the oldest first."""
         return tuple(self._past.get(queue, ()))
 
     def past_waits(self, queue: str, channel: str) -> Sequence[float]:
-        """The waits of the oldest ready message of a channel, in seconds, the oldest figures first.
+        """Return the waits of the oldest ready message of a channel, in seconds, the oldest figures first.
 
         Empty: it is not among the channels that the figures list. It begins when the channel was listed.
         """
         return tuple(self._waits.get(queue, {}).get(channel, ()))
 
     def served(self, queue: str, channel: str) -> float | None:
-        """The part of the queue's attempts that were completed lately which is the channel's, 0 to 1.
+        """Return the part of the queue's attempts that were completed lately which is the channel's, 0 to 1.
 
         Lately is in the last five minutes, or since the figures before if these are older. None: none was, as far as
         the figures have counted, or the queue records no history.
@@ -159,7 +149,7 @@ class SharedFigures:
         self._good_until = self._given_until = 0.0
 
     def completed(self, queue: str) -> int:
-        """The number of attempts of a queue that were completed between the first figures and the latest.
+        """Return the number of attempts of a queue that were completed between the first figures and the latest.
 
         Those of longer pauses between readings are not counted.
         """
@@ -181,7 +171,7 @@ class SharedFigures:
         return timedelta(seconds=self._took)
 
     def get(self) -> Figures:
-        """The figures, read now if those at hand are too old.
+        """Return the figures; read them now if those at hand are too old.
 
         Raises:
             TypeError: The engine is an AsyncEngine; await aget.
@@ -205,7 +195,7 @@ class SharedFigures:
             self._lock.release()
 
     async def aget(self) -> Figures:
-        """As :meth:`get`, in an event loop, which it does not block."""
+        """Return the figures as :meth:`get` does, without blocking the event loop."""
         if (figures := self._fresh()) is not None:
             return figures
         latest = self._latest
@@ -224,7 +214,9 @@ class SharedFigures:
         while (figures := self._fresh()) is None:
             if self._lock.acquire(blocking=False):
                 try:
-                    return await self._aread_on(engine)
+                    began, forgotten = monotonic(), self._forgotten
+                    reading: Callable[[], Awaitable[Figures]] = partial(on, engine, self._read)  # type: ignore[assignment]
+                    return self._take(await aread_again(reading), began, forgotten)
                 finally:
                     self._lock.release()
             if self._latest is not None:
@@ -232,28 +224,13 @@ class SharedFigures:
             await asyncio.sleep(0.01)
         return figures
 
-    async def _aread_on(self, engine: AsyncEngine) -> Figures:
-        began, forgotten = monotonic(), self._forgotten
-
-        async def read() -> Figures:
-            async with engine.connect() as connection:
-                await connection.run_sync(isolate, REPEATABLE_READ)
-                figures = await connection.run_sync(self._reading())
-                await connection.rollback()
-                return figures
-
-        return self._take(await aread_again(read), began, forgotten)
-
     def _read(self, engine: Engine) -> Figures:
+        longest = max(LATELY, timedelta(seconds=2 * self._period))
         with engine.connect() as connected:
             connection = isolate(connected, REPEATABLE_READ)
-            figures = self._reading()(connection)
+            figures = read_figures(connection, self.schema, self._queues, self._latest, longest)
             connection.rollback()
             return figures
-
-    def _reading(self) -> Callable[[Connection], Figures]:
-        longest = max(LATELY, timedelta(seconds=2 * self._period))
-        return lambda connection: read_figures(connection, self.schema, self._queues, self._latest, longest)
 
     def _fresh(self) -> Figures | None:
         return self._latest if monotonic() < self._good_until else None
@@ -261,22 +238,13 @@ class SharedFigures:
     def _take(self, figures: Figures, began: float, forgotten: int) -> Figures:
         self._took = monotonic() - began
         for name, queue in figures.queues.items():
-            oldest = queue.oldest_ready
             self._completed[name] += queue.completed or 0
-            self._past.setdefault(name, deque(maxlen=self._points)).append(
-                Point(
-                    figures.at,
-                    queue.backlog,
-                    queue.stats.leased,
-                    oldest.total_seconds() if oldest else 0.0,
-                    queue.completed_per_second,
-                )
-            )
+            past = self._past.setdefault(name, deque(maxlen=self._points))
+            past.append(Point(figures.at, queue.backlog, behind(queue.stats, figures.at)))
             self._waits[name] = self._waits_with(queue)
-            if figures.since is None:
-                self._served[name] = _Served()
-            else:
-                served = self._served.setdefault(name, _Served())
+            served = self._served.get(name) if figures.since else None
+            self._served[name] = served = served or _Served()
+            if figures.since:
                 served.add(figures.at - figures.since, figures.at, queue.completed_by_channel)
         for gone in self._past.keys() - figures.queues.keys():
             del self._past[gone], self._waits[gone], self._served[gone]
@@ -287,7 +255,7 @@ class SharedFigures:
         return figures
 
     def _waits_with(self, queue: QueueFigures) -> dict[str, deque[float]]:
-        """The waits of the channels that are listed, those of others forgotten."""
+        """Return the waits of the channels that are listed, those of others forgotten."""
         before = self._waits.get(queue.name, {})
         found = {}
         for channel in queue.contention.channels:

@@ -5,7 +5,6 @@ extra ``metrics``.
 """
 
 from sqlalchemy_fairqueue.metrics.applications import asgi_application, wsgi_application
-from sqlalchemy_fairqueue.metrics.collector import QueueCollector, WorkerCollector
-from sqlalchemy_fairqueue.metrics.families import METRICS, MetricDefinition
+from sqlalchemy_fairqueue.metrics.collector import METRICS, MetricDefinition, QueueCollector, WorkerCollector
 
 __all__ = ["METRICS", "MetricDefinition", "QueueCollector", "WorkerCollector", "asgi_application", "wsgi_application"]

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def wsgi_application(collector: QueueCollector, *others: Collector) -> WSGIApplication:
-    """A WSGI application that exports the metrics of a collector, for Django, Flask or a server of its own.
+    """Return a WSGI application that exports the metrics of a collector, for Django, Flask or a server of its own.
 
     Args:
         collector: Made with an Engine.
@@ -45,7 +45,7 @@ def wsgi_application(collector: QueueCollector, *others: Collector) -> WSGIAppli
 
 
 def asgi_application(collector: QueueCollector, *others: Collector) -> ASGIApplication:
-    """An ASGI application that exports the metrics of a collector, to mount in FastAPI, Starlette or Litestar.
+    """Return an ASGI application that exports the metrics of a collector, to mount in FastAPI, Starlette or Litestar.
 
     It never blocks the event loop: an AsyncEngine is awaited, an Engine is used in a thread.
 

@@ -1,19 +1,29 @@
-"""A collector for a registry of prometheus-client."""
+"""The metrics, their names, meanings and labels, and the collectors that read their values for prometheus-client."""
 
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
+from math import isinf
 from typing import TYPE_CHECKING
 
+from prometheus_client.core import (
+    CounterMetricFamily,
+    Exemplar,
+    GaugeHistogramMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+)
 from prometheus_client.registry import Collector
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from sqlalchemy_fairqueue.errors import FairQueueError, InvalidArgument
-from sqlalchemy_fairqueue.figures import SharedFigures
-from sqlalchemy_fairqueue.metrics.families import queue_families, up_family, worker_families
+from sqlalchemy_fairqueue.figures.gauges import GAUGES
+from sqlalchemy_fairqueue.figures.shared import SharedFigures
 from sqlalchemy_fairqueue.queue.base import schema_of
 from sqlalchemy_fairqueue.texts import logged
+from sqlalchemy_fairqueue.worker.telemetry import SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -21,10 +31,183 @@ if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
     from sqlalchemy_fairqueue.database.asynchronous import AsyncEngine
+    from sqlalchemy_fairqueue.figures.queues import QueueFigures
     from sqlalchemy_fairqueue.queue import Queue
     from sqlalchemy_fairqueue.worker import AsyncWorker, Worker
+    from sqlalchemy_fairqueue.worker.telemetry import Bucket, Distribution
 
 logger = logging.getLogger(__name__)
+
+_NAMED = 80
+"""Characters of a channel's name in an exemplar, which may have 128 with its other labels."""
+
+
+@dataclass(frozen=True, slots=True)
+class MetricDefinition:
+    """A metric.
+
+    Attributes:
+        name: Its name, that of a counter with ``_total``.
+        meaning: Its value, in a sentence.
+        labels: The names of its labels.
+        suffixes: What the names of its series end with, of histograms.
+
+    Example:
+        >>> [messages] = [metric for metric in METRICS if metric.name == "fairqueue_messages"]
+        >>> messages.meaning, messages.series
+        ('Messages by state: ready, scheduled, held, leased.', {'fairqueue_messages': ('queue', 'state')})
+    """
+
+    name: str
+    meaning: str
+    labels: tuple[str, ...] = ()
+    suffixes: tuple[str, ...] = ("",)
+
+    @property
+    def series(self) -> dict[str, tuple[str, ...]]:
+        """The names of its series, each with the names of its labels."""
+        return {
+            self.name + suffix: (*self.labels, *(("le",) if suffix == "_bucket" else ())) for suffix in self.suffixes
+        }
+
+    def family(self) -> GaugeMetricFamily | CounterMetricFamily:
+        """Return the metric without values."""
+        kind = CounterMetricFamily if self.name.endswith("_total") else GaugeMetricFamily
+        return kind(self.name.removesuffix("_total"), self.meaning, labels=self.labels)
+
+
+UP = MetricDefinition("fairqueue_up", "1 if the database answered, else 0.")
+READ_SECONDS = MetricDefinition("fairqueue_read_seconds", "How long it took to read the figures of the queues.")
+
+QUEUE_METRICS = [
+    (MetricDefinition(gauge.name, gauge.meaning, ("queue", *filter(None, [gauge.label]))), gauge) for gauge in GAUGES
+]
+"""The metrics of each queue, each with the gauge that has its values."""
+
+COMPLETED = MetricDefinition(
+    "fairqueue_completed_messages_total",
+    "Messages completed since this process first read the queue; only of queues that record their history.",
+    ("queue",),
+)
+WORKER_EVENTS = MetricDefinition(
+    "fairqueue_worker_events_total", "Counters of a worker of this process, by event.", ("worker", "event")
+)
+WORKER_HUNG = MetricDefinition(
+    "fairqueue_worker_hung",
+    "Handlers of a worker that run on although their time is over, or their message was cancelled.",
+    ("worker",),
+)
+
+_HISTOGRAM = ("_bucket", "_count", "_sum")
+LONGEST_WAITS = MetricDefinition(
+    "fairqueue_longest_waits_seconds",
+    "The channels that wait longest, 200 at most, by how long; the exemplar of a bucket names its longest, and why.",
+    ("queue",),
+    ("_bucket", "_gcount", "_gsum"),
+)
+WORKER_WAITS = MetricDefinition(
+    "fairqueue_message_wait_seconds",
+    "Time from the enqueue of a message to the begin of its first attempt by a worker of this process.",
+    ("worker", "queue"),
+    _HISTOGRAM,
+)
+WORKER_SERVICES = MetricDefinition(
+    "fairqueue_message_service_seconds",
+    "Time that a handler of a worker of this process took.",
+    ("worker", "queue"),
+    _HISTOGRAM,
+)
+WORKER_ATTEMPTS = MetricDefinition(
+    "fairqueue_message_attempts",
+    "Which attempt of its message an attempt of a worker of this process is.",
+    ("worker", "queue"),
+    _HISTOGRAM,
+)
+
+METRICS: tuple[MetricDefinition, ...] = (
+    UP, READ_SECONDS, *(metric for metric, _ in QUEUE_METRICS), COMPLETED, LONGEST_WAITS, WORKER_EVENTS, WORKER_HUNG,
+    WORKER_WAITS, WORKER_SERVICES, WORKER_ATTEMPTS,
+)  # fmt: skip
+"""All metrics."""
+
+
+def queue_families(figures: SharedFigures) -> Iterator[Metric]:
+    latest = figures.latest
+    queues = latest.queues.values() if latest else ()
+    took = READ_SECONDS.family()
+    took.add_metric([], figures.took.total_seconds())
+    yield took
+    for definition, gauge in QUEUE_METRICS:
+        family = definition.family()
+        for queue in queues:
+            for label, value in gauge.values(queue):
+                own = [] if label is None else [f"{label:g}" if isinstance(label, float) else label]
+                family.add_metric([queue.name, *own], value)
+        yield family
+    completed = COMPLETED.family()
+    for queue in queues:
+        if queue.records_history:
+            completed.add_metric([queue.name], figures.completed(queue.name))
+    yield completed
+    yield _longest_waits(queues)
+
+
+def _longest_waits(queues: Iterable[QueueFigures]) -> Metric:
+    """Return the tenants that wait longest, as counts and exemplars: who they are is in no label."""
+    family = GaugeHistogramMetricFamily(LONGEST_WAITS.name, LONGEST_WAITS.meaning, labels=LONGEST_WAITS.labels)
+    for queue in queues:
+        waited = ((queue.waited(one), one) for one in queue.contention.channels)
+        waiting = [(wait.total_seconds(), one) for wait, one in waited if wait is not None]
+        labels = {"queue": queue.name}
+        lower = -1.0
+        for bound in (*SECONDS, float("inf")):
+            inside = [each for each in waiting if lower < each[0] <= bound]
+            exemplar = None
+            if inside:
+                wait, longest = max(inside, key=lambda each: each[0])
+                told = {"channel": longest.channel[:_NAMED], "reason": str(longest.reason)}
+                exemplar = Exemplar(told, wait, queue.at.timestamp())
+            count = sum(wait <= bound for wait, _ in waiting)
+            family.add_sample(f"{family.name}_bucket", {**labels, "le": _le(bound)}, count, exemplar=exemplar)
+            lower = bound
+        family.add_sample(f"{family.name}_gcount", labels, len(waiting))
+        family.add_sample(f"{family.name}_gsum", labels, sum(wait for wait, _ in waiting))
+    return family
+
+
+def up_family(*, answered: bool) -> Metric:
+    family = UP.family()
+    family.add_metric([], float(answered))
+    return family
+
+
+def worker_families(workers: Iterable[Worker | AsyncWorker]) -> Iterator[Metric]:
+    events, hung = WORKER_EVENTS.family(), WORKER_HUNG.family()
+    for worker in workers:
+        hung.add_metric([worker.name], worker.stats.hung)
+        for event, count in worker.stats.as_dict().items():
+            events.add_metric([worker.name, event], count)
+    yield from (events, hung)
+    for definition, name in ((WORKER_WAITS, "wait"), (WORKER_SERVICES, "service"), (WORKER_ATTEMPTS, "attempt")):
+        family = HistogramMetricFamily(definition.name, definition.meaning, labels=definition.labels)
+        for worker in workers:
+            for queue in worker.stats.queues:
+                found: Distribution = getattr(worker.stats.attempts(queue), name)
+                buckets = [_bucket(one) for one in found.buckets]
+                family.add_metric([worker.name, queue], buckets, found.sum)
+        yield family
+
+
+def _bucket(one: Bucket) -> tuple[str, float] | tuple[str, float, Exemplar]:
+    if one.example is None:
+        return _le(one.bound), one.count
+    exemplar = Exemplar({"channel": one.example.channel[:_NAMED]}, one.example.value, one.example.at)
+    return _le(one.bound), one.count, exemplar
+
+
+def _le(bound: float) -> str:
+    """Return an upper bound as the label of a bucket."""
+    return "+Inf" if isinf(bound) else str(bound)
 
 
 class QueueCollector(Collector):
@@ -66,11 +249,11 @@ class QueueCollector(Collector):
         self._workers = tuple(workers)
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing: to register it does not ask the database."""
+        """Return nothing, so that registering it does not ask the database."""
         return ()
 
     def collect(self) -> Iterator[Metric]:
-        """The metrics now.
+        """Yield the metrics now.
 
         Raises:
             TypeError: It was made with an AsyncEngine.
@@ -85,7 +268,7 @@ class QueueCollector(Collector):
             yield from self.families(refused=None)
 
     def families(self, *, refused: Exception | None) -> Iterator[Metric]:
-        """The metrics of what was read last.
+        """Yield the metrics of what was read last.
 
         Args:
             refused: Why nothing could be read now. None: it was.

@@ -49,7 +49,8 @@ __all__ = [
     "Promotion", "PromotionMixin", "PrunedHistory", "PrunedHistoryMixin", "QueueConfig", "QueueConfigMixin",
     "QueueState", "QueueStateMixin", "ReadOnlyModel", "Result", "ResultMixin", "ResultWait", "ResultWaitMixin",
     "RoleGrant", "RoleName", "Round", "RoundMixin", "Sample", "SampleMixin", "Schedule", "ScheduleMixin",
-    "ScheduleSlot", "ScheduleSlotMixin", "Signal", "SignalMixin", "StopRequest", "StopRequestMixin", "Xid8",
+    "ScheduleSlot", "ScheduleSlotMixin", "Signal", "SignalMixin", "Size", "SizeMixin", "StopRequest",
+    "StopRequestMixin", "Xid8",
     "declare_grants", "interval", "make_models", "metadata", "timestamp",
 ]  # fmt: skip
 

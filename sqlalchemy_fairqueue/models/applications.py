@@ -792,6 +792,11 @@ class SampleMixin(FairqueueMixin):
     """
 
 
+@of_table("fq_size", "workers of the queue write it each hour", key=("at", "name"))
+class SizeMixin(FairqueueMixin):
+    """The size of a table at an hour. ``fairqueue doctor`` tells how the largest grow."""
+
+
 @of_table("fq_round", "workers of the queue write it in their housekeeping", key=("duty",))
 class RoundMixin(FairqueueMixin):
     """A duty of housekeeping, locked by the one transaction that does it: 'fold', 'forget' or 'history'.

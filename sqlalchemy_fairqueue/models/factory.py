@@ -69,6 +69,7 @@ class Models:
     Schedule: type[applications.ScheduleMixin]
     ScheduleSlot: type[Any]
     Signal: type[Any]
+    Size: type[Any]
     StopRequest: type[Any]
 
 

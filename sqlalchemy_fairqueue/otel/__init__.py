@@ -3,7 +3,6 @@
 It needs the extra ``otel``. ``instrument()`` is all there is to call.
 """
 
-from sqlalchemy_fairqueue.otel.instrumentation import instrument, uninstrument
-from sqlalchemy_fairqueue.otel.queues import observe_queues
+from sqlalchemy_fairqueue.otel.instrumentation import instrument, observe_queues, uninstrument
 
 __all__ = ["instrument", "observe_queues", "uninstrument"]

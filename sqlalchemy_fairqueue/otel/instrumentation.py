@@ -1,10 +1,12 @@
-"""Spans and metrics of enqueues, handlers and settlements."""
+"""Spans and metrics of enqueues, handlers and settlements, and gauges of queues."""
 
 from __future__ import annotations
 
+import logging
+from collections import Counter
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from importlib import metadata
+from functools import partial
 from threading import Lock
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal
@@ -12,11 +14,15 @@ from typing import TYPE_CHECKING, Any, Literal
 from opentelemetry import metrics, trace
 from opentelemetry.metrics import CallbackOptions, Observation
 from opentelemetry.trace import SpanKind, Status, StatusCode, TraceFlags, get_current_span
+from sqlalchemy.exc import SQLAlchemyError
 
-from sqlalchemy_fairqueue.errors import InvalidArgument
+from sqlalchemy_fairqueue.errors import FairQueueError, InvalidArgument
+from sqlalchemy_fairqueue.figures.gauges import GAUGES
+from sqlalchemy_fairqueue.figures.shared import SharedFigures
 from sqlalchemy_fairqueue.otel.propagation import extracted, injected, links
+from sqlalchemy_fairqueue.queue.base import schema_of
 from sqlalchemy_fairqueue.queue.instrumentation import installed
-from sqlalchemy_fairqueue.texts import logged
+from sqlalchemy_fairqueue.texts import library_version, logged
 from sqlalchemy_fairqueue.values.outcomes import Bury, Outcome, Release, Retry
 
 if TYPE_CHECKING:
@@ -24,9 +30,14 @@ if TYPE_CHECKING:
 
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import Span, SpanContext, TracerProvider
+    from sqlalchemy import Engine
 
+    from sqlalchemy_fairqueue.figures.gauges import Gauge
+    from sqlalchemy_fairqueue.queue import Queue
     from sqlalchemy_fairqueue.queue.instrumentation import Handled
     from sqlalchemy_fairqueue.values.messages import Delivery, Enqueue
+
+logger = logging.getLogger(__name__)
 
 Relation = Literal["link", "child"]
 Sending = Literal["span", "context"]
@@ -74,7 +85,7 @@ def instrument(
         raise InvalidArgument(f"process is {process!r:.80}; give 'link' or 'child'")
     if send not in {"span", "context"}:
         raise InvalidArgument(f"send is {send!r:.80}; give 'span' or 'context'")
-    version = metadata.version("sqlalchemy-fairqueue")
+    version = library_version() or ""
     installed.instrumentation = _OpenTelemetry(
         trace.get_tracer(_NAME, version, tracer_provider),
         metrics.get_meter(_NAME, version, meter_provider),
@@ -100,7 +111,7 @@ class _OpenTelemetry:
         self._process = process
         self._makes_spans = send == "span"
         # Counted here and observed at each export: to add to a counter of the SDK takes ten times as long.
-        self._sent: dict[str, int] = {}
+        self._sent: Counter[str] = Counter()
         self._lock = Lock()
         meter.create_observable_counter(
             "messaging.client.sent.messages",
@@ -111,30 +122,25 @@ class _OpenTelemetry:
         self._consumed = meter.create_counter(
             "messaging.client.consumed.messages", "{message}", "Messages that were given to a handler."
         )
-        self._operation = meter.create_histogram(
-            "messaging.client.operation.duration", "s", "Time of a statement that settles.",
-            explicit_bucket_boundaries_advisory=_SECONDS,
-        )  # fmt: skip
-        self._duration = meter.create_histogram(
-            "messaging.process.duration", "s", "Time that a handler took.",
-            explicit_bucket_boundaries_advisory=_SECONDS,
-        )  # fmt: skip
-        self._wait = meter.create_histogram(
-            "fairqueue.message.wait", "s", "Time from the enqueue of a message to the begin of its first attempt.",
-            explicit_bucket_boundaries_advisory=_SECONDS,
-        )  # fmt: skip
+        self._settled = meter.create_counter(
+            "fairqueue.message.settled", "{message}", "Deliveries that a worker settled or lost, by how."
+        )
+        timer = partial(meter.create_histogram, unit="s", explicit_bucket_boundaries_advisory=_SECONDS)
+        self._operation = timer("messaging.client.operation.duration", description="Time of a statement that settles.")
+        self._duration = timer("messaging.process.duration", description="Time that a handler took.")
+        self._wait = timer(
+            "fairqueue.message.wait",
+            description="Time from the enqueue of a message to the begin of its first attempt.",
+        )
         self._attempt = meter.create_histogram(
             "fairqueue.message.attempt", "{attempt}", "Which attempt of its message an attempt is.",
             explicit_bucket_boundaries_advisory=(1, 2, 3, 5, 8, 13, 20),
         )  # fmt: skip
-        self._settled = meter.create_counter(
-            "fairqueue.message.settled", "{message}", "Deliveries that a worker settled or lost, by how."
-        )
 
     def before_enqueue(self, queue: str, messages: Sequence[Enqueue]) -> Mapping[str, str]:
-        """The context that all messages of the call carry: of a send span, or of the span that is current."""
+        """Return the context that all messages of the call carry: of a send span, or of the span that is current."""
         with self._lock:
-            self._sent[queue] = self._sent.get(queue, 0) + len(messages)
+            self._sent[queue] += len(messages)
         current = get_current_span().get_span_context()
         # If the sampler of this process left the trace out, it would leave out its send span, too.
         if not self._makes_spans or _is_sampled_out(current):
@@ -178,14 +184,10 @@ class _OpenTelemetry:
         waited = (datetime.now(UTC) - delivery.enqueued_at).total_seconds()
         began = perf_counter()
         with self._tracer.start_as_current_span(
-            f"process {delivery.queue}",
-            context=origin if child else None,
-            kind=SpanKind.CONSUMER,
-            attributes=attributes,
-            links=[] if child else links([delivery]),
-            record_exception=False,
+            f"process {delivery.queue}", context=origin if child else None, kind=SpanKind.CONSUMER,
+            attributes=attributes, links=[] if child else links([delivery]), record_exception=False,
             set_status_on_exception=False,
-        ) as span:
+        ) as span:  # fmt: skip
             # Within the span, so that an exemplar leads to it, and it names the tenant.
             if delivery.attempt == 1:
                 self._wait.record(max(0.0, waited), measured)
@@ -225,30 +227,22 @@ class _OpenTelemetry:
 
     def settled(self, verb: str, deliveries: Sequence[Delivery]) -> None:
         """Count deliveries by how they were settled."""
-        counts: dict[str, int] = {}
-        for delivery in deliveries:
-            counts[delivery.queue] = counts.get(delivery.queue, 0) + 1
-        for queue, count in counts.items():
+        for queue, count in Counter(delivery.queue for delivery in deliveries).items():
             self._settled.add(count, _measured(queue, verb))
 
 
 def _is_sampled_out(current: SpanContext) -> bool:
-    """Whether the sampler of this process left the current trace out."""
+    """Return whether the sampler of this process left the current trace out."""
     return current.is_valid and not current.is_remote and not current.trace_flags & TraceFlags.SAMPLED
 
 
 def _common(queue: str, operation: str, name: str) -> dict[str, Any]:
-    """The attributes of every span."""
-    return {
-        "messaging.system": _SYSTEM,
-        "messaging.destination.name": queue,
-        "messaging.operation.type": operation,
-        "messaging.operation.name": name,
-    }
+    """Return the attributes of every span."""
+    return _measured(queue, name) | {"messaging.operation.type": operation}
 
 
 def _measured(queue: str, name: str) -> dict[str, str]:
-    """The attributes of every measurement: none has tenants as its values."""
+    """Return the attributes of every measurement: none has tenants as its values."""
     return {"messaging.system": _SYSTEM, "messaging.destination.name": queue, "messaging.operation.name": name}
 
 
@@ -259,3 +253,48 @@ def _seen(span: Span, outcome: Any) -> Any:
         if isinstance(outcome, kind):
             span.set_attribute("fairqueue.outcome", kind.__name__.lower())
     return outcome
+
+
+def observe_queues(
+    engine: Engine, *queues: Queue, schema: str | None = None, meter_provider: MeterProvider | None = None
+) -> None:
+    """Export gauges of queues: backlog, oldest message, waiting channels and their waits, dead letters and consumers.
+
+    All processes see the same queues: call it in one of them. The database is asked once an export; if it does not
+    answer, the gauges are left out.
+
+    Args:
+        engine: Connects to the database, as a role that is granted ``monitor``.
+        queues: The queues. Default: all of the installation.
+        schema: The schema of the installation. None: the queues' own, or where the search_path finds it.
+        meter_provider: Default: the global one.
+
+    Example:
+        >>> reader = InMemoryMetricReader()  # as a rule a PeriodicExportingMetricReader
+        >>> observe_queues(engine, queue, meter_provider=MeterProvider([reader]))
+        >>> [metric.name for metric in reader.get_metrics_data().resource_metrics[0].scope_metrics[0].metrics][:2]
+        ['fairqueue.messages', 'fairqueue.messages.ready']
+    """
+    found = schema_of(queues)
+    schema = found if schema is None else schema
+    figures = SharedFigures(engine, queues or None, schema=schema)
+    meter = metrics.get_meter("sqlalchemy_fairqueue", meter_provider=meter_provider)
+    for gauge in GAUGES:
+        if gauge.otel:
+            meter.create_observable_gauge(gauge.otel, [_observer(figures, gauge)], gauge.unit, gauge.meaning)
+
+
+def _observer(figures: SharedFigures, gauge: Gauge) -> Callable[[CallbackOptions], Iterable[Observation]]:
+    def observe(_: CallbackOptions) -> Iterable[Observation]:
+        try:
+            queues = figures.get().queues.values()
+        except (SQLAlchemyError, FairQueueError) as error:
+            logger.warning("the figures of the queues cannot be read: %s: %s", type(error).__name__, logged(error))
+            return []
+        return [
+            Observation(value, {"messaging.destination.name": queue.name} | ({gauge.label: label} if label else {}))
+            for queue in queues
+            for label, value in gauge.values(queue)
+        ]
+
+    return observe

@@ -23,7 +23,7 @@ _FIELDS = ("traceparent", "tracestate")
 
 
 def injected(context: SpanContext) -> dict[str, str]:
-    """The headers that carry the context of a span; none where nothing is traced."""
+    """Return the headers that carry the context of a span; none if nothing is traced."""
     # As the propagator writes them, in a quarter of the time. A context is a tuple of these six. Its properties would
     # be a call each, and a format of integers another one: both are slow where other work has emptied the caches.
     trace_id, span_id, _, flags, state, is_valid = context
@@ -37,7 +37,7 @@ def injected(context: SpanContext) -> dict[str, str]:
 
 
 def extracted(headers: Mapping[str, Any] | None) -> Context | None:
-    """The context that headers carry. None: they carry none."""
+    """Return the context that headers carry, or None."""
     if not headers:
         return None
     carrier = {name: value for name in _FIELDS if isinstance(value := headers.get(name), str)}

@@ -148,7 +148,7 @@ def test_version_is_gone(project: Project, database: Database) -> None:
     said = refused(project, database, "op.repair_fairqueue(2)")
     assert said.endswith(
         "fq_queue, fq_queue_state, fq_result, fq_result_wait, fq_round, fq_sample, fq_schedule, fq_schedule_slot, "
-        "fq_signal, fq_stop_request, which are not those of version 2; name the version that was installed"
+        "fq_signal, fq_size, fq_stop_request, which are not those of version 2; name the version that was installed"
     )
 
 

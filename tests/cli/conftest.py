@@ -15,6 +15,7 @@ from sqlalchemy import Engine, NullPool, create_engine
 
 from sqlalchemy_fairqueue.cli.options import APP_VARIABLE, DATABASE_URL_VARIABLE
 from sqlalchemy_fairqueue.cli.program import main
+from sqlalchemy_fairqueue.doctor import examination
 from tests.cli.messages import Findings
 from tests.cli.processes import Outcome, Process
 from tests.cli.shops import Shop
@@ -94,12 +95,16 @@ def start(named: Database, tmp_path: Path) -> Start:
 
     @contextmanager
     def run(
-        *words: str, program: Sequence[str] | None = None, stdout: int = subprocess.PIPE, **environment: str
+        *words: str,
+        program: Sequence[str] | None = None,
+        stdout: int = subprocess.PIPE,
+        full: Sequence[int] = (),
+        **environment: str,
     ) -> Iterator[Process]:
         kept = {name: value for name, value in os.environ.items() if name not in {"FORCE_COLOR", "COLUMNS"}}
         made: Process
         if program is None:
-            made = Fork(["python", *PROGRAM[1:], *words], tmp_path, kept | environment)
+            made = Fork(["python", *PROGRAM[1:], *words], tmp_path, kept | environment, full)
         else:
             made = subprocess.Popen(
                 [*program, *words],
@@ -142,11 +147,21 @@ def shop(engine: Engine, database: Database, module: Callable[[str], str], start
     return Shop(engine, module, start, waits)
 
 
+_MAKERS = {"autovacuum": "vacuum", "signals": "queues", "notifications": "server"}
+"""Subjects of findings that the check of another name makes."""
+
+
 @pytest.fixture
-def findings(cli: Cli) -> Findings:
-    """Doctor's findings about a subject: ``findings("drift")``."""
+def findings(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> Findings:
+    """Doctor's findings about a subject: ``findings("drift")``. Only its check is made; all of them for privileges."""
 
     def of(check: str, *words: str) -> list[dict[str, Any]]:
-        return [one for one in cli("doctor", "--json", *words).document["findings"] if one["check"] == check]
+        made = [one for one in examination._CHECKS if one.subject == _MAKERS.get(check, check)]
+        with monkeypatch.context() as patch:
+            if check != "privileges":
+                assert made, check
+                patch.setattr(examination, "_CHECKS", tuple(made))
+            document = cli("doctor", "--json", *words).document
+        return [one for one in document["findings"] if one["check"] == check]
 
     return of

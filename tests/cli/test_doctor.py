@@ -50,6 +50,23 @@ def test_autovacuum_that_is_off(cli: Cli, findings: Findings, database: Database
     assert {one["values"].get("table"): one["level"] for one in findings("autovacuum")}["fq_message"] == "ok"
 
 
+def test_tables_that_grow(findings: Findings, database: Database) -> None:
+    """What a table grew by within a day is told from 100 MB on; by half and by a gigabyte it is a warning."""
+    assert findings("growth") == []
+    database.execute(
+        "insert into fq_size (at, name, bytes) "
+        "select h * 3600000000, t.name, greatest(0, t.mb + t.grown * (h - 24) / 24) * 2^20 "
+        "from generate_series(0, 48, 24) h "
+        "cross join (values ('fq_message', 1024, 1228.8), ('fq_history', 9000, 1500), ('fq_key_period', 9000, 50)) "
+        "t(name, mb, grown)"
+    )
+    found = findings("growth")
+    assert [(one["level"], one["message"]) for one in found] == [
+        ("ok", "fq_history grew by 1,500.0 MB within 1d 00h, to 10,500.0 MB"),
+        ("warning", "fq_message grew by 1,228.8 MB within 1d 00h, to 2,252.8 MB"),
+    ]
+
+
 def test_dead_rows(findings: Findings, database: Database) -> None:
     """A table with far more dead rows than vacuum should have left is a warning; after a vacuum it is none."""
     database.execute(

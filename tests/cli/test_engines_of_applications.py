@@ -13,7 +13,7 @@ from sqlalchemy_fairqueue import Queue
 from sqlalchemy_fairqueue.cli.errors import CommandError
 from sqlalchemy_fairqueue.cli.installation import open_installation
 from sqlalchemy_fairqueue.cli.options import APP_VARIABLE, DATABASE_URL_VARIABLE, Options
-from sqlalchemy_fairqueue.cli.spark_session import source_options
+from sqlalchemy_fairqueue.cli.spark import source_options
 from sqlalchemy_fairqueue.dashboard.reading import Reading
 from tests.cli.conftest import Cli, install_into
 from tests.cli.test_target import url_of

@@ -131,6 +131,11 @@ def test_the_document_of_a_worker(shop: Shop, engine: Engine) -> None:
 
 
 def _run(start: Start, line: str, words: str) -> Outcome:
+    if "&-" not in line:
+        full = [number for number, word in ((1, " >/dev/full"), (2, "2>/dev/full")) if word in line]
+        with start(*words.split(), full=full) as process:
+            return ended(process)
+    # A process of its own: what Python makes of a stream that is closed when it begins.
     with start("-c", line.format(program=shlex.join(PROGRAM), words=words), program=["bash"]) as process:
         return ended(process)
 

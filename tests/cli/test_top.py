@@ -13,7 +13,8 @@ from sqlalchemy_fairqueue import Queue
 from sqlalchemy_fairqueue.cli.installation import open_installation
 from sqlalchemy_fairqueue.cli.options import Options
 from sqlalchemy_fairqueue.cli.top import Sort, sample_document
-from sqlalchemy_fairqueue.figures import channels, take_sample
+from sqlalchemy_fairqueue.figures import channels
+from sqlalchemy_fairqueue.figures.channels import take_sample
 from sqlalchemy_fairqueue.reports import ChannelStats
 from tests.cli.conftest import PROGRAM, Cli, Start
 from tests.cli.messages import QUEUE, enqueue, lease

@@ -6,7 +6,7 @@ from sqlalchemy import Engine, text
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import Delivery, Enqueue, Queue
-from sqlalchemy_fairqueue.figures import SharedFigures
+from sqlalchemy_fairqueue.figures.shared import SharedFigures
 
 DOCUMENTS, MAILS, REPORTS = Queue("documents"), Queue("mails"), Queue("reports")
 

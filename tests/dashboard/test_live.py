@@ -12,11 +12,11 @@ from starlette.requests import Request
 
 from sqlalchemy_fairqueue import Enqueue, Queue
 from sqlalchemy_fairqueue.dashboard import Access, Role, create_dashboard
+from sqlalchemy_fairqueue.dashboard.application import Beat
 from sqlalchemy_fairqueue.dashboard.base import PageBase
-from sqlalchemy_fairqueue.dashboard.live import Beat
 from sqlalchemy_fairqueue.dashboard.reading import Reading
 from sqlalchemy_fairqueue.dashboard.rendering import rendered
-from sqlalchemy_fairqueue.figures import QueueFigures, figures_now
+from sqlalchemy_fairqueue.figures.queues import QueueFigures, figures_now
 from tests.cli.messages import QUEUE, enqueue, lease
 from tests.dashboard.conftest import Page, served, visited
 
@@ -213,7 +213,7 @@ def test_many_queues_are_read_for_those_that_wait_longest(engine: Engine) -> Non
 def test_open_pages_load_less_often_where_they_cost_more(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """The time between loads is thirty times what the last one took, from seven tenths of *keep* to five of it."""
     now = 100.0
-    monkeypatch.setattr("sqlalchemy_fairqueue.dashboard.live.monotonic", lambda: now)
+    monkeypatch.setattr("sqlalchemy_fairqueue.dashboard.application.monotonic", lambda: now)
     reading = Reading(engine, [], schema=None, keep=timedelta(seconds=2))
     beat = Beat(reading)
     for cost, seconds in ((0.0, 1.4), (0.04, 1.4), (0.1, 3.0), (5.0, 10.0)):

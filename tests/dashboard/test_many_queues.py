@@ -10,7 +10,7 @@ from sqlalchemy import Engine, event
 from sqlalchemy_fairqueue import Enqueue, Queue
 from sqlalchemy_fairqueue.dashboard import create_dashboard
 from sqlalchemy_fairqueue.dashboard.base import QUEUES
-from sqlalchemy_fairqueue.figures import SharedFigures
+from sqlalchemy_fairqueue.figures.shared import SharedFigures
 from tests.dashboard.conftest import Page, visited
 
 _COUNT = 2 * QUEUES + 30

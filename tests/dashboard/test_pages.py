@@ -1,5 +1,6 @@
 """Each page shows what it promises, to those who may see it."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import httpx
@@ -12,11 +13,10 @@ from sqlalchemy_fairqueue import Enqueue, Queue
 from sqlalchemy_fairqueue.dashboard import create_dashboard
 from sqlalchemy_fairqueue.dashboard.reading import Health
 from sqlalchemy_fairqueue.dashboard.rendering import thinned
-from sqlalchemy_fairqueue.dashboard.words import headline, waits_words
+from sqlalchemy_fairqueue.dashboard.words import headline, queue_state, waits_words
 from sqlalchemy_fairqueue.doctor.examination import Examination
 from sqlalchemy_fairqueue.doctor.findings import Finding, Level
-from sqlalchemy_fairqueue.figures import SharedFigures
-from sqlalchemy_fairqueue.figures.shared import Point
+from sqlalchemy_fairqueue.figures.shared import Point, SharedFigures
 from sqlalchemy_fairqueue.values.messages import FairBy
 from tests.cli.messages import ODD_NAMES, QUEUE, bury, enqueue, lease
 from tests.dashboard.conftest import Browse, visited
@@ -66,14 +66,19 @@ def test_what_is_not_well(browse: Browse, engine: Engine) -> None:
 
 
 def test_headline_has_the_checks(engine: Engine) -> None:
-    """A finding of doctor and a backlog that grows are in the headline, the worst first."""
+    """A finding of doctor, a backlog that grows and waits throughout a minute are in the headline, the worst first."""
     enqueue(engine, "customer-7", "customer-8")
     lease(engine, 1)
     figures = SharedFigures(engine).get()
-    points = [Point(figures.at + timedelta(seconds=30 * number), 50 * number, 0, 0.0, None) for number in range(4)]
+    points = [Point(figures.at + timedelta(seconds=30 * number), 50 * number, timedelta()) for number in range(4)]
     growing = headline(figures, lambda _: points, None)
     assert growing == ("Queue 'documents' grows: from 0 to 150 messages in 1m 30s.", "warn")
     assert headline(figures, lambda _: points[:2], None)[1] == "good"
+    waiting = replace(figures.queues["documents"], at=figures.at + timedelta(minutes=2))
+    for calm, state in ((timedelta(seconds=61), "behind"), (timedelta(seconds=59), "flowing")):
+        ages = (timedelta(minutes=2), calm, timedelta(minutes=2))
+        lately = [Point(waiting.at - timedelta(seconds=20 * number), 1, age) for number, age in enumerate(ages)]
+        assert queue_state(waiting, [Point(figures.at, 1, timedelta()), *lately])[0] == state
     clock = Finding("times", Level.PROBLEM, "the server's clock went back")
     health = Health([clock, Finding("queues", Level.PROBLEM, "older than the figures")])
     assert headline(figures, lambda _: points, health) == ("The server's clock went back; 1 further finding.", "bad")

@@ -70,7 +70,6 @@ def _reading(face: Face, queue: Queue, _: ExitStack, *, way: str) -> Callable[[]
     ways: dict[str, Callable[[], Any]] = {
         "figures": reading.figures.aget,
         "read": lambda: reading.read(_pid),
-        "ask": lambda: reading.ask(queue.stats),
         "doctor": lambda: asyncio.to_thread(reading._examine),
     }
 
@@ -85,7 +84,7 @@ def _reading(face: Face, queue: Queue, _: ExitStack, *, way: str) -> Callable[[]
 
 _PROBES: dict[str, Callable[[Face, Queue, ExitStack], Callable[[], bool]]] = {
     "health": _health,
-    **{way: partial(_reading, way=way) for way in ("figures", "read", "ask", "doctor")},
+    **{way: partial(_reading, way=way) for way in ("figures", "read", "doctor")},
 }
 
 

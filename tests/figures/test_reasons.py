@@ -12,8 +12,9 @@ from sqlalchemy_fairqueue import InvalidArgument, Queue
 from sqlalchemy_fairqueue.dashboard.words import reason_detail
 from sqlalchemy_fairqueue.database.calls import Target
 from sqlalchemy_fairqueue.database.stats import read_clock, read_competition
-from sqlalchemy_fairqueue.figures import QueueFigures, SharedFigures, channel_waits
 from sqlalchemy_fairqueue.figures.leftovers import read_leftovers
+from sqlalchemy_fairqueue.figures.queues import QueueFigures, channel_waits
+from sqlalchemy_fairqueue.figures.shared import SharedFigures
 from sqlalchemy_fairqueue.values.messages import FairBy
 from sqlalchemy_fairqueue.values.reports import ChannelDemand, QueueTaker, Reason, Taker, Wait, with_waits
 from tests.cli.messages import QUEUE, enqueue, lease

@@ -7,7 +7,9 @@ import pytest
 from sqlalchemy import Engine, event
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from sqlalchemy_fairqueue.figures import QueueFigures, SharedFigures, take_sample
+from sqlalchemy_fairqueue.figures.channels import take_sample
+from sqlalchemy_fairqueue.figures.queues import QueueFigures
+from sqlalchemy_fairqueue.figures.shared import SharedFigures
 from tests.cli.messages import QUEUE, enqueue, lease
 from tests.fixtures.clock import Clock
 

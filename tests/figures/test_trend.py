@@ -52,6 +52,24 @@ def test_one_row_a_minute(
     assert database.value("select count(*) from fq_sample") == 3
 
 
+def test_sizes_of_an_hour(engine: Engine, database: Database, clock: Clock, keep: Callable[[], int]) -> None:
+    """With the samples go the sizes of the largest tables, once an hour and for eight days."""
+    enqueue(engine, "a")
+    clock.advance(timedelta(hours=1) - timedelta(minutes=clock.now().minute))
+    keep()
+    keep()
+    hours = "select string_agg(n::text, ' ') from (select count(*) as n from fq_size group by at order by at) h"
+    assert database.value(hours) == "10"
+    assert database.value("select bytes = pg_total_relation_size('fq_message') from fq_size where name = 'fq_message'")
+    clock.advance(timedelta(hours=1))
+    keep()
+    assert database.value(hours) == "10 10"
+    clock.advance(timedelta(days=8))
+    keep()
+    assert database.value(hours) == "10 10"
+    assert database.value("select count(*) from fq_growth()") == 0
+
+
 def test_backlog_and_oldest_wait(engine: Engine, clock: Clock, keep: Callable[[], int]) -> None:
     """Each point has the most of its samples; where there is none it says so."""
     enqueue(engine, "a", "a", "b")

@@ -100,6 +100,10 @@ _TABLES = {
             "oldest_wait": ("-1",), "served": ("-1",), "failed": ("-1",), "took": ("-1",),
         },
     ),
+    "fq_size": Table(
+        {"at": "0", "name": "'fq_message'", "bytes": "0"},
+        {"at": ("-1", _LATER), "name": ("''", "repeat('x', 64)"), "bytes": ("-1",)},
+    ),
     "fq_stop_request": Table(
         {"queue": "'q'", "consumer": "'w'", "requested_by": "'me'", "requested_at": "0"},
         {

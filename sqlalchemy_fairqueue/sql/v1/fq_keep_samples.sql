@@ -1,6 +1,6 @@
 -- fq_keep_samples: write the samples of this minute for queues that exist and have none yet: a row a queue, and one for
 -- each of up to 20 of its channels, those with the longest backlogs first, then those with the most attempts that
--- ended. Returns the number of rows.
+-- ended. Returns the number of rows. With them the sizes of tables are kept, once an hour (fq_keep_sizes).
 -- Guarantees: one row a queue, channel and minute, however many workers call; fewer minutes if a call takes more than
 -- three seconds, so that calls take a twentieth of the time at most. ready and oldest_wait are those of fq_stats and
 -- fq_channel_stats. served and failed are what fq_completions counts since the row before, each attempt once; in a
@@ -43,13 +43,7 @@ begin
     ) b on true
     left join fairqueue.fq_queue c on c.name = q.name
     where (num_nonnulls(c.name) = 1 or exists (select from fairqueue.fq_channel k where k.queue = q.name))
-      and not exists (
-        select
-        from fairqueue.fq_sample s
-        where s.queue = q.name
-          and s.at = v_at
-          and s.channel = ''
-      )
+      and not exists (select from fairqueue.fq_sample s where (s.queue, s.at, s.channel) = (q.name, v_at, ''))
       and (b.at > v_at - 20 * b.took) is not true
   ),
   ended as materialized (
@@ -130,6 +124,7 @@ begin
   on conflict do nothing;
   get diagnostics v_rows = row_count;
   if v_rows > 0 then
+    perform fairqueue.fq_keep_sizes();
     update fairqueue.fq_sample s
     set took = extract(epoch from clock_timestamp() - v_began) * 1000000
     where s.queue = any (p_queues)

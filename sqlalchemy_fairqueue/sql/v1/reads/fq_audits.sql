@@ -16,7 +16,7 @@ set plan_cache_mode = force_custom_plan
 as $$
 declare
   v_before bigint := coalesce(p_before, 9223372036854775807);
-  v_id uuid := coalesce(p_before_id, '00000000-0000-0000-0000-000000000000')::uuid;
+  v_id uuid := left(coalesce(p_before_id, '00000000-0000-0000-0000-000000000000'), 100)::uuid;
 begin
   perform fairqueue.fq_check_grant(array['monitor', 'operator']::text[], p_queue, null::text[]);
   if p_limit is null or p_limit < 1 then
