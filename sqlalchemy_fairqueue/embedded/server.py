@@ -98,21 +98,12 @@ class Account:
         path = os.pathsep.join(filter(None, (os.environ.get("PATH"), os.defpath)))
         libraries = {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ}
         try:
+            # Ctrl-C in a terminal goes to the whole session: the server must outlive it, in its own one.
             return subprocess.Popen(
-                command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                text=True,
-                bufsize=1,
-                cwd="/",
-                env=libraries | {"PATH": path, "LC_ALL": "C"},
-                umask=0o077,
-                user=self.user,
-                group=self.group,
-                extra_groups=None if self.user is None else [],
-                start_new_session=True,  # Ctrl-C in a terminal goes to the whole group: the server must outlive it
-            )
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, bufsize=1,
+                cwd="/", env=libraries | {"PATH": path, "LC_ALL": "C"}, umask=0o077, start_new_session=True,
+                user=self.user, group=self.group, extra_groups=None if self.user is None else [],
+            )  # fmt: skip
         except (PermissionError, subprocess.SubprocessError) as error:
             raise EmbeddedServerError(
                 f"cannot run a program as user {self.user}: {error}; PostgreSQL refuses to run as root, so start this "
@@ -246,15 +237,9 @@ def embedded_server(
             programs.copy_below(directory / "programs", account.make_folder)
         server = Server(directory, version, used, supervisor)
         server._run("initdb", "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync")  # noqa: SLF001
-        durability = "on" if durable else "off"
-        lines = {
-            "listen_addresses": "",
-            "unix_socket_directories": str(directory),
-            "timezone": "UTC",
-            "fsync": durability,
-            "full_page_writes": durability,
-            **(settings or {}),
-        }
+        safe = dict.fromkeys(("fsync", "full_page_writes"), "on" if durable else "off")
+        own = {"listen_addresses": "", "unix_socket_directories": str(directory), "timezone": "UTC"}
+        lines = {**own, **safe, **(settings or {})}
         with (server.data_directory / "postgresql.auto.conf").open("a", encoding="utf-8") as configuration:
             for name, value in lines.items():
                 quoted = value.replace("'", "''")
