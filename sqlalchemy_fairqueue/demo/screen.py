@@ -23,7 +23,7 @@ from sqlalchemy_fairqueue.demo.business import LEASE
 from sqlalchemy_fairqueue.demo.run import BOB, File, Run, Visit
 from sqlalchemy_fairqueue.demo.workers import FAIR, FIFO, SERVICES
 
-_BOB, _SERVED, _WAITING, _PALE, _ACCIDENT = "#8195a8", "#0f766e", "#f4a582", "#d9dee3", "#b42318"
+_BOB, _SERVED, _WAITING, _ACCIDENT = "#8195a8", "#0f766e", "#f4a582", "#b42318"
 _LONG = 1.0  # seconds that a small customer notices
 
 
@@ -122,6 +122,7 @@ def seconds(duration: float) -> str:
 
 
 def draw(visits: list[Visit], runs: list[Run], path: Path) -> None:
+    """Draw who was served when, a row for each customer: its files wait in a bar, and are parsed at the lines."""
     with tempfile.TemporaryDirectory(prefix="fairqueue-") as folder:
         # matplotlib and fontconfig write into their cache folders when they are imported.
         os.environ.setdefault("MPLCONFIGDIR", folder)
@@ -129,39 +130,27 @@ def draw(visits: list[Visit], runs: list[Run], path: Path) -> None:
         from matplotlib.figure import Figure
 
         figure = Figure(figsize=(11, 7.6), dpi=150, layout="constrained")
-        title = f"Ten small customers behind Bob's {len(runs[0].of(BOB)):,} files"
-        figure.suptitle(title, fontsize=17, fontweight="bold", x=0.008, ha="left")
+        figure.suptitle(f"Ten small customers behind Bob's {len(runs[0].of(BOB)):,} files: when each file is parsed")
         panels = figure.subplots(len(runs), 1, sharex=True)
-        customers = [visit.customer for visit in visits]
-        handles = [_panel(panel, customers, run) for panel, run in zip(panels, runs, strict=True)]
-        figure.legend(handles[0], ["a file waits", "a file is parsed"], loc="upper right", ncols=2, frameon=False)
+        for panel, run in zip(panels, runs, strict=True):
+            _draw_run(panel, [visit.customer for visit in visits], run)
         panels[-1].set_xlabel("seconds since Bob's upload; at the end of each row: median wait")
-        panels[-1].set_xlim(0, max(run.files[-1].parsed for run in runs) * 1.06)
         figure.savefig(path)
 
 
-def _panel(panel: Any, customers: list[str], run: Run) -> list[Any]:
-    handles: list[Any] = []
+def _draw_run(panel: Any, customers: list[str], run: Run) -> None:
+    title = f"{run.service}: they wait {seconds(run.median(*customers[1:]))} (median)"
     for row, customer in enumerate(customers):
-        files, colour, width = run.of(customer), _BOB, 0.5
-        if customer != BOB:
-            came, last, colour, width = min(file.uploaded for file in files), files[-1].parsed, _SERVED, 1.8
-            handles = [panel.barh(row, last - came, left=came, height=0.5, color=_WAITING, linewidth=0, zorder=1)]
-            wait = seconds(run.median(customer))
-            panel.annotate(wait, (last, row), (7, 0), textcoords="offset points", va="center", fontsize=8)
-        parsed = [file.parsed for file in files]
-        handles.append(panel.vlines(parsed, row - 0.34, row + 0.34, color=colour, lw=width))
-    panel.set_title(f"{run.service}: they wait {seconds(run.median(*customers[1:]))} (median)", loc="left", fontsize=13)
+        files, is_bob = run.of(customer), customer == BOB
+        parsed, came = [file.parsed for file in files], min(file.uploaded for file in files)
+        if not is_bob:
+            panel.barh(row, parsed[-1] - came, left=came, height=0.5, color=_WAITING)
+        panel.vlines(parsed, row - 0.34, row + 0.34, color=_BOB if is_bob else _SERVED, lw=0.5 if is_bob else 1.8)
+        panel.text(parsed[-1], row, f"  {seconds(run.median(customer))}", va="center", fontsize=8)
     if run.accident:
-        at, first = run.accident.at, run.takeover[0]
-        panel.axvspan(at, at + first, color=_ACCIDENT, alpha=0.16, linewidth=0, zorder=0)
-        title = f"red: from the kill of {run.accident.worker} until others had parsed the first of its "
-        title += f"{len(run.orphans)} files: {seconds(first)}"
-        panel.set_title(title, loc="right", fontsize=9, color=_ACCIDENT)
+        panel.axvspan(run.accident.at, run.accident.at + run.takeover[0], color=_ACCIDENT, alpha=0.16)
+        title += f"; red: from the kill of {run.accident.worker} until others had parsed one of its files"
+    panel.set_title(title, loc="left")
     panel.set_yticks(range(len(customers)), customers)
     panel.invert_yaxis()
-    panel.grid(axis="x", color=_PALE, linewidth=0.6)
-    panel.set_axisbelow(True)
-    panel.tick_params(length=0, labelbottom=True)
     panel.spines[:].set_visible(False)
-    return handles

