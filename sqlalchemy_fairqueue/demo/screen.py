@@ -81,7 +81,7 @@ def _table(visits: list[Visit], runs: list[Run], caption: str) -> Table:
     While a run goes on, files that have no result count with their wait so far.
     """
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, caption=caption, caption_justify="left")
-    table.add_column("\ncustomer")
+    table.add_column("\ncustomer", no_wrap=True)
     for title in ("\nfiles", *(title for run in runs for title in (f"{run.service}\nmedian", "\np95", "\nlast at"))):
         table.add_column(title, justify="right")
     names = [visit.customer for visit in visits]
