@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import re
 import shutil
 import subprocess
 from dataclasses import dataclass
@@ -89,8 +88,7 @@ class Programs:
     def version(self) -> str:
         """The version that ``postgres --version`` prints, such as ``18.6`` or ``19beta1``."""
         answer = subprocess.run([self.directory / "postgres", "--version"], check=True, capture_output=True, text=True)
-        found = re.search(r"\d+\S*", answer.stdout)
-        return found[0] if found else answer.stdout.strip()
+        return answer.stdout.split()[2]
 
     @property
     def trees(self) -> tuple[Path, ...]:
