@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
-from rich.console import Console
-
 from sqlalchemy_fairqueue.demo.endings import DemoError
 from sqlalchemy_fairqueue.demo.report import Forecast, files_ahead, make_report
-from sqlalchemy_fairqueue.demo.run import LIBRARY, check, make_visits, migrated_database, play
-from sqlalchemy_fairqueue.demo.screen import Screen, draw, print_summary
+from sqlalchemy_fairqueue.demo.run import LIBRARY, app_database, check, make_visits, play
+from sqlalchemy_fairqueue.demo.screen import Screen, draw
 from sqlalchemy_fairqueue.demo.workers import FAIR, FIFO, SERVICES, running_workers
 from sqlalchemy_fairqueue.embedded import any_server, named_server
 
@@ -27,24 +23,23 @@ def main() -> None:
         EmbeddedServerError: There is no server to run it on.
     """
     options = _options()
-    console = Console(width=None if sys.stdout.isatty() else 100)
-    tell = partial(console.print, highlight=False, soft_wrap=True)
     visits = make_visits(options.seed, options.limit)
     bobs, *others = (len(visit.files) for visit in visits)
-    tell(
+    screen = Screen(visits)
+    screen.tell(
         f"Bob uploads {bobs:,} source files of {LIBRARY}.\nWhile that backlog stands, ten small customers "
         f"upload {sum(others)} files. {options.workers} workers parse them all, twice:\n"
         f"with a [bold]{FAIR}[/], then with a first-come-first-served job table ([bold]{FIFO}[/]).\n"
         "In both, one worker is killed in mid-work.\n"
     )
-    runs, findings, screen = [], [], Screen(console, visits)
+    runs, findings = [], []
     forecast: Forecast | None = None
-    with screen.live():
+    with screen.live:
         screen.tell("connecting to PostgreSQL" if named_server() else "starting PostgreSQL")
         with any_server() as server:
             for service in SERVICES:
-                screen.tell(f"{service}: making a database, running the app's migrations, starting workers")
-                with migrated_database(server) as engine:
+                screen.tell(f"{service}: making the app's database, starting workers")
+                with app_database(server) as engine:
                     with running_workers(service, engine.url, options.workers) as workers:
                         screen.tell(f"{service}: at work")
                         for run in play(service, engine, visits, workers):
@@ -52,16 +47,16 @@ def main() -> None:
                     runs.append(run)
                     findings.append(check(run, engine, visits))
                     if service == FAIR and options.report:
-                        forecast = make_report(engine, options.report, screen.step)
+                        forecast = make_report(engine, options.report, screen.tell)
             screen.tell("stopping PostgreSQL")
     if findings[0] != findings[1]:
         raise DemoError(f"the same files gave different results: {findings[0]} and {findings[1]}")
-    print_summary(console, visits, runs, findings[0])
+    screen.summarize(runs, findings[0])
     draw(visits, runs, options.output)
-    tell(f"\nWho was served when, as a picture: [bold]{options.output}[/]")
+    screen.tell(f"\nWho was served when, as a picture: [bold]{options.output}[/]")
     if forecast:
         foreseen, happened = f"{forecast.files_ahead:,.0f}", f"{files_ahead(runs[-1].files):,.0f}"
-        tell(
+        screen.tell(
             "\nFrom the fair half, a replay foresaw that first come, first served a small customer's file waits for "
             f"[bold]{foreseen}[/] others.\nIn the real second half it waited for [bold]{happened}[/].\n"
             f"A replay of the first half itself is {forecast.error:.0%} off its record.\n"
@@ -74,16 +69,15 @@ def _options() -> argparse.Namespace:
         prog="python -m sqlalchemy_fairqueue.demo",
         description="Watch a fair queue and a plain job table serve the same customers.",
     )
-    workers, whole = max(2, min(4, os.cpu_count() or 2)), sys.maxsize
-    number = partial(parser.add_argument, metavar="N", type=int)
-    number("--workers", default=workers, help="worker processes (default: %(default)s)")
-    number("--limit", default=whole, help="files that Bob uploads (default: the whole standard library)")
-    number("--seed", default=1, help="who else uploads what (default: %(default)s)")
-    file = partial(parser.add_argument, metavar="FILE", type=Path)
-    file("--output", default=Path("fairqueue-demo.png"), help="where to write the picture (default: %(default)s)")
-    file("--report", help="also write a fairness report of the history, an .html; needs the extra report")
+    add, workers = parser.add_argument, max(2, min(4, os.cpu_count() or 2))
+    add("--workers", metavar="N", type=int, default=workers, help="worker processes (default: %(default)s)")
+    add("--limit", metavar="N", type=int, help="files that Bob uploads (default: the whole standard library)")
+    add("--seed", metavar="N", type=int, default=1, help="who else uploads what (default: %(default)s)")
+    picture, report = "where to write the picture (default: %(default)s)", "also write a fairness report, an .html"
+    add("--output", metavar="FILE", type=Path, default=Path("fairqueue-demo.png"), help=picture)
+    add("--report", metavar="FILE", type=Path, help=f"{report}; needs the extra report")
     options = parser.parse_args()
-    if min(options.workers, options.limit) < 1:
+    if min(options.workers, options.limit or 1) < 1:
         parser.error("--workers and --limit are whole numbers from 1")
     for path, endings in (options.output, (".png", ".svg", ".pdf")), (options.report, (".html",)):
         if path and (path.suffix not in endings or path.is_dir() or not os.access(path.parent, os.W_OK)):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import signal
 
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _asked: list[int] = []
 
 
@@ -21,7 +22,7 @@ class AskedToEnd(SystemExit):
 
 def listen() -> None:
     """Let signals end the demo, except those that the parent process ignores, as nohup does."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _ask)
 

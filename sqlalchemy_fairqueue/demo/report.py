@@ -20,8 +20,6 @@ from sqlalchemy_fairqueue.reporting.simulation.scenarios import Scenario
 if TYPE_CHECKING:
     from sqlalchemy_fairqueue.reporting.history import RecordedHistory  # needs the extra report
 
-_TITLE = "Bob and the ten others: how fair it was"
-
 
 def files_ahead(files: Sequence[File]) -> float:
     """Return how many files were done on average between the upload of a small customer's file and its result.
@@ -47,21 +45,18 @@ class Forecast(NamedTuple):
     error: float
 
 
-def make_report(engine: Engine, page: Path, step: Callable[[str, int, int], None]) -> Forecast:
-    """Write a report of a database's history to *page*.
-
-    *step* is called before each step with its name, its number from 0, and the number of steps.
-    """
+def make_report(engine: Engine, page: Path, tell: Callable[[str], None]) -> Forecast:
+    """Write a report of a database's history to *page*; *tell* is called before each step."""
     from sqlalchemy_fairqueue.reporting import read_history, report
 
-    step("reading the history", 0, 6)
+    tell("report: reading the history")
     history = read_history(engine)
     made = report(
         history,
         scenarios=[_fifo()],
         output=page,
-        title=_TITLE,
-        progress=lambda name, number, count: step(name, number + 1, count + 1),
+        title="Bob and the ten others: how fair it was",
+        progress=lambda name, number, count: tell(f"report: {name} ({number + 1} of {count})"),
     )
     (again,) = made.replays[0].replayed
     return Forecast(history.attempts.num_rows, forecast(history), again.replay_error or 0.0)
@@ -79,9 +74,5 @@ def forecast(history: RecordedHistory, workers: float | None = None) -> float:
     from sqlalchemy_fairqueue.reporting.simulation.replay import replay_queue
 
     rows = replay_queue(history.attempts, _fifo(workers)).to_pylist()
-    start = min(row["enqueued_at"] for row in rows)
-    times = [[(row[at] - start).total_seconds() for at in ("enqueued_at", "finished_at")] for row in rows]
-    files = [
-        File(row["channel"], *time) for row, time in zip(rows, times, strict=True) if row["outcome"] == "completed"
-    ]
-    return files_ahead(files)
+    times = [(row["channel"], row["enqueued_at"], row["finished_at"]) for row in rows if row["outcome"] == "completed"]
+    return files_ahead([File(name, uploaded.timestamp(), parsed.timestamp()) for name, uploaded, parsed in times])

@@ -1,4 +1,4 @@
-"""What the demo shows: a live table in a terminal, otherwise a few lines, and a summary of both runs.
+"""What the demo shows: a few lines, a live table in a terminal, and a summary of both runs.
 
 A picture shows who was served when: the fair queue above the FIFO, time from left to right, one row for each customer.
 """
@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 import tempfile
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -17,7 +16,6 @@ from typing import Any
 from rich import box
 from rich.console import Console
 from rich.live import Live
-from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
@@ -25,85 +23,81 @@ from sqlalchemy_fairqueue.demo.business import LEASE
 from sqlalchemy_fairqueue.demo.run import BOB, File, Run, Visit
 from sqlalchemy_fairqueue.demo.workers import FAIR, FIFO, SERVICES
 
-_BOB, _SERVED, _WAITING, _PALE, _ACCIDENT = "#8195a8", "#0f766e", "#f4a582", "#d9dee3", "#b42318"
+_BOB, _SERVED, _WAITING, _ACCIDENT = "#8195a8", "#0f766e", "#f4a582", "#b42318"
 _LONG = 1.0  # seconds that a small customer notices
 
 
 class Screen:
-    """Shows the progress of both runs while the block of ``live`` is open."""
+    """Tells what happens, and on a terminal shows a table of both runs in the block ``with screen.live``."""
 
-    def __init__(self, console: Console, visits: list[Visit]) -> None:
-        self._console = console
+    def __init__(self, visits: list[Visit]) -> None:
+        is_terminal = sys.stdout.isatty()
+        self.console = Console(force_terminal=is_terminal, width=None if is_terminal else 100, highlight=False)
+        self.live = Live(console=self.console, auto_refresh=False, transient=True)
         self._visits = visits
-        self._stage = ""
         self._runs = {service: Run(service, []) for service in SERVICES}
-        self._said: set[object] = set()  # of accidents
-        # FORCE_COLOR alone makes no terminal.
-        self._moving = console.file.isatty() and not console.is_dumb_terminal
-        self._live = Live(console=console, auto_refresh=False, transient=True)
+        self._told: set[object] = set()  # of accidents
 
-    def live(self) -> AbstractContextManager[object]:
-        """Return a block that takes over the terminal, and wipes the table at its end."""
-        return self._live if self._moving else nullcontext()
-
-    def tell(self, stage: str) -> None:
-        self._stage = stage
-        if self._moving:
-            self._live.update(self._table(), refresh=True)
-        else:
-            self._console.print(stage, highlight=False)
-
-    def step(self, name: str, number: int, count: int) -> None:
-        self.tell(f"report: {name} ({number + 1} of {count})")
+    def tell(self, text: str) -> None:
+        self.console.print(text, soft_wrap=True)
 
     def show(self, run: Run) -> None:
-        """Show the progress of customers in a run, and of a killed worker's files."""
+        """Show the progress of customers in a run, and tell of a killed worker's files."""
         self._runs[run.service] = run
-        if self._moving:
-            self._live.update(self._table(), refresh=True)
-        elif run.accident and (what := (run.accident, len(run.takeover) == len(run.orphans))) not in self._said:
-            self._said.add(what)
-            self._console.print(f"  {' '.join(story(run))}", highlight=False, soft_wrap=True)
+        total = sum(len(visit.files) for visit in self._visits)
+        progress = "\n".join(f"{one.service}: {one.done:,} of {total:,} files parsed" for one in self._runs.values())
+        self.live.update(_table(self._visits, [*self._runs.values()], progress), refresh=True)
+        if run.accident and (what := (run.accident, len(run.takeover) == len(run.orphans))) not in self._told:
+            self._told.add(what)
+            self.tell(f"  {' '.join(story(run))}")
 
-    def _table(self) -> Table:
-        accidents = [f"{name}: {' '.join(story(run))}" for name, run in self._runs.items() if run.accident]
-        caption = "\n".join([self._stage, *accidents])
-        return _table(
-            self._visits, [*self._runs.values()], ("{}\nparsed", "\nlongest wait"), _progress, caption, box=None
+    def summarize(self, runs: list[Run], findings: dict[str, int]) -> None:
+        """Print one table of both runs side by side, with conclusions and what was verified."""
+        bob, *others = (visit.customer for visit in self._visits)
+        legend = "median, p95: wait from upload to result; last at: since Bob's upload"
+        self.console.print(_table(self._visits, runs, legend))
+        waits = [seconds(run.median(*others)) for run in runs]
+        ends = [seconds(run.of(bob)[-1].parsed) for run in runs]
+        times = runs[1].median(*others) / runs[0].median(*others)
+        self.tell(
+            f"Behind Bob's {len(runs[0].of(bob)):,} files a small customer's file waited [bold green]{waits[0]}[/] in "
+            f"the {FAIR} and [bold red]{waits[1]}[/] in {FIFO},\n[bold]{times:,.0f} times[/] as long (medians). "
+            f"Bob had his last result after {ends[0]} and {ends[1]}.\n"
         )
+        for run in filter(lambda run: run.accident, runs):
+            self.tell(f"[green]✓[/] {run.service}: " + "\n  ".join(story(run)) + ", each once")
+            if small := sorted({file.customer for file in run.orphans} - {bob}):
+                self.tell(f"  Not all was Bob's: what {', '.join(small)} waited has these seconds in it")
+        for run in runs:
+            uploads = f"{len(run.files):,} uploads, {len(run.files):,} results"
+            self.tell(f"[green]✓[/] {run.service}: {uploads}, each exactly once, and nothing left waiting")
+        found = "{functions:,} functions, {classes:,} classes, {lines:,} lines; {errors} files no valid Python"
+        self.tell(f"[green]✓[/] the same results: {found.format_map(findings)}")
 
 
-def _table(
-    visits: list[Visit],
-    runs: list[Run],
-    titles: Sequence[str],
-    cells: Callable[[list[File], int], list[Any]],
-    caption: str,
-    **options: Any,
-) -> Table:
-    """Return a table with a row for each customer, and one for all but Bob, with each run's cells for their files."""
-    table = Table(pad_edge=False, caption=caption, caption_justify="left", **options)
-    table.add_column("\ncustomer")
-    for title in ("\nfiles", *(title.format(run.service) for run in runs for title in titles)):
+def _table(visits: list[Visit], runs: list[Run], caption: str) -> Table:
+    """Return a table with a row for each customer, and one for all but Bob, with the waits of their files in each run.
+
+    While a run goes on, files that have no result count with their wait so far.
+    """
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, caption=caption, caption_justify="left")
+    table.add_column("\ncustomer", no_wrap=True)
+    for title in ("\nfiles", *(title for run in runs for title in (f"{run.service}\nmedian", "\np95", "\nlast at"))):
         table.add_column(title, justify="right")
     names = [visit.customer for visit in visits]
     for name, customers in [*((name, [name]) for name in names), ("the ten others", names[1:])]:
         total = sum(len(visit.files) for visit in visits if visit.customer in customers)
-        shown = [cell for run in runs for cell in cells(run.of(*customers), total)]
-        table.add_row(name, f"{total:,}", *shown, end_section=name == names[-1])
+        cells = [cell for run in runs for cell in _waits(run.of(*customers))]
+        table.add_row(name, f"{total:,}", *cells, end_section=name == names[-1])
     return table
 
 
-def _progress(files: list[File], total: int) -> list[Any]:
-    done = sum(file.done for file in files)
-    bar = ProgressBar(total=total, completed=done, width=14, complete_style="cyan", finished_style="green")
-    return [bar, _wait(max(file.wait for file in files), files)] if files else [Text("·", style="dim"), ""]
-
-
-def _waits(files: list[File], _total: int) -> list[Any]:
+def _waits(files: list[File]) -> list[Text]:
+    if not files:
+        return [Text("·", style="dim")] * 3
     waits = sorted(file.wait for file in files)
     p95 = waits[math.ceil(0.95 * len(waits)) - 1]  # nearest rank
-    return [_wait(median(waits), files), _wait(p95, files), seconds(files[-1].parsed)]
+    return [_wait(median(waits), files), _wait(p95, files), Text(seconds(files[-1].parsed))]
 
 
 def _wait(wait: float, files: list[File]) -> Text:
@@ -123,38 +117,12 @@ def story(run: Run) -> tuple[str, str]:
     return what, f"Others had parsed {'them' if number > 1 else 'it'} [bold]{when}[/] later {lease}"
 
 
-def print_summary(console: Console, visits: list[Visit], runs: list[Run], findings: dict[str, int]) -> None:
-    """Print one table of both runs side by side, with conclusions and what was verified."""
-    bob, *others = (visit.customer for visit in visits)
-    caption = "median, p95: wait from upload to result; last at: since Bob's upload"
-    table = _table(visits, runs, ("{}\nmedian", "\np95", "\nlast at"), _waits, caption, box=box.SIMPLE_HEAD)
-    waits = [seconds(run.median(*others)) for run in runs]
-    ends = [seconds(run.of(bob)[-1].parsed) for run in runs]
-    times = runs[1].median(*others) / runs[0].median(*others)
-    shown = (
-        f"Behind Bob's {len(runs[0].of(bob)):,} files a small customer's file waited [bold green]{waits[0]}[/] in the "
-        f"{FAIR} and [bold red]{waits[1]}[/] in {FIFO},\n[bold]{times:,.0f} times[/] as long (medians). "
-        f"Bob had his last result after {ends[0]} and {ends[1]}.\n"
-    )
-    lines = [shown]
-    for run in filter(lambda run: run.accident, runs):
-        lines.append(f"[green]✓[/] {run.service}: " + "\n  ".join(story(run)) + ", each once")
-        if small := sorted({file.customer for file in run.orphans} - {bob}):
-            lines.append(f"  Not all was Bob's: what {', '.join(small)} waited has these seconds in it")
-    for run in runs:
-        number = f"{len(run.files):,}"
-        each = "each exactly once, and nothing left waiting"
-        lines.append(f"[green]✓[/] {run.service}: {number} uploads, {number} results, {each}")
-    found = "{functions:,} functions, {classes:,} classes, {lines:,} lines; {errors} files no valid Python"
-    lines.append(f"[green]✓[/] the same results: {found.format_map(findings)}")
-    console.print(table, *lines, sep="\n", highlight=False)
-
-
 def seconds(duration: float) -> str:
     return f"{duration:.2f} s" if duration < 10 else f"{duration:.1f} s"  # noqa: PLR2004 - three digits in all
 
 
 def draw(visits: list[Visit], runs: list[Run], path: Path) -> None:
+    """Draw who was served when, a row for each customer: its files wait in a bar, and are parsed at the lines."""
     with tempfile.TemporaryDirectory(prefix="fairqueue-") as folder:
         # matplotlib and fontconfig write into their cache folders when they are imported.
         os.environ.setdefault("MPLCONFIGDIR", folder)
@@ -162,39 +130,27 @@ def draw(visits: list[Visit], runs: list[Run], path: Path) -> None:
         from matplotlib.figure import Figure
 
         figure = Figure(figsize=(11, 7.6), dpi=150, layout="constrained")
-        title = f"Ten small customers behind Bob's {len(runs[0].of(BOB)):,} files"
-        figure.suptitle(title, fontsize=17, fontweight="bold", x=0.008, ha="left")
+        figure.suptitle(f"Ten small customers behind Bob's {len(runs[0].of(BOB)):,} files: when each file is parsed")
         panels = figure.subplots(len(runs), 1, sharex=True)
-        customers = [visit.customer for visit in visits]
-        handles = [_panel(panel, customers, run) for panel, run in zip(panels, runs, strict=True)]
-        figure.legend(handles[0], ["a file waits", "a file is parsed"], loc="upper right", ncols=2, frameon=False)
+        for panel, run in zip(panels, runs, strict=True):
+            _draw_run(panel, [visit.customer for visit in visits], run)
         panels[-1].set_xlabel("seconds since Bob's upload; at the end of each row: median wait")
-        panels[-1].set_xlim(0, max(run.files[-1].parsed for run in runs) * 1.06)
         figure.savefig(path)
 
 
-def _panel(panel: Any, customers: list[str], run: Run) -> list[Any]:
-    handles: list[Any] = []
+def _draw_run(panel: Any, customers: list[str], run: Run) -> None:
+    title = f"{run.service}: they wait {seconds(run.median(*customers[1:]))} (median)"
     for row, customer in enumerate(customers):
-        files, colour, width = run.of(customer), _BOB, 0.5
-        if customer != BOB:
-            came, last, colour, width = min(file.uploaded for file in files), files[-1].parsed, _SERVED, 1.8
-            handles = [panel.barh(row, last - came, left=came, height=0.5, color=_WAITING, linewidth=0, zorder=1)]
-            wait = seconds(run.median(customer))
-            panel.annotate(wait, (last, row), (7, 0), textcoords="offset points", va="center", fontsize=8)
-        parsed = [file.parsed for file in files]
-        handles.append(panel.vlines(parsed, row - 0.34, row + 0.34, color=colour, lw=width))
-    panel.set_title(f"{run.service}: they wait {seconds(run.median(*customers[1:]))} (median)", loc="left", fontsize=13)
+        files, is_bob = run.of(customer), customer == BOB
+        parsed, came = [file.parsed for file in files], min(file.uploaded for file in files)
+        if not is_bob:
+            panel.barh(row, parsed[-1] - came, left=came, height=0.5, color=_WAITING)
+        panel.vlines(parsed, row - 0.34, row + 0.34, color=_BOB if is_bob else _SERVED, lw=0.5 if is_bob else 1.8)
+        panel.text(parsed[-1], row, f"  {seconds(run.median(customer))}", va="center", fontsize=8)
     if run.accident:
-        at, first = run.accident.at, run.takeover[0]
-        panel.axvspan(at, at + first, color=_ACCIDENT, alpha=0.16, linewidth=0, zorder=0)
-        title = f"red: from the kill of {run.accident.worker} until others had parsed the first of its "
-        title += f"{len(run.orphans)} files: {seconds(first)}"
-        panel.set_title(title, loc="right", fontsize=9, color=_ACCIDENT)
+        panel.axvspan(run.accident.at, run.accident.at + run.takeover[0], color=_ACCIDENT, alpha=0.16)
+        title += f"; red: from the kill of {run.accident.worker} until others had parsed one of its files"
+    panel.set_title(title, loc="left")
     panel.set_yticks(range(len(customers)), customers)
     panel.invert_yaxis()
-    panel.grid(axis="x", color=_PALE, linewidth=0.6)
-    panel.set_axisbelow(True)
-    panel.tick_params(length=0, labelbottom=True)
     panel.spines[:].set_visible(False)
-    return handles

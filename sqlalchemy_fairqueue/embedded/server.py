@@ -17,7 +17,7 @@ from typing import IO, TYPE_CHECKING, Literal, cast
 from sqlalchemy import URL, create_engine, make_url, text
 
 from sqlalchemy_fairqueue.embedded.environment import answers, without_unanswerable
-from sqlalchemy_fairqueue.embedded.programs import DATABASE_URL_VARIABLE, EmbeddedServerError, Programs
+from sqlalchemy_fairqueue.embedded.programs import DATABASE_URL_VARIABLE, NAME_ONE, EmbeddedServerError, Programs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -64,10 +64,7 @@ class Account:
             EmbeddedServerError: This is Windows, which is not supported.
         """
         if sys.platform == "win32":
-            raise EmbeddedServerError(
-                "the embedded server needs a POSIX system, this is Windows; name a running server in "
-                f"{DATABASE_URL_VARIABLE}"
-            )
+            raise EmbeddedServerError(f"the embedded server needs a POSIX system, this is Windows; {NAME_ONE}")
         import pwd  # noqa: PLC0415 - not on every system
 
         if os.geteuid() != 0:
@@ -98,25 +95,16 @@ class Account:
         path = os.pathsep.join(filter(None, (os.environ.get("PATH"), os.defpath)))
         libraries = {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ}
         try:
+            # Ctrl-C in a terminal goes to the whole session: the server must outlive it, in its own one.
             return subprocess.Popen(
-                command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                text=True,
-                bufsize=1,
-                cwd="/",
-                env=libraries | {"PATH": path, "LC_ALL": "C"},
-                umask=0o077,
-                user=self.user,
-                group=self.group,
-                extra_groups=None if self.user is None else [],
-                start_new_session=True,  # Ctrl-C in a terminal goes to the whole group: the server must outlive it
-            )
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, bufsize=1,
+                cwd="/", env=libraries | {"PATH": path, "LC_ALL": "C"}, umask=0o077, start_new_session=True,
+                user=self.user, group=self.group, extra_groups=None if self.user is None else [],
+            )  # fmt: skip
         except (PermissionError, subprocess.SubprocessError) as error:
             raise EmbeddedServerError(
                 f"cannot run a program as user {self.user}: {error}; PostgreSQL refuses to run as root, so start this "
-                f"as an ordinary user, or name a running server in {DATABASE_URL_VARIABLE}"
+                f"as an ordinary user, or {NAME_ONE}"
             ) from error
 
     def may_write_to(self, folder: str) -> bool:
@@ -194,8 +182,7 @@ class Server:
             ending = "\n".join(log[-2000:].strip().splitlines()[-_LOG_LINES:])
             raise EmbeddedServerError(
                 f"{program} of {str(self._programs.directory)!r} failed with status {status or 'unknown'} after "
-                f"{shlex.join(arguments)!r}; fix what its log says, or name a running server in "
-                f"{DATABASE_URL_VARIABLE}; the log ends with:\n{ending}"
+                f"{shlex.join(arguments)!r}; fix what its log says, or {NAME_ONE}; the log ends with:\n{ending}"
             )
 
 
@@ -246,15 +233,9 @@ def embedded_server(
             programs.copy_below(directory / "programs", account.make_folder)
         server = Server(directory, version, used, supervisor)
         server._run("initdb", "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync")  # noqa: SLF001
-        durability = "on" if durable else "off"
-        lines = {
-            "listen_addresses": "",
-            "unix_socket_directories": str(directory),
-            "timezone": "UTC",
-            "fsync": durability,
-            "full_page_writes": durability,
-            **(settings or {}),
-        }
+        safe = dict.fromkeys(("fsync", "full_page_writes"), "on" if durable else "off")
+        own = {"listen_addresses": "", "unix_socket_directories": str(directory), "timezone": "UTC"}
+        lines = {**own, **safe, **(settings or {})}
         with (server.data_directory / "postgresql.auto.conf").open("a", encoding="utf-8") as configuration:
             for name, value in lines.items():
                 quoted = value.replace("'", "''")

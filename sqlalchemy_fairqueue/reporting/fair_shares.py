@@ -169,22 +169,16 @@ class FairShares:
     def queue_costs(self) -> QueueCosts:
         """Return how evenly the cost was shared; these must be shares of cost."""
         return QueueCosts(
-            cost=int(self.amounts.sum()),
-            fairness=self.fairness,
-            least_fairness=self.least_fairness,
-            fairness_window=duration(self.width),
-            contended=self.contended,
-        )
+            cost=int(self.amounts.sum()), fairness=self.fairness, least_fairness=self.least_fairness,
+            fairness_window=duration(self.width), contended=self.contended,
+        )  # fmt: skip
 
     def channel_costs(self, number: int) -> ChannelCosts:
         """Return the cost of a channel; these must be shares of cost."""
         return ChannelCosts(
-            cost=int(self.amounts[number]),
-            fair_share=self.share_of(number),
-            denied_cost=float(self.shares.denied[number]),
-            above_share=float(self.shares.above[number]),
-            denial=self.denial_of(number),
-        )
+            cost=int(self.amounts[number]), fair_share=self.share_of(number), denial=self.denial_of(number),
+            denied_cost=float(self.shares.denied[number]), above_share=float(self.shares.above[number]),
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+from sqlalchemy_fairqueue.texts import clean
+
 _MICRO = timedelta(microseconds=1)
 _MILLISECOND, _SECOND = 1_000, 1_000_000
 _UNITS = ((86_400, "d", 3_600, "h"), (3_600, "h", 60, "min"), (60, "min", 1, "s"))
@@ -13,11 +15,8 @@ _DIGITS = 10
 
 def name(text: str, longest: int | None = None) -> str:
     """Escape unprintable characters of a name, and shorten it to *longest* characters."""
-    clean = "".join(
-        character if character.isprintable() else character.encode("unicode_escape", "backslashreplace").decode()
-        for character in text
-    )
-    return clean if longest is None or len(clean) <= longest else f"{clean[: longest - 1]}\u2026"
+    text = clean(text)
+    return text if longest is None or len(text) <= longest else f"{text[: longest - 1]}\u2026"
 
 
 def duration(value: timedelta | None) -> str:

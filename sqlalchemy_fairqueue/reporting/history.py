@@ -77,10 +77,13 @@ def day_of(number: int) -> date:
     return _EPOCH + timedelta(days=number)
 
 
-def _in_order(paths: Iterable[str]) -> list[tuple[ArchiveFile, str]]:
-    """Return the files of an archive by day, first transaction and last one, the greatest first."""
+def _in_order(paths: Iterable[str]) -> Iterator[tuple[ArchiveFile, str, int]]:
+    """Yield the files of an archive by day and first transaction, the longest first, with where those before end."""
     files = ((file, path) for path in paths if (file := ArchiveFile.named(path)))
-    return sorted(files, key=lambda one: (one[0].day, one[0].low, -one[0].high, one[1]))
+    reached = defaultdict[int, int](int)
+    for file, path in sorted(files, key=lambda one: (one[0].day, one[0].low, -one[0].high, one[1])):
+        yield file, path, reached[file.day]
+        reached[file.day] = max(reached[file.day], file.high)
 
 
 def superseded(paths: Iterable[str]) -> set[str]:
@@ -88,22 +91,12 @@ def superseded(paths: Iterable[str]) -> set[str]:
 
     Only files with names that a run gives are considered.
     """
-    covered, reached = set(), defaultdict[int, int](lambda: -1)
-    for file, path in _in_order(paths):
-        if file.high <= reached[file.day]:
-            covered.add(path)
-        reached[file.day] = max(reached[file.day], file.high)
-    return covered
+    return {path for file, path, reached in _in_order(paths) if 0 < file.high <= reached}
 
 
 def has_gap(paths: Iterable[str]) -> bool:
     """Return whether a day lacks a file before or between others, since its folder was listed during a compaction."""
-    reached = defaultdict[int, int](int)
-    for file, _ in _in_order(paths):
-        if file.low > reached[file.day]:
-            return True
-        reached[file.day] = max(reached[file.day], file.high)
-    return False
+    return any(file.low > reached for file, _, reached in _in_order(paths))
 
 
 MOST_ATTEMPTS = 20_000_000

@@ -114,24 +114,16 @@ class _Queue:
         by_messages = division.by_messages(backlogged)
         by_cost = division.by_costs(backlogged, by_messages.width)
         queue = QueueFigures(
-            queue=attempts.queue,
-            from_=instant(attempts.begin),
-            to=instant(attempts.end),
-            channels=attempts.channels,
-            attempts=len(attempts.ready),
+            queue=attempts.queue, channels=attempts.channels, attempts=len(attempts.ready),
+            from_=instant(attempts.begin), to=instant(attempts.end),
             outcomes=_outcomes(np.bincount(attempts.outcome, minlength=len(OUTCOMES))),
-            wait=spread_of(attempts.wait.copy()),
-            service=spread_of(attempts.service.copy()),
-            busy=duration(busy),
-            greatest_concurrency=concurrency,
-            fairness=by_messages.fairness,
-            least_fairness=by_messages.least_fairness,
-            fairness_window=duration(by_messages.width),
-            contended=by_messages.contended,
-            window=duration(self._shown),
-            windows=tuple(self._over_time(events, by_messages)),
+            wait=spread_of(attempts.wait.copy()), service=spread_of(attempts.service.copy()),
+            busy=duration(busy), greatest_concurrency=concurrency,
+            fairness=by_messages.fairness, least_fairness=by_messages.least_fairness,
+            fairness_window=duration(by_messages.width), contended=by_messages.contended,
+            window=duration(self._shown), windows=tuple(self._over_time(events, by_messages)),
             by_cost=None if by_cost is None else by_cost.queue_costs(),
-        )
+        )  # fmt: skip
         channels = self._channels(swept, by_messages, by_cost)
         return MeasuredQueue(queue, channels, attempts.ids, self._plans(channels))
 
@@ -180,36 +172,23 @@ class _Queue:
             one, count = swept[number], int(attempts.counts[number])
             wait, service, slow = (spread[number] for spread in spreads)
             denied = shares.denied[number] * fairness.width
-            found.append(
-                ChannelFigures(
-                    queue=attempts.queue,
-                    channel=attempts.names[number],
-                    attempts=count,
-                    outcomes=_outcomes(outcomes[number]),
-                    wait=Spread(*map(duration, wait)),
-                    service=Spread(*map(duration, service)),
-                    slowdown=Ratios(*(value / _THOUSAND for value in slow)),
-                    mean_wait=duration(round(int(waits[number]) / count)),
-                    denied_wait=duration(round(denied / count)),
-                    fair_share=fairness.share_of(number),
-                    backlogged=duration(int(one["backlogged"])),
-                    starved=duration(int(one["starved"])),
-                    longest_starvation=Starvation(
-                        duration(int(one["lasted"])),
-                        instant(int(one["longest_begin"])),
-                        instant(int(one["longest_end"])),
-                    )
-                    if one["lasted"]
-                    else None,
-                    greatest_concurrency=int(one["concurrency"]),
-                    greatest_rate=int(one["rate"]),
-                    greatest_burst=int(one["burst"]) if one["interval"] else None,
-                    policy=self._policies[number],
-                    above_share=float(shares.above[number]),
-                    denial=fairness.denial_of(number),
-                    by_cost=None if by_cost is None else by_cost.channel_costs(number),
-                )
-            )
+            longest = None
+            if one["lasted"]:
+                stretch = (instant(int(one[name])) for name in ("longest_begin", "longest_end"))
+                longest = Starvation(duration(int(one["lasted"])), *stretch)
+            found.append(ChannelFigures(
+                queue=attempts.queue, channel=attempts.names[number], policy=self._policies[number], attempts=count,
+                outcomes=_outcomes(outcomes[number]),
+                wait=Spread(*map(duration, wait)), service=Spread(*map(duration, service)),
+                slowdown=Ratios(*(value / _THOUSAND for value in slow)),
+                mean_wait=duration(round(int(waits[number]) / count)), denied_wait=duration(round(denied / count)),
+                fair_share=fairness.share_of(number), above_share=float(shares.above[number]),
+                denial=fairness.denial_of(number), backlogged=duration(int(one["backlogged"])),
+                starved=duration(int(one["starved"])), longest_starvation=longest,
+                greatest_concurrency=int(one["concurrency"]), greatest_rate=int(one["rate"]),
+                greatest_burst=int(one["burst"]) if one["interval"] else None,
+                by_cost=None if by_cost is None else by_cost.channel_costs(number),
+            ))  # fmt: skip
         return found
 
     def _plans(self, channels: Sequence[ChannelFigures]) -> list[PlanFigures]:
@@ -227,22 +206,15 @@ class _Queue:
             rows = ours[attempts.channel]
             waits, count = attempts.wait[rows], int(attempts.counts[numbers].sum())
             denied = sum((channels[number].denied_wait * channels[number].attempts for number in numbers), timedelta())
-            found.append(
-                PlanFigures(
-                    queue=attempts.queue,
-                    plan=plan,
-                    channels=len(numbers),
-                    attempts=count,
-                    part=count / len(attempts.ready),
-                    wait=spread_of(waits.copy()),
-                    mean_wait=duration(round(int(waits.sum()) / count)),
-                    denied_wait=denied / count,
-                    denied_channels=sum(1 for number in numbers if channels[number].denied_wait),
-                    service=duration(service := int(attempts.service[rows].sum())),
-                    service_part=service / max(int(attempts.service.sum()), 1),
-                    cost=None if attempts.cost is None else int(attempts.cost[rows].sum()),
-                )
-            )
+            service = int(attempts.service[rows].sum())
+            found.append(PlanFigures(
+                queue=attempts.queue, plan=plan, channels=len(numbers), attempts=count,
+                part=count / len(attempts.ready), wait=spread_of(waits.copy()),
+                mean_wait=duration(round(int(waits.sum()) / count)), denied_wait=denied / count,
+                denied_channels=sum(1 for number in numbers if channels[number].denied_wait),
+                service=duration(service), service_part=service / max(int(attempts.service.sum()), 1),
+                cost=None if attempts.cost is None else int(attempts.cost[rows].sum()),
+            ))  # fmt: skip
         return sorted(found, key=lambda one: (-one.denied_wait, -one.mean_wait, one.plan or ""))
 
     def _over_time(self, events: kernel.Events, fairness: FairShares) -> Iterator[WindowFigures]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import tomllib
 from collections import Counter
 from dataclasses import fields
-from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -20,6 +19,7 @@ from sqlalchemy_fairqueue.reporting.errors import HistoryEmpty, no_attempts_of
 from sqlalchemy_fairqueue.reporting.figures import Outcomes
 from sqlalchemy_fairqueue.reporting.plots import over_time
 from sqlalchemy_fairqueue.reporting.reports import TRUSTED_ERROR
+from sqlalchemy_fairqueue.texts import library_version
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -83,8 +83,7 @@ def rendered(template: str, report: Report, **values: object) -> str:
         "outcomes": [field.name for field in fields(Outcomes)],
         "titles": {field: one.title for one in DEFINITIONS for field in one.fields},
     }
-    version = metadata.version("sqlalchemy-fairqueue")
-    return environment.get_template(template).render(**values, report=report, version=version)
+    return environment.get_template(template).render(**values, report=report, version=library_version() or "")
 
 
 def _section(queue: QueueFigures, report: Report) -> dict[str, Any]:

@@ -86,17 +86,12 @@ def replay_of(
     later = numbers(table, "finished_at") - numbers(table, "ready_at") - recorded
     whole = max(float(recorded.sum()), 1.0)
     replayed = ReplayedQueue(
-        queue=queue.name,
-        workers=capacity.workers,
-        estimated=workers is None,
-        backlogged=duration(capacity.backlogged),
-        least_workers=capacity.least,
-        greatest_workers=capacity.greatest,
-        policies_known=policies_known,
-        settings=chosen.settings,
+        queue=queue.name, workers=capacity.workers, estimated=workers is None,
+        backlogged=duration(capacity.backlogged), least_workers=capacity.least, greatest_workers=capacity.greatest,
+        policies_known=policies_known, settings=chosen.settings,
         replay_error=float(np.abs(later).sum()) / whole if scenario is None else None,
         replay_bias=float(later.sum()) / whole if scenario is None else None,
-    )
+    )  # fmt: skip
     return Replay(REPLAYED if scenario is None else scenario.name, figures.channels, figures.queues, (replayed,))
 
 

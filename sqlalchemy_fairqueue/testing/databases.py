@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import secrets
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import NullPool, create_engine, inspect
 
-from sqlalchemy_fairqueue.embedded import DATABASE_URL_VARIABLE, EmbeddedServerError, embedded_server, named_server
+from sqlalchemy_fairqueue.embedded import embedded_server, named_server
+from sqlalchemy_fairqueue.embedded.environment import for_driver
 from sqlalchemy_fairqueue.embedded.programs import TEST_SERVER_URL_VARIABLE
 from sqlalchemy_fairqueue.embedded.server import temporary_database
 from sqlalchemy_fairqueue.errors import SchemaMismatch
@@ -39,13 +40,7 @@ def test_server() -> Iterator[URL]:
         yield named
         return
     parent = _MEMORY if os.path.isdir(_MEMORY) and os.access(_MEMORY, os.W_OK) else None  # noqa: PTH112
-    with ExitStack() as stack:
-        try:
-            server = stack.enter_context(embedded_server(durable=False, settings=_SETTINGS, parent=parent))
-        except EmbeddedServerError as error:
-            # The error names the demo's extra and the application's variable; tests need another one.
-            words = str(error).replace(DATABASE_URL_VARIABLE, TEST_SERVER_URL_VARIABLE)
-            raise EmbeddedServerError(words.replace("[demo]", "[testing]")) from error.__cause__
+    with embedded_server(durable=False, settings=_SETTINGS, parent=parent) as server:
         yield server.url()
 
 
@@ -60,10 +55,12 @@ class TemplateDatabase:
     url: URL
     _server: Engine = field(repr=False)
 
-    def clone(self) -> AbstractContextManager[URL]:
-        """Return a block with a copy of the database. Its end closes all connections to the copy."""
+    @contextmanager
+    def clone(self, driver: str = "psycopg") -> Iterator[URL]:
+        """Yield the URL of a copy of the database. The end of the block closes all connections to the copy."""
         name = f"{self.url.database}_{secrets.token_hex(4)}"
-        return temporary_database(self._server, name, _CLONE.format(source=self.url.database))
+        with temporary_database(self._server, name, _CLONE.format(source=self.url.database)) as url:
+            yield for_driver(url, driver)
 
 
 @contextmanager

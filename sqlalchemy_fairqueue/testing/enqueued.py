@@ -130,21 +130,10 @@ def assert_enqueued(
         >>> message.payload
         {'file': 'a.pdf'}
     """
-    expected = None if count is UNSET else count
+    expected = None if isinstance(count, Unset) else count
     if count is not UNSET and isinstance(queue, Job) and "count" in queue.schema.signature.parameters:
         wanted["count"], expected = count, None
-    of, fields = _resolved(queue, wanted)
-
-    def work(session: Session) -> list[Enqueued]:
-        found = all_enqueued(session, of, **fields)
-        if len(found) == expected or (expected is None and found):
-            return found
-        number = _counted(of, fields, found)
-        wanted = f"{'one or more' if expected is None else expected} expected"
-        were = "was" if len(found) < 2 else "were"  # noqa: PLR2004
-        raise AssertionError(f"{number} {were} enqueued, {wanted}{_others(all_enqueued(session, of))}")
-
-    return on(session, work)
+    return on(session, lambda found: _asserted(found, queue, expected, wanted))
 
 
 @on_session
@@ -158,13 +147,23 @@ def refute_enqueued(session: PlainSession, queue: Queue | AnyJob, /, **wanted: A
         >>> with rolled_back(engine) as session:
         ...     refute_enqueued(session, queue, channel="customer-7")
     """
-    of, fields = _resolved(queue, wanted)
 
     def work(session: Session) -> None:
-        if found := all_enqueued(session, of, **fields):
-            raise AssertionError(f"{_counted(of, fields, found)} enqueued{_others(found)}")
+        _asserted(session, queue, 0, wanted)
 
     return on(session, work)
+
+
+def _asserted(session: Session, queue: Queue | AnyJob, expected: int | None, wanted: dict[str, Any]) -> list[Enqueued]:
+    queue, wanted = _resolved(queue, wanted)
+    found = _all_enqueued(session, queue, wanted)
+    if len(found) == expected or (expected is None and found):
+        return found
+    fields = ", ".join(f"{name}={value!r:.200}" for name, value in wanted.items())
+    messages = f"{len(found)} messages" if len(found) > 1 else f"{len(found) or 'no'} message"
+    number = f"{messages} of queue {queue.name!r}{f' with {fields}' if fields else ''}"
+    enqueued = f"{'were' if len(found) > 1 else 'was'} enqueued, {'one or more' if expected is None else expected}"
+    raise AssertionError(f"{number} {enqueued} expected{_listed(found or _all_enqueued(session, queue, {}))}")
 
 
 def queue_of(job: AnyJob) -> Queue:
@@ -235,13 +234,7 @@ def _matches(wanted: Any, found: Any) -> bool:
     return bool(wanted == found)
 
 
-def _counted(queue: Queue, wanted: Mapping[str, Any], found: Sequence[Enqueued]) -> str:
-    words = ", ".join(f"{name}={value!r:.200}" for name, value in wanted.items())
-    number = f"{len(found) or 'no'} message" + ("s" if len(found) > 1 else "")
-    return f"{number} of queue {queue.name!r}" + (f" with {words}" if words else "")
-
-
-def _others(found: Sequence[Enqueued]) -> str:
+def _listed(found: Sequence[Enqueued]) -> str:
     if not found:
         return "; nothing is enqueued there"
     lines = "".join(

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from factory.base import Factory
 from factory.declarations import Sequence
 
-from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.testing.performing import make_delivery
 from sqlalchemy_fairqueue.values.messages import Delivery, Enqueue, Receipt
 from sqlalchemy_fairqueue.values.policies import ChannelPolicy
@@ -49,9 +48,9 @@ class MessageFactory(Factory[Any]):
     payload = Sequence(lambda number: {"number": number})
 
     @classmethod
-    def _create(cls, model_class: type[Enqueue], *args: Any, **fields: Any) -> Receipt:
-        session: AnySession = _needed(fields, "session", "the session that enqueues")
-        queue: Queue = _needed(fields, "queue", "the queue of the message")
+    def _create(
+        cls, model_class: type[Enqueue], *args: Any, session: AnySession, queue: Queue, **fields: Any
+    ) -> Receipt:
         return queue.enqueue_many(session, [model_class(*args, **fields)])[0]
 
 
@@ -96,20 +95,12 @@ class ChannelFactory(Factory[Any]):
     name = Sequence(lambda number: f"customer-{number + 1}")
 
     @classmethod
-    def _build(cls, model_class: type[ChannelPolicy], *args: Any, **fields: Any) -> ChannelPolicy:
-        fields.pop("name")
+    def _build(cls, model_class: type[ChannelPolicy], *args: Any, name: str, **fields: Any) -> ChannelPolicy:  # noqa: ARG003 - a policy has none
         return model_class(*args, **fields)
 
     @classmethod
-    def _create(cls, model_class: type[ChannelPolicy], *args: Any, **fields: Any) -> str:
-        where: Where = _needed(fields, "where", "the session, connection or engine")
-        queue: Queue = _needed(fields, "queue", "the queue of the channel")
-        name: str = _needed(fields, "name", "the channel's name")
+    def _create(
+        cls, model_class: type[ChannelPolicy], *args: Any, where: Where, queue: Queue, name: str, **fields: Any
+    ) -> str:
         queue.configure_channel(where, name, model_class(*args, **fields))
         return name
-
-
-def _needed(fields: dict[str, Any], name: str, what: str) -> Any:
-    if name not in fields:
-        raise InvalidArgument(f"{name} is missing; give {what}, or use build(...)")
-    return fields.pop(name)

@@ -110,31 +110,18 @@ def make_delivery(
         of_groups[AFTER_GROUP_HEADER] = {**asdict(after_group), "id": str(after_group.id)}
     headers = {**(headers or {}), **of_groups} if of_groups else headers
     message = Enqueue(
-        channel=channel,
-        payload=payload,
-        kind=kind,
-        headers=headers,
-        max_attempts=max_attempts,
+        channel=channel, payload=payload, kind=kind, headers=headers, max_attempts=max_attempts,
         ordering_key=ordering_key,
-    )
+    )  # fmt: skip
     [sent] = queue._enqueues([message], sends=False)  # noqa: SLF001 - it refuses the arguments that enqueue refuses
     now = datetime.now(UTC)
     return Delivery(
-        message_id=message_id,
-        queue=queue.name,
-        channel=message.channel,
-        kind=message.kind,
-        content=sent.content,
-        headers=None if sent.headers is None else json.loads(sent.headers),
-        attempt=attempt,
-        max_attempts=sent.max_attempts,
-        enqueued_at=enqueued_at or now,
-        lease=Lease(1, "test", now + _LEASE),
-        deliveries=attempt,
-        row_id="(0,1)",
-        decoded=decoded(queue.codec, sent.content),
+        message_id=message_id, queue=queue.name, channel=message.channel, kind=message.kind, content=sent.content,
+        headers=None if sent.headers is None else json.loads(sent.headers), attempt=attempt,
+        max_attempts=sent.max_attempts, enqueued_at=enqueued_at or now, lease=Lease(1, "test", now + _LEASE),
+        deliveries=attempt, row_id="(0,1)", decoded=decoded(queue.codec, sent.content),
         ordering_key=message.ordering_key,
-    )
+    )  # fmt: skip
 
 
 def make_context(
@@ -235,7 +222,7 @@ def perform(
         'too much'
     """
     given = {"payload": payload, "kind": kind, "resources": resources}
-    return _performed(queue, given, message, session, context, instead="await aperform(...)")
+    return _performed(queue, given, message, session, context, awaits=False)
 
 
 async def aperform(
@@ -251,7 +238,7 @@ async def aperform(
 ) -> Outcome | None:
     """Call a handler as :func:`perform` does, including async ones. Give an async handler an AsyncSession."""
     given = {"payload": payload, "kind": kind, "resources": resources}
-    return await greenlet_spawn(_performed, queue, given, message, session, context)
+    return await greenlet_spawn(_performed, queue, given, message, session, context, awaits=True)
 
 
 @on_session
@@ -304,12 +291,13 @@ def drained(
     session: Session, given: object, queue: Queue, limit: int = 1000, resources: Mapping[str, Any] = _NONE
 ) -> list[Performed]:
     """Perform as :func:`drain` does. Async handlers get *given* if it is an AsyncSession."""
-    performed = []
-    instead, begin = "" if isinstance(given, AsyncSession) else "drain an AsyncSession", session.begin_nested
+    performed, awaits = [], isinstance(given, AsyncSession)
     for delivery in _deliveries(session, queue, limit):
         handler = _handler(queue, delivery.kind)
         own = given if handler.asynchronous else session
-        outcome, result = _called(queue, handler, delivery, own, None, resources, instead=instead, within=begin)
+        outcome, result = _called(
+            queue, handler, delivery, own, None, resources, awaits=awaits, within=session.begin_nested
+        )
         performed.append(one := Performed(delivery, outcome, result if outcome is None else None))
         _settle(session, queue, handler, one)
     return performed
@@ -322,7 +310,7 @@ def _performed(
     session: object,
     context: Context | None,
     *,
-    instead: str = "",
+    awaits: bool,
 ) -> Outcome | None:
     given = {name: value for name, value in given.items() if value is not UNSET and value is not _NONE}
     if isinstance(queue, Job):
@@ -335,7 +323,7 @@ def _performed(
     kind, resources = given.get("kind", "default"), given.get("resources", _NONE)
     handler = _handler(queue, kind)
     delivery = make_delivery(queue, given.get("payload"), kind=kind, **message)
-    return _called(queue, handler, delivery, session, context, resources, instead=instead)[0]
+    return _called(queue, handler, delivery, session, context, resources, awaits=awaits)[0]
 
 
 def _deliveries(session: Session, queue: Queue, limit: int) -> Iterator[Delivery]:
@@ -396,7 +384,7 @@ def _called(  # noqa: PLR0917 - what a call is made of
     context: Context | None,
     resources: Mapping[str, Any],
     *,
-    instead: str,
+    awaits: bool,
     within: Callable[[], AbstractContextManager[object]] = nullcontext,
 ) -> tuple[Outcome | None, Any]:
     """Call a handler with the middleware of its queue. Return its outcome and its result.
@@ -405,11 +393,13 @@ def _called(  # noqa: PLR0917 - what a call is made of
         session: For a handler that takes one.
         context: For a handler that takes one; None: a default one.
         resources: By name.
-        instead: What to do with an async handler that nobody awaits. Empty: it is awaited.
+        awaits: Whether async work can be awaited.
         within: The call is made in this block.
     """
-    if handler.asynchronous and instead:
-        raise InvalidArgument(f"the handler of kind {handler.kind!r} is async; {instead}")
+    if handler.asynchronous and not awaits:
+        raise InvalidArgument(
+            f"the handler of kind {handler.kind!r} is async; await aperform, or drain an AsyncSession"
+        )
     if handler.session and session is None:
         raise InvalidArgument(f"the handler of kind {handler.kind!r} takes a session; call perform(session=...)")
     for name in handler.resources.values():
@@ -426,7 +416,7 @@ def _called(  # noqa: PLR0917 - what a call is made of
             result = call()
             if handler.asynchronous:
                 result = await_only(finished(result))
-            elif inspect.isawaitable(result) and not instead and not handler.session:
+            elif inspect.isawaitable(result) and awaits and not handler.session:
                 # The result of a plain function around a coroutine. With a session it runs in a thread, where nobody
                 # awaits it.
                 result = await_only(result)

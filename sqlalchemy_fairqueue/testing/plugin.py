@@ -68,10 +68,8 @@ def fairqueue_driver() -> str:
 @pytest.fixture
 def fairqueue_url(fairqueue_template: TemplateDatabase, fairqueue_driver: str) -> Iterator[URL]:
     """URL of the test's own database, filled by ``fairqueue_migrate`` and dropped after the test."""
-    from sqlalchemy_fairqueue.embedded.environment import for_driver
-
-    with fairqueue_template.clone() as url:
-        yield for_driver(url, fairqueue_driver)
+    with fairqueue_template.clone(fairqueue_driver) as url:
+        yield url
 
 
 @pytest.fixture
@@ -85,10 +83,8 @@ def fairqueue_engine(fairqueue_url: URL) -> Iterator[Engine]:
 @pytest.fixture(scope="session")
 def fairqueue_shared_engine(fairqueue_template: TemplateDatabase, fairqueue_driver: str) -> Iterator[Engine]:
     """Engine for the database of ``fairqueue_session``, which all tests of a process share: commit nothing."""
-    from sqlalchemy_fairqueue.embedded.environment import for_driver
-
-    with fairqueue_template.clone() as url:
-        engine = create_engine(for_driver(url, fairqueue_driver))
+    with fairqueue_template.clone(fairqueue_driver) as url:
+        engine = create_engine(url)
         yield engine
         engine.dispose()
 

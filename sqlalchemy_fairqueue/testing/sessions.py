@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, closing, contextmanager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, closing, contextmanager
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from sqlalchemy import Connection, event, text
 from sqlalchemy.orm import Session
+from sqlalchemy.util import greenlet_spawn
 
-from sqlalchemy_fairqueue.database.asynchronous import AsyncEngine, AsyncSession, async_scoped_session
+from sqlalchemy_fairqueue.database.asynchronous import AsyncConnection, AsyncEngine, AsyncSession, async_scoped_session
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.queue.handlers import session_type_of
 from sqlalchemy_fairqueue.sql.schema import quoted
@@ -19,7 +20,7 @@ from sqlalchemy_fairqueue.times import duration, instant, instant_microseconds, 
 from sqlalchemy_fairqueue.values.checks import check_instant
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from datetime import datetime, timedelta
 
     import typing_extensions
@@ -83,28 +84,23 @@ def rolled_back(
         >>> queue.stats(engine).ready
         0
     """
-    options = {"join_transaction_mode": "create_savepoint", **options}
-    if not isinstance(engine, AsyncEngine):
-        return _rolled_back(engine, session_factory or Session, options)
     if session_factory is None:
-        session_factory, options = AsyncSession, {"expire_on_commit": False, **options}
-    return _async_rolled_back(engine, session_factory, options)
+        session_factory, own = Session, {}
+        if isinstance(engine, AsyncEngine):
+            session_factory, own = AsyncSession, {"expire_on_commit": False}
+        options = own | options
+    return Block(_rolled_back(engine, session_factory, {"join_transaction_mode": "create_savepoint", **options}))
 
 
 @contextmanager
-def _rolled_back(engine: Engine, factory: Callable[..., Session], options: dict[str, Any]) -> Iterator[Session]:
-    with engine.connect() as connection, factory(bind=connection, **options) as session:
+def _rolled_back(engine: Engine | AsyncEngine, factory: Callable[..., Any], options: dict[str, Any]) -> Iterator[Any]:
+    plain = engine.sync_engine if isinstance(engine, AsyncEngine) else engine
+    with plain.connect() as connection:
         connection.begin()
-        yield session
-
-
-@asynccontextmanager
-async def _async_rolled_back(
-    engine: AsyncEngine, factory: Callable[..., AsyncSession], options: dict[str, Any]
-) -> AsyncIterator[AsyncSession]:
-    async with engine.connect() as connection, factory(bind=connection, **options) as session:
-        _ = await connection.begin()
-        yield session
+        bind = AsyncConnection(engine, connection) if isinstance(engine, AsyncEngine) else connection
+        session = factory(bind=bind, **options)
+        with closing(sync_session_of(session)):
+            yield session
 
 
 def inline(
@@ -148,7 +144,7 @@ def inline(
 
 
 class Block(Generic[T]):
-    """A block that can also be an ``async with``."""
+    """A block that can also be an ``async with``, whose work SQLAlchemy then awaits."""
 
     def __init__(self, block: AbstractContextManager[T]) -> None:
         self._block: Any = block
@@ -161,10 +157,10 @@ class Block(Generic[T]):
         self._block.__exit__(*error)
 
     async def __aenter__(self) -> T:
-        return self.__enter__()
+        return await greenlet_spawn(self._block.__enter__)
 
     async def __aexit__(self, *error: object) -> None:
-        self.__exit__(*error)
+        await greenlet_spawn(self._block.__exit__, *error)
 
 
 @contextmanager

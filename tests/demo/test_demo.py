@@ -162,7 +162,7 @@ def test_its_history_becomes_a_report(temporary: Path, no_java: Path, work: Path
     page = (work / "fair.html").read_text()
     assert "first come, first served" in page
     assert "Kim" in page
-    assert "report: replaying the record (3 of 6)" in done.stdout
+    assert "report: replaying the record (2 of 5)" in done.stdout
     assert re.search(r"a small customer's file waits for \d+ others\.", done.stdout)
     assert re.search(r"In the real second half it waited for \d+\.", done.stdout)
     assert list(temporary.iterdir()) == []
@@ -207,7 +207,7 @@ def test_a_killed_worker_fails_the_demo(
             _read_until(process, "fair queue: at work")
             names = [name for name in connection.scalars(used, {"name": work.parent.name}) if "fairqueue_" in name]
             assert list(temporary.iterdir()) == []
-            workers = [child for child in _children(process.pid) if "demo.workers" in _command_line(child)]
+            workers = [child for child in _children(process.pid) if "spawn_main" in _command_line(child)]
             os.kill(workers[-1], signal.SIGKILL)
             said, _ = process.communicate(timeout=PATIENCE.total_seconds())
 

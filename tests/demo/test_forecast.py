@@ -4,7 +4,7 @@ import pytest
 from sqlalchemy import URL
 
 from sqlalchemy_fairqueue.demo.report import files_ahead, forecast
-from sqlalchemy_fairqueue.demo.run import Run, make_visits, migrated_database, play
+from sqlalchemy_fairqueue.demo.run import Run, app_database, make_visits, play
 from sqlalchemy_fairqueue.demo.workers import FAIR, FIFO, running_workers
 from sqlalchemy_fairqueue.reporting import RecordedHistory, read_history
 
@@ -28,7 +28,7 @@ def test_the_forecast_of_fifo_is_what_fifo_does(server_url: URL) -> None:
     runs: dict[str, Run] = {}
     history: RecordedHistory | None = None
     for service in (FAIR, FIFO):
-        with migrated_database(server_url) as engine:
+        with app_database(server_url) as engine:
             with running_workers(service, engine.url, 2) as workers:
                 *_, runs[service] = play(service, engine, visits, workers)
             if service == FAIR:

@@ -39,7 +39,7 @@ def stage_batches(
     load: Load, attempt: int, batches: Iterator[Sequence[tuple[str, str, str | None]]], *, partition: int = 0
 ) -> Staged:
     """One task copies batches, which may do something before they come."""
-    said = Staged(partition, attempt, 0, 0, (), None, load.stage)
+    said = Staged(partition, attempt, None, load.stage)
     if load.stage is None:
         return said
     columns = (load.columns.rows(_batch(rows))[0] for rows in batches)

@@ -195,6 +195,6 @@ def test_each_field_of_a_policy_has_an_option(database: Database, engine: Engine
     stage = Stage(Installation("public"), "public_stages", database.value("select fq_make_stage(86400000000)"))
     database.execute(f"insert into {stage.quoted} (attempt, channel, kind, content) values (1, 'a', 'work', '1')")
     load = Load(options, Columns({}, "work", None, json_payload=False), Installation("public"), "job", stage)
-    assert load.merge([Staged(0, 1, 1, 0, (), None, stage)]).created == 1
+    assert load.merge([Staged(0, 1, None, stage, messages=1)]).created == 1
     assert [stats.policy for stats in Queue("documents").channels(engine)] == [ChannelPolicy(**SAMPLES)]
     assert policy_columns() <= {column.name for column in table_named("channels").columns}

@@ -3,7 +3,7 @@
 import pytest
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import ChannelPolicy, Enqueue, InvalidArgument, Queue
+from sqlalchemy_fairqueue import ChannelPolicy, Enqueue, Queue
 from sqlalchemy_fairqueue.testing import all_enqueued
 from sqlalchemy_fairqueue.testing.factories import ChannelFactory, DeliveryFactory, MessageFactory
 
@@ -16,7 +16,7 @@ def test_messages(session: Session, queue: Queue) -> None:
     receipts = MessageFactory.create_batch(3, session=session, queue=queue, channel="customer-7")
     assert {receipt.channel for receipt in receipts} == {"customer-7"}
     assert len({one.payload["number"] for one in all_enqueued(session, queue, channel="customer-7")}) == 3
-    with pytest.raises(InvalidArgument, match="queue is missing; give the queue of the message"):
+    with pytest.raises(TypeError, match="queue"):
         MessageFactory.create(session=session)
 
 

@@ -231,7 +231,7 @@ async def test_draining_an_async_handler_in_a_session(queue: Queue, session: Ses
         """Do nothing."""
 
     queue.enqueue(session, channel="a", payload=1)
-    with pytest.raises(InvalidArgument, match="is async; drain an AsyncSession"):
+    with pytest.raises(InvalidArgument, match="is async; await aperform, or drain"):
         drain(session, queue)
 
 

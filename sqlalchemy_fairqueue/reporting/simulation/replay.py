@@ -125,17 +125,11 @@ def trace_of(history: pa.Table) -> Trace:
 
     _, names_at = np.unique(channel_of, return_index=True)
     return Trace(
-        history=history,
-        channels=history["channel"].take(pa.array(names_at)).to_pylist(),
-        messages=messages,
-        attempts=attempts,
-        arrivals=np.argsort(messages["arrives_at"], kind="stable"),
-        begin=int(started.min()),
-        channel_of=channel_of,
-        ready=ready,
-        started=np.maximum(started, ready),
+        history=history, channels=history["channel"].take(pa.array(names_at)).to_pylist(), messages=messages,
+        attempts=attempts, arrivals=np.argsort(messages["arrives_at"], kind="stable"), begin=int(started.min()),
+        channel_of=channel_of, ready=ready, started=np.maximum(started, ready),
         finished=np.maximum(np.maximum(finished, started), ready),
-    )
+    )  # fmt: skip
 
 
 def _check(history: pa.Table, ids: Numbers, moved: NDArray[np.bool_], message_ids: Numbers) -> None:
@@ -390,15 +384,8 @@ def _cost_state(channels: int, scenario: Scenario) -> CostState:
     greatest_tag: Any = np.array([FIRST_TAG], np.int64)
     tags = records(Tag, channels)
     tags["tie_breaker"] = np.arange(channels)
-    return CostState(
-        waiting_heap=_zeros(channels + 1),
-        merge_heap=_zeros(channels + 1),
-        noted=_zeros(channels + 1),
-        greatest_tag=greatest_tag,
-        tags=tags,
-        tag_heap=_zeros(channels + 1),
-        is_timed=scenario.fair_by == "seconds",
-    )
+    arrays = {name: _zeros(channels + 1) for name in ("waiting_heap", "merge_heap", "noted", "tag_heap")}
+    return CostState(greatest_tag=greatest_tag, tags=tags, is_timed=scenario.fair_by == "seconds", **arrays)
 
 
 def _worker_pool(trace: Trace, workers: float, batch: int, requested: int) -> WorkerPool:
@@ -412,17 +399,10 @@ def _worker_pool(trace: Trace, workers: float, batch: int, requested: int) -> Wo
     spare: Any = np.arange(count - 1, count + further)
     spare[0] = further
     return WorkerPool(
-        workers=entries,
-        size=count,
-        heap=_zeros(count + further + 1),
-        idle=idle,
-        spare=spare,
-        assigned=_zeros(count * batch + further),
-        batch=batch,
-        requested=requested,
-        begin=trace.begin,
+        workers=entries, size=count, heap=_zeros(count + further + 1), idle=idle, spare=spare,
+        assigned=_zeros(count * batch + further), batch=batch, requested=requested, begin=trace.begin,
         pause=round((whole / workers - 1) * _SECOND),
-    )
+    )  # fmt: skip
 
 
 def _ready_times(trace: Trace, started: Any, finished: Any) -> Any:

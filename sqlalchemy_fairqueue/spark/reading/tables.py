@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import (
     BinaryType,
     BooleanType,
@@ -37,14 +38,9 @@ if TYPE_CHECKING:
 _LONG, _INTEGER, _STRING, _BOOLEAN = LongType(), IntegerType(), StringType(), BooleanType()
 _INSTANT, _BINARY, _DURATION = TimestampType(), BinaryType(), DayTimeIntervalType()
 _ARROW: dict[DataType, pa.DataType] = {
-    LongType(): pa.int64(),
-    IntegerType(): pa.int32(),
-    BooleanType(): pa.bool_(),
-    BinaryType(): pa.binary(),
-    TimestampType(): TIME,
-    DayTimeIntervalType(): pa.duration("us"),
+    from_arrow_type(kind): kind
+    for kind in (pa.string(), pa.int64(), pa.int32(), pa.bool_(), pa.binary(), TIME, pa.duration("us"))
 }
-_SPARK = {arrow: kind for kind, arrow in _ARROW.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +108,7 @@ HISTORY = Table(
     tuple(
         Column(
             one.name,
-            _SPARK.get(one.type, _STRING),
+            from_arrow_type(one.type),
             "h.group_id::text" if one.name == "group" else f"h.{one.name}",
             nullable=one.name in {"consumer", "error", "group"},
             since="enqueued_at" if one.name in {"ready_at", "started_at", "finished_at"} else None,
@@ -277,4 +273,4 @@ def _base(column: Column, columns: Sequence[Column]) -> Column | None:
 
 
 def arrow_schema(columns: Sequence[Column]) -> pa.Schema:
-    return pa.schema([pa.field(one.name, _ARROW.get(one.type, pa.string()), nullable=one.nullable) for one in columns])
+    return pa.schema([pa.field(one.name, _ARROW[one.type], nullable=one.nullable) for one in columns])

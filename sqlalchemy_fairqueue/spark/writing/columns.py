@@ -18,6 +18,7 @@ from pyspark.sql import types
 
 from sqlalchemy_fairqueue.codecs import JsonCodec
 from sqlalchemy_fairqueue.errors import InvalidArgument, PayloadError
+from sqlalchemy_fairqueue.reporting.columns import TIME
 from sqlalchemy_fairqueue.spark.errors import BadFrame
 from sqlalchemy_fairqueue.spark.options import unknown
 from sqlalchemy_fairqueue.values.checks import NAME_BYTES, check_name
@@ -153,34 +154,24 @@ class Kind(NamedTuple):
     Attributes:
         accepted: Types of a frame.
         words: These as text.
-        spark: The type in a frame of a text file.
-        arrow: The same in Arrow.
+        arrow: The type in a frame of a text file.
     """
 
     accepted: tuple[type[types.DataType], ...]
     words: str
-    spark: str
-    arrow: pa.DataType
+    arrow: pa.DataType = pa.string()
 
 
-TEXT = Kind((types.StringType,), "a string", "string", pa.string())
-WHOLE = Kind(
-    (types.ByteType, types.ShortType, types.IntegerType, types.LongType), "a whole number", "bigint", pa.int64()
-)
-INSTANT = Kind(
-    (types.TimestampType,), "a timestamp (with time zone: cast a timestamp_ntz)", "timestamp", pa.timestamp("us", "UTC")
-)
+TEXT = Kind((types.StringType,), "a string")
+WHOLE = Kind((types.ByteType, types.ShortType, types.IntegerType, types.LongType), "a whole number", pa.int64())
+INSTANT = Kind((types.TimestampType,), "a timestamp (with time zone: cast a timestamp_ntz)", TIME)
 DURATION = Kind(
-    (types.DayTimeIntervalType,), "an interval, like expr(\"interval '5' minute\")", "interval day to second",
-    pa.duration("us"),
+    (types.DayTimeIntervalType,), "an interval, like expr(\"interval '5' minute\")", pa.duration("us")
 )  # fmt: skip
 PAYLOAD = Kind(
-    (*_NESTED, types.ArrayType, types.StringType, types.BinaryType), "a struct, map, array, string or binary",
-    "string", pa.string(),
-)  # fmt: skip
-HEADERS = Kind(
-    (*_NESTED, types.StringType), "a map, a struct, or a string that is a JSON object", "string", pa.string()
+    (*_NESTED, types.ArrayType, types.StringType, types.BinaryType), "a struct, map, array, string or binary"
 )
+HEADERS = Kind((*_NESTED, types.StringType), "a map, a struct, or a string that is a JSON object")
 COLUMNS = {
     "channel": TEXT, "payload": PAYLOAD, "kind": TEXT, "at": INSTANT, "delay": DURATION, "priority": WHOLE, "key": TEXT,
     "headers": HEADERS, "max_attempts": WHOLE, "cost": WHOLE, "group": TEXT, "ordering_key": TEXT,

@@ -80,12 +80,10 @@ class LoadResult:
     rejected: int
 
 
-def committed(
-    connection: psycopg.Connection, installation: Installation, queue: str, job_id: str
-) -> tuple[LoadResult, int | None] | None:
-    """Return the result of a job that was committed before, and its last micro-batch; None without one."""
+def committed(connection: psycopg.Connection, installation: Installation, queue: str, job_id: str) -> LoadResult | None:
+    """Return the result of a job that was committed before; None without one, and for a stream."""
     found = call(connection, installation, "fq_find_load", queue=queue, job_id=job_id)
-    return next(((LoadResult(job_id, False, *counts), batch_id) for batch_id, *counts in found), None)
+    return next((LoadResult(job_id, False, *counts) for batch_id, *counts in found if batch_id is None), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,21 +93,21 @@ class Staged(WriterCommitMessage):
     Attributes:
         partition: The partition of the frame.
         attempt: The attempt of the task, which marks its rows.
+        source: The streaming query, which goes with its checkpoint.
+        stage: The staging table; Spark creates one writer for the tasks of a micro-batch, and another for its commit.
         messages: How many rows it staged.
         rejected: How many rows it rejected.
         examples: Descriptions of bad rows that fail the load.
-        source: The streaming query, which goes with its checkpoint.
-        stage: The staging table; Spark creates one writer for the tasks of a micro-batch, and another for its commit.
         superseded: Whether the task staged nothing, because another run of the job has merged it.
     """
 
     partition: int
     attempt: int
-    messages: int
-    rejected: int
-    examples: tuple[str, ...]
     source: str | None
     stage: Stage | None
+    messages: int = 0
+    rejected: int = 0
+    examples: tuple[str, ...] = ()
     superseded: bool = False
 
 
@@ -141,15 +139,8 @@ class Load:
         context = TaskContext.get()
         if context is None:
             raise PipelineError("rows are staged by tasks of Spark; call this from one")
-        staged = Staged(
-            context.partitionId(),
-            context.taskAttemptId(),
-            0,
-            0,
-            (),
-            context.getLocalProperty(_QUERY) or None,
-            self.stage,
-        )
+        source = context.getLocalProperty(_QUERY) or None
+        staged = Staged(context.partitionId(), context.taskAttemptId(), source, self.stage)
         if self.stage is None:
             return staged
         task = _Task(self, staged.attempt)
@@ -250,12 +241,10 @@ class Load:
 
     def drop(self, staged: Iterable[Staged | None] = ()) -> None:
         """Clean up after success and failure alike."""
-        for stage in {self.stage, *(one.stage for one in staged if one is not None)} - {None}:
-            assert stage is not None  # noqa: S101 - for mypy
-            drop_stage(self.options, stage)
-            if self.options.rejects_path is not None:
-                with contextlib.suppress(OSError, pa.ArrowException, BadOption):
-                    RejectedRows(self.options.rejects_path, stage.name).delete_work()
+        for stage in {self.stage, *(one.stage for one in staged if one is not None)}:
+            if stage is not None:
+                drop_stage(self.options, stage)
+                self._delete_rejects(stage)
 
     def drop_left_behind(self, own: Collection[Stage | None] = ()) -> None:
         """Drop tables of other runs of the job, after the merge; *own* are tables of this run."""
@@ -263,18 +252,22 @@ class Load:
         if not left:
             return
         # The messages are enqueued. Whatever fails here is left to the next run, or to the age of the tables.
-        with contextlib.suppress(FairQueueError, psycopg.Error, OSError, pa.ArrowException):
+        with contextlib.suppress(FairQueueError, psycopg.Error):
             with contextlib.closing(connect(self.options, "cleanup", autocommit=True)) as connection:
                 dropped = drop_left_behind(connection, left)
-            if self.options.rejects_path is not None:
-                for stage in dropped:
-                    RejectedRows(self.options.rejects_path, stage.name).delete_work()
+            for stage in dropped:
+                self._delete_rejects(stage)
+
+    def _delete_rejects(self, stage: Stage) -> None:
+        """Delete what tasks have written of rejected rows, and nobody has published."""
+        if self.options.rejects_path is not None:
+            with contextlib.suppress(OSError, pa.ArrowException, BadOption):
+                RejectedRows(self.options.rejects_path, stage.name).delete_work()
 
     def _merged_before(self) -> LoadResult | None:
         """Return the result of another run that has merged the job; None without one, and for a stream."""
         with contextlib.closing(connect(self.options, "load", autocommit=True)) as connection:
-            known = committed(connection, self.installation, self.options.queue, self.job_id)
-        return known[0] if known is not None and known[1] is None else None
+            return committed(connection, self.installation, self.options.queue, self.job_id)
 
     @property
     def existing_stage(self) -> Stage:
@@ -375,12 +368,11 @@ def begin(options: WriteOptions, columns: Columns, *, stream: bool = False) -> L
     with contextlib.closing(connect(options, "load", autocommit=True)) as connection:
         installation = find_installation(connection, options.schema)
         left = tuple(job_stages(connection, installation, options))
-        if not stream and options.job_id is not None:
-            known = committed(connection, installation, options.queue, job_id)
-            if known is not None and known[1] is None:
-                merged = Load(options, columns, installation, job_id, None, known[0], left)
-                merged.drop_left_behind()
-                return merged
+        known = None if stream else committed(connection, installation, options.queue, job_id)
+        if known is not None:
+            merged = Load(options, columns, installation, job_id, None, known, left)
+            merged.drop_left_behind()
+            return merged
         stage = make_stage(connection, installation, options)
         return Load(options, columns, installation, job_id, stage, left=left)
 

@@ -15,6 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from sqlalchemy_fairqueue.spark.errors import BadFrame
 from sqlalchemy_fairqueue.spark.executors import shipped
@@ -49,7 +50,7 @@ def read_messages(spark: SparkSession, path: str, file_format: str, *, json_payl
     """
     whole = file_format == "csv"
     texts = spark.read.text(path, wholetext=whole).selectExpr("_metadata.file_path", "cast(value as binary)")
-    schema = ", ".join(f"{name} {kind.spark}" for name, kind in COLUMNS.items())
+    schema = from_arrow_schema(pa.schema([(name, kind.arrow) for name, kind in COLUMNS.items()]))
     return texts.mapInArrow(shipped(partial(_batches, partial(_csv if whole else _json, json_payload))), schema)
 
 
