@@ -71,6 +71,7 @@ class Duty:
         interval: Seconds between the beginnings of two calls.
         spread: Bounds of a random factor of each interval, so that workers started together drift apart.
         first: The first call comes within this many seconds.
+        is_urgent: Whether it must not wait for several others.
     """
 
     step: str
@@ -78,6 +79,7 @@ class Duty:
     interval: float
     spread: tuple[float, float] = (1.0, 1.0)
     first: float = 0.0
+    is_urgent: bool = False
 
 
 @dataclass(eq=False)
@@ -85,7 +87,7 @@ class Looper:
     """The loop that calls the duties of one worker.
 
     Attributes:
-        duties: Duties that are due together are called in this order.
+        duties: Those that are due together are called in this order, and urgent ones in between whenever they are due.
         connection: Closed at the end.
         last: Called before that; a failure is logged at level debug.
         stats: Counts failures.
@@ -105,6 +107,7 @@ class Looper:
         self._backoffs = [self.options.backoff(duty.step, cap) for duty in self.duties]
         now = self._clock()
         self._due_at = [now + duty.first * random.random() for duty in self.duties]  # noqa: S311 - spreads the load
+        self._urgent = [number for number, duty in enumerate(self.duties) if duty.is_urgent]
         self._event = WakeEvent()
 
     def stop(self) -> None:
@@ -113,9 +116,10 @@ class Looper:
 
     def run(self) -> None:
         while not self._stopping:
-            for number, due_at in enumerate(self._due_at):
-                if due_at <= self._clock() and not self._stopping:
-                    self._call(number)
+            for number in range(len(self.duties)):
+                for one in (*self._urgent, number):
+                    if self._due_at[one] <= self._clock() and not self._stopping:
+                        self._call(one)
             if (wait := min(self._due_at) - self._clock()) > 0:
                 self._event.wait(wait)
         try:
@@ -220,8 +224,9 @@ class Round(ABC):
         """Begin a round, unless one is running. Any thread may call it."""
         with self._starting:
             if not self._stopping and not self.is_under_way:
-                self._thread = threading.Thread(target=self.run, name=self._thread_name, daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self.run, name=self._thread_name, daemon=True)
+                thread.start()
+                self._thread = thread
 
     def stop(self) -> None:
         """Begin no more rounds, and wait briefly for the present statement."""

@@ -310,7 +310,7 @@ class Runtime(Generic[E]):
         check, charge_every, part = min(beat, timings.hear_after), timings.charge_every, (0.5, 1.0)
         duties = [
             Duty("cut stuck calls", cut, check),
-            Duty("extend its leases", heartbeat.extend_all, beat, spread=(0.8, 1.0)),
+            Duty("extend its leases", heartbeat.extend_all, beat, spread=(0.8, 1.0), is_urgent=True),
             Duty("hear signals", heartbeat.hear_all, check),
             Duty("charge for handlers that run", heartbeat.charge_all, charge_every, first=charge_every),
             Duty("look for requests to stop", obey, timings.stop_requests_every, spread=part),

@@ -1,6 +1,7 @@
 """Scheduled duties of a worker: the times of their calls, and their failures."""
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -14,7 +15,7 @@ from sqlalchemy.orm import Session
 from sqlalchemy_fairqueue import Enqueue, Queue, SchemaMismatch, Worker
 from sqlalchemy_fairqueue.reports import WorkerStats
 from sqlalchemy_fairqueue.worker.connection import DedicatedConnection
-from sqlalchemy_fairqueue.worker.duties import Duty, Groups, Looper, Schedules, StopRequests
+from sqlalchemy_fairqueue.worker.duties import Duty, Groups, Housekeeping, Looper, Schedules, StopRequests
 from sqlalchemy_fairqueue.worker.leases import Heartbeat, ServedQueue, by_schema
 from tests.fixtures.clock import Clock
 from tests.worker.helpers import until
@@ -54,7 +55,9 @@ Run = Callable[..., tuple[list[tuple[str, float]], WorkerStats]]
 def run(engine: Engine, queue: Queue) -> Run:
     """The calls of duties, each with its time, in so many seconds; a call of one that fails is among them."""
 
-    def run_for(seconds: float, *duties: tuple[str, float], failing: str = "") -> tuple[list[Any], WorkerStats]:
+    def run_for(
+        seconds: float, *duties: tuple[str, float], failing: str = "", taking: Mapping[str, float] | None = None
+    ) -> tuple[list[Any], WorkerStats]:
         time, stats, connection = _Time(), WorkerStats(), _Connection()
         calls: list[tuple[str, float]] = []
 
@@ -63,11 +66,12 @@ def run(engine: Engine, queue: Queue) -> Run:
                 own.stop()
                 return
             calls.append((name, time.now - 100))
+            time.now += (taking or {}).get(name, 0.0)
             if name == failing:
                 raise ValueError("it cannot be done")
 
         options = replace(Worker(engine, queue)._options, clock=lambda: time.now)
-        listed = [Duty(name, partial(call, name), interval) for name, interval in duties]
+        listed = [Duty(name, partial(call, name), interval, is_urgent=name == "urgent") for name, interval in duties]
         own = Looper(listed, cast("Any", connection), connection.end, options, stats)
         own._event = cast("Any", time)
         own.run()
@@ -93,6 +97,25 @@ def test_one_that_fails_keeps_no_other_waiting(run: Run) -> None:
     assert stats.failures == len(tries) >= 3
     waits = [later - at for at, later in pairwise(tries)]
     assert waits[-1] > waits[0]
+
+
+def test_slow_ones_delay_an_urgent_one_by_one_of_them(run: Run) -> None:
+    """When several slow duties are due together, an urgent one is called between them whenever it is due."""
+    calls, _ = run(6.5, ("urgent", 1.0), ("slow", 60.0), ("slower", 60.0), taking={"slow": 3.0, "slower": 3.0})
+    assert calls == [("urgent", 0.0), ("slow", 0.0), ("urgent", 3.0), ("slower", 3.0), ("urgent", 6.0)]
+
+
+def test_a_round_that_cannot_begin_can_be_stopped(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the system has no thread for it, the stop has none to wait for."""
+
+    def refuse(_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    housekeeping = Housekeeping(Worker(engine, Queue("documents"))._options)
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    with pytest.raises(RuntimeError, match="new thread"):
+        housekeeping.start()
+    housekeeping.stop()
 
 
 def test_a_queue_that_cannot_be_heard_keeps_no_other_unheard(engine: Engine) -> None:
