@@ -311,7 +311,7 @@ class Executor(ABC):
             if started is None:
                 return
             held.give_up()
-        self._stats.time_is_over()
+        self._stats.time_is_over(len(held.batch))
         error = HandlerTimeout(held.delivery.message_id, held.delivery.kind, held.timeout)
         decisions = [decide_on_failure(one, error, self._options) for one in held.batch]
         self._hang(held)
@@ -326,7 +326,7 @@ class Executor(ABC):
             if held.given_up:
                 return False
             held.give_up()
-        self._stats.time_is_over()
+        self._stats.time_is_over(len(held.batch))
         return True
 
     def _hang(
