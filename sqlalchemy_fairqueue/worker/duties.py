@@ -1,7 +1,7 @@
-"""Duties of a worker: functions that one thread calls repeatedly on one connection, and rounds that it starts.
+"""Duties of a worker's heartbeat thread, on one connection, and rounds that it starts.
 
-A duty that raises is called again after its own backoff; the others go on. A duty must not wait for long, since leases
-wait with it. Long work is a round in its own thread: schedules, groups, samples and housekeeping.
+A duty must not wait for long, since leases wait with it. Long work is a round in its own thread: schedules, groups,
+samples and housekeeping.
 
 An operator's request to stop is read by a statement of one row for each queue. So the worker sees it while it is idle,
 while all handlers are busy, and without a lease. A worker that obeys a request leaves it in place, since other
@@ -43,7 +43,6 @@ from sqlalchemy_fairqueue.texts import logged, said
 from sqlalchemy_fairqueue.values.schedules import planned, timing_of
 from sqlalchemy_fairqueue.worker.connection import DedicatedConnection
 from sqlalchemy_fairqueue.worker.leases import by_schema, run_all
-from sqlalchemy_fairqueue.worker.wakeups import WakeEvent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -52,93 +51,12 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.database.stats import StopRequest
     from sqlalchemy_fairqueue.worker.leases import ServedQueue
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
-    from sqlalchemy_fairqueue.worker.telemetry import WorkerStats
 
 _LOCKED = "55P03"
 # Cancelled by a statement_timeout or an operator.
 _CANCELLED = "57014"
 # Most bytes of the messages that one call enqueues.
 _BYTES = 8 * 2**20
-
-
-@dataclass(frozen=True, slots=True)
-class Duty:
-    """A function to be called repeatedly.
-
-    Attributes:
-        step: What it does, for the log: ``"extend its leases"``.
-        function: It may return the seconds until its next call, if that is sooner.
-        interval: Seconds between the beginnings of two calls.
-        spread: Bounds of a random factor of each interval, so that workers started together drift apart.
-        first: The first call comes within this many seconds.
-        is_urgent: Whether it must not wait for several others.
-    """
-
-    step: str
-    function: Callable[[], float | None]
-    interval: float
-    spread: tuple[float, float] = (1.0, 1.0)
-    first: float = 0.0
-    is_urgent: bool = False
-
-
-@dataclass(eq=False)
-class Looper:
-    """The loop that calls the duties of one worker.
-
-    Attributes:
-        duties: Those that are due together are called in this order, and urgent ones in between whenever they are due.
-        connection: Closed at the end.
-        last: Called before that; a failure is logged at level debug.
-        stats: Counts failures.
-    """
-
-    duties: Sequence[Duty]
-    connection: DedicatedConnection
-    last: Callable[[], None]
-    options: WorkerOptions
-    stats: WorkerStats
-    _stopping: bool = field(default=False, init=False)
-
-    def __post_init__(self) -> None:
-        self._clock = self.options.clock
-        # A failed duty must be tried a few times before a lease ends.
-        cap = max(self.options.lease.total_seconds() / 10, 0.05)
-        self._backoffs = [self.options.backoff(duty.step, cap) for duty in self.duties]
-        now = self._clock()
-        self._due_at = [now + duty.first * random.random() for duty in self.duties]  # noqa: S311 - spreads the load
-        self._urgent = [number for number, duty in enumerate(self.duties) if duty.is_urgent]
-        self._event = WakeEvent()
-
-    def stop(self) -> None:
-        self._stopping = True
-        self._event.set()
-
-    def run(self) -> None:
-        while not self._stopping:
-            for number in range(len(self.duties)):
-                for one in (*self._urgent, number):
-                    if self._due_at[one] <= self._clock() and not self._stopping:
-                        self._call(one)
-            if (wait := min(self._due_at) - self._clock()) > 0:
-                self._event.wait(wait)
-        try:
-            self.last()
-        except Exception as error:  # noqa: BLE001 - a stop must not fail by it
-            self.options.log.debug("could not end its leases, which expire: %s", logged(error))
-        self.connection.close()
-
-    def _call(self, number: int) -> None:
-        duty = self.duties[number]
-        began = self._clock()
-        try:
-            sooner = duty.function()
-            self._backoffs[number].succeeded()
-            interval = duty.interval * random.uniform(*duty.spread)  # noqa: S311 - spreads the load
-            self._due_at[number] = began + (interval if sooner is None else min(sooner, interval))
-        except BaseException as error:  # noqa: BLE001 - after any failure the other duties go on
-            self.stats.failed()
-            self._due_at[number] = self._clock() + self._backoffs[number].failed(error)
 
 
 def cut_stuck_calls(connections: Sequence[DedicatedConnection], seconds: float) -> None:

@@ -25,6 +25,7 @@ from sqlalchemy_fairqueue.errors import HandlerTimeout, LeaseLost, MessageCancel
 from sqlalchemy_fairqueue.queue.consumer import Consumer
 from sqlalchemy_fairqueue.queue.contexts import middleware_for, middleware_of
 from sqlalchemy_fairqueue.queue.handlers import handlers_of
+from sqlalchemy_fairqueue.texts import logged
 from sqlalchemy_fairqueue.values.messages import MOST_COST, Lease, Once
 from sqlalchemy_fairqueue.worker.timings import PollSchedule
 
@@ -515,8 +516,12 @@ class Heartbeat:
             self._tell_lost()
 
     def end(self) -> None:
-        """End leases without deliveries when the worker has stopped. Others expire."""
-        run_all(partial(self._end, queue) for queue in self.queues)
+        """End leases without deliveries when the worker has stopped, and close the connection. Other leases expire."""
+        try:
+            run_all(partial(self._end, queue) for queue in self.queues)
+        except Exception as error:  # noqa: BLE001 - a stop must not fail by it
+            self.options.log.debug("could not end its leases, which expire: %s", logged(error))
+        self.connection.close()
 
     def _end(self, queue: ServedQueue) -> None:
         known = {*queue.leases, *queue.consumer.lease_ids(), queue.waiting_lease}

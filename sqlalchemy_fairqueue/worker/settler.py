@@ -21,7 +21,7 @@ from sqlalchemy_fairqueue.queue.instrumentation import settled, settling
 from sqlalchemy_fairqueue.texts import logged, said
 from sqlalchemy_fairqueue.unit_of_work.settlements import Verb, settle
 from sqlalchemy_fairqueue.worker.handling import fallback, of_own_verb
-from sqlalchemy_fairqueue.worker.wakeups import WakeEvent
+from sqlalchemy_fairqueue.worker.looper import Duty, Looper
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -218,8 +218,8 @@ def _state(error: DBAPIError | UnicodeError | _Unsendable) -> str:
 _RETURNING = (Verb.RETRY, Verb.RELEASE)
 
 
-class Settler:
-    """Settles the deliveries of one worker.
+class Settler(Looper):
+    """The thread that settles the deliveries of one worker.
 
     Args:
         stats: Counts the settlements.
@@ -233,11 +233,11 @@ class Settler:
         stats: WorkerStats,
         settled: Callable[[set[ServedQueue]], None],
     ) -> None:
+        duty = Duty("settle deliveries", self._step, options.timings.longest_sleep)
+        super().__init__("settle", [duty], options, stats, last=self._end)
         self._connection = connection
         self._log = options.log
-        self._stats = stats
         self._settled = settled
-        self._clock = options.clock
         self._timings = options.timings
         self._writer = SettlementWriter(connection, options.log, stats)
         self._backoff = options.backoff("settle deliveries")
@@ -246,7 +246,6 @@ class Settler:
         self._pending: dict[HeldDelivery, Decision] = {}
         # Deliveries whose message was locked, each with the time to try it again.
         self._locked: deque[tuple[float, HeldDelivery, Decision]] = deque()
-        self._event = WakeEvent()
         self._give_up_at: float | None = None
         # No call before this time, since the database is away.
         self._retry_at = 0.0
@@ -264,37 +263,34 @@ class Settler:
         """Settle what there is and stop, after ten seconds in any case if the database is away."""
         self._give_up_at = self._clock() + self._timings.settle_at_stop
         self._retry_at = 0.0
-        self._event.set()
+        super().stop()
 
-    def run(self) -> None:
-        while True:
-            try:
-                self._gather()
-                wait = self._write()
-            except BaseException as error:  # noqa: BLE001 - after any failure deliveries wait to be settled
-                self._stats.failed()
-                wait = self._backoff.failed(error)
-                # An error of one queue's schema must not hold up other queues.
-                if not isinstance(error, FairQueueError):
-                    self._retry_at = self._clock() + wait
-            if self._give_up_at is not None and not self._finished:
-                left = len(self._pending) + len(self._locked)
-                if not left:
-                    break
-                if self._clock() > self._give_up_at:
-                    self._leave_unsettled(left)
-                    break
-            if (wait is None or wait > 0) and not self._finished:
-                self._event.wait(wait)
+    def is_over(self) -> bool:
+        if self._give_up_at is None or self._finished:
+            return False
+        return not (self._pending or self._locked) or self._clock() > self._give_up_at
+
+    def _end(self) -> None:
+        if left := len(self._pending) + len(self._locked):
+            self._log.error("leaves %d deliveries unsettled: they come back when their lease ends", left)
         self._connection.close()
 
-    def _write(self) -> float | None:
+    def _step(self) -> float | None:
         """Send what is pending, unless the database is away. Return the seconds until the next call, or None."""
-        if (wait := self._retry_at - self._clock()) > 0:
+        try:
+            self._gather()
+            if (wait := self._retry_at - self._clock()) > 0:
+                return wait
+            self._flush()
+            self._try_locked()
+            self._backoff.succeeded()
+        except BaseException as error:  # noqa: BLE001 - after any failure deliveries wait to be settled
+            self._stats.failed()
+            wait = self._backoff.failed(error)
+            # An error of one queue's schema must not hold up other queues.
+            if not isinstance(error, FairQueueError):
+                self._retry_at = self._clock() + wait
             return wait
-        self._flush()
-        self._try_locked()
-        self._backoff.succeeded()
         return self._locked[0][0] - self._clock() if self._locked else None
 
     def _gather(self) -> None:
@@ -381,6 +377,3 @@ class Settler:
         if self._clock() - held.taken_at > self._timings.may_hold_slot:
             return True
         return decision.verb in _RETURNING and not decision.delay
-
-    def _leave_unsettled(self, left: int) -> None:
-        self._log.error("leaves %d deliveries unsettled: they come back when their lease ends", left)

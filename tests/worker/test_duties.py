@@ -15,8 +15,9 @@ from sqlalchemy.orm import Session
 from sqlalchemy_fairqueue import Enqueue, Queue, SchemaMismatch, Worker
 from sqlalchemy_fairqueue.reports import WorkerStats
 from sqlalchemy_fairqueue.worker.connection import DedicatedConnection
-from sqlalchemy_fairqueue.worker.duties import Duty, Groups, Housekeeping, Looper, Schedules, StopRequests
+from sqlalchemy_fairqueue.worker.duties import Groups, Housekeeping, Schedules, StopRequests
 from sqlalchemy_fairqueue.worker.leases import Heartbeat, ServedQueue, by_schema
+from sqlalchemy_fairqueue.worker.looper import Duty, Looper
 from tests.fixtures.clock import Clock
 from tests.worker.helpers import until
 
@@ -30,22 +31,10 @@ class _Time:
     def set(self) -> None:
         """Nobody waits in another thread."""
 
-    def wait(self, seconds: float | None) -> None:
+    def wait(self, seconds: float | None) -> bool:
         assert seconds is not None
         self.now += seconds
-
-
-class _Connection:
-    ended = False
-    closed = False
-
-    def end(self) -> None:
-        assert not self.closed
-        self.ended = True
-        raise ValueError("the database is away")
-
-    def close(self) -> None:
-        self.closed = True
+        return False
 
 
 Run = Callable[..., tuple[list[tuple[str, float]], WorkerStats]]
@@ -58,7 +47,7 @@ def run(engine: Engine, queue: Queue) -> Run:
     def run_for(
         seconds: float, *duties: tuple[str, float], failing: str = "", taking: Mapping[str, float] | None = None
     ) -> tuple[list[Any], WorkerStats]:
-        time, stats, connection = _Time(), WorkerStats(), _Connection()
+        time, stats, ended = _Time(), WorkerStats(), list[bool]()
         calls: list[tuple[str, float]] = []
 
         def call(name: str) -> None:
@@ -72,11 +61,10 @@ def run(engine: Engine, queue: Queue) -> Run:
 
         options = replace(Worker(engine, queue)._options, clock=lambda: time.now)
         listed = [Duty(name, partial(call, name), interval, is_urgent=name == "urgent") for name, interval in duties]
-        own = Looper(listed, cast("Any", connection), connection.end, options, stats)
+        own = Looper("duties", listed, options, stats, last=lambda: ended.append(True))
         own._event = cast("Any", time)
         own.run()
-        assert connection.ended
-        assert connection.closed
+        assert ended
         return calls, stats
 
     return run_for

@@ -15,6 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import AsyncWorker, Context, Delivery, LeaseLost, Queue, RetryPolicy, Worker
+from sqlalchemy_fairqueue.worker.executor import Executor
 from sqlalchemy_fairqueue.worker.leases import HeldDelivery
 from sqlalchemy_fairqueue.worker.runtime import Runtime
 from tests.fixtures.database import Database
@@ -202,7 +203,7 @@ def test_a_stop_at_the_same_moment(
     queue: Queue, engine: Engine, database: Database, hanging: Hanging, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A handler whose time is over when the grace ends has failed, also where nobody has noticed that yet."""
-    monkeypatch.setattr("sqlalchemy_fairqueue.worker.executor.TimeLimits._run", lambda _: None)
+    monkeypatch.setattr(Executor, "_check_time", lambda _: None)
     contexts: list[Context] = []
 
     @queue.handler(timeout=_SHORT)
