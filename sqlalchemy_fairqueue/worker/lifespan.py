@@ -6,7 +6,6 @@ begins, so that even an interrupted one closes what it opened.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import inspect
 from functools import partial
@@ -49,10 +48,6 @@ class Lifespan:
         self._started: dict[Callable[..., Any], Any] = {}
         self._open: list[tuple[Queue, LifespanFunction, Any]] = []
         self._stops: dict[Callable[..., Any], tuple[Queue, LifespanFunction]] = {}
-
-    @property
-    def is_empty(self) -> bool:
-        return not any(map(any, map(lifespan_of, self._queues)))
 
     def resources_of(self, queue: Queue) -> Mapping[str, Any]:
         """Return the resources of a queue by name, after the start."""
@@ -135,68 +130,6 @@ class Lifespan:
 
     def _tell(self, what: str, error: BaseException) -> None:
         self._log.error(": %s: %s: %s", what, type(error).__name__, logged(error), exc_info=traced(error))
-
-
-class LifespanKeeper:
-    """The task that runs the lifespan of an AsyncWorker: what a task opens may have to be closed by the same task.
-
-    Args:
-        stop: Called when the loop cancels its tasks. It begins a stop that releases the resources, and returns whether
-            there is one.
-    """
-
-    def __init__(self, lifespan: Lifespan, stop: Callable[[], bool]) -> None:
-        self._lifespan = lifespan
-        self._stop = stop
-        self._started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._released = asyncio.Event()
-        self._task = asyncio.get_running_loop().create_task(self._run(), name="fairqueue lifespan")
-
-    def is_done(self) -> bool:
-        """Return whether everything is stopped, or cannot be since the loop is closed."""
-        return self._task.done() or self._task.get_loop().is_closed()
-
-    async def start(self) -> None:
-        """Wait until the on_start functions have run. A cancel cancels them too.
-
-        Raises:
-            StartError: As for Lifespan.start.
-        """
-        try:
-            await self._started
-        except BaseException:
-            self.release()
-            self._task.cancel()
-            await asyncio.wait({self._task})
-            raise
-
-    def release(self) -> None:
-        if not self.is_done():
-            self._released.set()
-
-    async def wait(self) -> None:
-        """Wait until they have run, unless this is the task itself or another loop."""
-        here = asyncio.get_running_loop() is self._task.get_loop()
-        if here and asyncio.current_task() is not self._task:
-            await asyncio.wait({self._task})
-
-    async def _run(self) -> None:
-        try:
-            await self._lifespan.start()
-        except BaseException as error:  # noqa: BLE001 - it is raised where the start waits
-            if not self._started.done():
-                self._started.set_exception(error)
-            return
-        if not self._started.done():
-            self._started.set_result(None)
-        while not self._released.is_set():
-            try:
-                await self._released.wait()
-            except asyncio.CancelledError:
-                # A stop releases the resources, since handlers still use them.
-                if not self._stop():
-                    break
-        await self._lifespan.stop()
 
 
 def at_once(coroutine: Coroutine[Any, Any, None]) -> None:
