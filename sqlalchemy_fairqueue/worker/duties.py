@@ -118,15 +118,15 @@ class Round(ABC):
     Args:
         word: The end of the thread's name.
         step: What a round does, for the log: ``"run schedules"``.
-        connection: Its own, closed after each round.
+        limits: Those of its connection, which is closed after each round.
     """
 
-    def __init__(self, word: str, step: str, options: WorkerOptions, connection: DedicatedConnection) -> None:
+    def __init__(self, word: str, step: str, options: WorkerOptions, **limits: float | None) -> None:
         self._thread_name = f"{options.name}-{word}"
         self._options = options
         self._log = options.log
         self._timings = options.timings
-        self._connection = connection
+        self._connection = DedicatedConnection(options, **limits)
         self._backoff = options.backoff(step)
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
@@ -178,8 +178,7 @@ class Groups(Round):
     """
 
     def __init__(self, polling: DedicatedConnection, queues: Sequence[ServedQueue], options: WorkerOptions) -> None:
-        own = DedicatedConnection(options, within=options.stuck_after)
-        super().__init__("groups", "finish groups", options, own)
+        super().__init__("groups", "finish groups", options, within=options.stuck_after)
         self._polling = polling
         self._queues = by_schema(queues)
         self.folded_at: float | None = None
@@ -232,8 +231,8 @@ class Schedules(Round):
     """
 
     def __init__(self, polling: DedicatedConnection, queues: Sequence[ServedQueue], options: WorkerOptions) -> None:
-        own = DedicatedConnection(options, within=options.stuck_after, lock_timeout=options.lock_timeout)
-        super().__init__("schedules", "run schedules", options, own)
+        limits = {"within": options.stuck_after, "lock_timeout": options.lock_timeout}
+        super().__init__("schedules", "run schedules", options, **limits)
         self._polling = polling
         self._queues = by_schema(queues)
         self._declaring = [queue for queue in queues if queue.queue.schedules.declared]
@@ -403,8 +402,7 @@ class Samples(Round):
     """
 
     def __init__(self, queues: Sequence[ServedQueue], options: WorkerOptions) -> None:
-        own = DedicatedConnection(options, within=options.timings.housekeeping_call)
-        super().__init__("samples", "keep samples", options, own)
+        super().__init__("samples", "keep samples", options, within=options.timings.housekeeping_call)
         self._queues = by_schema(queues)
 
     def _work(self) -> None:
@@ -431,8 +429,8 @@ class Housekeeping(Round):
         limit = options.timings.housekeeping_call
         # A role's statement_timeout is meant for users, so it is overridden. A connection of a transaction pooler keeps
         # no settings.
-        own = DedicatedConnection(options, within=limit, time_limit=limit if options.listen else None)
-        super().__init__("housekeeping", "do its housekeeping", options, own)
+        limits = {"within": limit, "time_limit": limit if options.listen else None}
+        super().__init__("housekeeping", "do its housekeeping", options, **limits)
         self._schemas = list(dict.fromkeys(queue.schema for queue in options.queues))
 
     def _work(self) -> None:

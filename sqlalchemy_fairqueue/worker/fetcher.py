@@ -9,6 +9,7 @@ leases, since another server may know fewer settlements.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -32,52 +33,40 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.worker.wakeups import FetchTrigger, WaitRegistration
 
 
+@dataclass(kw_only=True, eq=False)
 class Fetcher(Looper):
     """The thread that takes the messages of one worker. It ends by itself if the executor is closed.
 
-    Args:
+    Attributes:
         executor: Receives the deliveries.
         trigger: Wakes it.
         settler: Releases deliveries that cannot begin.
         waits: Registers waits.
         stats: Counts dequeues and messages.
         ended: Called at the end.
-
-    Attributes:
         unanswered: Leases of unanswered dequeues: the time of the next lookup by the worker's clock, and the delay
             after it.
     """
 
-    def __init__(
-        self,
-        connection: DedicatedConnection,
-        options: WorkerOptions,
-        queues: Sequence[ServedQueue],
-        *,
-        executor: Executor,
-        trigger: FetchTrigger,
-        settler: Settler,
-        waits: WaitRegistration,
-        stats: WorkerStats,
-        ended: Callable[[], None],
-    ) -> None:
-        duty = Duty("fetch messages", self._round, options.timings.fetch_check)
-        super().__init__("fetch", [duty], options, stats, event=trigger, last=self._end)
-        self.connection = connection
-        self.options = options
-        self.queues = queues
-        self.executor = executor
-        self.trigger = trigger
-        self.settler = settler
-        self.waits = waits
-        self.stats = stats
-        self.unanswered: dict[tuple[ServedQueue, int], tuple[float, float]] = {}
-        self._ended = ended
-        self._timings = options.timings
-        self._in_turn = list(queues)
-        self._lookups = options.backoff("look up unanswered dequeues")
-        # The number of connections made when all leases were last looked up.
-        self._made = 0
+    connection: DedicatedConnection
+    options: WorkerOptions
+    queues: Sequence[ServedQueue]
+    executor: Executor
+    trigger: FetchTrigger
+    settler: Settler
+    waits: WaitRegistration
+    stats: WorkerStats
+    ended: Callable[[], None]
+    unanswered: dict[tuple[ServedQueue, int], tuple[float, float]] = field(default_factory=dict, init=False)
+    # The number of connections made when all leases were last looked up.
+    _made: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        duty = Duty("fetch messages", self._round, self.options.timings.fetch_check)
+        super().__init__("fetch", [duty], self.options, self.stats, event=self.trigger, last=self._end)
+        self._timings = self.options.timings
+        self._in_turn = list(self.queues)
+        self._lookups = self.options.backoff("look up unanswered dequeues")
 
     def is_over(self) -> bool:
         return self._stopping or self.executor.is_closed()
@@ -87,7 +76,7 @@ class Fetcher(Looper):
         self.give_back()
         self.waits.close(self.queues)
         self.connection.close()
-        self._ended()
+        self.ended()
 
     def give_back(self) -> None:
         """Release all deliveries in the buffer; these attempts do not count."""

@@ -46,8 +46,10 @@ class Lifespan:
         self._resources: dict[int, dict[str, Any]] = {id(queue): {} for queue in options.queues}
         # By function, since queues may share one.
         self._started: dict[Callable[..., Any], Any] = {}
-        self._open: list[tuple[Queue, LifespanFunction, Any]] = []
-        self._stops: dict[Callable[..., Any], tuple[Queue, LifespanFunction]] = {}
+        # What is to be continued, and called, at the stop.
+        self._open = contextlib.AsyncExitStack()
+        self._stops = contextlib.AsyncExitStack()
+        self._stopping: set[Callable[..., Any]] = set()
 
     def resources_of(self, queue: Queue) -> Mapping[str, Any]:
         """Return the resources of a queue by name, after the start."""
@@ -68,7 +70,9 @@ class Lifespan:
                     self._resources[id(queue)][one.name] = self._started[one.function]
                 # From now on these must run at the stop.
                 for one in stops:
-                    self._stops.setdefault(one.function, (queue, one))
+                    if one.function not in self._stopping:
+                        self._stopping.add(one.function)
+                        self._stops.push_async_callback(self._finish, queue, one)
         except BaseException:
             await self.stop()
             raise
@@ -78,31 +82,33 @@ class Lifespan:
 
         Call this in the task that started it.
         """
-        while self._stops:
-            _, (queue, one) = self._stops.popitem()
-            with self._logging(queue, one, "on_stop"):
-                await self._call(queue, one)
-        while self._open:
-            queue, one, generator = self._open.pop()
-            # An interrupted start may not have begun the generator.
-            if not one.asynchronous and inspect.getgeneratorstate(generator) == inspect.GEN_CREATED:
-                continue
-            with self._logging(queue, one, "on_start"):
-                try:
-                    if await self._next(one, generator) is not _END:
-                        raise WorkerError("it yielded a second time, and what follows did not run; yield once")
-                finally:
-                    if one.asynchronous:
-                        await generator.aclose()
-                    else:
-                        generator.close()
+        await self._stops.aclose()
+        await self._open.aclose()
+
+    async def _finish(self, queue: Queue, one: LifespanFunction) -> None:
+        with self._logging(queue, one, "on_stop"):
+            await self._call(queue, one)
+
+    async def _close(self, queue: Queue, one: LifespanFunction, generator: Any) -> None:
+        # An interrupted start may not have begun the generator.
+        if not one.asynchronous and inspect.getgeneratorstate(generator) == inspect.GEN_CREATED:
+            return
+        with self._logging(queue, one, "on_start"):
+            try:
+                if await self._next(one, generator) is not _END:
+                    raise WorkerError("it yielded a second time, and what follows did not run; yield once")
+            finally:
+                if one.asynchronous:
+                    await generator.aclose()
+                else:
+                    generator.close()
 
     async def _begin(self, queue: Queue, one: LifespanFunction) -> Any:
         """Return the resource of an on_start function."""
         try:
             made = await self._call(queue, one)
             if one.generator:
-                self._open.append((queue, one, made))
+                self._open.push_async_callback(self._close, queue, one, made)
                 made = await self._next(one, made)
                 if made is _END:
                     raise WorkerError("it did not yield; yield the resource once")  # noqa: TRY301 - as if it raised that

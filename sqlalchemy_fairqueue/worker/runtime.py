@@ -145,9 +145,9 @@ class Runtime(Generic[E]):
         self.executor = make_executor(options, stats, self.trigger, self.settler.settle)
         fetching = DedicatedConnection(options)
         self.fetcher = Fetcher(
-            fetching,
-            options,
-            self.queues,
+            connection=fetching,
+            options=options,
+            queues=self.queues,
             executor=self.executor,
             trigger=self.trigger,
             settler=self.settler,

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sqlalchemy.exc import DataError, DBAPIError, ProgrammingError
@@ -47,17 +48,17 @@ _INVALID = "22023"
 _FORBIDDEN = "42501"
 
 
+@dataclass(eq=False)
 class SettlementWriter:
     """Writes the settlements of one worker, for the settler.
 
-    Args:
+    Attributes:
         stats: Counts the settlements.
     """
 
-    def __init__(self, connection: DedicatedConnection, log: WorkerLog, stats: WorkerStats) -> None:
-        self._connection = connection
-        self._log = log
-        self._stats = stats
+    connection: DedicatedConnection
+    log: WorkerLog
+    stats: WorkerStats
 
     def write(self, queue: ServedQueue, verb: Verb, settlements: Settlements) -> list[tuple[HeldDelivery, Decision]]:
         """Settle deliveries, and return those whose message is locked.
@@ -72,12 +73,12 @@ class SettlementWriter:
             # The database reports messages. If a message has two deliveries, it would not tell which is lost.
             older = [one for one in settlements if newest[one[0].delivery.message_id] is not one]
             return self.write(queue, verb, older) + self.write(queue, verb, list(newest.values()))
-        self._stats.flushes += 1
+        self.stats.flushes += 1
         lost: set[int] = set()
         try:
             # Prefetched deliveries without a handler were not worked on.
             with settling(queue.queue.name, verb.value, lambda: [one.delivery for one, _ in settlements if one.began]):
-                self._connection.run(lambda connection: _send(connection, queue, verb, settlements))
+                self.connection.run(lambda connection: _send(connection, queue, verb, settlements))
         except LeaseLost as error:
             lost = self._lost(queue, verb, settlements, error)
         except (DBAPIError, UnicodeError, _Unsendable) as error:
@@ -100,12 +101,12 @@ class SettlementWriter:
         return []
 
     def count_lost(self, deliveries: Sequence[Delivery]) -> None:
-        self._stats.lost += len(deliveries)
+        self.stats.lost += len(deliveries)
         settled("lost", lambda: deliveries)
 
     def count(self, verb: Verb, settlements: Settlements) -> None:
         """Count settled deliveries, and log new dead letters."""
-        stats = self._stats
+        stats = self.stats
         number = len(settlements)
         if verb is not Verb.RETRY:
             settled(verb.value, lambda: [held.delivery for held, _ in settlements])
@@ -127,7 +128,7 @@ class SettlementWriter:
                 for held, decision in settlements:
                     attempt = f"attempt {held.delivery.attempt} of {held.max_attempts}"
                     what = f"is a dead letter now, at {attempt}: {decision.reason}"
-                    self._log.message(logging.WARNING, held.delivery, what)
+                    self.log.message(logging.WARNING, held.delivery, what)
                 # Last, so that whoever sees the figure finds the log line.
                 stats.buried += number
 
@@ -158,7 +159,7 @@ class SettlementWriter:
     def _warn(self, queue: ServedQueue, message_ids: list[int], what: str, why: str) -> None:
         name = queue.queue.name
         extra = {"queue": name, "message_ids": tuple(message_ids)}
-        self._log.warning("%s of queue %s: %s: %s", what, name, why, tuple(message_ids[:20]), extra=extra)
+        self.log.warning("%s of queue %s: %s: %s", what, name, why, tuple(message_ids[:20]), extra=extra)
 
     def _refused(
         self, queue: ServedQueue, held: HeldDelivery, decision: Decision, error: DBAPIError | UnicodeError | _Unsendable
@@ -167,7 +168,7 @@ class SettlementWriter:
         instead = fallback(decision, held.delivery)
         then = "" if instead is None else f", so the worker tries to {instead.verb.value} it"
         what = f"cannot be settled by {decision.verb.value}{then}: {logged(error)}"
-        self._log.message(logging.ERROR, held.delivery, what)
+        self.log.message(logging.ERROR, held.delivery, what)
         queue.consumer.forget_leases()
         return [] if instead is None else self.write(queue, instead.verb, [(held, instead)])
 
