@@ -21,7 +21,7 @@ from sqlalchemy_fairqueue.worker.runtime import Runtime
 from tests.fixtures.database import Database
 from tests.fixtures.options import PATIENCE
 from tests.worker.conftest import StartWorker
-from tests.worker.helpers import auntil, retimed, send, until
+from tests.worker.helpers import LONG_LEASE, MANY_HEARTBEATS, auntil, retimed, send, until
 
 _SHORT = timedelta(milliseconds=20)
 _AT_ONCE = RetryPolicy(first=timedelta(), cap=timedelta())
@@ -147,8 +147,9 @@ async def test_a_task_that_ignores_a_cancel(queue: Queue, engine: Engine, async_
                     raise
 
     worker = retimed(
-        AsyncWorker(async_engine, queue, concurrency=2, housekeeping=False, lease=timedelta(milliseconds=400)),
+        AsyncWorker(async_engine, queue, concurrency=2, housekeeping=False, lease=LONG_LEASE),
         ignored_cancel=0.01,
+        **MANY_HEARTBEATS,
     )
     await worker.start()
     ids = send(engine, queue, "heeds", "ignores")
