@@ -4,7 +4,8 @@ Read this before any other file here. ``Worker`` calls handlers in threads, ``As
 all else is the same for both. ``runtime`` creates the parts and gives each what it needs; none is replaced
 afterwards. ``timings`` holds all durations. Each part reads only the clock that it was given.
 
-Threads, most with a connection of its own (``connection``; never one of the application's pool):
+Threads, most with a connection of its own (``connection``; never one of the application's pool). ``looper`` runs the
+first three and the limits, after failures too:
 
 ==================== ==================================================================================================
 ``<name>-fetch``     ``fetcher``: dequeues when a queue's polls (``timings``) are due and there is room, and puts

@@ -1,7 +1,7 @@
-"""Duties of a worker: functions that one thread calls repeatedly on one connection, and rounds that it starts.
+"""Duties of a worker's heartbeat thread, on one connection, and rounds that it starts.
 
-A duty that raises is called again after its own backoff; the others go on. A duty must not wait for long, since leases
-wait with it. Long work is a round in its own thread: schedules, groups, samples and housekeeping.
+A duty must not wait for long, since leases wait with it. Long work is a round in its own thread: schedules, groups,
+samples and housekeeping.
 
 An operator's request to stop is read by a statement of one row for each queue. So the worker sees it while it is idle,
 while all handlers are busy, and without a lease. A worker that obeys a request leaves it in place, since other
@@ -43,7 +43,6 @@ from sqlalchemy_fairqueue.texts import logged, said
 from sqlalchemy_fairqueue.values.schedules import planned, timing_of
 from sqlalchemy_fairqueue.worker.connection import DedicatedConnection
 from sqlalchemy_fairqueue.worker.leases import by_schema, run_all
-from sqlalchemy_fairqueue.worker.wakeups import WakeEvent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -52,89 +51,12 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.database.stats import StopRequest
     from sqlalchemy_fairqueue.worker.leases import ServedQueue
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
-    from sqlalchemy_fairqueue.worker.telemetry import WorkerStats
 
 _LOCKED = "55P03"
 # Cancelled by a statement_timeout or an operator.
 _CANCELLED = "57014"
 # Most bytes of the messages that one call enqueues.
 _BYTES = 8 * 2**20
-
-
-@dataclass(frozen=True, slots=True)
-class Duty:
-    """A function to be called repeatedly.
-
-    Attributes:
-        step: What it does, for the log: ``"extend its leases"``.
-        function: It may return the seconds until its next call, if that is sooner.
-        interval: Seconds between the beginnings of two calls.
-        spread: Bounds of a random factor of each interval, so that workers started together drift apart.
-        first: The first call comes within this many seconds.
-    """
-
-    step: str
-    function: Callable[[], float | None]
-    interval: float
-    spread: tuple[float, float] = (1.0, 1.0)
-    first: float = 0.0
-
-
-@dataclass(eq=False)
-class Looper:
-    """The loop that calls the duties of one worker.
-
-    Attributes:
-        duties: Duties that are due together are called in this order.
-        connection: Closed at the end.
-        last: Called before that; a failure is logged at level debug.
-        stats: Counts failures.
-    """
-
-    duties: Sequence[Duty]
-    connection: DedicatedConnection
-    last: Callable[[], None]
-    options: WorkerOptions
-    stats: WorkerStats
-    _stopping: bool = field(default=False, init=False)
-
-    def __post_init__(self) -> None:
-        self._clock = self.options.clock
-        # A failed duty must be tried a few times before a lease ends.
-        cap = max(self.options.lease.total_seconds() / 10, 0.05)
-        self._backoffs = [self.options.backoff(duty.step, cap) for duty in self.duties]
-        now = self._clock()
-        self._due_at = [now + duty.first * random.random() for duty in self.duties]  # noqa: S311 - spreads the load
-        self._event = WakeEvent()
-
-    def stop(self) -> None:
-        self._stopping = True
-        self._event.set()
-
-    def run(self) -> None:
-        while not self._stopping:
-            for number, due_at in enumerate(self._due_at):
-                if due_at <= self._clock() and not self._stopping:
-                    self._call(number)
-            if (wait := min(self._due_at) - self._clock()) > 0:
-                self._event.wait(wait)
-        try:
-            self.last()
-        except Exception as error:  # noqa: BLE001 - a stop must not fail by it
-            self.options.log.debug("could not end its leases, which expire: %s", logged(error))
-        self.connection.close()
-
-    def _call(self, number: int) -> None:
-        duty = self.duties[number]
-        began = self._clock()
-        try:
-            sooner = duty.function()
-            self._backoffs[number].succeeded()
-            interval = duty.interval * random.uniform(*duty.spread)  # noqa: S311 - spreads the load
-            self._due_at[number] = began + (interval if sooner is None else min(sooner, interval))
-        except BaseException as error:  # noqa: BLE001 - after any failure the other duties go on
-            self.stats.failed()
-            self._due_at[number] = self._clock() + self._backoffs[number].failed(error)
 
 
 def cut_stuck_calls(connections: Sequence[DedicatedConnection], seconds: float) -> None:
@@ -196,15 +118,15 @@ class Round(ABC):
     Args:
         word: The end of the thread's name.
         step: What a round does, for the log: ``"run schedules"``.
-        connection: Its own, closed after each round.
+        limits: Those of its connection, which is closed after each round.
     """
 
-    def __init__(self, word: str, step: str, options: WorkerOptions, connection: DedicatedConnection) -> None:
+    def __init__(self, word: str, step: str, options: WorkerOptions, **limits: float | None) -> None:
         self._thread_name = f"{options.name}-{word}"
         self._options = options
         self._log = options.log
         self._timings = options.timings
-        self._connection = connection
+        self._connection = DedicatedConnection(options, **limits)
         self._backoff = options.backoff(step)
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
@@ -220,8 +142,9 @@ class Round(ABC):
         """Begin a round, unless one is running. Any thread may call it."""
         with self._starting:
             if not self._stopping and not self.is_under_way:
-                self._thread = threading.Thread(target=self.run, name=self._thread_name, daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self.run, name=self._thread_name, daemon=True)
+                thread.start()
+                self._thread = thread
 
     def stop(self) -> None:
         """Begin no more rounds, and wait briefly for the present statement."""
@@ -255,8 +178,7 @@ class Groups(Round):
     """
 
     def __init__(self, polling: DedicatedConnection, queues: Sequence[ServedQueue], options: WorkerOptions) -> None:
-        own = DedicatedConnection(options, within=options.stuck_after)
-        super().__init__("groups", "finish groups", options, own)
+        super().__init__("groups", "finish groups", options, within=options.stuck_after)
         self._polling = polling
         self._queues = by_schema(queues)
         self.folded_at: float | None = None
@@ -309,8 +231,8 @@ class Schedules(Round):
     """
 
     def __init__(self, polling: DedicatedConnection, queues: Sequence[ServedQueue], options: WorkerOptions) -> None:
-        own = DedicatedConnection(options, within=options.stuck_after, lock_timeout=options.lock_timeout)
-        super().__init__("schedules", "run schedules", options, own)
+        limits = {"within": options.stuck_after, "lock_timeout": options.lock_timeout}
+        super().__init__("schedules", "run schedules", options, **limits)
         self._polling = polling
         self._queues = by_schema(queues)
         self._declaring = [queue for queue in queues if queue.queue.schedules.declared]
@@ -480,8 +402,7 @@ class Samples(Round):
     """
 
     def __init__(self, queues: Sequence[ServedQueue], options: WorkerOptions) -> None:
-        own = DedicatedConnection(options, within=options.timings.housekeeping_call)
-        super().__init__("samples", "keep samples", options, own)
+        super().__init__("samples", "keep samples", options, within=options.timings.housekeeping_call)
         self._queues = by_schema(queues)
 
     def _work(self) -> None:
@@ -508,8 +429,8 @@ class Housekeeping(Round):
         limit = options.timings.housekeeping_call
         # A role's statement_timeout is meant for users, so it is overridden. A connection of a transaction pooler keeps
         # no settings.
-        own = DedicatedConnection(options, within=limit, time_limit=limit if options.listen else None)
-        super().__init__("housekeeping", "do its housekeeping", options, own)
+        limits = {"within": limit, "time_limit": limit if options.listen else None}
+        super().__init__("housekeeping", "do its housekeeping", options, **limits)
         self._schemas = list(dict.fromkeys(queue.schema for queue in options.queues))
 
     def _work(self) -> None:

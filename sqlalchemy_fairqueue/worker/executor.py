@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy_fairqueue.errors import HandlerTimeout
 from sqlalchemy_fairqueue.queue.results import encoded_result, results_of_batch
-from sqlalchemy_fairqueue.texts import logged
 from sqlalchemy_fairqueue.unit_of_work.operations import Verb
 from sqlalchemy_fairqueue.worker.child_processes import ChildProcesses
 from sqlalchemy_fairqueue.worker.handling import (
@@ -33,9 +32,9 @@ from sqlalchemy_fairqueue.worker.handling import (
     without_call,
 )
 from sqlalchemy_fairqueue.worker.leases import Buffer
+from sqlalchemy_fairqueue.worker.looper import Duty, Looper
 from sqlalchemy_fairqueue.worker.operating_system import ForkGuard, join
 from sqlalchemy_fairqueue.worker.timings import Prefetch
-from sqlalchemy_fairqueue.worker.wakeups import WakeEvent
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -89,7 +88,11 @@ class Executor(ABC):
         self._stats = stats
         self._fork_guard = ForkGuard()
         self._children = ChildProcesses(options)
-        self._time_limits = TimeLimits(options, self._check_time)
+        # Python threads cannot be interrupted, a blocked event loop runs no timer, and the heartbeat waits for the
+        # database; so this is a thread. It keeps no list, since most handlers return long before their timeout. It
+        # looks through the running ones when the first may be due, once in the duration of a timeout.
+        duty = Duty("check the time of its handlers", self._check_time, self._timings.longest_sleep)
+        self._time_limits = Looper("limits", [duty], options, stats)
         # Seconds between the end of a handler's timeout and its failure, for the clean-up of a cancelled one.
         self._clean_up = 0.0
         self._hung: set[HeldDelivery] = set()
@@ -104,7 +107,9 @@ class Executor(ABC):
 
     def close(self) -> None:
         """End all child processes, and whatever else is left after a stop."""
-        self._time_limits.stop(self._timings.stop_part)
+        self._time_limits.stop()
+        until = self._clock() + self._timings.stop_part
+        self._time_limits.join(lambda: until - self._clock())
         self._children.close()
 
     def begin_stop(self) -> None:
@@ -168,7 +173,7 @@ class Executor(ABC):
         for held in deliveries:
             self._children.kill(held.first)
         if any(held.cancelled for held in deliveries):
-            self._time_limits.note(self._clock() + self._timings.ignored_cancel)
+            self._time_limits.wake_by(self._clock() + self._timings.ignored_cancel)
 
     def _begin_handling(self, held: HeldDelivery) -> Handler:
         """Begin to handle a delivery and its batch; followers that cannot be handled are settled.
@@ -198,7 +203,7 @@ class Executor(ABC):
         if handler.timeout is not None:
             held.limit_time(handler.timeout)
             assert held.time_over_at is not None  # noqa: S101 - it has just been set
-            self._time_limits.note(held.time_over_at + self._clean_up)
+            self._time_limits.wake_by(held.time_over_at + self._clean_up)
 
     def _call_plain(self, held: HeldDelivery, handler: Handler) -> Any:
         with self._fork_guard:
@@ -277,7 +282,8 @@ class Executor(ABC):
             self._trigger.set()
 
     def _check_time(self) -> float:
-        """Fail handlers beyond their timeout; count those that ignore a cancel. Return the time of the next check."""
+        """Fail handlers beyond their timeout; count those that ignore a cancel. Return the seconds to the next."""
+        began = self._clock()
         next_at = math.inf
         for held in list(self.running):
             # The thread that waits for a child process kills it.
@@ -293,7 +299,7 @@ class Executor(ABC):
                     act(held)
                 else:
                     next_at = min(next_at, since + allowed)
-        return next_at
+        return next_at - began
 
     def _ignore(self, held: HeldDelivery) -> None:
         """Count a handler that runs on though its message was cancelled. It may still settle the message."""
@@ -311,7 +317,7 @@ class Executor(ABC):
             if started is None:
                 return
             held.give_up()
-        self._stats.time_is_over()
+        self._stats.time_is_over(len(held.batch))
         error = HandlerTimeout(held.delivery.message_id, held.delivery.kind, held.timeout)
         decisions = [decide_on_failure(one, error, self._options) for one in held.batch]
         self._hang(held)
@@ -326,7 +332,7 @@ class Executor(ABC):
             if held.given_up:
                 return False
             held.give_up()
-        self._stats.time_is_over()
+        self._stats.time_is_over(len(held.batch))
         return True
 
     def _hang(
@@ -454,59 +460,3 @@ class ThreadExecutor(Executor):
             return self._decisions(held, handler, result)
         except BaseException as error:  # noqa: BLE001 - every exception of a handler is about its message
             return self._failed(held, error)
-
-
-# Seconds after a failed check.
-_AGAIN = 1.0
-# Seconds that a thread can wait at once, on any system.
-_LONGEST = 3600.0
-
-
-class TimeLimits:
-    """The thread that finds handlers beyond their timeout.
-
-    Python threads cannot be interrupted, a blocked event loop runs no timer, and the heartbeat waits for the database.
-    So this needs a thread.
-
-    It keeps no list, since most handlers return long before their timeout. It looks through the running ones when the
-    first may be due, once in the duration of a timeout.
-
-    Args:
-        check: Handles those beyond their timeout. Returns the time of the next check, by the worker's clock.
-    """
-
-    def __init__(self, options: WorkerOptions, check: Callable[[], float]) -> None:
-        self._log = options.log
-        self._clock = options.clock
-        self._check = check
-        self._event = WakeEvent()
-        self._stopping = False
-        # The time of its next check. Infinite during a check, which may miss a time that is noted meanwhile.
-        self._next = math.inf
-        self._thread = threading.Thread(target=self._run, name=f"{options.name}-limits", daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self, seconds: float) -> None:
-        """Stop the thread, and wait for it at most this long."""
-        self._stopping = True
-        self._event.set()
-        until = self._clock() + seconds
-        join(self._thread, lambda: until - self._clock())
-
-    def note(self, over_at: float) -> None:
-        """Note when a handler's timeout ends. Any thread may call it, once the check can find the handler."""
-        if over_at < self._next:
-            self._event.set()
-
-    def _run(self) -> None:
-        while not self._stopping:
-            self._next = math.inf
-            try:
-                over_at = self._check()
-            except BaseException as error:  # noqa: BLE001 - after any failure the next handler must be noticed
-                self._log.error("could not check the time of its handlers: %s: %s", type(error).__name__, logged(error))
-                over_at = self._clock() + _AGAIN
-            self._next = over_at
-            self._event.wait(min(over_at - self._clock(), _LONGEST))

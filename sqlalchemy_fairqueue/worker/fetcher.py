@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING
 from sqlalchemy_fairqueue.database.deliveries import held_tokens, settlement
 from sqlalchemy_fairqueue.queue.handlers import handlers_of
 from sqlalchemy_fairqueue.worker.handling import RELEASE
+from sqlalchemy_fairqueue.worker.looper import Duty, Looper
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from sqlalchemy import Connection
 
@@ -33,8 +34,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(kw_only=True, eq=False)
-class Fetcher:
-    """Takes the messages of one worker.
+class Fetcher(Looper):
+    """The thread that takes the messages of one worker. It ends by itself if the executor is closed.
 
     Attributes:
         executor: Receives the deliveries.
@@ -42,6 +43,7 @@ class Fetcher:
         settler: Releases deliveries that cannot begin.
         waits: Registers waits.
         stats: Counts dequeues and messages.
+        ended: Called at the end.
         unanswered: Leases of unanswered dequeues: the time of the next lookup by the worker's clock, and the delay
             after it.
     """
@@ -54,38 +56,27 @@ class Fetcher:
     settler: Settler
     waits: WaitRegistration
     stats: WorkerStats
+    ended: Callable[[], None]
     unanswered: dict[tuple[ServedQueue, int], tuple[float, float]] = field(default_factory=dict, init=False)
     # The number of connections made when all leases were last looked up.
     _made: int = field(default=0, init=False)
-    _stopping: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
-        self._clock = self.options.clock
+        duty = Duty("fetch messages", self._round, self.options.timings.fetch_check)
+        super().__init__("fetch", [duty], self.options, self.stats, event=self.trigger, last=self._end)
         self._timings = self.options.timings
         self._in_turn = list(self.queues)
-        self._backoff = self.options.backoff("fetch messages")
         self._lookups = self.options.backoff("look up unanswered dequeues")
 
-    def stop(self) -> None:
-        self._stopping = True
-        self.trigger.set()
+    def is_over(self) -> bool:
+        return self._stopping or self.executor.is_closed()
 
-    def run(self) -> None:
-        """Take messages until it is stopped, or its executor is closed."""
-        while not self._stopping and not self.executor.is_closed():
-            try:
-                wait = self._round(self._clock())
-                self._backoff.succeeded()
-            except BaseException as error:  # noqa: BLE001 - after any failure messages must be taken
-                self.stats.failed()
-                wait = self._backoff.failed(error)
-            if wait > 0:
-                self.trigger.wait(min(wait, self._timings.fetch_check))
-            self.trigger.refill_at = -1
+    def _end(self) -> None:
         # A dequeue that ended during the stop has added to the buffer.
         self.give_back()
         self.waits.close(self.queues)
         self.connection.close()
+        self.ended()
 
     def give_back(self) -> None:
         """Release all deliveries in the buffer; these attempts do not count."""
@@ -93,9 +84,10 @@ class Fetcher:
             for one in held.batch:
                 self.settler.settle(one, RELEASE)
 
-    def _round(self, now: float) -> float:
+    def _round(self) -> float:
         """Take what there is room for. Return the longest wait until the next round."""
-        executor, trigger = self.executor, self.trigger
+        executor, trigger, now = self.executor, self.trigger, self._clock()
+        trigger.refill_at = -1
         # No handler has taken from the buffer for long: handlers take longer than before, and other workers may be
         # free.
         if now - executor.buffer.next_taken_at() > self._timings.stale_after:

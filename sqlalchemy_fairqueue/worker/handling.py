@@ -488,8 +488,7 @@ def call_in_session(
                 if handler.asynchronous:
                     result = _wait(finished(result))
             check.returned = True
-            decisions = decide(held, handler, result)
-            decisions = [_settle_in(session, *one) for one in zip(held.batch, decisions, strict=True)]
+            decisions = _settle_in(session, held, decide(held, handler, result))
             # Hooks of the COMMIT see the context variables of the handler, though its middleware has ended.
             (variables_of(context) or copy_context()).run(session.commit)
         except Exception as error:
@@ -516,18 +515,23 @@ def _wait(awaitable: Awaitable[Any]) -> Any:
     return await_only(awaitable)
 
 
-def _settle_in(session: Session, held: HeldDelivery, decision: Decision) -> Decision:
-    """Let the session's COMMIT settle the delivery, and return how.
+def _settle_in(session: Session, held: HeldDelivery, decisions: list[Decision]) -> list[Decision]:
+    """Let the session's COMMIT settle a batch, and return how.
 
-    If the handler has settled it by a verb in this session, that counts; otherwise the decision.
+    If the handler has settled a delivery by a verb in this session, that counts; otherwise its decision.
     """
-    delivery = held.delivery
-    for operation in recorded(session):
-        if isinstance(operation, Settle) and operation.delivery == delivery:
-            return of_own_verb(operation.verb, delivery, operation.delay, operation.reason, operation.error)
-    operation = decision.operation(held.queue.target, delivery, held.measured_cost, held.stop_charging())
-    record(session, [operation])
-    return replace(decision, sent=True)
+    own = {one.delivery: one for one in reversed(recorded(session)) if isinstance(one, Settle)}
+    made, operations = [], []
+    for one, decision in zip(held.batch, decisions, strict=True):
+        if (by_verb := own.get(one.delivery)) is not None:
+            made.append(of_own_verb(by_verb.verb, one.delivery, by_verb.delay, by_verb.reason, by_verb.error))
+            continue
+        made.append(replace(decision, sent=True))
+        target = one.queue.target
+        operations.append(decision.operation(target, one.delivery, one.measured_cost, one.stop_charging()))
+    if operations:
+        record(session, operations)
+    return made
 
 
 def decide_on_failure(held: HeldDelivery, error: BaseException, options: WorkerOptions) -> Decision | None:
@@ -548,7 +552,7 @@ def decide_on_failure(held: HeldDelivery, error: BaseException, options: WorkerO
 def _decide(held: HeldDelivery, error: BaseException, options: WorkerOptions) -> Decision | None:
     if isinstance(error, NotCalled):
         return error.decision
-    if held.cancelled or isinstance(error, MessageCancelled):
+    if held.cancelled or (isinstance(error, MessageCancelled) and error.message_id == held.delivery.message_id):
         # The message was cancelled, so it is deleted however its handler ended.
         return COMPLETE
     if held.given_up and isinstance(error, LeaseLost):

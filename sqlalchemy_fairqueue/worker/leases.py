@@ -25,6 +25,7 @@ from sqlalchemy_fairqueue.errors import HandlerTimeout, LeaseLost, MessageCancel
 from sqlalchemy_fairqueue.queue.consumer import Consumer
 from sqlalchemy_fairqueue.queue.contexts import middleware_for, middleware_of
 from sqlalchemy_fairqueue.queue.handlers import handlers_of
+from sqlalchemy_fairqueue.texts import logged
 from sqlalchemy_fairqueue.values.messages import MOST_COST, Lease, Once
 from sqlalchemy_fairqueue.worker.timings import PollSchedule
 
@@ -507,14 +508,20 @@ class Heartbeat:
     def extend_all(self) -> None:
         self._tell_lost()
         try:
-            held = ((queue, [lease for lease in queue.held() if not lease.lost]) for queue in self.queues)
-            run_all(partial(self._extend, queue, leases) for queue, leases in held if leases)
+            held = [(queue, [lease for lease in queue.held() if not lease.lost]) for queue in self.queues]
+            held = [(queue, leases) for queue, leases in held if leases]
+            # A locked queue may use its share of the time until the first lease would be lost.
+            run_all(partial(self._extend, *held[number], held[number:]) for number in range(len(held)))
         finally:
             self._tell_lost()
 
     def end(self) -> None:
-        """End leases without deliveries when the worker has stopped. Others expire."""
-        run_all(partial(self._end, queue) for queue in self.queues)
+        """End leases without deliveries when the worker has stopped, and close the connection. Other leases expire."""
+        try:
+            run_all(partial(self._end, queue) for queue in self.queues)
+        except Exception as error:  # noqa: BLE001 - a stop must not fail by it
+            self.options.log.debug("could not end its leases, which expire: %s", logged(error))
+        self.connection.close()
 
     def _end(self, queue: ServedQueue) -> None:
         known = {*queue.leases, *queue.consumer.lease_ids(), queue.waiting_lease}
@@ -523,11 +530,14 @@ class Heartbeat:
             end = queue.target.call("fq_end_leases", doing, lease_ids=lease_ids)
             self.connection.run(end.rows, within=self.options.timings.end_leases)
 
-    def _extend(self, queue: ServedQueue, leases: list[TrackedLease]) -> None:
+    def _extend(
+        self, queue: ServedQueue, leases: list[TrackedLease], left: list[tuple[ServedQueue, list[TrackedLease]]]
+    ) -> None:
         by_id = {lease.lease_id: lease for lease in leases}
         duration, sent_at = self.options.lease, self.options.clock()
-        # If the answer takes longer, the lease is lost.
-        within = max(0.1, min(lease.deadline for lease in leases) - sent_at)
+        # If the answer takes longer, a lease is lost.
+        first_end = min(lease.deadline for _, others in left for lease in others)
+        within = max(0.1, (first_end - sent_at) / len(left))
         extend = partial(deliveries.heartbeat, target=queue.target, lease_ids=list(by_id), lease=duration)
         self.stats.heartbeats += 1
         for lease_id, expires_at, cancelled in self.connection.run(extend, within=within):

@@ -6,7 +6,6 @@ begins, so that even an interrupted one closes what it opened.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import inspect
 from functools import partial
@@ -47,12 +46,10 @@ class Lifespan:
         self._resources: dict[int, dict[str, Any]] = {id(queue): {} for queue in options.queues}
         # By function, since queues may share one.
         self._started: dict[Callable[..., Any], Any] = {}
-        self._open: list[tuple[Queue, LifespanFunction, Any]] = []
-        self._stops: dict[Callable[..., Any], tuple[Queue, LifespanFunction]] = {}
-
-    @property
-    def is_empty(self) -> bool:
-        return not any(map(any, map(lifespan_of, self._queues)))
+        # What is to be continued, and called, at the stop.
+        self._open = contextlib.AsyncExitStack()
+        self._stops = contextlib.AsyncExitStack()
+        self._stopping: set[Callable[..., Any]] = set()
 
     def resources_of(self, queue: Queue) -> Mapping[str, Any]:
         """Return the resources of a queue by name, after the start."""
@@ -73,7 +70,9 @@ class Lifespan:
                     self._resources[id(queue)][one.name] = self._started[one.function]
                 # From now on these must run at the stop.
                 for one in stops:
-                    self._stops.setdefault(one.function, (queue, one))
+                    if one.function not in self._stopping:
+                        self._stopping.add(one.function)
+                        self._stops.push_async_callback(self._finish, queue, one)
         except BaseException:
             await self.stop()
             raise
@@ -83,31 +82,33 @@ class Lifespan:
 
         Call this in the task that started it.
         """
-        while self._stops:
-            _, (queue, one) = self._stops.popitem()
-            with self._logging(queue, one, "on_stop"):
-                await self._call(queue, one)
-        while self._open:
-            queue, one, generator = self._open.pop()
-            # An interrupted start may not have begun the generator.
-            if not one.asynchronous and inspect.getgeneratorstate(generator) == inspect.GEN_CREATED:
-                continue
-            with self._logging(queue, one, "on_start"):
-                try:
-                    if await self._next(one, generator) is not _END:
-                        raise WorkerError("it yielded a second time, and what follows did not run; yield once")
-                finally:
-                    if one.asynchronous:
-                        await generator.aclose()
-                    else:
-                        generator.close()
+        await self._stops.aclose()
+        await self._open.aclose()
+
+    async def _finish(self, queue: Queue, one: LifespanFunction) -> None:
+        with self._logging(queue, one, "on_stop"):
+            await self._call(queue, one)
+
+    async def _close(self, queue: Queue, one: LifespanFunction, generator: Any) -> None:
+        # An interrupted start may not have begun the generator.
+        if not one.asynchronous and inspect.getgeneratorstate(generator) == inspect.GEN_CREATED:
+            return
+        with self._logging(queue, one, "on_start"):
+            try:
+                if await self._next(one, generator) is not _END:
+                    raise WorkerError("it yielded a second time, and what follows did not run; yield once")
+            finally:
+                if one.asynchronous:
+                    await generator.aclose()
+                else:
+                    generator.close()
 
     async def _begin(self, queue: Queue, one: LifespanFunction) -> Any:
         """Return the resource of an on_start function."""
         try:
             made = await self._call(queue, one)
             if one.generator:
-                self._open.append((queue, one, made))
+                self._open.push_async_callback(self._close, queue, one, made)
                 made = await self._next(one, made)
                 if made is _END:
                     raise WorkerError("it did not yield; yield the resource once")  # noqa: TRY301 - as if it raised that
@@ -135,68 +136,6 @@ class Lifespan:
 
     def _tell(self, what: str, error: BaseException) -> None:
         self._log.error(": %s: %s: %s", what, type(error).__name__, logged(error), exc_info=traced(error))
-
-
-class LifespanKeeper:
-    """The task that runs the lifespan of an AsyncWorker: what a task opens may have to be closed by the same task.
-
-    Args:
-        stop: Called when the loop cancels its tasks. It begins a stop that releases the resources, and returns whether
-            there is one.
-    """
-
-    def __init__(self, lifespan: Lifespan, stop: Callable[[], bool]) -> None:
-        self._lifespan = lifespan
-        self._stop = stop
-        self._started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._released = asyncio.Event()
-        self._task = asyncio.get_running_loop().create_task(self._run(), name="fairqueue lifespan")
-
-    def is_done(self) -> bool:
-        """Return whether everything is stopped, or cannot be since the loop is closed."""
-        return self._task.done() or self._task.get_loop().is_closed()
-
-    async def start(self) -> None:
-        """Wait until the on_start functions have run. A cancel cancels them too.
-
-        Raises:
-            StartError: As for Lifespan.start.
-        """
-        try:
-            await self._started
-        except BaseException:
-            self.release()
-            self._task.cancel()
-            await asyncio.wait({self._task})
-            raise
-
-    def release(self) -> None:
-        if not self.is_done():
-            self._released.set()
-
-    async def wait(self) -> None:
-        """Wait until they have run, unless this is the task itself or another loop."""
-        here = asyncio.get_running_loop() is self._task.get_loop()
-        if here and asyncio.current_task() is not self._task:
-            await asyncio.wait({self._task})
-
-    async def _run(self) -> None:
-        try:
-            await self._lifespan.start()
-        except BaseException as error:  # noqa: BLE001 - it is raised where the start waits
-            if not self._started.done():
-                self._started.set_exception(error)
-            return
-        if not self._started.done():
-            self._started.set_result(None)
-        while not self._released.is_set():
-            try:
-                await self._released.wait()
-            except asyncio.CancelledError:
-                # A stop releases the resources, since handlers still use them.
-                if not self._stop():
-                    break
-        await self._lifespan.stop()
 
 
 def at_once(coroutine: Coroutine[Any, Any, None]) -> None:

@@ -14,10 +14,8 @@ from sqlalchemy_fairqueue.queue.handlers import follow_dead
 from sqlalchemy_fairqueue.texts import logged
 from sqlalchemy_fairqueue.worker.connection import DedicatedConnection
 from sqlalchemy_fairqueue.worker.duties import (
-    Duty,
     Groups,
     Housekeeping,
-    Looper,
     Round,
     Samples,
     Schedules,
@@ -29,7 +27,7 @@ from sqlalchemy_fairqueue.worker.fetcher import Fetcher
 from sqlalchemy_fairqueue.worker.handling import RELEASE
 from sqlalchemy_fairqueue.worker.leases import Heartbeat, ServedQueue, by_schema
 from sqlalchemy_fairqueue.worker.lifespan import Lifespan
-from sqlalchemy_fairqueue.worker.operating_system import join
+from sqlalchemy_fairqueue.worker.looper import Duty, Looper
 from sqlalchemy_fairqueue.worker.settler import Settler
 from sqlalchemy_fairqueue.worker.wakeups import FetchTrigger, WaitRegistration
 
@@ -155,6 +153,7 @@ class Runtime(Generic[E]):
             settler=self.settler,
             waits=WaitRegistration(fetching, options, self.trigger, stats),
             stats=stats,
+            ended=self._end_with_the_loop,
         )
         self._stop_requests = StopRequests(by_schema(self.queues), options, partial(stop, self))
         self._schedules: Schedules | None = None
@@ -169,14 +168,7 @@ class Runtime(Generic[E]):
         # The count of finished groups at that time.
         self._finished = 0
         self._runs_slots_once = drain
-        self._threads: dict[object, threading.Thread] = {
-            part: threading.Thread(target=run, name=f"{options.name}-{word}", daemon=True)
-            for part, run, word in (
-                (self.fetcher, self._fetch, "fetch"),
-                (self.settler, self.settler.run, "settle"),
-                (self._looper, self._looper.run, "heartbeat"),
-            )
-        }
+        self._loopers: list[Looper] = [self.fetcher, self.settler, self._looper]
 
     def check(self) -> None:
         """Check the schemas of the queues, and tell the database of on_dead handlers.
@@ -198,8 +190,8 @@ class Runtime(Generic[E]):
         """Start the executor and all threads, or none if one cannot be started."""
         try:
             self.executor.start()
-            for thread in self._threads.values():
-                thread.start()
+            for looper in self._loopers:
+                looper.start()
         except BaseException:
             self.executor.begin_stop()
             self.stop_fetching(lambda: 0.0)
@@ -207,7 +199,7 @@ class Runtime(Generic[E]):
             raise
 
     def health(self) -> Health:
-        ended = [thread.name for thread in self._threads.values() if not thread.is_alive()]
+        ended = [looper.thread.name for looper in self._loopers if not looper.thread.is_alive()]
         return self._health.check(ended, self._stats.hung)
 
     def is_drained(self) -> bool:
@@ -268,7 +260,7 @@ class Runtime(Generic[E]):
         """
         self.fetcher.stop()
         until = self._clock() + self._timings.stop_dequeue
-        join(self._threads[self.fetcher], lambda: max(left(), until - self._clock()))
+        self.fetcher.join(lambda: max(left(), until - self._clock()))
         self.fetcher.give_back()
 
     def stop(self, given_up: list[HeldDelivery], after: float = 0.0) -> None:
@@ -287,12 +279,12 @@ class Runtime(Generic[E]):
             self.settler.settle(held, RELEASE)
         self.settler.stop()
         until = self._clock() + self._timings.stop_part
-        join(self._threads[self.settler], lambda: until - self._clock())
+        self.settler.join(lambda: until - self._clock())
         self._looper.stop()
         for part in self._rounds:
             part.stop()
         until = max(until, self._clock() + 0.1)
-        join(self._threads[self._looper], lambda: until - self._clock())
+        self._looper.join(lambda: until - self._clock())
 
     def _make_looper(self, watched: list[DedicatedConnection], *, drain: bool) -> Looper:
         options, timings, beat = self._options, self._timings, self._options.beat
@@ -310,7 +302,7 @@ class Runtime(Generic[E]):
         check, charge_every, part = min(beat, timings.hear_after), timings.charge_every, (0.5, 1.0)
         duties = [
             Duty("cut stuck calls", cut, check),
-            Duty("extend its leases", heartbeat.extend_all, beat, spread=(0.8, 1.0)),
+            Duty("extend its leases", heartbeat.extend_all, beat, spread=(0.8, 1.0), is_urgent=True),
             Duty("hear signals", heartbeat.hear_all, check),
             Duty("charge for handlers that run", heartbeat.charge_all, charge_every, first=charge_every),
             Duty("look for requests to stop", obey, timings.stop_requests_every, spread=part),
@@ -328,10 +320,11 @@ class Runtime(Generic[E]):
                 Duty("start its samples", samples.start, timings.samples_every, first=timings.samples_every),
                 Duty("start its housekeeping", housekeeping.start, every, spread=(0.5, 1.5), first=first),
             ]
-        return Looper(duties, connection, heartbeat.end, options, self._stats)
+        # A failed duty must be tried a few times before a lease ends.
+        cap = max(options.lease.total_seconds() / 10, 0.05)
+        return Looper("heartbeat", duties, options, self._stats, cap=cap, last=heartbeat.end)
 
-    def _fetch(self) -> None:
-        self.fetcher.run()
+    def _end_with_the_loop(self) -> None:
         if self.executor.is_closed():
             self._options.log.error("gives back what it had and ends: its event loop was closed; call stop() first")
             self.stop(self.executor.give_up())

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sqlalchemy.exc import DataError, DBAPIError, ProgrammingError
@@ -21,7 +22,7 @@ from sqlalchemy_fairqueue.queue.instrumentation import settled, settling
 from sqlalchemy_fairqueue.texts import logged, said
 from sqlalchemy_fairqueue.unit_of_work.operations import Verb, settle
 from sqlalchemy_fairqueue.worker.handling import fallback, of_own_verb
-from sqlalchemy_fairqueue.worker.wakeups import WakeEvent
+from sqlalchemy_fairqueue.worker.looper import Duty, Looper
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -47,17 +48,17 @@ _INVALID = "22023"
 _FORBIDDEN = "42501"
 
 
+@dataclass(eq=False)
 class SettlementWriter:
     """Writes the settlements of one worker, for the settler.
 
-    Args:
+    Attributes:
         stats: Counts the settlements.
     """
 
-    def __init__(self, connection: DedicatedConnection, log: WorkerLog, stats: WorkerStats) -> None:
-        self._connection = connection
-        self._log = log
-        self._stats = stats
+    connection: DedicatedConnection
+    log: WorkerLog
+    stats: WorkerStats
 
     def write(self, queue: ServedQueue, verb: Verb, settlements: Settlements) -> list[tuple[HeldDelivery, Decision]]:
         """Settle deliveries, and return those whose message is locked.
@@ -72,12 +73,12 @@ class SettlementWriter:
             # The database reports messages. If a message has two deliveries, it would not tell which is lost.
             older = [one for one in settlements if newest[one[0].delivery.message_id] is not one]
             return self.write(queue, verb, older) + self.write(queue, verb, list(newest.values()))
-        self._stats.flushes += 1
+        self.stats.flushes += 1
         lost: set[int] = set()
         try:
             # Prefetched deliveries without a handler were not worked on.
             with settling(queue.queue.name, verb.value, lambda: [one.delivery for one, _ in settlements if one.began]):
-                self._connection.run(lambda connection: _send(connection, queue, verb, settlements))
+                self.connection.run(lambda connection: _send(connection, queue, verb, settlements))
         except LeaseLost as error:
             lost = self._lost(queue, verb, settlements, error)
         except (DBAPIError, UnicodeError, _Unsendable) as error:
@@ -100,12 +101,12 @@ class SettlementWriter:
         return []
 
     def count_lost(self, deliveries: Sequence[Delivery]) -> None:
-        self._stats.lost += len(deliveries)
+        self.stats.lost += len(deliveries)
         settled("lost", lambda: deliveries)
 
     def count(self, verb: Verb, settlements: Settlements) -> None:
         """Count settled deliveries, and log new dead letters."""
-        stats = self._stats
+        stats = self.stats
         number = len(settlements)
         if verb is not Verb.RETRY:
             settled(verb.value, lambda: [held.delivery for held, _ in settlements])
@@ -127,7 +128,7 @@ class SettlementWriter:
                 for held, decision in settlements:
                     attempt = f"attempt {held.delivery.attempt} of {held.max_attempts}"
                     what = f"is a dead letter now, at {attempt}: {decision.reason}"
-                    self._log.message(logging.WARNING, held.delivery, what)
+                    self.log.message(logging.WARNING, held.delivery, what)
                 # Last, so that whoever sees the figure finds the log line.
                 stats.buried += number
 
@@ -158,7 +159,7 @@ class SettlementWriter:
     def _warn(self, queue: ServedQueue, message_ids: list[int], what: str, why: str) -> None:
         name = queue.queue.name
         extra = {"queue": name, "message_ids": tuple(message_ids)}
-        self._log.warning("%s of queue %s: %s: %s", what, name, why, tuple(message_ids[:20]), extra=extra)
+        self.log.warning("%s of queue %s: %s: %s", what, name, why, tuple(message_ids[:20]), extra=extra)
 
     def _refused(
         self, queue: ServedQueue, held: HeldDelivery, decision: Decision, error: DBAPIError | UnicodeError | _Unsendable
@@ -167,7 +168,7 @@ class SettlementWriter:
         instead = fallback(decision, held.delivery)
         then = "" if instead is None else f", so the worker tries to {instead.verb.value} it"
         what = f"cannot be settled by {decision.verb.value}{then}: {logged(error)}"
-        self._log.message(logging.ERROR, held.delivery, what)
+        self.log.message(logging.ERROR, held.delivery, what)
         queue.consumer.forget_leases()
         return [] if instead is None else self.write(queue, instead.verb, [(held, instead)])
 
@@ -218,8 +219,8 @@ def _state(error: DBAPIError | UnicodeError | _Unsendable) -> str:
 _RETURNING = (Verb.RETRY, Verb.RELEASE)
 
 
-class Settler:
-    """Settles the deliveries of one worker.
+class Settler(Looper):
+    """The thread that settles the deliveries of one worker.
 
     Args:
         stats: Counts the settlements.
@@ -233,11 +234,11 @@ class Settler:
         stats: WorkerStats,
         settled: Callable[[set[ServedQueue]], None],
     ) -> None:
+        duty = Duty("settle deliveries", self._step, options.timings.longest_sleep)
+        super().__init__("settle", [duty], options, stats, last=self._end)
         self._connection = connection
         self._log = options.log
-        self._stats = stats
         self._settled = settled
-        self._clock = options.clock
         self._timings = options.timings
         self._writer = SettlementWriter(connection, options.log, stats)
         self._backoff = options.backoff("settle deliveries")
@@ -246,7 +247,6 @@ class Settler:
         self._pending: dict[HeldDelivery, Decision] = {}
         # Deliveries whose message was locked, each with the time to try it again.
         self._locked: deque[tuple[float, HeldDelivery, Decision]] = deque()
-        self._event = WakeEvent()
         self._give_up_at: float | None = None
         # No call before this time, since the database is away.
         self._retry_at = 0.0
@@ -264,37 +264,34 @@ class Settler:
         """Settle what there is and stop, after ten seconds in any case if the database is away."""
         self._give_up_at = self._clock() + self._timings.settle_at_stop
         self._retry_at = 0.0
-        self._event.set()
+        super().stop()
 
-    def run(self) -> None:
-        while True:
-            try:
-                self._gather()
-                wait = self._write()
-            except BaseException as error:  # noqa: BLE001 - after any failure deliveries wait to be settled
-                self._stats.failed()
-                wait = self._backoff.failed(error)
-                # An error of one queue's schema must not hold up other queues.
-                if not isinstance(error, FairQueueError):
-                    self._retry_at = self._clock() + wait
-            if self._give_up_at is not None and not self._finished:
-                left = len(self._pending) + len(self._locked)
-                if not left:
-                    break
-                if self._clock() > self._give_up_at:
-                    self._leave_unsettled(left)
-                    break
-            if (wait is None or wait > 0) and not self._finished:
-                self._event.wait(wait)
+    def is_over(self) -> bool:
+        if self._give_up_at is None or self._finished:
+            return False
+        return not (self._pending or self._locked) or self._clock() > self._give_up_at
+
+    def _end(self) -> None:
+        if left := len(self._pending) + len(self._locked):
+            self._log.error("leaves %d deliveries unsettled: they come back when their lease ends", left)
         self._connection.close()
 
-    def _write(self) -> float | None:
+    def _step(self) -> float | None:
         """Send what is pending, unless the database is away. Return the seconds until the next call, or None."""
-        if (wait := self._retry_at - self._clock()) > 0:
+        try:
+            self._gather()
+            if (wait := self._retry_at - self._clock()) > 0:
+                return wait
+            self._flush()
+            self._try_locked()
+            self._backoff.succeeded()
+        except BaseException as error:  # noqa: BLE001 - after any failure deliveries wait to be settled
+            self._stats.failed()
+            wait = self._backoff.failed(error)
+            # An error of one queue's schema must not hold up other queues.
+            if not isinstance(error, FairQueueError):
+                self._retry_at = self._clock() + wait
             return wait
-        self._flush()
-        self._try_locked()
-        self._backoff.succeeded()
         return self._locked[0][0] - self._clock() if self._locked else None
 
     def _gather(self) -> None:
@@ -381,6 +378,3 @@ class Settler:
         if self._clock() - held.taken_at > self._timings.may_hold_slot:
             return True
         return decision.verb in _RETURNING and not decision.delay
-
-    def _leave_unsettled(self, left: int) -> None:
-        self._log.error("leaves %d deliveries unsettled: they come back when their lease ends", left)

@@ -176,10 +176,10 @@ class WorkerStats:
         with self._lock:
             self.failures += 1
 
-    def time_is_over(self) -> None:
-        """Count a handler that exceeded its timeout. Several threads call it."""
+    def time_is_over(self, deliveries: int) -> None:
+        """Count the deliveries of a handler that exceeded its timeout. Several threads call it."""
         with self._lock:
-            self.timed_out += 1
+            self.timed_out += deliveries
 
     def hang(self, change: int) -> int:
         """Add 1 for a handler that hangs, or -1 for one that has returned. Return how many hang now."""

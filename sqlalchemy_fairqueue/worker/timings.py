@@ -70,6 +70,7 @@ class Timings:
         ahead: The most work that waits in the buffer.
         trips: The buffer holds work for this many dequeues; a dequeue begins at half of it.
         stale_after: A delivery that has waited in the buffer this long is given back.
+        longest_sleep: A thread without other work looks again after this long. Any system can wait so long at once.
         fetch_check: The fetcher notices within this time that its executor is closed.
         unsettled: With more unsettled deliveries the fetcher takes no messages.
         settle_batch: Most deliveries that one call settles.
@@ -124,6 +125,7 @@ class Timings:
     ahead: float = 0.1
     trips: float = 3.0
     stale_after: float = 1.0
+    longest_sleep: float = 3600.0
     fetch_check: float = 30.0
     unsettled: int = 2000
     settle_batch: int = 1000

@@ -31,6 +31,7 @@ from sqlalchemy import event
 from sqlalchemy_fairqueue.errors import FairQueueError
 from sqlalchemy_fairqueue.times import microseconds
 from sqlalchemy_fairqueue.worker.connection import ConnectionOptions, DedicatedConnection
+from sqlalchemy_fairqueue.worker.looper import WakeEvent
 from sqlalchemy_fairqueue.worker.telemetry import WorkerLog
 from sqlalchemy_fairqueue.worker.timings import Backoff
 
@@ -50,31 +51,6 @@ if TYPE_CHECKING:
     # The leases or messages that notifications named, by topic.
     Topics = dict[str, set[str]]
     Notify = Callable[[Topics | None], None]
-
-
-class WakeEvent:
-    """An event that is cheap to set repeatedly while its thread is busy.
-
-    The waiting thread takes the event, does its work, and waits again; an event set meanwhile ends that wait at once.
-    It is one lock, held while the event is not set; a threading.Event has three, with some Python around them.
-    """
-
-    __slots__ = ("_unset",)
-
-    def __init__(self) -> None:
-        self._unset = threading.Lock()
-        self._unset.acquire()
-
-    def set(self) -> None:
-        """Wake the thread, now or when it waits next. Several threads may call it."""
-        if self._unset.locked():
-            # Another thread may have set it since.
-            with contextlib.suppress(RuntimeError):
-                self._unset.release()
-
-    def wait(self, seconds: float | None) -> bool:
-        """Wait for the event and take it. Return whether it was set. Only one thread may wait."""
-        return self._unset.acquire(timeout=-1 if seconds is None else max(0.0, seconds))
 
 
 class FetchTrigger(WakeEvent):

@@ -9,6 +9,7 @@ from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
+from math import inf
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Generic, Self
 
@@ -22,7 +23,7 @@ from sqlalchemy_fairqueue.figures.leftovers import read_leftovers
 from sqlalchemy_fairqueue.queue.handlers import handlers_of, lifespan_of, session_type_of
 from sqlalchemy_fairqueue.texts import said
 from sqlalchemy_fairqueue.worker.executor import ThreadExecutor
-from sqlalchemy_fairqueue.worker.lifespan import LifespanKeeper, at_once, here
+from sqlalchemy_fairqueue.worker.lifespan import at_once, here
 from sqlalchemy_fairqueue.worker.operating_system import in_thread, on_signal, signals_wake_loop
 from sqlalchemy_fairqueue.worker.options import WorkerOptions, check_handlers, check_sessions, worker_options
 from sqlalchemy_fairqueue.worker.runtime import E, Health, Runtime
@@ -39,7 +40,10 @@ if TYPE_CHECKING:
 
 
 class Front(Generic[E]):
-    """What both workers offer their program. Each start uses a new runtime."""
+    """What both workers offer their program, and the life that both have from a start to a stop.
+
+    Each start uses a new runtime.
+    """
 
     def __init__(self, options: WorkerOptions) -> None:
         self._options = options
@@ -48,6 +52,8 @@ class Front(Generic[E]):
         self._executor: E | None = None
         # Whether run() is to end once it is drained.
         self._draining = False
+        # Whether nothing has begun but checks and functions of on_start, which a signal ends.
+        self._checking = False
         self.stats: WorkerStats = WorkerStats.of(options.queues)
 
     @property
@@ -70,11 +76,40 @@ class Front(Generic[E]):
         problem = "it is not started" if self._executor is None else "it stops, or has stopped"
         return Health(alive=True, ready=False, problems=(problem,))
 
-    def _started(self) -> None:
+    async def _begin(self, runtime: Runtime[E]) -> None:
+        """Begin to work, or raise why that is impossible; then nothing is left of it."""
+        self._checking = True
+        try:
+            await self._check(runtime)
+            await runtime.lifespan.start()
+        finally:
+            self._checking = False
+        self._executor = runtime.executor
+        try:
+            # In the loop if there is one, so that no handler can begin before all parts have started.
+            runtime.start()
+        except BaseException:
+            await runtime.lifespan.stop()
+            raise
+        self._runtime = runtime
         self._options.log.info("started on %s", [queue.name for queue in self._options.queues])
 
-    def _stopped(self) -> None:
+    async def _check(self, runtime: Runtime[E]) -> None:
+        runtime.check()
+
+    async def _end(self, runtime: Runtime[E], until: float) -> None:
+        """Stop, and let handlers run until the end of the grace period. The next start may follow at once."""
+        self._runtime = None
+        runtime.executor.shorten_grace(until)
+        try:
+            await runtime.end()
+        finally:
+            await runtime.lifespan.stop()
         self._options.log.info("stopped: %s", self.stats.as_dict())
+
+    def _until(self, grace: timedelta | None = None) -> float:
+        """Return when the grace period of a stop ends that is asked for now."""
+        return self._options.clock() + self._options.grace_seconds(grace)
 
     def _is_busy(self) -> bool:
         return self._runtime is not None
@@ -85,7 +120,7 @@ class Front(Generic[E]):
 
 
 class _StoppedAtStart(BaseException):
-    """A signal came while the worker checked the schemas. No error handler shall see it."""
+    """A signal came before the worker had begun. No error handler shall see it."""
 
 
 class Worker(Front[ThreadExecutor]):
@@ -140,8 +175,6 @@ class Worker(Front[ThreadExecutor]):
         # Reentrant, since a signal handler of the application may call stop() while the same thread does.
         self._lock = threading.RLock()
         self._starting = False
-        # Whether the start is checking the schemas, which a signal ends.
-        self._checking = False
         # The end of the grace period, if a stop came during the start.
         self._stop_asked: float | None = None
         # run() waits for an entry; also reentrant.
@@ -194,33 +227,20 @@ class Worker(Front[ThreadExecutor]):
             self._check_handlers()
             self._starting = True
             try:
-                self._start()
+                at_once(self._begin(self._make_runtime()))
             finally:
-                self._starting = self._checking = False
+                self._starting = False
                 asked, self._stop_asked = self._stop_asked, None
             if asked is not None:
                 self._stop(asked)
 
-    def _start(self) -> None:
+    def _make_runtime(self) -> Runtime[ThreadExecutor]:
         sessions = self._options.sync_session_factory
         if sessions is None:
             sessions = sessionmaker(self._engine, class_=session_type_of(self._options.queues, Session))
         options = replace(self._options, sync_session_factory=sessions)
         check_sessions(options, sessions, Session)
-        runtime = Runtime(options, ThreadExecutor, self.stats, here, self._stop_soon, drain=self._draining)
-        self._checking = True
-        runtime.check()
-        try:
-            at_once(runtime.lifespan.start())
-            self._checking = False
-            self._executor = runtime.executor
-            runtime.start()
-        except BaseException:
-            self._checking = False
-            at_once(runtime.lifespan.stop())
-            raise
-        self._runtime = runtime
-        self._started()
+        return Runtime(options, ThreadExecutor, self.stats, here, self._stop_soon, drain=self._draining)
 
     def stop(self, grace: timedelta | None = None) -> None:
         """Take no further messages, let handlers finish, release the rest, and return. The worker can start again.
@@ -236,8 +256,7 @@ class Worker(Front[ThreadExecutor]):
         Raises:
             InvalidArgument: The grace is no duration.
         """
-        until = self._options.clock() + self._options.grace_seconds(grace)
-        executor = self._executor
+        until, executor = self._until(grace), self._executor
         if executor is not None and not self._starting:
             # Before the lock, which the present stop holds.
             executor.shorten_grace(until)
@@ -258,7 +277,7 @@ class Worker(Front[ThreadExecutor]):
                 # Let run() finish the stop, so that the process does not end before.
                 self._stops.put(None)
                 return
-            self._stop(self._options.clock() + self._options.grace_seconds(None))
+            self._stop(self._until())
 
     def _stop(self, until: float) -> None:
         with self._lock:
@@ -269,15 +288,11 @@ class Worker(Front[ThreadExecutor]):
                 if self._stops is not None:
                     self._stops.put(None)
                 return
-            runtime, self._runtime = self._runtime, None
-            runtime.executor.shorten_grace(until)
             try:
-                at_once(runtime.end())
+                at_once(self._end(self._runtime, until))
             finally:
-                at_once(runtime.lifespan.stop())
                 if self._stops is not None:
                     self._stops.put(None)
-        self._stopped()
 
     def run(self, *, handle_signals: bool = False, drain: bool = False) -> None:
         """Work until another thread or a signal calls ``stop``.
@@ -319,7 +334,7 @@ class Worker(Front[ThreadExecutor]):
                     self.stop()
         finally:
             self._stops = None
-            self._checking = self._draining = False
+            self._draining = False
 
     def _wait(self, stops: SimpleQueue[None], draining: Runtime[ThreadExecutor] | None) -> None:
         """Wait for a stop, or until the runtime is drained.
@@ -400,15 +415,13 @@ class AsyncWorker(Front[TaskExecutor]):
         sessions = {"session_factory": session_factory, "sync_session_factory": sync_session_factory}
         super().__init__(worker_options(options, engine=worker_engine or engine, queues=queues, **sessions))
         self._engine = engine
-        self._stopping: asyncio.Task[None] | None = None
-        # The keeper of the last start's resources.
-        self._keeper: LifespanKeeper | None = None
-        # The loop of the last start.
-        self._loop: asyncio.AbstractEventLoop | None = None
-        # Set when the present start is over.
-        self._starting: asyncio.Event | None = None
-        # run() waits for it.
-        self._stop_asked: asyncio.Event | None = None
+        # The last life, in one task: what a task opens may have to be closed by the same task.
+        self._life: asyncio.Task[None] | None = None
+        # Its start, for which start() waits.
+        self._started: asyncio.Future[None] | None = None
+        # Whether it is asked to stop, and the end of the grace period.
+        self._asked = asyncio.Event()
+        self._grace_until = inf
 
     async def leftovers(self) -> tuple[Leftovers, ...]:
         """Return the messages that its queues hold now, and why they wait, as :meth:`Worker.leftovers` does.
@@ -448,6 +461,18 @@ class AsyncWorker(Front[TaskExecutor]):
         """
         self._check_idle()
         self._check_handlers()
+        runtime, loop = self._make_runtime(), asyncio.get_running_loop()
+        self._asked, self._grace_until = asyncio.Event(), inf
+        started = self._started = loop.create_future()
+        life = self._life = loop.create_task(self._live(runtime, started), name="fairqueue worker")
+        try:
+            await started
+        except BaseException:
+            life.cancel()
+            await asyncio.wait({life})
+            raise
+
+    def _make_runtime(self) -> Runtime[TaskExecutor]:
         sessions = self._options.session_factory
         if sessions is None:
             sessions = _sessions(self._engine, session_type_of(self._options.queues, AsyncSession))
@@ -455,32 +480,25 @@ class AsyncWorker(Front[TaskExecutor]):
         check_sessions(options, sessions, AsyncSession)
         if options.sync_session_factory is not None:
             check_sessions(options, options.sync_session_factory, Session, "sync_session_factory")
-        loop = self._loop = asyncio.get_running_loop()
-        stop = partial(self._stop_soon, loop)
-        runtime = Runtime(options, TaskExecutor, self.stats, in_thread, stop, drain=self._draining)
-        starting = self._starting = asyncio.Event()
+        stop = partial(self._stop_soon, asyncio.get_running_loop())
+        return Runtime(options, TaskExecutor, self.stats, in_thread, stop, drain=self._draining)
+
+    async def _live(self, runtime: Runtime[TaskExecutor], started: asyncio.Future[None]) -> None:
         try:
-            # In another thread, since its connection has a loop of its own.
+            await self._begin(runtime)
+        except BaseException as error:  # noqa: BLE001 - it is raised where the start waits
+            if not started.done():
+                started.set_exception(error)
+            return
+        if not started.done():
+            started.set_result(None)
+        while not self._asked.is_set():
             try:
-                await in_thread(runtime.check)
-            except Exception as error:
-                await self._check_loop(error)
-                raise
-            if not runtime.lifespan.is_empty:
-                self._keeper = LifespanKeeper(runtime.lifespan, self._end_with_the_loop)
-                await self._keeper.start()
-            self._executor = runtime.executor
-            # In the loop, so that no handler can begin before all parts have started.
-            try:
-                runtime.start()
-            except BaseException:
-                self._release()
-                raise
-            self._runtime = runtime
-        finally:
-            self._starting = None
-            starting.set()
-        self._started()
+                await self._asked.wait()
+            except asyncio.CancelledError:
+                # The loop cancels its tasks, or the start was cancelled.
+                self._ask(self._options.clock())
+        await self._end(runtime, self._grace_until)
 
     async def stop(self, grace: timedelta | None = None) -> None:
         """Take no further messages, let handlers finish, release the rest, and return. The worker can start again.
@@ -493,57 +511,36 @@ class AsyncWorker(Front[TaskExecutor]):
         Args:
             grace: How long handlers may go on; default: the worker's. Then they are cancelled.
         """
-        seconds, clock = self._options.grace_seconds(grace), self._options.clock
-        loop = self._loop
-        if loop is not None and loop is not asyncio.get_running_loop() and loop.is_running():
+        until, life = self._until(grace), self._life
+        if life is None or life.done() or (loop := life.get_loop()).is_closed():
+            return
+        is_here = loop is asyncio.get_running_loop()
+        if not is_here and loop.is_running():
             await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self.stop(grace), loop))
             return
-        if self._starting is not None:
-            await self._starting.wait()
-        self._begin_stop(clock() + seconds)
-        if self._executor is not None and self._executor.calls_this():
-            return
-        if self._stopping is not None:
-            await asyncio.shield(self._stopping)
-        if self._keeper is not None:
-            await self._keeper.wait()
+        self._ask(until)
+        is_within = self._executor is not None and self._executor.calls_this()
+        if is_here and not is_within and asyncio.current_task() is not life:
+            await asyncio.shield(life)
 
-    def _begin_stop(self, until: float) -> bool:
-        """Begin to stop, or shorten the present stop. Return False if there is nothing to stop."""
-        if self._runtime is not None and not self._runtime.executor.is_closed():
-            runtime, self._runtime = self._runtime, None
-            runtime.executor.shorten_grace(until)
-            self._stopping = asyncio.get_running_loop().create_task(self._stop(runtime))
-        elif self._stopping is not None and self._executor is not None:
+    def _ask(self, until: float) -> None:
+        """Let the worker stop, after its start if need be, or shorten the grace period of its present stop."""
+        self._grace_until = min(self._grace_until, until)
+        if self._executor is not None:
             self._executor.shorten_grace(until)
-        return self._stopping is not None
+        self._asked.set()
 
     def _stop_soon(self, loop: asyncio.AbstractEventLoop, runtime: Runtime[TaskExecutor]) -> None:
         """Stop this runtime from one of its threads, unless its loop is closed already."""
         with suppress(RuntimeError):
-            loop.call_soon_threadsafe(self._stop_if_running, runtime)
+            loop.call_soon_threadsafe(lambda: self._ask(self._until()) if self._runtime is runtime else None)
 
-    def _stop_if_running(self, runtime: Runtime[TaskExecutor]) -> None:
-        if self._runtime is runtime:
-            self._begin_stop(self._options.clock() + self._options.grace_seconds(None))
-
-    def _end_with_the_loop(self) -> bool:
-        """Begin a stop without grace, since the loop cancels its tasks. Return False if nothing is to be stopped."""
-        return self._begin_stop(self._options.clock())
-
-    def _release(self) -> None:
-        if self._keeper is not None:
-            self._keeper.release()
-
-    async def _stop(self, runtime: Runtime[TaskExecutor]) -> None:
-        try:
-            await runtime.end()
-        finally:
-            self._stopping = None
-            self._release()
-            if self._stop_asked is not None:
-                self._stop_asked.set()
-        self._stopped()
+    def _stop_by_signal(self) -> None:
+        if self._started is not None and not self._started.done():
+            # A silent database may take half a minute.
+            self._started.set_exception(_StoppedAtStart())
+        else:
+            self._ask(self._until())
 
     async def run(self, *, handle_signals: bool = False, drain: bool = False) -> None:
         """Work until ``stop`` is called, by a signal too, or until this is cancelled, which stops it without grace.
@@ -557,56 +554,35 @@ class AsyncWorker(Front[TaskExecutor]):
             InvalidArgument: Signals cannot be handled outside of the main thread. Other errors are those of ``start``.
         """
         self._check_idle()
-        asked = self._stop_asked = asyncio.Event()
         self._draining = drain
         try:
             with ExitStack() as signals:
                 if handle_signals:
                     loop = asyncio.get_running_loop()
-                    stop = partial(loop.call_soon_threadsafe, asked.set)
+                    stop = partial(loop.call_soon_threadsafe, self._stop_by_signal)
                     signals.enter_context(on_signal(stop, *self._options.signals))
                     signals.enter_context(signals_wake_loop(loop))
                 try:
-                    if handle_signals and not await self._start_unless(asked):
-                        return
-                    if not handle_signals:
-                        await self.start()
-                    if drain:
-                        await self._drain(asked)
-                    else:
-                        await asked.wait()
-                    await self.stop()
+                    await self.start()
+                    await self._serve()
+                except _StoppedAtStart:
+                    self._options.log.info("was stopped before it had started")
                 except asyncio.CancelledError:
                     await self.stop(timedelta())
                     raise
         finally:
-            self._stop_asked = None
             self._draining = False
 
-    async def _start_unless(self, asked: asyncio.Event) -> bool:
-        """Start the worker. Return False if it was asked to stop during the check of the schemas, and did not start."""
-        starting, stopping = asyncio.create_task(self.start()), asyncio.create_task(asked.wait())
-        try:
-            await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
-            if starting.done():
-                await starting
-                return True
-            starting.cancel()
-            await asyncio.wait({starting})
-            self._options.log.info("was stopped before it had started")
-            return False
-        finally:
-            starting.cancel()
-            stopping.cancel()
-
-    async def _drain(self, asked: asyncio.Event) -> None:
-        """Wait until nothing is left to deliver, or for a stop."""
-        while self._runtime is not None and not self._runtime.is_drained():
-            # wait_for() of Python 3.11 loses a cancellation that comes with the event.
-            with suppress(TimeoutError):
-                async with asyncio.timeout(self._options.timings.drain_check):
-                    await asked.wait()
-                    return
+    async def _serve(self) -> None:
+        """Wait for the end of the worker's life, and begin it when a worker that drains is drained."""
+        life, runtime = self._life, self._runtime
+        assert life is not None  # noqa: S101 - it has started
+        while self._draining and runtime is not None and not self._asked.is_set():
+            if runtime.is_drained():
+                self._ask(self._until())
+            else:
+                await asyncio.wait({life}, timeout=self._options.timings.drain_check)
+        await asyncio.shield(life)
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -614,6 +590,14 @@ class AsyncWorker(Front[TaskExecutor]):
 
     async def __aexit__(self, *_: object) -> None:
         await self.stop()
+
+    async def _check(self, runtime: Runtime[TaskExecutor]) -> None:
+        """As for Front, in another thread, since the connection has a loop of its own."""
+        try:
+            await in_thread(runtime.check)
+        except Exception as error:
+            await self._check_loop(error)
+            raise
 
     async def _check_loop(self, error: Exception) -> None:
         """Explain a failed connection: raise an error that says so if the engine can connect only in this loop."""
@@ -631,9 +615,7 @@ class AsyncWorker(Front[TaskExecutor]):
         ) from error
 
     def _is_busy(self) -> bool:
-        is_running = self._runtime is not None and not self._runtime.executor.is_closed()
-        is_kept = self._keeper is not None and not self._keeper.is_done()
-        return self._starting is not None or is_running or self._stopping is not None or is_kept
+        return self._life is not None and not self._life.done() and not self._life.get_loop().is_closed()
 
     def _check_handlers(self) -> None:
         check_handlers(self._options)

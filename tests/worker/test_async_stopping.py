@@ -204,7 +204,7 @@ async def test_from_another_loop(
         monkeypatch.setattr(Runtime, "check", check_late)
     worker = AsyncWorker(async_engine, queue)
     running = asyncio.create_task(worker.run())
-    await auntil(lambda: worker._starting if early else worker._runtime, "it starts")
+    await auntil(lambda: worker._life if early else worker._runtime, "it starts")
 
     async def stop() -> None:
         stopping = asyncio.ensure_future(worker.stop())
@@ -229,7 +229,7 @@ async def test_impatience_while_a_dequeue_is_waited_for(
         waits = "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and query like '%fq_dequeue%'"
         await auntil(lambda: database.value(waits), "it waits for the queue")
         first = asyncio.create_task(worker.stop())
-        await auntil(lambda: worker._stopping is not None, "it stops")
+        await auntil(lambda: worker._runtime is None, "it stops")
         await worker.stop(timedelta())
         holder.rollback()
     await asyncio.wait_for(asyncio.gather(first, running), PATIENCE.total_seconds())

@@ -25,6 +25,8 @@ from sqlalchemy_fairqueue import (
 )
 from sqlalchemy_fairqueue.reports import WorkerStats
 from sqlalchemy_fairqueue.testing import perform
+from sqlalchemy_fairqueue.unit_of_work.sessions import recorded
+from sqlalchemy_fairqueue.worker import handling
 from sqlalchemy_fairqueue.worker.executor import ThreadExecutor
 from sqlalchemy_fairqueue.worker.leases import HeldDelivery, ServedQueue
 from sqlalchemy_fairqueue.worker.wakeups import FetchTrigger
@@ -37,19 +39,22 @@ from tests.worker.helpers import LONG_LEASE, MANY_HEARTBEATS, is_empty, until
 _BATCH = Batch(max_messages=5)
 _LATER = RetryPolicy(first=timedelta(hours=1), cap=timedelta(hours=1), jitter=0)
 
-Drain = Callable[..., None]
+Drain = Callable[..., WorkerStats]
 
 
 @pytest.fixture(params=["in threads", "in a loop"])
 def drain(request: pytest.FixtureRequest, queue: Queue, engine: Engine, async_engine: AsyncEngine) -> Drain:
     """Let a worker of either class do all that is due."""
 
-    def run(**options: Any) -> None:
+    def run(**options: Any) -> WorkerStats:
         options = {"concurrency": 1, "housekeeping": False, "retry": _LATER, **options}
         if request.param == "in threads":
-            Worker(engine, queue, **options).run(drain=True)
-        else:
-            asyncio.run(AsyncWorker(async_engine, queue, **options).run(drain=True))
+            worker = Worker(engine, queue, **options)
+            worker.run(drain=True)
+            return worker.stats
+        async_worker = AsyncWorker(async_engine, queue, **options)
+        asyncio.run(async_worker.run(drain=True))
+        return async_worker.stats
 
     return run
 
@@ -135,6 +140,27 @@ def _declare(queue: Queue, how: str) -> None:
         async def awrite(deliveries: list[Delivery], context: Context, session: AsyncSession) -> None:
             _settle_apart(deliveries, context)
             await session.execute(_INSERT, _effects(deliveries))
+
+
+def test_a_commit_that_settles_many_looks_once_at_what_is_recorded(
+    queue: Queue, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It looks for all of them at once, so its work does not grow with the square of the batch."""
+    looked: list[object] = []
+
+    def look(session: Session) -> Any:
+        looked.append(session)
+        return recorded(session)
+
+    monkeypatch.setattr(handling, "recorded", look)
+
+    @queue.handler(batch=_BATCH)
+    def handle(_: list[Delivery], session: Session) -> None: ...
+
+    _send(queue, engine, range(5))
+    worker = Worker(engine, queue, concurrency=1, housekeeping=False)
+    worker.run(drain=True)
+    assert (worker.stats.completed, len(looked)) == (5, 1)
 
 
 @pytest.mark.usefixtures("effects")
@@ -263,7 +289,7 @@ def test_a_stop_gives_all_back(queue: Queue, engine: Engine, database: Database,
 
 
 def test_a_timeout_fails_all(queue: Queue, engine: Engine, database: Database, drain: Drain) -> None:
-    """When the time of a call is over, each of its messages has failed an attempt."""
+    """When the time of a call is over, each of its messages has failed an attempt, and is counted."""
 
     @queue.handler(batch=_BATCH, timeout=timedelta(milliseconds=50))
     def handle(_: list[Delivery], context: Context) -> None:
@@ -271,7 +297,7 @@ def test_a_timeout_fails_all(queue: Queue, engine: Engine, database: Database, d
         context.check()
 
     _send(queue, engine, range(4))
-    drain()
+    assert drain().timed_out == 4
     rows = database.rows("select attempts, error like '%HandlerTimeout%' from fq_message")
     assert list(map(tuple, rows)) == [(1, True)] * 4
 

@@ -402,8 +402,10 @@ def test_what_kills(queue: Queue, engine: Engine, database: Database, serve: Ser
     if isinstance(worker, Worker):
         worker.stop(timedelta())
     else:
-        assert worker._loop is not None
-        asyncio.run_coroutine_threadsafe(worker.stop(timedelta()), worker._loop).result(PATIENCE.total_seconds())
+        assert worker._life is not None
+        asyncio.run_coroutine_threadsafe(worker.stop(timedelta()), worker._life.get_loop()).result(
+            PATIENCE.total_seconds()
+        )
     assert _is_gone(int(pids.split()[0]))
     until(lambda: _are_gone(pids), "what it started is gone")
     assert database.value("select lease_id is null and attempts = 0 from fq_message where id = :id", id=message_id)

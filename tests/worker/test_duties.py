@@ -1,6 +1,7 @@
 """Scheduled duties of a worker: the times of their calls, and their failures."""
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -14,8 +15,9 @@ from sqlalchemy.orm import Session
 from sqlalchemy_fairqueue import Enqueue, Queue, SchemaMismatch, Worker
 from sqlalchemy_fairqueue.reports import WorkerStats
 from sqlalchemy_fairqueue.worker.connection import DedicatedConnection
-from sqlalchemy_fairqueue.worker.duties import Duty, Groups, Looper, Schedules, StopRequests
+from sqlalchemy_fairqueue.worker.duties import Groups, Housekeeping, Schedules, StopRequests
 from sqlalchemy_fairqueue.worker.leases import Heartbeat, ServedQueue, by_schema
+from sqlalchemy_fairqueue.worker.looper import Duty, Looper
 from tests.fixtures.clock import Clock
 from tests.worker.helpers import until
 
@@ -29,22 +31,10 @@ class _Time:
     def set(self) -> None:
         """Nobody waits in another thread."""
 
-    def wait(self, seconds: float | None) -> None:
+    def wait(self, seconds: float | None) -> bool:
         assert seconds is not None
         self.now += seconds
-
-
-class _Connection:
-    ended = False
-    closed = False
-
-    def end(self) -> None:
-        assert not self.closed
-        self.ended = True
-        raise ValueError("the database is away")
-
-    def close(self) -> None:
-        self.closed = True
+        return False
 
 
 Run = Callable[..., tuple[list[tuple[str, float]], WorkerStats]]
@@ -54,8 +44,10 @@ Run = Callable[..., tuple[list[tuple[str, float]], WorkerStats]]
 def run(engine: Engine, queue: Queue) -> Run:
     """The calls of duties, each with its time, in so many seconds; a call of one that fails is among them."""
 
-    def run_for(seconds: float, *duties: tuple[str, float], failing: str = "") -> tuple[list[Any], WorkerStats]:
-        time, stats, connection = _Time(), WorkerStats(), _Connection()
+    def run_for(
+        seconds: float, *duties: tuple[str, float], failing: str = "", taking: Mapping[str, float] | None = None
+    ) -> tuple[list[Any], WorkerStats]:
+        time, stats, ended = _Time(), WorkerStats(), list[bool]()
         calls: list[tuple[str, float]] = []
 
         def call(name: str) -> None:
@@ -63,16 +55,16 @@ def run(engine: Engine, queue: Queue) -> Run:
                 own.stop()
                 return
             calls.append((name, time.now - 100))
+            time.now += (taking or {}).get(name, 0.0)
             if name == failing:
                 raise ValueError("it cannot be done")
 
         options = replace(Worker(engine, queue)._options, clock=lambda: time.now)
-        listed = [Duty(name, partial(call, name), interval) for name, interval in duties]
-        own = Looper(listed, cast("Any", connection), connection.end, options, stats)
+        listed = [Duty(name, partial(call, name), interval, is_urgent=name == "urgent") for name, interval in duties]
+        own = Looper("duties", listed, options, stats, last=lambda: ended.append(True))
         own._event = cast("Any", time)
         own.run()
-        assert connection.ended
-        assert connection.closed
+        assert ended
         return calls, stats
 
     return run_for
@@ -93,6 +85,25 @@ def test_one_that_fails_keeps_no_other_waiting(run: Run) -> None:
     assert stats.failures == len(tries) >= 3
     waits = [later - at for at, later in pairwise(tries)]
     assert waits[-1] > waits[0]
+
+
+def test_slow_ones_delay_an_urgent_one_by_one_of_them(run: Run) -> None:
+    """When several slow duties are due together, an urgent one is called between them whenever it is due."""
+    calls, _ = run(6.5, ("urgent", 1.0), ("slow", 60.0), ("slower", 60.0), taking={"slow": 3.0, "slower": 3.0})
+    assert calls == [("urgent", 0.0), ("slow", 0.0), ("urgent", 3.0), ("slower", 3.0), ("urgent", 6.0)]
+
+
+def test_a_round_that_cannot_begin_can_be_stopped(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the system has no thread for it, the stop has none to wait for."""
+
+    def refuse(_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    housekeeping = Housekeeping(Worker(engine, Queue("documents"))._options)
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    with pytest.raises(RuntimeError, match="new thread"):
+        housekeeping.start()
+    housekeeping.stop()
 
 
 def test_a_queue_that_cannot_be_heard_keeps_no_other_unheard(engine: Engine) -> None:

@@ -49,25 +49,29 @@ def time() -> _Time:
     return _Time()
 
 
+def _heartbeat(time: _Time, *leases: TrackedLease) -> Heartbeat:
+    """The heartbeat of a queue for each of these leases, whose duration is 30 seconds."""
+    for lease in leases:
+        lease.held.add(cast("Any", object()))
+    options: Any = SimpleNamespace(
+        clock=time.clock, lease=timedelta(seconds=30), name="me", timings=Timings(), log=WorkerLog("me")
+    )
+    return Heartbeat(
+        connection=cast("Any", time),
+        options=options,
+        queues=[cast("Any", _Served(lease)) for lease in leases],
+        interrupt=lambda _: None,
+        stats=WorkerStats(),
+    )
+
+
 @pytest.fixture
 def beat(time: _Time) -> Callable[[float], TrackedLease]:
     """One heartbeat for a lease of 30 seconds under which something is held, and which is alive until then."""
 
     def beat_once(deadline: float) -> TrackedLease:
         lease = TrackedLease(_LEASE_ID, deadline, time.clock)
-        lease.held.add(cast("Any", object()))
-        queue = cast("Any", _Served(lease))
-        options: Any = SimpleNamespace(
-            clock=time.clock, lease=timedelta(seconds=30), name="me", timings=Timings(), log=WorkerLog("me")
-        )
-        heartbeat = Heartbeat(
-            connection=cast("Any", time),
-            options=options,
-            queues=[queue],
-            interrupt=lambda _: None,
-            stats=WorkerStats(),
-        )
-        heartbeat.extend_all()
+        _heartbeat(time, lease).extend_all()
         return lease
 
     return beat_once
@@ -76,6 +80,25 @@ def beat(time: _Time) -> Callable[[float], TrackedLease]:
 def test_an_extension_counts_from_before_it_was_sent(time: _Time, beat: Callable[[float], TrackedLease]) -> None:
     """However long the answer takes, the lease is known to be alive for its time from when it was asked for."""
     assert (beat(110.0).deadline, time.now) == (130.0, 105.0)
+
+
+def test_a_locked_queue_leaves_the_others_their_time() -> None:
+    """Each queue that does not answer costs the others a part of their leases, and never all of it."""
+    time = _Time()
+
+    def run(*_: object, within: float, **__: object) -> list[tuple[int, int, list[int]]]:
+        time.calls += 1
+        if time.calls == len(leases):
+            return [(_LEASE_ID, 1, [])]
+        time.now += within
+        raise TimeoutError
+
+    leases = [TrackedLease(_LEASE_ID, 130.0, time.clock) for _ in range(3)]
+    cast("Any", time).run = run
+    with pytest.raises(TimeoutError):
+        _heartbeat(time, *leases).extend_all()
+    assert [lease.lost for lease in leases] == [False] * 3
+    assert leases[-1].deadline == time.now + 30
 
 
 def test_what_is_lost_is_not_extended(time: _Time, beat: Callable[[float], TrackedLease]) -> None:

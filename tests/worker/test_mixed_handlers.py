@@ -97,7 +97,7 @@ async def test_its_time_is_over(queue: Queue, engine: Engine, database: Database
         await auntil(lambda: contexts, "it has written")
         assert worker._runtime is not None
         held_of(contexts[0]).time_over_at = 0.0
-        worker._runtime.executor._time_limits.note(0.0)
+        worker._runtime.executor._time_limits.wake_by(0.0)
         await auntil(lambda: worker.stats.hung == 1, "its time is over")
         go.set()
         await auntil(lambda: worker.stats.hung == 0, "it has returned")

@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import Engine, text
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import Bury, Context, Delivery, Queue, RetryPolicy
+from sqlalchemy_fairqueue import Bury, Context, Delivery, MessageCancelled, Queue, RetryPolicy
 from tests.fixtures.database import Database
 from tests.worker.conftest import StartWorker
 from tests.worker.helpers import (
@@ -72,6 +72,19 @@ def test_what_fails(queue: Queue, engine: Engine, database: Database, start: Sta
     for letter in letters:
         assert "ValueError: odd" in letter.error
         assert "in handle" in letter.error
+
+
+def test_the_cancel_of_another_message(queue: Queue, engine: Engine, database: Database, start: StartWorker) -> None:
+    """A handler that waits for another message, which is cancelled, has failed; its own message is not complete."""
+
+    @queue.handler
+    def handle(delivery: Delivery) -> None:
+        raise MessageCancelled(delivery.message_id + 1)
+
+    send(engine, queue, 1)
+    worker = start(queue, concurrency=1, retry=RetryPolicy(first=_LATER, cap=_LATER))
+    until(lambda: worker.stats.retried or worker.stats.completed, "it is settled")
+    assert str(database.value("select error from fq_message")).count("MessageCancelled")
 
 
 def test_what_cannot_be_read(queue: Queue, engine: Engine, database: Database, start: StartWorker) -> None:

@@ -149,10 +149,10 @@ def test_a_slow_settler_is_fed_no_more(
         until(go.is_set, "it may go on")
         return send_now(*arguments)
 
-    def watched(fetcher: Fetcher, now: float) -> float:
+    def watched(fetcher: Fetcher) -> float:
         owes = sending.is_set() and fetcher.settler.backlog > 20
         before = fetcher.stats.taken
-        wait = one_round(fetcher, now)
+        wait = one_round(fetcher)
         if owes:
             taken.append(fetcher.stats.taken - before)
         return wait

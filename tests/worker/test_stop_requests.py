@@ -127,7 +127,7 @@ async def test_async_without_run(async_engine: AsyncEngine, handled: Queue) -> N
     for _ in range(2):
         await worker.start()
         await handled.admin.stop_worker(async_engine, "w1")
-        await auntil(lambda: worker._runtime is None and worker._stopping is None, "it has stopped")
+        await auntil(lambda: worker._life is not None and worker._life.done(), "it has stopped")
 
 
 def test_a_rollback_asks_nobody(start: StartWorker, handled: Queue, engine: Engine, database: Database) -> None:

@@ -15,12 +15,13 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import AsyncWorker, Context, Delivery, LeaseLost, Queue, RetryPolicy, Worker
+from sqlalchemy_fairqueue.worker.executor import Executor
 from sqlalchemy_fairqueue.worker.leases import HeldDelivery
 from sqlalchemy_fairqueue.worker.runtime import Runtime
 from tests.fixtures.database import Database
 from tests.fixtures.options import PATIENCE
 from tests.worker.conftest import StartWorker
-from tests.worker.helpers import auntil, retimed, send, until
+from tests.worker.helpers import LONG_LEASE, MANY_HEARTBEATS, auntil, retimed, send, until
 
 _SHORT = timedelta(milliseconds=20)
 _AT_ONCE = RetryPolicy(first=timedelta(), cap=timedelta())
@@ -146,8 +147,9 @@ async def test_a_task_that_ignores_a_cancel(queue: Queue, engine: Engine, async_
                     raise
 
     worker = retimed(
-        AsyncWorker(async_engine, queue, concurrency=2, housekeeping=False, lease=timedelta(milliseconds=400)),
+        AsyncWorker(async_engine, queue, concurrency=2, housekeeping=False, lease=LONG_LEASE),
         ignored_cancel=0.01,
+        **MANY_HEARTBEATS,
     )
     await worker.start()
     ids = send(engine, queue, "heeds", "ignores")
@@ -202,7 +204,7 @@ def test_a_stop_at_the_same_moment(
     queue: Queue, engine: Engine, database: Database, hanging: Hanging, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A handler whose time is over when the grace ends has failed, also where nobody has noticed that yet."""
-    monkeypatch.setattr("sqlalchemy_fairqueue.worker.executor.TimeLimits._run", lambda _: None)
+    monkeypatch.setattr(Executor, "_check_time", lambda _: None)
     contexts: list[Context] = []
 
     @queue.handler(timeout=_SHORT)
