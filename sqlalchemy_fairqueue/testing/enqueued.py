@@ -90,10 +90,11 @@ def all_enqueued(session: PlainSession, queue: Queue | AnyJob, /, **wanted: Any)
         ...     print(len(all_enqueued(session, queue)))
         1
     """
-    return on(session, lambda found: _all_enqueued(sync_session_of(found), queue, wanted))
+    return on(session, lambda found: _all_enqueued(found, queue, wanted))
 
 
-def _all_enqueued(session: Session, queue: Queue | AnyJob, wanted: dict[str, Any]) -> list[Enqueued]:
+def _all_enqueued(where: object, queue: Queue | AnyJob, wanted: dict[str, Any]) -> list[Enqueued]:
+    session = sync_session_of(where)
     arguments = queue.schema.signature.parameters if isinstance(queue, Job) else ()
     queue, wanted = _resolved(queue, wanted)
     if unknown := wanted.keys() - set(_FIELDS):
@@ -148,13 +149,13 @@ def refute_enqueued(session: PlainSession, queue: Queue | AnyJob, /, **wanted: A
         ...     refute_enqueued(session, queue, channel="customer-7")
     """
 
-    def work(session: Session) -> None:
-        _asserted(session, queue, 0, wanted)
+    def work(found: object) -> None:
+        _asserted(found, queue, 0, wanted)
 
     return on(session, work)
 
 
-def _asserted(session: Session, queue: Queue | AnyJob, expected: int | None, wanted: dict[str, Any]) -> list[Enqueued]:
+def _asserted(session: object, queue: Queue | AnyJob, expected: int | None, wanted: dict[str, Any]) -> list[Enqueued]:
     queue, wanted = _resolved(queue, wanted)
     found = _all_enqueued(session, queue, wanted)
     if len(found) == expected or (expected is None and found):

@@ -54,7 +54,7 @@ _OF_REPORTS = (
 # Mapped classes of rows that only the functions of the database and workers work with.
 _ROWS_OF_THE_KERNEL = {
     *("ChannelState", "GroupFollowup", "GroupNote", "LimitShare", "Round"),
-    *("Epoch", "Promotion", "QueueState", "ResultWait", "Signal"),
+    *("Epoch", "Promotion", "QueueState", "ResultWait", "Signal", "Size"),
 }
 # What SQLAlchemy calls of a type, and types that no query names.
 _OF_TYPES = {"FairqueueMixin", "RoleName", "Xid8"}
