@@ -106,10 +106,15 @@ def test_both(fairqueue_session, fairqueue_engine):
     pass
 """
 _CONFTEST = """
+import os
+from pathlib import Path
 import pytest
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 from sqlalchemy_fairqueue import install_fairqueue
+
+# The databases of this run are named after it.
+Path("run").write_text(str(os.getpid()))
 
 @pytest.fixture(scope="session")
 def fairqueue_migrate():
@@ -145,7 +150,8 @@ def test_the_fixtures(tmp_path: Path, server_url: URL, database: Database) -> No
     said = pytest_said(tmp_path, FAIRQUEUE_TEST_SERVER_URL=server_url.render_as_string(hide_password=False))
     assert "9 passed, 1 error" in said, said
     assert "fairqueue_session and fairqueue_engine are on different databases" in said
-    assert database.value("select count(*) from pg_database where datname like 'fairqueue_test_%\\_________\\_%'") == 0
+    run = f"fairqueue_test_{(tmp_path / 'run').read_text()}_"
+    assert database.value("select count(*) from pg_database where starts_with(datname, :run)", run=run) == 0
 
 
 def test_it_costs_others_nothing() -> None:
