@@ -1,8 +1,8 @@
 -- fq_channel_room: the state row of a channel, by name, and how many messages the channel still takes (null: any
 -- number). If it is missing, it is made as by fq_make_channels, with p_policy.
 -- Guarantees: the backlog is what is committed and what this transaction did. The channel is not about to be forgotten.
--- Locks: none, or for a new channel as fq_make_channels. Index: fq_channel_queue_name_key, fq_channel_state_newest_ix,
--- fq_signal_bounded_ix.
+-- Locks: none, or for a new or marked channel as fq_make_channels. Index: fq_channel_queue_name_key,
+-- fq_channel_state_newest_ix, fq_signal_bounded_ix.
 -- Errors: 40001 as fq_make_channels, and under SERIALIZABLE for two at one bounded channel.
 create function fairqueue.fq_channel_room(
   p_queue text, p_channel text, p_policy jsonb,

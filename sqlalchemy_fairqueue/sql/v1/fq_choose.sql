@@ -1,13 +1,13 @@
 -- fq_choose: lock up to p_width ready channels and choose up to p_limit of their messages, in the order of start tags.
--- p_pass: the number of the pass of fq_dequeue, from 0; p_bytes, p_first, p_skip: as for fq_cut_batch.
--- Returns by channel, in ready order: states: its row; limited: its messages hold a slot of it; estimates: what a
--- message costs that names no cost. givers: positions of the channels that fq_charge has to move; gots, charges,
--- next_heads: what fq_charge gets for each. By message: its row, and in ords the position of its channel. bytes: of all
--- messages together; passed: others have ready channels locked; skip: p_skip and, if others have some messages locked
--- or some wait for their ordering keys, those chosen here; is_cut: as fq_cut_batch; is_full: as fq_fit_costs. followed:
--- a channel got the changed values of its plan just now: choose again; null: nothing is ready.
--- Guarantees: no message starts later than an unlocked one that these channels keep, nor than a channel that was not
--- looked at, nor, if passed, beyond bound_tag.
+-- p_pass: the number of the pass of fq_dequeue, from 0; p_bytes, p_first, p_skip: as for fq_cut_batch. Returns by
+-- channel, in ready order: states: its row; limited: its messages hold a slot of it; estimates: what a message costs
+-- that names no cost. givers: positions of the channels that fq_charge has to move; gots, charges, next_heads: what
+-- fq_charge gets for each. By message: its row, and in ords the position of its channel. bytes: of all messages
+-- together; passed: others have some of the first p_width ready channels locked, and fewer are left; skip: p_skip and,
+-- if others have some messages locked or some wait for their ordering keys, those chosen here; is_cut: as fq_cut_batch;
+-- is_full: as fq_fit_costs. followed: a channel just got changed values of its plan: choose again; null: none is ready.
+-- Guarantees: no message starts later than an unlocked one that these channels keep, nor than one of a channel that was
+-- not locked here, nor, if passed, beyond bound_tag.
 -- Locks: state rows, then messages, for no key update, skip locked. Index: fq_channel_state_ready_ix,
 -- fq_message_ready_ix; rows by ctid. Errors: none.
 create function fairqueue.fq_choose(

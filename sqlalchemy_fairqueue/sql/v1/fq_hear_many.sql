@@ -4,8 +4,8 @@
 -- fq_hear_one.
 -- Returns seen: p_rows without the signals that were put back; the rest as fq_hear_signals.
 -- Guarantees: as fq_hear_signals. The head of a paused channel is lowered, but the channel does not become ready. A
--- channel keeps the greatest id of its signals (heard_id): who sums up what signals will still add to its backlog
--- begins behind it. Signals of a channel that is gone are deleted.
+-- channel keeps the greatest id of its signals (heard_id): fq_channel_room adds up only what signals with a
+-- greater id will add to its backlog. Signals of a channel that is gone are deleted.
 -- Locks: as fq_lock_heard; the signals, which nobody else locks without these rows.
 -- Index: as fq_hear_signals. Errors: none.
 create function fairqueue.fq_hear_many(

@@ -1,5 +1,5 @@
--- fq_hear_one: apply one signal, as a queue without a backlog has, at half the cost of fq_hear_many. p_by_cost: the tag
--- moves by what messages cost. Results as fq_hear_signals.
+-- fq_hear_one: apply one signal, the usual case of a queue without a backlog, at half the cost of fq_hear_many.
+-- p_by_cost: the tag moves by what messages cost. Results as fq_hear_signals.
 -- Guarantees: as fq_hear_signals. A signal of a channel that is gone is deleted.
 -- Locks: the channel's state row for no key update, skip locked; the signal, as fq_hear_many.
 -- Index: fq_channel_state_newest_ix; rows by ctid. Errors: none.

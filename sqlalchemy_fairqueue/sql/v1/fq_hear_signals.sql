@@ -1,7 +1,7 @@
 -- fq_hear_signals: apply up to p_limit unheard signals of a queue to the states of their channels, and delete them:
 -- signals of transactions from p_below on, and of p_open, in the order of the transactions. p_virtual_time: where a
 -- channel that becomes ready stands at the earliest, so that it saves nothing up while it is idle. p_noting: the caller
--- will note below and open, so signals of locked channels are put back; p_by_cost: as fq_hear_one.
+-- will note below and open, so signals of locked channels are put back (fq_put_back); p_by_cost: as fq_hear_one.
 -- Returns heard: signals applied; seen: signals read; freed, freed_cost: slots of the queue that they free, and the
 -- cost of their messages; costs: what messages cost more than was charged; first_due: the least due_at that this gives
 -- a channel; below, open: the next p_below and p_open (null: as before); has_more: the next messages of ordering keys

@@ -1,5 +1,5 @@
 -- fq_lease_for: the lease under which a dequeue takes messages: p_lease_id, if it is good for p_lease microseconds more
--- and of this epoch (fq_epoch), else a new one, good for a little longer than that. id null: the queue has got its
+-- and of this epoch (fq_epoch), else a new one, good for an eighth longer. id null: the queue has got its
 -- first limit since the caller looked (p_sight, of fq_look), so nothing may be taken. The caller has a channel locked.
 -- Guarantees: until the transaction ends nobody takes the lease back, and nobody sets the first limit of the queue, see
 -- fq_stop_deliveries. A lease that somebody has locked counts as gone, since it may be taken back at this moment.

@@ -2,8 +2,8 @@
 -- at the end and goes first now (fq_goes_first). p_channel_ids: the channel of each key. The caller attends to the
 -- queue. Returns whether messages were moved.
 -- Guarantees: a signal tells of the message as if it was enqueued now, behind what waits in its channel. If somebody
--- has locked this message, or the one before it, which may end without seeing this one, a signal lets the key be looked
--- at again.
+-- has locked this message, or the one before it, whose end may not see that this one is held back, a signal lets the
+-- key be looked at again.
 -- Locks: messages, for no key update, skip locked. Index: fq_message_ordering_ix, fq_dead_letter_holds_ix; rows by
 -- ctid. Errors: none.
 create function fairqueue.fq_let_go(p_queue text, p_channel_ids bigint[], p_ordering_keys text[], p_now bigint)

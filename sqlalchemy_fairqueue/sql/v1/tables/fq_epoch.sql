@@ -1,7 +1,7 @@
 -- The epoch of the server: one row with a random number. The table is unlogged, so each crash, failover and restore of
--- files empties it. A row that a dump brings does not count: its xmin is not written_by. Each lease names its epoch,
--- and no dequeue of another epoch uses it again: a token that a crash lost together with its delivery is never given a
--- second time.
+-- a backup empties it, but for a copy of the files of a server that was shut down. A row that a dump brings does not
+-- count: its xmin is not written_by. Each lease names its epoch, and no dequeue of another epoch uses it again: a token
+-- that a crash lost together with its delivery is never given a second time.
 create unlogged table fairqueue.fq_epoch (
   one boolean not null default true,
   value bigint not null,

@@ -1,11 +1,10 @@
 -- One row for each message, from enqueue to completion. dequeue_at: its position in its channel: the time when it is
 -- due, or, once that has come, what fq_position makes of its priority. cost null: 1, or the mean of its channel if the
--- queue is fair by seconds. charged: what its channel was charged for it, in such a queue. slots: those that it holds
--- (1: its channel's, 2: the queue's). ordering_key: of a channel's messages with the same one, one is out at a time. A
--- message that a dequeue finds while another one goes first waits at the end of the channel, with the greatest number
--- as dequeue_at, until fq_let_go. cancelled_at, for people: when it was cancelled while it was leased; others are
--- deleted.
--- No foreign key points at fq_channel: it would cost a multixact a transaction on a busy channel.
+-- queue is fair by seconds. charged: what its channel was charged for it, in such a queue. slots: the bits of those
+-- that it holds (1: its channel's, 2: the queue's). ordering_key: of a channel's messages with the same one, one is out
+-- at a time. A message that a dequeue finds while another one goes first waits at the end of the channel, with the
+-- greatest number as dequeue_at, until fq_let_go. cancelled_at, for people: when it was cancelled while it was leased;
+-- others are deleted. No foreign key points at fq_channel: it would cost a multixact a transaction on a busy channel.
 create table fairqueue.fq_message (
   id bigint generated always as identity,
   channel_id bigint not null,
