@@ -623,7 +623,7 @@ def _between(earlier: Any, later: Any) -> ColumnElement[timedelta]:
     return type_coerce(type_coerce(later, BigInteger) - type_coerce(earlier, BigInteger), Duration)
 
 
-@of_table("fq_epoch", "the first queue.dequeue(engine, ...) after a crash makes it")
+@of_table("fq_epoch", "the first queue.dequeue(engine, ...) after a start of the server makes it")
 class EpochMixin(FairqueueMixin):
     """A random number that changes when the server loses history: after a crash, a failover or a restore of files."""
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from sqlalchemy import (
@@ -30,7 +30,7 @@ from sqlalchemy import (
     event,
     text,
 )
-from sqlalchemy.dialects.postgresql import ARRAY, JSONB
+from sqlalchemy.dialects.postgresql import ARRAY, JSONB, TIMESTAMP
 from sqlalchemy.inspection import inspect
 from sqlalchemy.orm import Session, declared_attr, foreign, mapped_column, object_session, relationship
 from sqlalchemy.sql.elements import conv
@@ -178,7 +178,7 @@ def _relationship(cls: type[Any], partner: type[Any], related: Related) -> Any:
     return relationship(partner, primaryjoin=condition, uselist=related.many, viewonly=True)
 
 
-_TYPES: Final[Mapping[str, type[TypeEngine[Any]]]] = {
+_TYPES: Final[Mapping[str, Callable[[], TypeEngine[Any]]]] = {
     "bigint": BigInteger,
     "boolean": Boolean,
     "bytea": LargeBinary,
@@ -186,6 +186,7 @@ _TYPES: Final[Mapping[str, type[TypeEngine[Any]]]] = {
     "jsonb": JSONB,
     "regrole": RoleName,
     "smallint": SmallInteger,
+    "timestamp with time zone": partial(TIMESTAMP, timezone=True),
     "uuid": Uuid,
     "xid": Xid,
     "xid8": Xid8,

@@ -47,7 +47,6 @@ def _run(server: Server, *statements: str) -> list[str]:
 
 def _copy(source: Server, target: str) -> None:
     """Nobody writes meanwhile."""
-    _run(source, "checkpoint")
     subprocess.run(["/bin/cp", "-a", str(source.data_directory), target], check=True)
 
 
@@ -65,6 +64,7 @@ class _Restore(_Way):
     """Its files are put back."""
 
     def remember(self) -> None:
+        _run(self._server, "checkpoint")
         _copy(self._server, str(self._server.directory / "before"))
 
     def go_back(self) -> None:
@@ -76,6 +76,22 @@ class _Restore(_Way):
         server._run("pg_ctl", "start", "-w", "-l", str(server.log_path))
 
 
+class _OldFiles(_Way):
+    """It was stopped in order, its files were copied, and the copy is put back: no recovery empties a table."""
+
+    def remember(self) -> None:
+        self._server._run("pg_ctl", "stop", "-w", "-m", "fast")
+        _copy(self._server, str(self._server.directory / "before"))
+        self._server._run("pg_ctl", "start", "-w", "-l", str(self._server.log_path))
+
+    def go_back(self) -> None:
+        server = self._server
+        server._run("pg_ctl", "stop", "-w", "-m", "fast")
+        shutil.rmtree(server.data_directory)
+        (server.directory / "before").rename(server.data_directory)
+        server._run("pg_ctl", "start", "-w", "-l", str(server.log_path))
+
+
 class _Failover(_Way):
     """Another one that got its log takes over, without the end of it."""
 
@@ -84,6 +100,7 @@ class _Failover(_Way):
         standby = self._standby = private_server()
         standby._run("pg_ctl", "stop", "-w", "-m", "fast")
         shutil.rmtree(standby.data_directory)
+        _run(self._server, "checkpoint")
         _copy(self._server, str(standby.data_directory))
         (standby.data_directory / "postmaster.pid").unlink()
         (standby.data_directory / "standby.signal").touch()
@@ -109,7 +126,7 @@ class _Failover(_Way):
         self._standby._run("pg_ctl", "promote", "-w")
 
 
-@pytest.mark.parametrize("way", [_Crash, _Restore, _Failover])
+@pytest.mark.parametrize("way", [_Crash, _Restore, _OldFiles, _Failover])
 def test_a_consumer_that_does_not_notice(private_server: Callable[..., Server], way: Callable[..., _Way]) -> None:
     """It finds new messages at once, and a message that has the id of a lost one is not completed as the lost one."""
     server = way(private_server)
@@ -132,7 +149,9 @@ def test_a_consumer_that_does_not_notice(private_server: Callable[..., Server], 
     assert len(new) == 50
     same = sorted(new.keys() & lost.keys())
     assert same
-    assert {one.lease.id for one in lost.values()} == {one.lease.id for one in kept.values()}
+    if way is not _OldFiles:
+        # The tokens differ in no other way than by the epochs of the deliveries.
+        assert {one.lease.id for one in lost.values()} == {one.lease.id for one in kept.values()}
     for message_id in same:
         with pytest.raises(LeaseLost):
             queue.complete(engine, lost[message_id])

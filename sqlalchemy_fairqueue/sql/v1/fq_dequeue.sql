@@ -9,7 +9,7 @@
 -- id). Each moves its channel's start tag by its cost, or by 1 if the queue is fair by messages, divided by the weight.
 -- A call that gets fewer channels than it wants, since others have some, takes nothing beyond bound_tag of fq_look, so
 -- that all consumers together serve in the order in which one would. A call that finds nothing due writes nothing.
--- Locks: those of its steps, all skip locked. Only the first delivery of a queue or after a crash waits, for 5 ms. If
+-- Locks: those of its steps, all skip locked. Only the first delivery of a queue or server may wait, for 5 ms a lock. If
 -- another transaction has the dispatch row of a queue with a limit, it takes nothing and is due again in 10 ms. READ
 -- COMMITTED, in a transaction of its own: while one that attends is open, no other hears signals.
 -- Index: those of its steps. Errors: QF001 bad argument, QF003 wrong isolation level, QF007.

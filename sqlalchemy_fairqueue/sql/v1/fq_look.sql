@@ -18,7 +18,13 @@ declare
   v_sight record;
 begin
   select d.state,
-    (select e.value from fairqueue.fq_epoch e where e.one and e.xmin = e.written_by) as epoch,
+    (
+      select e.value
+      from fairqueue.fq_epoch e
+      where e.one
+        and e.xmin = e.written_by
+        and e.started_at = pg_postmaster_start_time()
+    ) as epoch,
     exists (
       select
       from fairqueue.fq_signal g

@@ -2,8 +2,8 @@
 -- False: another transaction that makes them, or changes the queue's settings, has not ended within a few milliseconds;
 -- nothing was made.
 -- Guarantees: if true, they are there, and the caller sees them.
--- Locks: at the first delivery of a queue its row, for no key update; this one, or one after a crash, waits up to 5 ms
--- for each lock. Index: fq_queue_pkey, fq_queue_state_newest_ix, fq_epoch_pkey. Errors: none.
+-- Locks: at the first delivery of a queue its row, for no key update; this one, or one after a start of the server,
+-- waits up to 5 ms for each lock. Index: fq_queue_pkey, fq_queue_state_newest_ix, fq_epoch_pkey. Errors: none.
 create function fairqueue.fq_open_queue(p_queue text)
 returns boolean
 language plpgsql
@@ -12,7 +12,8 @@ set lock_timeout = '5ms'
 as $$
 begin
   delete from fairqueue.fq_epoch e
-  where e.xmin is distinct from e.written_by;
+  where e.xmin is distinct from e.written_by
+    or e.started_at <> pg_postmaster_start_time();
   insert into fairqueue.fq_epoch (value)
   values (hashtextextended(gen_random_uuid()::text, 0))
   on conflict do nothing;
