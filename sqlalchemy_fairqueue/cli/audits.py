@@ -45,5 +45,5 @@ def list_audits(
 
 
 def audit_parts(found: Sequence[AuditEntry]) -> tuple[Any, ...]:
-    """Return a heading and a table of what was done; nothing if that is nothing."""
+    """Return a heading and a table of what operators did, or nothing to show if they did nothing."""
     return (bold("done by operators"), AUDITS.screen(found)) if found else ()

@@ -147,7 +147,7 @@ _Read = tuple[str | None, datetime | None, datetime | None]
 def _made(
     engine: str | None, options: Options, read: _Read, arguments: dict[str, Any], conf: list[str] | None
 ) -> Report:
-    """Return the report by the engine, or by the one that the size of the history asks for."""
+    """Return the report. If no engine is named, the size of the history decides which one makes it."""
     if engine != "spark":
         try:
             return _in_process(options, read, arguments)

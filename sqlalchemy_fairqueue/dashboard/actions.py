@@ -80,7 +80,7 @@ class Done:
         said: The name of the sentence that the page says afterwards, of ``SAID``.
         outcome: The words for the log.
         count: The number in the sentence.
-        to: The page to go to; None: the one that the action was asked for on.
+        to: The page to show afterwards. None: the page with the button.
     """
 
     said: str
@@ -137,7 +137,7 @@ class Call(View):
         return await self.reading.act(work)
 
     async def letters(self) -> Sequence[int]:
-        """Return the dead letters that the action is about: one that is named, or the newest of a group."""
+        """Return the ids of the dead letters to act on: those in the request, or else the newest of its group."""
         wanted = tuple(self.query.get(name) for name in ("kind", "reason", "error"))
         groups = [] if self.ids else await self.letter_groups(self.queue.name)
         found = (group.message_ids[:BULK] for group in groups if (group.kind, group.reason, group.error) == wanted)
@@ -145,14 +145,14 @@ class Call(View):
 
     @property
     def page(self) -> str:
-        """The page that the action was asked for on."""
+        """The page with the button of the action."""
         page = self.query.get("from", "")
         if page not in _PAGES:
             return "./"
         return link(page, queue=self.queue.name, **{name: self.query.get(name) for name in _PAGES[page]})
 
     def back(self, done: Done | None) -> Response:
-        """Go back to the page, which says what was done."""
+        """Redirect to the page, which then says what was done."""
         page = (done and done.to) or self.page
         said = link("", done=done.said, count=done.count) if done else ""
         return RedirectResponse(page + (said.replace("?", "&") if "?" in page else said), 303)
@@ -380,7 +380,7 @@ _ACTIONS: dict[str, Callable[[Call], Awaitable[Question | Done | None]]] = {
 
 
 async def _form(request: Request) -> dict[str, str]:
-    """Return the form that a request sends. One that does not say its length is refused, as one that is too long."""
+    """Return the form that a request sends. A form without a length, or with too great a one, is refused."""
     try:
         fits = parse_whole(request.headers.get("content-length", "")) <= _MOST_BYTES
     except ValueError:

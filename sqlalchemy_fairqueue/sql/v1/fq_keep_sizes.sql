@@ -2,8 +2,9 @@
 -- are older than eight days.
 -- Guarantees: one row a table and hour, however many workers call; in the order of their names, so that two calls
 -- never wait for each other.
--- Cost: a probe; once an hour the sizes of the files of all tables. Locks: old rows of fq_size, skip locked; waits for
--- another call that writes the same rows. Index: fq_size_pkey. Errors: none.
+-- Cost: a probe; once an hour the sizes of the files of all tables. Locks: access share on each table, which waits for
+-- who truncates or alters one; old rows of fq_size, skip locked; waits for another call that writes the same rows.
+-- Index: fq_size_pkey. Errors: none.
 create function fairqueue.fq_keep_sizes()
 returns void
 language plpgsql

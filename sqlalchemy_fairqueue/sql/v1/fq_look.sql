@@ -4,8 +4,8 @@
 -- promotions, channels whose time has come, changed plans that some of their channels lack; has_work: any of these.
 -- first_tag, first_channel: of the first ready channel; bound_tag: where it will stand after one message. fq_choose
 -- tells which calls take nothing beyond it; null: no channel is ready, or the first one has stood still for a second:
--- its holder may keep it for long. must_attend: fq_attend has something to do; may_note: the
--- dispatch row was last written more than 10 ms ago.
+-- its holder may keep it for long. must_attend: fq_attend has something to do; may_note: the dispatch row was last
+-- written more than 10 ms ago.
 -- Guarantees: one statement, one snapshot. A dispatch row that came out of a dump may name transactions of another
 -- server. Then its heard_below is above its own xmin or in the future, and all signals count as unheard.
 -- Locks: none. Index: fq_queue_pkey, fq_queue_state_newest_ix, fq_signal_pkey, fq_lease_expires_ix,

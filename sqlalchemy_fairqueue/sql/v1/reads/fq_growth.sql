@@ -21,7 +21,6 @@ begin
     where s.at between v_last - 86400000000 and v_last - 1
     order by s.name, s.at
   ) f on f.name = l.name
-  where l.at = v_last
-  order by 3 desc, 1;
+  where l.at = v_last;
 end
 $$;

@@ -3,12 +3,13 @@
 -- heard_below, heard_open: the last complete hearing has heard all signals of transactions below heard_below, but for
 -- those in heard_open, which were open. ready_floor, ready_channel: the ready order begins there or later; still_since:
 -- since when that place has not moved. due_floor: a channel with an earlier due_at has an unheard signal. lease_floor:
--- ten seconds ago; a lease ends before it only if its transaction lasted ten seconds longer than the lease, so ten
--- times a second all leases are looked at, last at swept_at. held_since: since when something is due that nobody can
--- take, because it is locked. noted_at: when the row was written. current_concurrency, current_cost, rate_at: of a
--- queue that has, or had, a limit or a rate of all its channels; limits and rate are those of fq_queue. owed_cost:
--- corrections of costs that its shared limits do not know yet. Versioned like fq_channel_state and for the same
--- reasons: no unique index, every update sets row_version = row_version + 1, the newest version is found first.
+-- ten seconds ago, or when the first lease ended if that was before; a lease ends below it only if its transaction
+-- lasted ten seconds longer than the lease, so ten times a second all leases are looked at, last at swept_at.
+-- held_since: since when something is due that nobody can take, because it is locked. noted_at: when the row was
+-- written. current_concurrency, current_cost, rate_at: of a queue that has, or had, a limit or a rate of all its
+-- channels; limits and rate are those of fq_queue. owed_cost: corrections of costs that its shared limits do not know
+-- yet. Versioned like fq_channel_state and for the same reasons: no unique index, every update sets row_version =
+-- row_version + 1, the newest version is found first.
 create table fairqueue.fq_queue_state (
   queue text collate "C" not null,
   row_version bigint not null default 0,
