@@ -18,7 +18,7 @@ from starlette.responses import HTMLResponse, Response
 
 from sqlalchemy_fairqueue.dashboard.access import CSRF_COOKIE, access_of, csrf_token
 from sqlalchemy_fairqueue.dashboard.rendering import rendered
-from sqlalchemy_fairqueue.dashboard.words import SAID, reason_detail, shares_of, waits_words
+from sqlalchemy_fairqueue.dashboard.words import SAID, reason_detail, shares_of
 from sqlalchemy_fairqueue.database.calls import Target
 from sqlalchemy_fairqueue.figures.queues import age, figures_now
 from sqlalchemy_fairqueue.formats import parse_whole
@@ -62,8 +62,6 @@ class Row:
         channel: The tenant.
         waited: How long it waits. None: nothing is ready.
         detail: The figures of what holds it up.
-        waits: Its waits in the past in seconds, the oldest first.
-        waits_words: These as a sentence. Empty: there are not two of them.
         shares: Its shares of what the queue shares, that by which it is fair first.
         entitled: The part that its weight entitles it to, 0 to 1. None: something of its own holds it back.
         completed_per_second: Its completions a second, if they are counted.
@@ -73,8 +71,6 @@ class Row:
     channel: ChannelDemand
     waited: timedelta | None
     detail: str
-    waits: Sequence[float]
-    waits_words: str
     shares: Sequence[Share]
     entitled: float | None
     completed_per_second: float | None
@@ -188,12 +184,12 @@ class PageBase:
             queue = await self._queue_now(queue, [channel])
         listed = next((one for one in queue.contention.channels if one.channel == channel), None)
         if listed is not None:
-            return self.row(queue, listed, figures)
+            return self.row(queue, listed)
         stats = await self.channel_stats(queue.name, channel)
         if stats is None:
             return None
         [found] = with_waits(queue.stats, queue.contention, queue.limits, [stats], figures.at)
-        return self.row(queue, found, figures)
+        return self.row(queue, found)
 
     async def tenants_now(self, queues: Iterable[QueueFigures]) -> list[tuple[QueueFigures, ChannelDemand]]:
         """Return the tenants that queues list, with the reasons of this moment, read once for all viewers.
@@ -252,15 +248,12 @@ class PageBase:
         self._wanted[queue] = dict(list(found.items())[-_MOST_WANTED:])
         return list(self._wanted[queue])
 
-    def row(self, queue: QueueFigures, channel: ChannelDemand, figures: Figures) -> Row:
+    def row(self, queue: QueueFigures, channel: ChannelDemand) -> Row:
         shared, name, rate = self.reading.figures, channel.channel, queue.completed_per_second
-        waits = shared.past_waits(queue.name, name)
-        points = shared.past(queue.name)[-len(waits) :] if waits else ()
         if rate and queue.completed:
             rate *= queue.completed_by_channel.get(name, 0) / queue.completed
         return Row(
-            queue, channel, queue.waited(channel), reason_detail(channel, queue), waits,
-            waits_words(waits, figures.at - points[0].at if points else None),
+            queue, channel, queue.waited(channel), reason_detail(channel, queue),
             shares_of(channel, queue, shared.served(queue.name, name)),
             queue.contention.entitled(channel) if channel.competes else None, rate,
         )  # fmt: skip

@@ -84,7 +84,7 @@ class Pages(PageBase):
             "overview",
             headline=headline(figures, self.reading.figures.past, health),
             queues=[{"figures": queue, "state": queue_state(queue, past), "past": past} for queue, past in pasts],
-            listed=listed, rows=self._rows([one for one in found if one[1].oldest_ready_at], figures, _SUFFERING),
+            listed=listed, rows=self._rows([one for one in found if one[1].oldest_ready_at], _SUFFERING),
             snapshots=[one for one in health.findings if one.check == "snapshots" and one.level] if health else [],
             reasons_at=_newest(found, figures),
         )  # fmt: skip
@@ -99,7 +99,7 @@ class Pages(PageBase):
         return view.answer(
             "tenants", **trend, reason=reason, reasons_at=_newest(found, view.figures), found=len(shown),
             reasons=[(one, counts[one]) for one in Reason if counts[one] or one == reason],
-            rows=self._rows(shown, view.figures, _PAGE),
+            rows=self._rows(shown, _PAGE),
             waiting=sum(queue.contention.waiting for queue in queues),
             rivals=sum(queue.contention.rivals for queue in queues),
         )  # fmt: skip
@@ -300,8 +300,8 @@ class Pages(PageBase):
     async def health(self, view: View) -> Response:
         return view.answer("health", health=await self.reading.health())
 
-    def _rows(self, found: Sequence[tuple[QueueFigures, ChannelDemand]], figures: Figures, most: int) -> list[Row]:
-        return [self.row(queue, tenant, figures) for queue, tenant in found[:most]]
+    def _rows(self, found: Sequence[tuple[QueueFigures, ChannelDemand]], most: int) -> list[Row]:
+        return [self.row(queue, tenant) for queue, tenant in found[:most]]
 
 
 async def _granted(reading: Awaitable[R]) -> tuple[R | None, str | None]:

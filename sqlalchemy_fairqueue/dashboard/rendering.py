@@ -44,7 +44,7 @@ def templates() -> Environment:
         "percent": percent_text, "instant": format_value, "name": clean,
     }  # fmt: skip
     environment.filters |= {name: _or_dash(text) for name, text in formats.items()}
-    environment.filters |= {"plural": plural, "spark": spark, "thinned": thinned, "buckets": buckets}
+    environment.filters |= {"plural": plural, "spark": spark, "buckets": buckets}
     environment.globals |= {"few_queues": _FEW_QUEUES, "link": link}
     return environment
 
@@ -91,12 +91,6 @@ def payload_text(content: bytes, size: int | None) -> str:
         with suppress(ValueError):
             text = json.dumps(json.loads(text), indent=2, ensure_ascii=False)
     return "\n".join(clean(line.expandtabs(4)) for line in text.splitlines()) + ("" if whole else "\n…")
-
-
-def thinned(values: Sequence[float], most: int) -> Sequence[float]:
-    """Return at most so many values, each the greatest of its neighbours, so that no peak is lost."""
-    step = -(-len(values) // most)
-    return values if step <= 1 else [max(values[first : first + step]) for first in range(0, len(values), step)]
 
 
 def spark(values: Sequence[float]) -> str:

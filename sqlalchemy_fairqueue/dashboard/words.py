@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 _QUEUES = 3
 """Queues that are named as those that draw from a shared limit."""
-_FEW = 2
 
 SAID = {
     "pause": "Paused.",
@@ -204,19 +203,6 @@ _MESSAGES_OUT = "messages out"
 
 def _served(queue: QueueFigures) -> str:
     return "cost that was served lately" if queue.fair_by == "cost" else "time of handlers lately"
-
-
-def waits_words(waits: Sequence[float], period: timedelta | None) -> str:
-    """Return the waits of a tenant in the past as a sentence; nothing if there are not two of them.
-
-    Args:
-        waits: In seconds, the oldest first.
-        period: The time that they span.
-    """
-    if len(waits) < _FEW or period is None:
-        return ""
-    first, most, last = (format_duration(timedelta(seconds=one)) for one in (waits[0], max(waits), waits[-1]))
-    return f"wait in the last {format_duration(period)}: from {first} to {last}, {most} at most"
 
 
 def _out(limited: ChannelDemand | QueueCapacity | SharedLimit, next_cost: int | None, whose: str) -> str:

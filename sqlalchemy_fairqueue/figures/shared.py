@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
     from datetime import datetime
 
-    from sqlalchemy_fairqueue.figures.queues import Figures, QueueFigures
+    from sqlalchemy_fairqueue.figures.queues import Figures
     from sqlalchemy_fairqueue.queue import Queue
 
 DUTY = 60
@@ -106,7 +106,6 @@ class SharedFigures:
         self._keep = keep.total_seconds()
         self._points = points
         self._past: dict[str, deque[Point]] = {}
-        self._waits: dict[str, dict[str, deque[float]]] = {}
         self._served: dict[str, _Served] = {}
         self._latest: Figures | None = None
         self._completed: Counter[str] = Counter()
@@ -125,13 +124,6 @@ class SharedFigures:
     def past(self, queue: str) -> Sequence[Point]:
         """Return the past of a queue, the oldest first."""
         return tuple(self._past.get(queue, ()))
-
-    def past_waits(self, queue: str, channel: str) -> Sequence[float]:
-        """Return the waits of the oldest ready message of a channel, in seconds, the oldest figures first.
-
-        Empty: it is not among the channels that the figures list. It begins when the channel was listed.
-        """
-        return tuple(self._waits.get(queue, {}).get(channel, ()))
 
     def served(self, queue: str, channel: str) -> float | None:
         """Return the part of the queue's attempts that were completed lately which is the channel's, 0 to 1.
@@ -241,26 +233,14 @@ class SharedFigures:
             self._completed[name] += queue.completed or 0
             past = self._past.setdefault(name, deque(maxlen=self._points))
             past.append(Point(figures.at, queue.backlog, behind(queue.stats, figures.at)))
-            self._waits[name] = self._waits_with(queue)
             served = self._served.get(name) if figures.since else None
             self._served[name] = served = served or _Served()
             if figures.since:
                 served.add(figures.at - figures.since, figures.at, queue.completed_by_channel)
         for gone in self._past.keys() - figures.queues.keys():
-            del self._past[gone], self._waits[gone], self._served[gone]
+            del self._past[gone], self._served[gone]
         self._latest = figures
         if self._forgotten == forgotten:
             self._good_until = monotonic() + self._period
             self._given_until = self._good_until + self._period
         return figures
-
-    def _waits_with(self, queue: QueueFigures) -> dict[str, deque[float]]:
-        """Return the waits of the channels that are listed, those of others forgotten."""
-        before = self._waits.get(queue.name, {})
-        found = {}
-        for channel in queue.contention.channels:
-            waits = before.get(channel.channel)
-            found[channel.channel] = deque[float](maxlen=self._points) if waits is None else waits
-            waited = queue.waited(channel)
-            found[channel.channel].append(waited.total_seconds() if waited else 0.0)
-        return found

@@ -12,8 +12,7 @@ from sqlalchemy.orm import Session
 from sqlalchemy_fairqueue import Enqueue, Queue
 from sqlalchemy_fairqueue.dashboard import create_dashboard
 from sqlalchemy_fairqueue.dashboard.reading import Health
-from sqlalchemy_fairqueue.dashboard.rendering import thinned
-from sqlalchemy_fairqueue.dashboard.words import headline, queue_state, waits_words
+from sqlalchemy_fairqueue.dashboard.words import headline, queue_state
 from sqlalchemy_fairqueue.doctor.examination import Examination
 from sqlalchemy_fairqueue.doctor.findings import Finding, Level
 from sqlalchemy_fairqueue.figures.shared import Point, SharedFigures
@@ -160,34 +159,6 @@ def test_shares_without_costs(browse: Browse, engine: Engine, fair_by: FairBy) -
         assert "is not known: nothing with a cost ended lately" in page
 
 
-def test_waits_over_time(browse: Browse, engine: Engine) -> None:
-    """Each tenant stands with its wait over time, in words too, from its second figures on, on the page and its own."""
-    enqueue(engine, "a", "b")
-    lease(engine, 1)
-    assert "wait in the last" not in browse("viewer").get("tenants", queue="documents").row("a").text
-    enqueue(engine, "late")
-    browse("viewer").get("tenants", queue="documents")
-    page = browse("viewer").get("tenants", queue="documents")
-    for channel in ("a", "b"):
-        row = page.row(channel)
-        assert ("polyline" in row.tags, row.text.count("wait in the last ")) == (True, 1)
-    for name in ("", "tenants", "tenant?queue=documents&channel=a"):
-        assert "polyline" in browse("viewer").get(name).tags
-    assert "wait in the last" in browse("viewer").get("tenant", queue="documents", channel="late").text
-
-
-def test_waits_over_time_are_short() -> None:
-    """A long past is drawn with few points, which keep its peaks, and is told with its first, last and greatest."""
-    waits = [float(number % 7) for number in range(150)] + [400.0, 1.0]
-    drawn = thinned(waits, 30)
-    assert len(drawn) <= 30
-    assert max(drawn) == 400.0
-    assert thinned(waits[:30], 30) == waits[:30]
-    words = waits_words(waits, timedelta(minutes=5))
-    assert words == "wait in the last 5m 00s: from 0ms to 1.0s, 6m 40s at most"
-    assert waits_words(waits[:1], timedelta(0)) == waits_words((), None) == ""
-
-
 def test_a_tenant(browse: Browse, engine: Engine) -> None:
     """A tenant's page has its figures, its policy and its messages, and no button for a viewer."""
     QUEUE.configure_channel(engine, "customer-7", max_concurrency=1, rate="10/s", weight=3)
@@ -198,7 +169,6 @@ def test_a_tenant(browse: Browse, engine: Engine) -> None:
     assert {f"#{first}", f"#{second}"} <= page.links.keys()
     assert "10/s" in page.text
     assert page.forms == []
-    assert "wait in the last" in browse("viewer").get("tenant", queue="documents", channel="customer-7").text
     assert browse("viewer").get("tenant", queue="documents", channel="nobody").status == 404
     assert browse("viewer").get("tenant", queue="nothing", channel="customer-7").status == 404
 

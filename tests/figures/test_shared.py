@@ -75,24 +75,6 @@ def test_top_and_the_dashboard_agree(engine: Engine, *, heard: bool) -> None:
     assert figures.contention.waiting == sum(since is not None for *_, since, _ in shown.values())
 
 
-def test_waits_over_time(engine: Engine) -> None:
-    """The waits of the channels that are listed are kept from figures to figures, and forgotten with them."""
-    enqueue(engine, "a", "b")
-    shared = SharedFigures(engine, keep=_LONG)
-    for _ in range(3):
-        shared.forget()
-        shared.get()
-    waits = shared.past_waits(QUEUE.name, "a")
-    assert len(waits) == 3
-    assert list(waits) == sorted(waits)
-    assert waits[0] > 0
-    QUEUE.complete(engine, [one for one in lease(engine, 2) if one.channel == "a"])
-    shared.forget()
-    shared.get()
-    assert shared.past_waits(QUEUE.name, "a") == shared.past_waits("nothing", "a") == ()
-    assert len(shared.past_waits(QUEUE.name, "b")) == 4
-
-
 def test_what_was_served_lately(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each channel has its part of what was completed lately; what is older does not count."""
     QUEUE.configure(engine, history=True)
