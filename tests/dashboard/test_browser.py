@@ -214,7 +214,7 @@ def test_shares(chromium: Open, engine: Engine, width: int) -> None:
     def drawn(_: object) -> bool:
         script = "const e = document.querySelector('tr .shareline svg'); return e && e.getBoundingClientRect().toJSON()"
         box = browser.driver.execute_script(script)
-        return bool(box and box["width"] > 20 and box["height"] > 10 and 0 <= box["left"] <= box["right"] <= width)
+        return bool(box and box["width"] > 20 and box["height"] > 4 and 0 <= box["left"] <= box["right"] <= width)
 
     browser.wait_until(drawn)
     assert len(browser.driver.find_elements(By.CSS_SELECTOR, "tr .shareline svg")) == 2
