@@ -66,8 +66,11 @@ class Administration(Business):
 
     def told(self, policy: ChannelPolicy) -> ChannelPolicy:
         """The policy; its rate is in cost, if those of the program are."""
-        rate = policy.rate
-        return replace(policy, rate=Rate.every(rate.interval, rate.burst, "cost")) if rate and self.metered else policy
+        return replace(policy, rate=self.rated(policy.rate))
+
+    def rated(self, rate: Rate | None) -> Rate | None:
+        """A rate, in cost if those of the program are."""
+        return Rate.every(rate.interval, rate.burst, "cost") if rate and self.metered else rate
 
     @rule(tx=st.none() | TRANSACTIONS, channel=st.none() | CHANNELS | CHANNELS, paused=st.booleans(), now=st.booleans())
     def pause(self, tx: int | None, channel: str | None, *, paused: bool, now: bool) -> None:

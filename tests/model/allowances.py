@@ -113,13 +113,11 @@ def size_of(number: int, headers: Mapping[str, object] | None) -> int:
     return len(str(number)) + (len(json.dumps(headers)) if headers else 0)
 
 
-def check_batch(
-    batch: Deliveries, least: int, limit: int, offered: dict[str, Offer], max_bytes: int
-) -> tuple[dict[str, int], bool]:
+def check_batch(batch: Deliveries, least: int, limit: int, offered: dict[str, Offer], max_bytes: int) -> bool:
     """Fail unless the batch is one that the offers allow: at most *limit*, and *least* if so many are ready.
 
     Returns:
-        How many messages each channel gave, and whether the batch ended because of its bytes.
+        Whether the batch ended because of its bytes.
     """
     given: dict[str, list[int]] = defaultdict(list)
     for delivery in batch:
@@ -148,7 +146,7 @@ def check_batch(
             assert count >= offer.given(given[name]).most or not offer.due or offer.unsure, (
                 f"channel {name} gave {count} of {offer.most} that were ready, with {len(batch)} of {least} taken"
             )
-    return {name: len(ids) for name, ids in given.items() if ids}, was_cut
+    return was_cut
 
 
 def put_off(books: Books, offered: dict[str, Offer], now: int) -> None:

@@ -359,11 +359,11 @@ class Books:
         """How many slots of the queue are held."""
         return sum(one.slots >> 1 for one in self.messages.values())
 
-    def room(self, limit: int, now: int) -> int:
-        """How many of so many messages the queue's own limits and its pause let out."""
+    def room(self, limit: int, now: int, *, surely: bool = False) -> int:
+        """How many of so many messages the queue's own limits and its pause let out, at most or *surely*."""
         if self.paused:
             return 0
-        rate = self.rate.allows(now)
+        rate = self.rate.surely(now) if surely else self.rate.allows(now)
         free = None if self.limits.most is None else max(0, self.limits.most - self.slots_of_queue())
         if self.holds_back(1):
             return 0

@@ -130,22 +130,19 @@ class Consuming(Spoiling):
         # Who passes by a channel that another transaction holds takes no more than is fair while it does.
         hindered = others.queue_state or len(offered) < len(self.books.channels)
         hindered |= check_quota(self.books, batch, offered)
-        least = 0 if hindered else shared.least(room, now)
-        given, was_cut = check_batch(batch, least, most, offered, max_bytes)
-        self.note_drawn(len(batch), now)
+        # Costs that a call looks at and cannot take count.
+        metered = self.books.rate.metered or shared.rate.metered
+        hindered |= metered and any(offer.locked or offer.fresh or offer.waiting for offer in offered.values())
+        least = 0 if hindered else shared.least(self.books.room(limit, now, surely=True), now)
+        was_cut = check_batch(batch, least, most, offered, max_bytes)
+        self.note_drawn([cost_of(one.payload) for one in batch], now)
         self.saw("dequeue was cut by its bytes" if was_cut else "dequeue ended by itself")
         self._check_lease(batch, consumer, kept if kept not in others.leases else None, span, microseconds(lease))
         if not batch:
             self._note_empty_lease(consumer, lease)
         for delivery in batch:
             self.deliver(delivery)
-        for name in given:
-            channel = self.books.channels[name]
-            channel.cell.release([cost_of(one.payload) for one in batch if one.channel == name], now)
-            limit_ = channel.policy.max_concurrency
-            assert limit_ is None or self.books.slots_of(name) <= limit_, f"channel {name} exceeds its limit {limit_}"
-        if batch and self.books.limits.limited:
-            self.books.rate.release([1] * len(batch), now)
+        self._count(batch, now)
         if is_late:
             self.follow_rates()
         self._turns_served(batch, {name: offer for name, offer in offered.items() if name not in hidden})
@@ -156,6 +153,19 @@ class Consuming(Spoiling):
             check_due_in(batch, limit, self.books, others, now, has_room=has_room)
         self.given = [*self.given, *batch][-30:]
         return batch
+
+    def _count(self, batch: Deliveries, now: int) -> None:
+        """Count a batch against the limits of its channels and of the queue, and fail if they do not allow it."""
+        for name in {one.channel for one in batch}:
+            channel = self.books.channels[name]
+            channel.cell.release([cost_of(one.payload) for one in batch if one.channel == name], now)
+            limit = channel.policy.max_concurrency
+            assert limit is None or self.books.slots_of(name) <= limit, f"channel {name} exceeds its limit {limit}"
+        if batch and self.books.limits.limited:
+            costs = [cost_of(one.payload) for one in batch]
+            assert self.books.rate.fits(costs, now) == len(batch), f"the queue's rate does not allow costs of {costs}"
+            self.books.rate.release(costs, now)
+            self.saw("a rate of the queue counted cost" if self.books.rate.metered else "a rate counted messages")
 
     def deliver(self, delivery: Delivery) -> None:
         """A delivery has come into a consumer's hands, as the message was added."""
@@ -196,8 +206,8 @@ class Consuming(Spoiling):
         """The room in the shared limit that the queue draws from; here it draws from none."""
         return SharedRoom()
 
-    def note_drawn(self, count: int, now: int) -> None:
-        """So many messages were drawn from the shared limit, at *now* or a little later."""
+    def note_drawn(self, costs: Sequence[int], now: int) -> None:
+        """Messages of these costs were drawn from the shared limit, at *now* or a little later."""
 
     def _has_room(self, now: int) -> bool:
         if self.books.holds_back(max((one.cost for one in self.books.messages.values()), default=0)):

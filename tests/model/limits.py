@@ -1,5 +1,6 @@
 """The machine of limits: the rules of the machine, and rates of the queue, and a limit that a rival draws from too."""
 
+from collections.abc import Sequence
 from datetime import timedelta
 from functools import partial
 
@@ -13,6 +14,7 @@ from tests.model.business import TRANSACTIONS
 from tests.model.machine import FairQueueMachine
 from tests.model.rates import RateCell
 from tests.model.shared_limits import Drawn, SharedRoom
+from tests.model.turns import cost_of
 from tests.model.work import Limited
 from tests.model.world import TICK
 
@@ -46,6 +48,7 @@ class LimitsMachine(FairQueueMachine):
     @rule(tx=st.none() | TRANSACTIONS, rate=RATES, now=st.booleans())
     def limit_rate(self, tx: int | None, rate: Rate | None, *, now: bool) -> None:
         """Set a rate of the whole queue, or lift it."""
+        rate = self.rated(rate)
         work = Limited(QueueLimits(rate=rate), frozenset({"rate"}))
         self.change(tx, work, partial(self.world.queues[0].configure, rate=rate), now=now)
 
@@ -62,6 +65,7 @@ class LimitsMachine(FairQueueMachine):
         if self.others().gate:
             # It would wait for who makes the queue draw from it.
             return
+        rate = self.rated(rate)
         self.rival.limits.configure(self.world.engine, SHARED, max_concurrency=most, rate=rate)
         self.shared_most = most
         self.drawn = Drawn(RateCell(rate))
@@ -69,8 +73,8 @@ class LimitsMachine(FairQueueMachine):
     @rule(count=st.integers(1, 4))
     def rival_takes(self, count: int) -> None:
         """The rival adds messages and takes as many as it is let."""
-        for _ in range(count):
-            self.rival.enqueue(self.world.engine, channel="r", payload=None)
+        for number in range(count):
+            self.rival.enqueue(self.world.engine, channel="r", payload=number, cost=cost_of(number))
         before = self.world.pass_by((one.expires_at for one in self.books.leases.values()), _STEPS, _STEPS)
         batch = self.rival.dequeue(self.world.engine, limit=count, lease=_LEASE)
         self._note_abandoned(before)
@@ -79,7 +83,7 @@ class LimitsMachine(FairQueueMachine):
         assert self.shared_most is None or not batch or out + len(batch) <= self.shared_most, (
             f"the rival got {len(batch)}, {out} were out, the shared limit is {self.shared_most}"
         )
-        self.drawn.add(len(batch), before, self.world.now())
+        self.drawn.add([cost_of(one.payload) for one in batch], before, self.world.now())
         self.saw("the rival took messages" if batch else "the rival was held back")
 
     def _note_abandoned(self, now: int) -> None:
@@ -119,13 +123,13 @@ class LimitsMachine(FairQueueMachine):
         free = None if self.shared_most is None else max(0, self.shared_most - rival_out - self.books.slots_of_queue())
         return SharedRoom(free, RateCell(self.drawn.cell.rate, rate_at), contended=waits_until > self.world.now())
 
-    def note_drawn(self, count: int, now: int) -> None:
+    def note_drawn(self, costs: Sequence[int], now: int) -> None:
         """The rate of the shared limit holds for both queues together; so does its number of slots."""
-        if not self.books.limits.shared or not count:
+        if not self.books.limits.shared or not costs:
             return
-        self.drawn.add(count, now - TICK, self.world.now())
-        self.saw("dequeue drew from the shared limit")
-        out = self._out() + count
+        self.drawn.add(costs, now - TICK, self.world.now())
+        self.saw(f"dequeue drew {'cost' if self.drawn.cell.metered else 'messages'} from the shared limit")
+        out = self._out() + len(costs)
         assert self.shared_most is None or out <= self.shared_most, f"{out} are out, the limit is {self.shared_most}"
 
     def _out(self) -> int:

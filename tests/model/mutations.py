@@ -363,6 +363,20 @@ _LIMITS = [
         limits=True,
     ),
     Mutation(
+        "a rate of the queue in cost counts messages",
+        "fq_report",
+        "(case when v_state.rate_of = 'cost' then p_sight.spent else p_got end)::bigint",
+        "p_got::bigint",
+        limits=True,
+    ),
+    Mutation(
+        "a rate of a shared limit in cost counts messages",
+        "fq_draw",
+        "(case when f.rate_of = 'cost' then p_cost else p_drawn end)::bigint",
+        "p_drawn::bigint",
+        limits=True,
+    ),
+    Mutation(
         "a queue that begins to draw from a shared limit has nothing out",
         "fq_give_slots",
         "  set slots = m.slots | p_slot",

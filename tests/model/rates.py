@@ -6,6 +6,7 @@ from itertools import accumulate
 
 from sqlalchemy_fairqueue import Rate
 from sqlalchemy_fairqueue.times import microseconds
+from tests.model.turns import DEAREST
 
 
 @dataclass(slots=True)
@@ -21,6 +22,11 @@ class RateCell:
         """Microseconds between two messages on average."""
         return microseconds(self.rate.interval) if self.rate else 0
 
+    @property
+    def metered(self) -> bool:
+        """Whether it counts cost."""
+        return self.rate is not None and self.rate.of == "cost"
+
     def allows(self, now: int) -> int | None:
         """How many messages, or what cost, may be released now; None: any number."""
         if self.rate is None:
@@ -32,22 +38,28 @@ class RateCell:
             count += 1
         return count
 
+    def surely(self, now: int) -> int | None:
+        """How many messages may be released now, whatever they cost; None: any number."""
+        room = self.allows(now)
+        return room if room is None or not self.metered else -(-room // DEAREST)
+
     def fits(self, costs: Sequence[int], now: int) -> int:
         """How many messages of these costs, in this order, may be released now: each while something is left."""
         room = self.allows(now)
-        before = list(accumulate(self._units(costs), initial=0))[:-1]
+        before = list(accumulate(self.units(costs), initial=0))[:-1]
         return sum(room is None or one < room for one in before)
 
     def release(self, costs: Sequence[int], now: int) -> None:
         """Note that messages of these costs were released."""
-        units = self._units(costs)
+        units = self.units(costs)
         self.rate_at = max(self.rate_at, now) + sum(units) * self.interval
         if self.rate:
             self.taken += [(now, one) for one in units]
             self._check_windows(self.rate)
 
-    def _units(self, costs: Sequence[int]) -> list[int]:
-        return [one if self.rate and self.rate.of == "cost" else 1 for one in costs]
+    def units(self, costs: Sequence[int]) -> list[int]:
+        """What messages of these costs count."""
+        return [one if self.metered else 1 for one in costs]
 
     def configure(self, rate: Rate | None, rate_at: int) -> None:
         """Another rate, measured anew."""

@@ -1,5 +1,6 @@
 """The reference of shared limits: what one of several queues may draw."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tests.model.rates import RateCell
@@ -21,26 +22,32 @@ class SharedRoom:
 
     def least(self, limit: int, now: int) -> int:
         """How many of so many messages it lets out at least, at that instant or later."""
-        return 0 if self.contended else self.most(limit, now)
+        return 0 if self.contended else self._within(limit, self.rate.surely(now))
 
     def most(self, limit: int, now: int) -> int:
         """How many of so many messages it lets out at most, at that instant or earlier."""
-        return min(one for one in (limit, self.free, self.rate.allows(now)) if one is not None)
+        return self._within(limit, self.rate.allows(now))
+
+    def _within(self, *most: int | None) -> int:
+        return min(one for one in (*most, self.free) if one is not None)
 
 
 @dataclass(slots=True)
 class Drawn:
-    """When messages were drawn from a shared rate: between two instants each."""
+    """When messages were drawn from a shared rate, between two instants each, and what each counted."""
 
     cell: RateCell = field(default_factory=RateCell)
     spans: list[tuple[int, int]] = field(default_factory=list)
 
-    def add(self, count: int, after: int, before: int) -> None:
-        """Note that so many messages were drawn, and fail if the rate did not allow that (I6)."""
+    def add(self, costs: Sequence[int], after: int, before: int) -> None:
+        """Note that messages of these costs were drawn, and fail if the rate did not allow that (I6, I37)."""
         rate = self.cell.rate
         if rate is None:
             return
-        self.spans += [(after, before)] * count
-        for number, (first, _) in enumerate(reversed(self.spans), 1):
-            most = rate.burst + (before - first) // self.cell.interval
-            assert number <= most, f"{number} messages of all queues within {before - first} us, the rate allows {most}"
+        for units in self.cell.units(costs):
+            drawn = 0
+            for first, earlier in reversed(self.spans):
+                drawn += earlier
+                most = rate.burst + (before - first) // self.cell.interval
+                assert drawn < most, f"{drawn} of all queues within {before - first} us, the rate allows {most}"
+            self.spans.append((after, units))

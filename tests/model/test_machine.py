@@ -62,7 +62,9 @@ _SURE = 14
 
 _REACHED_BY_LIMITS = {
     "dequeue came to the queue's limit": 0.1,
-    "dequeue drew from the shared limit": 0.2,
+    "dequeue drew messages from the shared limit": 0.1,
+    "dequeue drew cost from the shared limit": 0.05,
+    "a rate of the queue counted cost": 0.05,
     "the rival took messages": 0.3,
     "the rival was held back": 0.2,
 }

@@ -14,6 +14,7 @@ from itertools import combinations
 from sqlalchemy_fairqueue import Delivery
 
 _COSTS = (1, 1, 5, 2)
+DEAREST = max(_COSTS)
 
 
 def cost_of(number: int) -> int:
