@@ -1,16 +1,8 @@
 """Duties of a worker's heartbeat thread, on one connection, and rounds that it starts.
 
-A duty must not wait for long, since leases wait with it. Long work is a round in its own thread: schedules, groups,
-samples and housekeeping.
-
-An operator's request to stop is read by a statement of one row for each queue. So the worker sees it while it is idle,
-while all handlers are busy, and without a lease. A worker that obeys a request leaves it in place, since other
-processes may have the same name. It ignores requests from before its own start.
-
-No worker is a leader. All poll for due schedules and groups; :func:`run_slots` lets the first one run a slot, and only
-one at a time executes :func:`fold_groups`. So any worker may die, and another does the rest. A schedule that cannot be
-run does not delay others: the worker writes the reason into its row and tries again after a minute. A round serves all
-queues of an installation.
+A duty must not wait for long, since leases wait with it. So longer work is a round in its own thread, for all queues of
+an installation: schedules, groups, samples and housekeeping. No worker is a leader: all poll for due work, the database
+lets the first one do it, and if that worker dies, another does the rest.
 """
 
 from __future__ import annotations
@@ -60,17 +52,18 @@ _BYTES = 8 * 2**20
 
 
 def cut_stuck_calls(connections: Sequence[DedicatedConnection], seconds: float) -> None:
-    """Cut calls on other threads' connections that have had no answer for this long."""
     for connection in connections:
         connection.cut_if_stuck(seconds)
 
 
 @dataclass(eq=False)
 class StopRequests:
-    """The requests to one worker to stop.
+    """Operators' requests to one worker to stop, even while it is idle, all its handlers are busy, or it has no lease.
+
+    A worker that obeys a request leaves it in place, since other processes may have the same name. It ignores requests
+    from before its own start.
 
     Attributes:
-        queues: The worker's queues, by schema and name.
         stop: Begins the stop in another thread. It is called once.
     """
 
@@ -80,11 +73,11 @@ class StopRequests:
     _before: set[tuple[str | None, StopRequest]] = field(default_factory=set, init=False)
 
     def begin(self, connection: DedicatedConnection) -> None:
-        """Note the requests that stand before the worker starts."""
+        """Note the requests from before the worker's start."""
         self._before = {one for schema in self.queues for one in self._read(connection, schema)}
 
     def poll(self, connection: DedicatedConnection) -> None:
-        """Obey a request that was made since then."""
+        """Obey a later request."""
         run_all(partial(self._poll, connection, schema) for schema in self.queues)
 
     def _poll(self, connection: DedicatedConnection, schema: str | None) -> None:
@@ -113,12 +106,9 @@ class StopRequests:
 
 
 class Round(ABC):
-    """Work that is too long for a duty: one round at a time, each in its own thread.
+    """Work that is too long for a duty: one round at a time, in its own thread, on a connection that lives as long.
 
-    Args:
-        word: The end of the thread's name.
-        step: What a round does, for the log: ``"run schedules"``.
-        limits: Those of its connection, which is closed after each round.
+    *word* ends the thread's name; *step* is for the log; *limits* are those of the connection.
     """
 
     def __init__(self, word: str, step: str, options: WorkerOptions, **limits: float | None) -> None:
@@ -169,9 +159,6 @@ class Round(ABC):
 class Groups(Round):
     """Rounds that count ended members of groups, from the notes of settlements, and finish groups.
 
-    Args:
-        polling: The connection of the duties; only their thread calls :meth:`poll`.
-
     Attributes:
         folded_at: The start of the last round that left nothing to do, by the worker's clock.
         finished: How many groups this worker has finished.
@@ -185,7 +172,7 @@ class Groups(Round):
         self.finished: int = 0
 
     def poll(self) -> None:
-        """Begin a round if there is anything to do."""
+        """Begin a round if there is anything to do. Only the thread of the duties may call it."""
         run_all(partial(self._poll, schema) for schema in self._queues)
 
     def _poll(self, schema: str | None) -> None:
@@ -226,8 +213,7 @@ class Groups(Round):
 class Schedules(Round):
     """Rounds that first set the schedules of the code, and then run due slots.
 
-    Args:
-        polling: The connection of the duties; only their thread calls :meth:`poll`.
+    If a schedule cannot be run, its row gets the reason, it is tried again after a minute, and others go on.
     """
 
     def __init__(self, polling: DedicatedConnection, queues: Sequence[ServedQueue], options: WorkerOptions) -> None:
@@ -395,10 +381,6 @@ class Samples(Round):
     """Rounds that keep the samples of this minute, for the dashboard and ``fairqueue trend``.
 
     All workers call; the first one in a minute writes.
-
-    Args:
-        queues: The queues.
-        options: The worker's.
     """
 
     def __init__(self, queues: Sequence[ServedQueue], options: WorkerOptions) -> None:
@@ -418,11 +400,10 @@ class Samples(Round):
 
 
 class Housekeeping(Round):
-    """Housekeeping in the schemas of the worker's queues, which any worker may do for all.
+    """Rounds that remove what has expired: history, dead letters, results, keys, groups, old slots, idle channels.
 
-    It creates and drops partitions of the history. It deletes expired dead letters, results, groups and keys, old slots
-    of schedules, old requests to stop, and channels that were idle for long. Several workers may do this at once and at
-    any time, since the SQL functions finish what another worker left.
+    They also create partitions of the history. Several workers may do this at once and at any time, since the SQL
+    functions finish what another worker left.
     """
 
     def __init__(self, options: WorkerOptions) -> None:
@@ -457,7 +438,6 @@ class Housekeeping(Round):
                 self._log.info(": %s dead letters of queue %s deleted after their retention", deleted, queue)
 
     def _prune_expired(self, schema: str | None) -> None:
-        """Delete expired rows, a bounded number in each transaction."""
         deleted = most = self._timings.pruned_at_once
         while deleted == most and not self._stopping:
             [(deleted, schedules)] = self._call(schema, "fq_prune_expired", "prune what has expired", limit=most)

@@ -1,7 +1,4 @@
-"""Handling of a delivery: its handler, the call in a session's transaction, and the decision how to settle it.
-
-Threads and event loops share all of this. A decision needs no I/O.
-"""
+"""Handling of a delivery, in a thread or event loop: the call of its handler, and the decision how to settle it."""
 
 from __future__ import annotations
 
@@ -56,7 +53,7 @@ if TYPE_CHECKING:
 _TRIES = 4
 # Characters of a traceback, so that a deep recursion does not fill the table.
 _MOST = 16_000
-# Modules whose frames call handlers. The last one has those of greenlets.
+# Modules whose frames call handlers; sqlalchemy.util has those of greenlets.
 _OURS = ("sqlalchemy_fairqueue.worker", "sqlalchemy_fairqueue.queue.jobs", "sqlalchemy.util")
 _CIRCUMSTANCES = (HandlerCrashed, HandlerTimeout, LeaseLost, WorkerError)
 # The delays of deliveries that the database refuses to settle.
@@ -68,14 +65,11 @@ UNKNOWN_KIND_RELEASES = 15
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """A verb and its arguments.
+    """How to settle a delivery: a verb and its arguments.
 
     Attributes:
-        delay: For retry and release.
-        reason: For bury.
-        error: For retry and bury.
         sent: Whether the handler's own transaction has settled the delivery.
-        result: For complete, the result to keep, or None.
+        result: The result to keep, for complete.
     """
 
     verb: Verb
@@ -109,7 +103,7 @@ class Decision:
 
 
 Decisions = Sequence[Decision | None]
-"""The decisions on a delivery and on those of its batch, in order. None: it is not this worker's any more."""
+"""The decisions on the deliveries of a batch, in order; None if a delivery is no longer this worker's."""
 COMPLETE = Decision(Verb.COMPLETE)
 RELEASE = Decision(Verb.RELEASE)
 
@@ -120,8 +114,8 @@ class RemoteError(Exception):
     Args:
         summary: Its class and message.
         text: The same with its traceback.
-        classes: The names of its class and base classes (see :func:`classes_of`).
-        circumstance: Whether the handler did not cause it (see :func:`is_circumstance`).
+        classes: As :func:`classes_of` returns them.
+        circumstance: As :func:`is_circumstance` returns it.
     """
 
     def __init__(self, summary: str, text: str, classes: tuple[str, ...] = (), *, circumstance: bool = False) -> None:
@@ -138,7 +132,7 @@ def returned_outcome(result: object) -> Outcome | None:
     """Return the outcome that a handler returned, as instance or class; None for any other value.
 
     Raises:
-        WorkerError: It is a generator or an awaitable, so nothing was done; or outcomes in a list.
+        WorkerError: The value is a generator or an awaitable, so nothing was done; or a list of outcomes.
         TypeError: It is an outcome class that needs an argument.
         Outcome: It is an outcome that says nothing about the settlement.
     """
@@ -169,11 +163,7 @@ def returned_outcome(result: object) -> Outcome | None:
 
 
 def of_return(result: object, delivery: Delivery, policy: RetryPolicy) -> Decision:
-    """Return the decision that a returned value asks for.
-
-    Raises:
-        WorkerError, TypeError: As for :func:`returned_outcome`.
-    """
+    """Return the decision that a returned value asks for; raise like :func:`returned_outcome`."""
     outcome = returned_outcome(result)
     return COMPLETE if outcome is None else of_error(outcome, delivery, policy)
 
@@ -263,10 +253,9 @@ def of_undecodable(error: PayloadError) -> Decision:
 
 
 def of_unknown(error: WorkerError, delivery: Delivery, policy: RetryPolicy) -> Decision:
-    """Return the decision for a kind without a handler: leave it to other workers, and fail at last.
+    """Return the decision for a kind without a handler: leave it to other workers, ever later, and fail at last.
 
-    The delays grow. At first no attempt is counted, so that a worker about to be replaced does not use up the attempts
-    of a new kind.
+    The first releases do not count, so that a worker about to be replaced does not use up the attempts of a new kind.
     """
     uncounted = delivery.deliveries - delivery.attempt
     if uncounted < UNKNOWN_KIND_RELEASES:
@@ -288,7 +277,7 @@ def of_exhausted(delivery: Delivery, limit: int) -> Decision:
 def fallback(decision: Decision, delivery: Delivery) -> Decision | None:
     """Return the next best decision if the database refuses to settle a delivery, or None.
 
-    First try a counted attempt, so that attempts come to an end; then a release, with growing delays.
+    A counted attempt comes first, so that attempts come to an end; then a release, with growing delays.
     """
     match decision.verb:
         case Verb.RELEASE:
@@ -299,7 +288,7 @@ def fallback(decision: Decision, delivery: Delivery) -> Decision | None:
 
 
 def limit_of(delivery: Delivery, policy: RetryPolicy) -> int:
-    """Return the number of attempts after which a message is a dead letter: the lower of its own and the policy's."""
+    """Return after how many attempts a message is a dead letter: the lower of its own limit and the policy's."""
     own = delivery.max_attempts
     return own if policy.max_attempts is None else min(own, policy.max_attempts)
 
@@ -413,8 +402,6 @@ class CommitCheck:
 
     A lost lease, a cancelled message and an exceeded timeout refuse the commit. A commit by the handler itself gives a
     warning, at the line where the handler is defined.
-
-    It also keeps the database errors of the session's connections, to distinguish them from the errors of others.
     """
 
     def __init__(self, held: HeldDelivery, handler: Handler) -> None:
@@ -424,7 +411,6 @@ class CommitCheck:
         self._handler = handler
 
     def __call__(self) -> None:
-        """Raise if the commit must not happen, and warn if the handler makes it."""
         self._held.check()
         if not self.returned:
             self._warn()
@@ -464,15 +450,10 @@ def call_in_session(
     around: ForkGuard,
     decide: Callable[[HeldDelivery, Handler, object], list[Decision]],
 ) -> Decisions:
-    """Call a function with a session whose COMMIT settles the delivery; for an AsyncSession in a greenlet.
+    """Call a handler with a session whose COMMIT settles the delivery; for an AsyncSession, call this in a greenlet.
 
     A transaction that could not be serialized is tried again a few times. Each call gets the delivery as it was
     enqueued, whatever the last one has changed.
-
-    Args:
-        sessions: Creates the session.
-        around: A context around the call.
-        decide: Returns the decisions for a returned value.
     """
     headers = [deepcopy(one.delivery.headers) for one in held.batch]
     left = _TRIES
@@ -516,10 +497,7 @@ def _wait(awaitable: Awaitable[Any]) -> Any:
 
 
 def _settle_in(session: Session, held: HeldDelivery, decisions: list[Decision]) -> list[Decision]:
-    """Let the session's COMMIT settle a batch, and return how.
-
-    If the handler has settled a delivery by a verb in this session, that counts; otherwise its decision.
-    """
+    """Let the session's COMMIT settle a batch, by a verb that the handler used in this session or by its decision."""
     own = {one.delivery: one for one in reversed(recorded(session)) if isinstance(one, Settle)}
     made, operations = [], []
     for one, decision in zip(held.batch, decisions, strict=True):
@@ -537,7 +515,7 @@ def _settle_in(session: Session, held: HeldDelivery, decisions: list[Decision]) 
 def decide_on_failure(held: HeldDelivery, error: BaseException, options: WorkerOptions) -> Decision | None:
     """Return the decision on a delivery whose handler raised; None if the delivery is lost.
 
-    If an exception or a policy of the application itself raises, that costs an attempt too.
+    If an exception or a policy of the application itself raises, the attempt counts too.
     """
     try:
         return _decide(held, error, options)
