@@ -67,8 +67,6 @@ class Answer:
         own: The pickled outcome of the application's class, if it can be pickled.
         value: Its other return value, if its queue keeps results.
         cause: Another exception that it raised, or the cause of the outcome.
-        settled: The verbs by which it has settled its deliveries itself, for each delivery.
-        outcomes: What it asked for single deliveries of a batch, by message.
     """
 
     is_raised: bool = False
@@ -178,12 +176,7 @@ def _with_error(answer: Answer, error: BaseException) -> bytes:
 
 
 class _Listener:
-    """The thread that receives the worker's messages.
-
-    Attributes:
-        calls: A queue of calls; None ends it.
-        held: The delivery that the handler works on.
-    """
+    """The thread that receives the worker's messages. A call of None ends the child."""
 
     def __init__(self, connection: Connection[Any, Any]) -> None:
         self._connection = connection
@@ -385,10 +378,8 @@ class ChildProcesses:
     def _receive(self, child: _Child, held: HeldDelivery, until: float | None = None) -> bytes:
         """Return the next answer of a child.
 
-        Raises:
-            EOFError, OSError: The child has ended.
-            HandlerTimeout, LeaseLost, MessageCancelled: Its handler may not go on.
-            WorkerError: It did not answer by *until*.
+        Raise EOFError or OSError if it has ended, why its handler may not go on, or WorkerError if it is late
+        (*until*).
         """
         while True:
             held.check()

@@ -62,9 +62,6 @@ class StopRequests:
 
     A worker that obeys a request leaves it in place, since other processes may have the same name. It ignores requests
     from before its own start.
-
-    Attributes:
-        stop: Begins the stop in another thread. It is called once.
     """
 
     queues: dict[str | None, dict[str, ServedQueue]]
@@ -106,10 +103,7 @@ class StopRequests:
 
 
 class Round(ABC):
-    """Work that is too long for a duty: one round at a time, in its own thread, on a connection that lives as long.
-
-    *word* ends the thread's name; *step* is for the log; *limits* are those of the connection.
-    """
+    """Work that is too long for a duty: one round at a time, in its own thread, on a connection that lives as long."""
 
     def __init__(self, word: str, step: str, options: WorkerOptions, **limits: float | None) -> None:
         self._thread_name = f"{options.name}-{word}"
@@ -211,10 +205,7 @@ class Groups(Round):
 
 
 class Schedules(Round):
-    """Rounds that first set the schedules of the code, and then run due slots.
-
-    If a schedule cannot be run, its row gets the reason, it is tried again after a minute, and others go on.
-    """
+    """Rounds that first set the schedules of the code, and then run due slots."""
 
     def __init__(self, polling: DedicatedConnection, queues: Sequence[ServedQueue], options: WorkerOptions) -> None:
         limits = {"within": options.stuck_after, "lock_timeout": options.lock_timeout}
@@ -378,10 +369,7 @@ def _words(due: DueSchedule) -> tuple[str, str, str]:
 
 
 class Samples(Round):
-    """Rounds that keep the samples of this minute, for the dashboard and ``fairqueue trend``.
-
-    All workers call; the first one in a minute writes.
-    """
+    """Rounds that keep this minute's samples, for the dashboard and ``fairqueue trend``; one worker writes them."""
 
     def __init__(self, queues: Sequence[ServedQueue], options: WorkerOptions) -> None:
         super().__init__("samples", "keep samples", options, within=options.timings.housekeeping_call)

@@ -51,17 +51,12 @@ _DONE = (COMPLETE,)
 
 
 class Executor(ABC):
-    """Calls the handlers of one worker.
+    """Calls the handlers of one worker, and passes each finished delivery with its decision to *settle*.
 
     A handler that exceeds its timeout has failed, whether it returns or not. If nothing can interrupt it, it *hangs*:
     it counts towards the concurrency until it returns, so that a worker never runs more handlers than configured.
 
-    Args:
-        trigger: Wakes the fetcher when the buffer runs low.
-        settle: Called with each finished delivery and its decision, or None if the delivery is lost.
-
     Attributes:
-        buffer: Deliveries that wait for a handler.
         running: Deliveries with handlers, and since when. The thread that removes one settles it.
         occupied: Running and hanging handlers, and since when.
     """
@@ -171,11 +166,7 @@ class Executor(ABC):
             self._time_limits.wake_by(self._clock() + self._timings.ignored_cancel)
 
     def _begin_handling(self, held: HeldDelivery) -> Handler:
-        """Begin to handle a delivery and its batch, and settle followers that cannot be handled.
-
-        Raises:
-            NotCalled: The first one cannot be handled.
-        """
+        """Begin a batch and settle followers that cannot be handled. Raise NotCalled if the first cannot."""
         followers, held.followers = held.followers, []
         try:
             handler = begin_handling(held, self._options)

@@ -65,12 +65,7 @@ UNKNOWN_KIND_RELEASES = 15
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """How to settle a delivery: a verb and its arguments.
-
-    Attributes:
-        sent: Whether the handler's own transaction has settled the delivery.
-        result: The result to keep, for complete.
-    """
+    """How to settle a delivery: a verb and its arguments. If *sent*, the handler's own transaction has done so."""
 
     verb: Verb
     delay: timedelta | None = None
@@ -109,14 +104,7 @@ RELEASE = Decision(Verb.RELEASE)
 
 
 class RemoteError(Exception):
-    """An exception that a handler raised in a child process.
-
-    Args:
-        summary: Its class and message.
-        text: The same with its traceback.
-        classes: As :func:`classes_of` returns them.
-        circumstance: As :func:`is_circumstance` returns it.
-    """
+    """An exception of a handler in a child process, with what text_of, classes_of and is_circumstance return there."""
 
     def __init__(self, summary: str, text: str, classes: tuple[str, ...] = (), *, circumstance: bool = False) -> None:
         super().__init__(summary, text, classes)
@@ -131,10 +119,8 @@ class RemoteError(Exception):
 def returned_outcome(result: object) -> Outcome | None:
     """Return the outcome that a handler returned, as instance or class; None for any other value.
 
-    Raises:
-        WorkerError: The value is a generator or an awaitable, so nothing was done; or a list of outcomes.
-        TypeError: It is an outcome class that needs an argument.
-        Outcome: It is an outcome that says nothing about the settlement.
+    Raise WorkerError for a generator or an awaitable, since nothing was done, and for outcomes in a list. Raise
+    TypeError for an outcome class that needs an argument, and an Outcome that says nothing about the settlement.
     """
     if isinstance(result, type) and issubclass(result, Outcome):
         result = result()
@@ -343,12 +329,7 @@ def without_call(held: HeldDelivery) -> Decision | None:
 
 
 def begin_handling(held: HeldDelivery, options: WorkerOptions) -> Handler:
-    """Return the handler of a delivery that begins now.
-
-    Raises:
-        NotCalled: The message is lost or cancelled, its payload cannot be decoded or fits no job, there is no handler,
-            or no attempt is left.
-    """
+    """Return the handler of a delivery that begins now, or raise NotCalled."""
     if (decision := without_call(held)) is not None:
         raise NotCalled(decision)
     delivery = held.delivery

@@ -57,7 +57,6 @@ class TrackedLease:
 
     Attributes:
         deadline: The lease is known to live until then, by the worker's clock.
-        held: Unsettled deliveries.
         given_up: Deliveries settled without their handlers, which still run: message and number of the delivery.
         told: Whether the handlers were told of its loss.
     """
@@ -118,14 +117,11 @@ class HeldDelivery:
     """A delivery in a worker's hands, from the dequeue until it is settled. Times are by the worker's clock.
 
     Attributes:
-        cancelled: Whether the message was withdrawn.
         cancelled_at: When the handler was told that a message of its batch is withdrawn.
         given_up: Whether the worker has settled it without its handler, which may still run.
         time_over_at: The end of the timeout, or None; set when the handler begins.
         max_attempts: The effective limit; set when the handler begins.
-        cost: The cost that the handler set, or None.
         first: The first delivery of its batch; itself if it has no batch.
-        followers: The other deliveries of its batch, if it is the first.
         outcomes: What the handler asked for single deliveries of its batch, by message.
         charged: The milliseconds charged to its channel while its handler ran; None if none, or if the dequeue charged
             all.
@@ -183,10 +179,7 @@ class HeldDelivery:
 
     @property
     def measured_cost(self) -> int | None:
-        """The attempt's cost: as the handler set it, or its milliseconds so far if the queue is fair by seconds.
-
-        The deliveries of a batch share it.
-        """
+        """The cost that the handler set, or its milliseconds in a queue fair by seconds; a batch shares it."""
         told, count = self.first.cost, len(self.first.batch)
         if told is not None:
             return told // count + (told % count if self is self.first else 0)
@@ -272,7 +265,6 @@ class ServedQueue:
 
     Attributes:
         resources: Resources for its handlers, by name; filled before the first call.
-        dequeuing: A lock held during a dequeue.
         heard_at: When its signals were last heard, by the worker's clock.
         reference: The command line's options that name it.
         waiting_lease: The lease of the worker's registered wait, if there ever was one.
@@ -434,8 +426,7 @@ def by_schema(queues: Iterable[ServedQueue]) -> dict[str | None, dict[str, Serve
 class Heartbeat:
     """What the heartbeat thread does for held deliveries while handlers work on them.
 
-    Attributes:
-        interrupt: Called with deliveries whose handlers should stop, since the lease is lost or the message cancelled.
+    It calls *interrupt* with deliveries whose handlers should stop, since the lease is lost or the message cancelled.
     """
 
     connection: DedicatedConnection

@@ -188,12 +188,7 @@ def worker_options(arguments: WorkerArguments, **given: Any) -> WorkerOptions:
 
 
 def check_handlers(options: WorkerOptions) -> None:
-    """Refuse queues without handlers, whose messages would all die, and handlers that cannot be called.
-
-    Raises:
-        InvalidArgument: A queue has no handlers.
-        WorkerError: A handler cannot run in a child process, or no middleware suits it although there is some.
-    """
+    """Refuse queues without handlers, whose messages would all die, and handlers that cannot be called."""
     check_isolated(options.queues)
     for queue in options.queues:
         if not handlers_of(queue):

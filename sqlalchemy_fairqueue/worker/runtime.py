@@ -166,12 +166,7 @@ class Runtime(Generic[E]):
         self._loopers: list[Looper] = [self.fetcher, self.settler, self._looper]
 
     def check(self) -> None:
-        """Check the schemas of the queues, and tell the database of on_dead handlers.
-
-        Raises:
-            SchemaMismatch: A schema is missing or too old.
-            NotGranted: The worker may not consume one of the queues.
-        """
+        """Check the schemas of the queues and the grants, and tell the database of on_dead handlers."""
         connection = DedicatedConnection(self._options, within=self._timings.connect)
         try:
             for queue in self.queues:

@@ -33,46 +33,36 @@ Clock = Callable[[], float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timings:
-    """Durations in seconds, and counts that belong to them.
+    """Durations in seconds, and counts that belong to them; the names tell the rest.
 
     Attributes:
         heartbeats: Heartbeats in the duration of a lease. Two may fail before a dequeue needs a new lease.
         hear_after: The worker hears the signals of a queue after this time without a dequeue.
         charge_every: Interval of charges for running handlers, in queues that are fair by seconds.
-        stuck_after: A call to dequeue, settle, run schedules or finish groups is cut without an answer for this long,
-            or for the lease if that is longer.
+        stuck_after: A call to dequeue, settle, run schedules or finish groups is cut after this long without an answer,
+            or after the lease if that is longer.
         housekeeping_call: The same for a statement of housekeeping, which may delete many large rows.
-        housekeeping_first: The first housekeeping comes within this time.
         housekeeping_every: Interval of housekeeping, give or take half of it.
-        samples_every: Interval of rounds that keep samples. The function keeps one a minute.
-        history_days: Housekeeping creates partitions this many days ahead.
         pruned_at_once: Rows of a kind, or dead letters of a queue, that housekeeping deletes in a transaction.
         schedules_every: Longest interval of polls for due schedules.
-        schedules_at_once: Most schedules of a queue that a poll finds.
-        slots_at_once: Most slots of a schedule in a transaction.
         schedule_again: Delay before a schedule that could not be run is tried again.
-        notes_at_once: Most notes of groups that a statement folds.
-        groups_at_once: Most groups that a statement finishes.
         forgotten_at_once: Channels that housekeeping reads, or deletes, in a transaction.
-        unanswered_after: Time from an unanswered dequeue to the first lookup of what it took; the database may still
-            execute it after the connection is gone.
+        unanswered_after: Time from an unanswered dequeue, which may still be executed, to the first lookup of what it
+            took.
         poll_soon: Time to the next poll after one that gave less than it asked for.
         poll_later: Delay of a poll that will probably find nothing, since another consumer was woken for the message.
         poll_locked: Longest time to the next poll while another call holds ready messages.
-        poll_drift: A waiting worker polls again after this multiple of the time that it has waited, since earlier
-            transactions commit meanwhile.
+        poll_drift: A waiting worker polls again after this multiple of its wait, since earlier transactions commit
+            meanwhile.
         longest_wait: The longest registration of a wait, also that of a dead worker.
         wait_margin: A wait is registered for two poll intervals plus this.
         ahead: The most work that waits in the buffer.
         trips: The buffer holds work for this many dequeues; a dequeue begins at half of it.
         stale_after: A delivery that has waited in the buffer this long is given back.
         longest_sleep: A thread without other work looks again after this long, which any system can wait at once.
-        fetch_check: The fetcher notices within this time that its executor is closed.
         unsettled: With more unsettled deliveries the fetcher takes no messages.
-        settle_batch: Most deliveries that one call settles.
         settle_bytes: Most bytes of results in one call; one result may be larger.
         settle_at_stop: How long a stop waits for a database that is away.
-        lock_timeout: How long a settlement waits for a locked message.
         locked_again: Time until a locked message is tried again.
         may_hold_slot: Older deliveries may hold a slot of a limit that was set after they were taken.
         stop_part: How long a part may take to stop after its present work.
@@ -83,11 +73,10 @@ class Timings:
         ignored_cancel: A handler hangs if it runs this long after it was told that its message is cancelled.
         child_start: How long a child process may take to start, or to import a handler.
         lease_check: Longest interval of checks whether the handler of a child process may go on.
-        connect: How long a new connection may take. The drivers' own limits are minutes.
+        connect: How long a new connection may take; the drivers' own limits are minutes.
         silence: Interval of checks whether the listening connection lives and commits notify.
         answer: How long the answer to that may take.
         backoff_first: First wait after a failure; each further one doubles it.
-        backoff_log: Time between two log lines about the same failure.
     """
 
     heartbeats: int = 4

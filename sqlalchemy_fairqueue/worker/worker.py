@@ -362,13 +362,13 @@ class AsyncWorker(Front[TaskExecutor]):
     """Takes messages of one or several queues and calls their handlers in an event loop.
 
     The worker's own calls to the database run in threads with their own connections, so a handler that blocks the loop
-    harms only the other handlers of the loop. Plain functions among the handlers are called in threads. The other
-    arguments are those of :class:`Worker`.
+    harms only the other handlers of the loop. Plain functions are called in threads. The other arguments are those of
+    :class:`Worker`.
 
     Args:
         engine: An AsyncEngine.
-        session_factory: Creates the AsyncSessions of async functions. Default: an async_sessionmaker of the engine,
-            with the class that these annotate ``session`` with.
+        session_factory: Creates the AsyncSessions of async functions. Default: as for :class:`Worker`, from an
+            async_sessionmaker.
         worker_engine: Creates the worker's own connections: an Engine or an AsyncEngine to the same database. Default:
             *engine*, which then must connect in any event loop; one whose ``async_creator`` serves a single loop
             cannot.
@@ -429,9 +429,7 @@ class AsyncWorker(Front[TaskExecutor]):
 
         Raises:
             WorkerError: It runs already, cannot call a handler, or its engine connects only in this loop.
-            InvalidArgument: A queue has no handlers.
-            SchemaMismatch: A queue is not installed, or in a version that is too old.
-            StartError: An ``on_start`` function failed.
+            InvalidArgument, SchemaMismatch, StartError: As for :meth:`Worker.start`.
 
         Example:
             >>> @queue.handler("call")
