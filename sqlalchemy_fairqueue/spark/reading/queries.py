@@ -80,11 +80,7 @@ def prepared_installation(connection: psycopg.Connection, options: ReadOptions) 
 
 
 def horizon(connection: psycopg.Connection, schema: str) -> Horizon:
-    """Return the history of the connection, and its snapshot.
-
-    Raises:
-        SchemaMismatch: There is no history.
-    """
+    """Return the history of the connection, and its snapshot; raise SchemaMismatch if there is no history."""
     name = schema.replace("%%", "%")
     [row] = query(connection, "horizon", {"history": f"{name}.fq_history"})
     if row[3] is None:
@@ -112,7 +108,7 @@ def finished_condition(options: ReadOptions, unit: int = 1) -> Condition:
 
 
 def position_range(condition: Condition, after: Position, upto: Position) -> Condition:
-    """Add a range of positions to a condition: after one, up to another, inclusive."""
+    """Add a range of positions to a condition: after one position, up to another, inclusive."""
     return condition.also(
         "(h.recorded_xid, h.id) > (%(after_xid)s::text::xid8, %(after_id)s)"
         " and (h.recorded_xid, h.id) <= (%(upto_xid)s::text::xid8, %(upto_id)s)",
@@ -192,11 +188,8 @@ def split(condition: Condition, key: str, low: int, high: int, count: int) -> li
 
 
 def task_count(low: int, high: int, requested: int | None) -> int:
-    """Return the number of tasks for a range of rows."""
     return requested or max(1, min(_MAX_TASKS, -(-(high - low) // _ROWS_A_TASK)))
 
-
-# Positions in the history, by its index on (recorded_xid, id), and rows that were pruned before they were read.
 
 _log = logging.getLogger(__name__)
 
@@ -233,17 +226,10 @@ def last_pruned(connection: psycopg.Connection, schema: str) -> int:
 
 
 def check_losses(connection: psycopg.Connection, schema: str, after: Offset, options: ReadOptions) -> None:
-    """Check that no rows after an offset were pruned, among the attempts that the options ask for.
+    """Raise DataLoss, or warn if so configured, if attempts that the options ask for were pruned after an offset.
 
-    Call it after the rows were read, on a new snapshot, which then has a record of everything pruned before.
-
-    Args:
-        connection: In a READ COMMITTED transaction or none.
-        schema: The quoted schema.
-        after: The offset up to which rows had been read.
-
-    Raises:
-        DataLoss: Rows were pruned. With ``fail_on_data_loss=False`` it warns instead.
+    Call it after the rows were read, in a READ COMMITTED transaction or none, so that its new snapshot has a record of
+    everything pruned before.
     """
     position, (since, until) = after.position, options.finished
     values = {"pruned": after.pruned, "xid": str(position.xid), "id": position.id, "since": since, "until": until}
