@@ -16,11 +16,7 @@ if TYPE_CHECKING:
 
 
 class FairqueueOp(MigrateOperation):
-    """An operation on the installation of fairqueue in *schema*, by default in the connection's default schema.
-
-    Raises:
-        ValueError: A version is unknown, or PostgreSQL cannot store the schema's name.
-    """
+    """An operation on the installation of fairqueue in *schema*, by default in the connection's default schema."""
 
     verb = ""
 
@@ -159,11 +155,9 @@ class UpgradeFairqueueOp(_LadderOp):
 
     @classmethod
     def upgrade_fairqueue(cls, operations: Operations, old: int, new: int, schema: str | None = None) -> None:
-        """Upgrade an installation to a newer version, in the migration's transaction; its content stays.
+        """Upgrade an installation from version *old* to *new*, in the migration's transaction; its content stays.
 
         Args:
-            old: The installed version.
-            new: The version afterwards.
             schema: The schema of the installation, by default the connection's default schema.
 
         Raises:
@@ -196,13 +190,11 @@ class DowngradeFairqueueOp(_LadderOp):
 
     @classmethod
     def downgrade_fairqueue(cls, operations: Operations, new: int, old: int, schema: str | None = None) -> None:
-        """Downgrade an installation to an older version, in the migration's transaction; messages stay.
+        """Downgrade an installation from version *new* to *old*, in the migration's transaction; messages stay.
 
         Data that only the newer version can store is lost.
 
         Args:
-            new: The installed version.
-            old: The version afterwards.
             schema: The schema of the installation, by default the connection's default schema.
 
         Raises:
@@ -241,14 +233,13 @@ class RepairFairqueueOp(_InstallationOp):
 
     @classmethod
     def repair_fairqueue(cls, operations: Operations, version: int, schema: str | None = None) -> None:
-        """Restore the functions and triggers of the installed version, in the migration's transaction.
+        """Restore the functions and triggers of the installed *version*, in the migration's transaction.
 
         Missing functions are created and changed ones replaced; others with the name of one of ours are dropped.
         Missing, changed or disabled triggers are created again. Tables stay otherwise, and so does who may call the
         functions.
 
         Args:
-            version: The installed version.
             schema: The schema of the installation, by default the connection's default schema.
 
         Raises:

@@ -115,11 +115,7 @@ class Storage:
         self._replace[0] = options.OVERWRITE
 
     def marker(self) -> Marker | None:
-        """Return the marker, or None if there is no archive yet.
-
-        Raises:
-            ArchiveDamaged: The folder contains other things, or the marker cannot be read.
-        """
+        """Return the marker, or None if there is no archive yet. Raise ArchiveDamaged if other things are there."""
         path = self._at(NAME)
         if self._files.exists(path):
             stream = self._files.open(path)

@@ -177,11 +177,9 @@ def compact_archive(
     again.
 
     Args:
-        spark: A classic session.
         dsn: The database of its history, which has the archive's lock; or give *dsn_env*, the variable with it.
         schema: The schema of the installation, by default the connection's.
         min_files: Join days with at least this many files.
-        progress: Called after each day.
 
     Raises:
         ArchiveBusy, ArchiveDamaged: As for :func:`archive`.

@@ -210,10 +210,9 @@ def _check_replayed(history: DataFrame) -> None:
 
 
 def _known(policies: DataFrame | None) -> tuple[dict[Key, ChannelPolicy], dict[Key, str]]:
-    """Return the policies and plans of channels, by queue and channel; the frame is read once.
+    """Return the policies and plans of channels, by queue and channel, from a frame of ``table=channels``.
 
-    The frame comes from ``table=channels``; rate_of and plan may be missing, and any other missing column raises
-    InvalidArgument. The report ignores rates of cost.
+    It may lack rate_of and plan. Rates of cost are left out.
     """
     if policies is None:
         return {}, {}

@@ -376,11 +376,7 @@ class ChildProcesses:
         child.reap(self._timings.cleanup)
 
     def _receive(self, child: _Child, held: HeldDelivery, until: float | None = None) -> bytes:
-        """Return the next answer of a child.
-
-        Raise EOFError or OSError if it has ended, why its handler may not go on, or WorkerError if it is late
-        (*until*).
-        """
+        """Return the next answer of a child. Raise EOFError or OSError if it has ended, WorkerError after *until*."""
         while True:
             held.check()
             if held.stopping:

@@ -329,9 +329,9 @@ class Schedules(Round):
             return self._note(schema, due, error)
 
     def _run_slots(self, schema: str | None, due: DueSchedule) -> bool:
-        """Run due slots in one transaction. Return False if another worker was first, or the row is locked.
+        """Run a bounded number of due slots in one transaction, so that other schedules are not late.
 
-        A round runs a bounded number, so that the other schedules are not late; the rest comes in the next round.
+        Return False if another worker was first, or the row is locked.
         """
         timing = timing_of(due.cron, due.timezone, due.every, due.anchor_at)
         most = max(1, min(self._timings.slots_at_once, _BYTES // max(due.content_size, 1)))

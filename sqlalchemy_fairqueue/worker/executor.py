@@ -1,8 +1,4 @@
-"""Executors call the handlers of one worker, in threads or as tasks of an event loop (``tasks``).
-
-An executor takes deliveries from its buffer, and hands each with a decision to the settler. It does not use the
-worker's connections.
-"""
+"""Executors call the handlers of one worker, in threads or as tasks of an event loop (``tasks``)."""
 
 from __future__ import annotations
 
@@ -232,7 +228,7 @@ class Executor(ABC):
         return [decide_on_failure(one, error, self._options) for one in held.batch]
 
     def _finish(self, held: HeldDelivery, decisions: Decisions, *, still_runs: bool = False) -> None:
-        """Settle a finished delivery, unless it was given up meanwhile; release its batch beyond *decisions*.
+        """Settle a finished delivery, unless it was given up; release its batch beyond *decisions*.
 
         *still_runs* says that it was cancelled, but its thread goes on.
         """

@@ -182,10 +182,7 @@ def of_error(error: BaseException, delivery: Delivery, policy: RetryPolicy) -> D
 
 
 def outcome_of(error: BaseException, policy: RetryPolicy) -> Outcome | None:
-    """Map an exception to the policy's outcome; None if the policy does not mention it.
-
-    An exception that is buried only because ``retry_on`` does not name it is unexpected, and maps to None.
-    """
+    """Map an exception to the policy's outcome; None if neither ``bury_on`` nor ``retry_on`` names it."""
     outcome: Outcome
     if _is_any(error, policy.bury_on):
         outcome = Bury(_bury_reason(error))
@@ -261,10 +258,7 @@ def of_exhausted(delivery: Delivery, limit: int) -> Decision:
 
 
 def fallback(decision: Decision, delivery: Delivery) -> Decision | None:
-    """Return the next best decision if the database refuses to settle a delivery, or None.
-
-    A counted attempt comes first, so that attempts come to an end; then a release, with growing delays.
-    """
+    """Return the decision to try next if the database refuses one: a counted attempt, then a release, then None."""
     match decision.verb:
         case Verb.RELEASE:
             return None
@@ -494,10 +488,7 @@ def _settle_in(session: Session, held: HeldDelivery, decisions: list[Decision]) 
 
 
 def decide_on_failure(held: HeldDelivery, error: BaseException, options: WorkerOptions) -> Decision | None:
-    """Return the decision on a delivery whose handler raised; None if the delivery is lost.
-
-    If an exception or a policy of the application itself raises, the attempt counts too.
-    """
+    """Return the decision on a delivery whose handler raised, even if that cannot be examined; None if it is lost."""
     try:
         return _decide(held, error, options)
     except BaseException as again:  # noqa: BLE001 - see above

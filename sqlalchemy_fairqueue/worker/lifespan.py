@@ -51,11 +51,7 @@ class Lifespan:
         return self._resources[id(queue)]
 
     async def start(self) -> None:
-        """Call the on_start functions; async ones in the running loop.
-
-        Raises:
-            StartError: A function failed. The functions that were started before are stopped.
-        """
+        """Call the on_start functions; if one fails, stop those before and raise StartError."""
         try:
             for queue in self._queues:
                 starts, stops = lifespan_of(queue)
@@ -73,10 +69,7 @@ class Lifespan:
             raise
 
     async def stop(self) -> None:
-        """Call the on_stop functions, and continue the on_start functions after their yields, in reverse order.
-
-        Call this in the task that started it.
-        """
+        """Call on_stop functions and continue on_start functions, in reverse order, in the task that started them."""
         await self._stops.aclose()
         await self._open.aclose()
 

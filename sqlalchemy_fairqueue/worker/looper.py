@@ -20,9 +20,8 @@ if TYPE_CHECKING:
 
 
 class WakeEvent:
-    """An event that is cheap to set repeatedly while its thread is busy.
+    """An event that is cheap to set repeatedly while its thread is busy; the thread's next wait then ends at once.
 
-    The waiting thread takes the event, does its work, and waits again; an event set meanwhile ends that wait at once.
     It is one lock, held while the event is not set; a threading.Event has three, with some Python around them.
     """
 

@@ -246,7 +246,7 @@ class Runtime(Generic[E]):
     def stop_fetching(self, left: Callable[[], float]) -> None:
         """Take no further messages, and release buffered ones; these attempts do not count.
 
-        *left* returns for how many seconds to wait for the present dequeue, at least one.
+        The present dequeue gets the seconds that *left* returns, and at least one.
         """
         self.fetcher.stop()
         until = self._clock() + self._timings.stop_dequeue

@@ -214,10 +214,7 @@ _RETURNING = (Verb.RETRY, Verb.RELEASE)
 
 
 class Settler(Looper):
-    """The thread that settles the deliveries of one worker.
-
-    After each call, *settled* gets the queues in which the call may have made room for messages.
-    """
+    """The thread that settles the deliveries of one worker. It tells *settled* which queues may have room now."""
 
     def __init__(
         self,

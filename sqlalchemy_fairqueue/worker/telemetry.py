@@ -1,8 +1,4 @@
-"""Counters and distributions of a worker, for metrics, and its log.
-
-The size of a distribution does not depend on the number of messages or channels. At INFO and above, the log mentions
-messages only when they fail.
-"""
+"""Counters and distributions of a worker, for metrics, and its log, which at INFO mentions only messages that fail."""
 
 from __future__ import annotations
 

@@ -323,10 +323,7 @@ _WEIGHT = 0.1
 
 
 class Prefetch:
-    """Exponentially weighted averages of recent durations of handlers (of all kinds) and dequeues.
-
-    *most* bounds the messages in the buffer.
-    """
+    """Exponentially weighted averages of recent durations of handlers (of all kinds) and dequeues."""
 
     __slots__ = ("_ahead", "_concurrency", "_most", "_seconds", "_trip", "_trips")
 

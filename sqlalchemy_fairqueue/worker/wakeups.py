@@ -76,11 +76,7 @@ class FetchTrigger(WakeEvent):
 
 @dataclass(eq=False)
 class WaitRegistration:
-    """The waits of one worker, and the notifications that end them.
-
-    The fetcher calls it, except :meth:`notified`, which the listener's thread calls. *topics* has the queues of
-    notifications.
-    """
+    """The waits of one worker, and the notifications that end them. Only :meth:`notified` is for other threads."""
 
     connection: DedicatedConnection
     options: WorkerOptions

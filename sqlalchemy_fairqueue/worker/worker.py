@@ -127,7 +127,6 @@ class Worker(Front[ThreadExecutor]):
     handlers. An argument that is None has its default.
 
     Args:
-        engine: A sync Engine to the database of the queues.
         queues: The queues, served in turn. They must have handlers: ``@queue.handler("parse")``.
         concurrency: How many handlers run at a time.
         lease: How long messages stay with this worker after its last sign of life, by default 30 seconds. Messages of a
@@ -366,7 +365,6 @@ class AsyncWorker(Front[TaskExecutor]):
     :class:`Worker`.
 
     Args:
-        engine: An AsyncEngine.
         session_factory: Creates the AsyncSessions of async functions. Default: as for :class:`Worker`, from an
             async_sessionmaker.
         worker_engine: Creates the worker's own connections: an Engine or an AsyncEngine to the same database. Default:
@@ -412,14 +410,8 @@ class AsyncWorker(Front[TaskExecutor]):
         """Return the messages that the worker's queues hold now, and why they wait, as :meth:`Worker.leftovers` does.
 
         Example:
-            >>> @queue.handler
-            ... async def greet(delivery: Delivery) -> None: ...
-            >>> async def drain() -> int:
-            ...     worker = AsyncWorker(async_engine, queue)
-            ...     await worker.run(drain=True)
-            ...     return len(await worker.leftovers())
-            >>> asyncio.run(drain())
-            0
+            >>> asyncio.run(AsyncWorker(async_engine, queue).leftovers())
+            ()
         """
         async with self._engine.connect() as connection:
             return await connection.run_sync(read_leftovers, self._options.queues, self.name)

@@ -55,10 +55,7 @@ _BATCH_ROWS = 10_000
 
 
 def _name_channels(rows: Sequence[Row], options: ReadOptions, known: dict[int, tuple[str, str]]) -> None:
-    """Name the channels of rows that have only their id, except channels that were forgotten since.
-
-    It uses its own connection, since the slot's is busy.
-    """
+    """Name the channels of rows that have only their id, except channels that were forgotten since."""
     unnamed = [row for row in rows if row.get("channel") is None and row.get("channel_id") is not None]
     unknown = {row["channel_id"] for row in unnamed} - known.keys()
     if unknown:

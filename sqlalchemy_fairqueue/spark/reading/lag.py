@@ -110,13 +110,10 @@ _FIELDS = ("rows", "seconds", "held_rows", "held_seconds", "held_by")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamLag:
-    """The lag of a stream of the history when a micro-batch was planned. Spark reports it after the batch.
+    """The lag of a stream of the history when a micro-batch was planned, which Spark reports after the batch.
 
-    Attributes:
-        query: Name of the query, or its id.
-        batch: Number of the micro-batch.
-        read: How many of *rows* the batch then read. The other fields are those of a :class:`HistoryLag`, with 0 for
-            None.
+    The batch read *read* rows. *rows* and the further fields are those of :class:`HistoryLag`, with 0 instead of None;
+    *query* is the query's name, or its id.
     """
 
     query: str
@@ -137,8 +134,7 @@ def log_lag(lag: StreamLag) -> None:
 class LagListener(StreamingQueryListener):
     """Calls a function after each micro-batch, with the lag of each stream of the history when the batch began.
 
-    *export* is called in a thread of the driver; by default it logs the lag. Its errors are logged, and the query goes
-    on.
+    *export* is called in a thread of the driver; by default it logs the lag. If it fails, that is logged too.
     """
 
     def __init__(self, export: Callable[[StreamLag], None] | None = None) -> None:

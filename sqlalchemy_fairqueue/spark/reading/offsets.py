@@ -34,8 +34,7 @@ class Position:
 class Origin:
     """The identity of a history: system identifier, timeline, and the object ids of database and table.
 
-    A restored or promoted cluster and another database have other origins. The timeline grows with each promotion and
-    each point-in-time recovery.
+    A restored cluster, a promoted one and another database have other origins.
     """
 
     system: str
@@ -127,10 +126,7 @@ class OriginChanged(PipelineError):
 
 @dataclass(frozen=True, slots=True)
 class Horizon:
-    """The state of the history in one snapshot (as ``pg_visible_in_snapshot`` takes it).
-
-    *xmin* is the oldest open transaction, *xmax* the first transaction that had not begun.
-    """
+    """The state of the history in one snapshot; *xmin* is its oldest open transaction, *xmax* the first not begun."""
 
     origin: Origin
     snapshot: str

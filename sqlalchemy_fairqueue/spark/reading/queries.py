@@ -226,7 +226,7 @@ def last_pruned(connection: psycopg.Connection, schema: str) -> int:
 
 
 def check_losses(connection: psycopg.Connection, schema: str, after: Offset, options: ReadOptions) -> None:
-    """Raise DataLoss, or warn if so configured, if attempts that the options ask for were pruned after an offset.
+    """Raise DataLoss, or warn, as the options say, if attempts that they ask for were pruned after an offset.
 
     Call it after the rows were read, in a READ COMMITTED transaction or none, so that its new snapshot has a record of
     everything pruned before.

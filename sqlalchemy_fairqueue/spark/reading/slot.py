@@ -64,12 +64,15 @@ class SlotState:
 def changes_setup(slot: str, schema: str = "public") -> list[str]:
     """Return the statements that create a slot for ``table="changes"`` and its publications, in order.
 
-    Run each in its own transaction, as the owner of fairqueue's tables; the last one needs the attribute REPLICATION.
-    From then on the server keeps the WAL until a stream has read it.
+    Run each in its own transaction, as the owner of fairqueue's tables; the last one needs the attribute REPLICATION. A
+    slot reads only publications that were created before it. From then on the server keeps the WAL until a stream has
+    read it.
 
     Args:
-        slot: Up to 55 of the characters a-z, 0-9 and _, or it raises BadOption. The publications get the same name.
-        schema: The schema of the installation.
+        slot: Up to 55 of the characters a-z, 0-9 and _. The publications get the same name.
+
+    Raises:
+        BadOption: The name is not allowed.
     """
     check_slot_name(slot)
     first, second = map(quoted, _publications(slot))
@@ -141,10 +144,9 @@ def check_publications(connection: psycopg.Connection, slot: str, schema: str) -
 
 
 def next_end(connection: psycopg.Connection, slot: str, start: int, most: int | None, upto: int | None) -> int | None:
-    """Return where a read of at most so many changes ends: after a transaction, or None if there is none to read.
+    """Return where a read of at most so many changes, and at least one transaction, ends; None if there is none.
 
-    The first transaction is read whole. Transactions that end after *upto* are left out. Call it outside of a
-    transaction.
+    Transactions that end after *upto* are left out. Call it outside of a transaction.
     """
     changes = None if most is None else _MESSAGES_OF_CHANGES * most
     while True:

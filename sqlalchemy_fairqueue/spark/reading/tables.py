@@ -206,10 +206,7 @@ def frame_schema(table: Table, names: Sequence[str]) -> StructType:
 
 
 def frame_columns(table: Table, schema: StructType) -> tuple[Column, ...]:
-    """Return the columns of a frame's schema, which may be the user's.
-
-    Raise BadFrame for a column that the table lacks, or that has another type or can be null there.
-    """
+    """Return the columns of a frame's schema, which may be the user's; raise BadFrame if the table does not fit it."""
     known = {column.name: column for column in table.columns}
     for field in schema.fields:
         column = known.get(field.name)

@@ -56,10 +56,7 @@ class BatchWriter(_Writer, DataSourceArrowWriter):
         return _TableCreated() if _creates_table() else self._load.stage_rows(iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Merge the rows of the successful attempts.
-
-        Raise BadOption if a table is being created of the rows; Spark then drops the table.
-        """
+        """Merge the rows of the successful attempts, or raise BadOption if a table is being created of them."""
         if any(isinstance(one, _TableCreated) for one in messages):
             raise BadOption(
                 "format fairqueue creates no tables, since nobody could read them; nothing was enqueued; write "

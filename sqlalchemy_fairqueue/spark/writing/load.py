@@ -182,8 +182,8 @@ class Load:
         """Enqueue the staged rows once, in one transaction after their channels are created.
 
         After a lost connection it is unknown whether the commit succeeded. The same call again tells, since the job is
-        recorded. So a lost connection and a lock timeout are retried for two minutes. After any other error nothing was
-        enqueued.
+        recorded. So a lost connection and a lock timeout are retried for two minutes. If this raises, nothing was
+        enqueued, unless the message says that the connection was lost.
         """
         action = f"merge job {self.job_id!r}" + (f", batch {batch_id}" if batch_id is not None else "")
         started = monotonic()

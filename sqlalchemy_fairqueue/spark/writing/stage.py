@@ -83,8 +83,7 @@ def _stages(connection: psycopg.Connection, installation: Installation, function
 def drop_left_behind(connection: psycopg.Connection, stages: Iterable[Stage]) -> list[Stage]:
     """Drop tables of other runs of a merged job, except tables in use; return the dropped ones.
 
-    The tables existed before the merge, so their runs, dead or not, have nothing to merge. The connection is in
-    autocommit mode.
+    The tables existed before the merge, so their runs, dead or not, have nothing to merge.
     """
     dropped = []
     for stage in stages:
