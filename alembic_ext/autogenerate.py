@@ -58,7 +58,7 @@ _ALEMBIC_TYPES = {
 # Names as plugins give them, behind a schema: "public.fq_wake(p_queue text)", "public.fq_lease.reader.SELECT".
 _QUALIFIED = re.compile(r"\.(fq_\w+)")
 
-# What an addition of the user's to a table of ours is found as.
+# How Alembic finds the user's own additions to a table of ours.
 _ADDITIONS = (ops.AddColumnOp, ops.AddConstraintOp, ops.CreateIndexOp)
 
 
@@ -75,7 +75,7 @@ def hide(context: AutogenContext, _upgrade: ops.UpgradeOps) -> PriorityDispatchR
     """
     if context.opts.get("fairqueue", True):
         comparison = _comparisons[context] = _Comparison(context)
-        # Public is only include_name, which is the user's.
+        # The only public filter, include_name, belongs to the user.
         filters = getattr(context, "_name_filters", None)
         if isinstance(filters, list):
             filters.append(comparison.shows)

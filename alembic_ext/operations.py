@@ -25,7 +25,7 @@ class FairqueueOp(MigrateOperation):
         next(self.statements())
 
     def statements(self) -> Iterator[str]:
-        """Yield the statements of the operation in order, each to be sent without any change."""
+        """Yield the statements of the operation in order, each to be sent unchanged."""
         raise NotImplementedError
 
     @property

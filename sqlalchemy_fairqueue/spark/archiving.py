@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
     from sqlalchemy_fairqueue.spark.reading.offsets import Horizon
 
-# Time limit of waiting for the lock of an archive.
 _LOCK_TIMEOUT = "2s"
 
 _LAST_ID = 2**63 - 1
@@ -125,7 +124,7 @@ def archive(
             marker = Marker(horizon(connection, namespace).origin, pruned)
             storage.save_marker(marker, new=True)
         check_lock = _lock(connection, storage, marker, path)
-        # Under the lock, as another run may have archived later transactions until now.
+        # Under the lock, since another run may have archived later transactions meanwhile.
         now = horizon(connection, namespace)
         archived = archived_through(_own_files(storage, marker, now, options.accepted_origin))
         if lost := lost_days(connection, namespace, archived, marker.pruned):

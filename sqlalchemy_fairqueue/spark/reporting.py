@@ -1,7 +1,7 @@
 """Fairness report of a history by Spark, and replays of many queues under many scenarios in parallel.
 
-The figures are those of ``sqlalchemy_fairqueue.reporting``, by the same kernel. One Python worker measures and replays
-a whole queue, since the delivery of a message depends on all messages before it.
+The kernel of ``sqlalchemy_fairqueue.reporting`` computes the figures. One Python worker measures and replays a whole
+queue, since the delivery of a message depends on all messages before it.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 _SCHEMA = from_arrow_schema(SCHEMA)
-# What a column of each of its types may be in a history that is replayed.
+# The accepted types of a column in a history that is replayed.
 _ACCEPTED: dict[type[DataType], tuple[type[DataType], ...]] = {
     **dict.fromkeys((LongType, IntegerType), (IntegralType,)),
     StringType: (StringType,),

@@ -81,7 +81,7 @@ class Answer:
 
 def main(connection: Connection[Any, Any]) -> None:
     """Run handlers until the worker ends this child, or is gone."""
-    # A process group of its own: the worker handles a Ctrl-C in its terminal, and a kill ends the whole group.
+    # A new process group: the worker handles a Ctrl-C in its terminal, and a kill ends the whole group.
     os.setsid()
     # A handler instead of SIG_IGN, which programs that a handler starts would inherit.
     for number in _SIGNALS:

@@ -107,9 +107,7 @@ class DedicatedConnection:
         # The driver's connection; SQLAlchemy no longer refers to a broken one.
         self._opened: Any = None
         self._socket: socket.socket | None = None
-        # When the present call began.
         self._since: float | None = None
-        # The event loop of an async engine's connection.
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def run(self, work: Callable[[Connection], R], *, within: float | None = None) -> R:

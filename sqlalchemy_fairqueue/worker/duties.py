@@ -80,7 +80,6 @@ class StopRequests:
     def _poll(self, connection: DedicatedConnection, schema: str | None) -> None:
         new = [request for _, request in self._read(connection, schema) if (schema, request) not in self._before]
         if new:
-            # No more requests are read.
             self.queues = {}
             self.options.log.info(
                 "stops: %r asked it to, at %s, on queue %s",
@@ -275,7 +274,7 @@ class Schedules(Round):
         return [due for due in found if due.id not in self._refused]
 
     def _declare(self) -> None:
-        """Set the schedules of the code at the start; after a reconnection, set those that are missing."""
+        """Set the schedules of the code at the start, and missing ones after a reconnection."""
         made = self._polling.made
         if self._declared_on == made:
             return

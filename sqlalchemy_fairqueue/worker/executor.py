@@ -79,13 +79,12 @@ class Executor(ABC):
         # through the running ones when the first limit may be over.
         duty = Duty("check the time of its handlers", self._check_time, self._timings.longest_sleep)
         self._time_limits = Looper("limits", [duty], options, stats)
-        # Seconds between the end of a handler's timeout and its failure, for the clean-up of a cancelled one.
+        # Seconds between the end of a handler's timeout and its failure, so that a cancelled handler can clean up.
         self._clean_up = 0.0
         self._hung: set[HeldDelivery] = set()
         # Guards hanging handlers, and who gives up a delivery.
         self._lock = threading.Lock()
         self._stopping = threading.Event()
-        # The end of the grace period of a stop.
         self._grace_until = math.inf
 
     def start(self) -> None:
@@ -176,7 +175,7 @@ class Executor(ABC):
                 begin_handling(follower, self._options)
                 held.followers.append(follower)
             except BaseException as error:  # noqa: BLE001 - it is about its message alone
-                # What the call costs is not its own.
+                # It has no share in the cost of the call.
                 follower.first = follower
                 self._settle(follower, decide_on_failure(follower, error, self._options))
         return handler
@@ -260,7 +259,7 @@ class Executor(ABC):
             self._trigger.set()
 
     def _check_time(self) -> float:
-        """Fail handlers beyond their timeout; count those that ignore a cancel. Return the seconds to the next."""
+        """Fail handlers beyond their timeout, and count those that ignore a cancel. Return the seconds to the next."""
         began = self._clock()
         next_at = math.inf
         for held in list(self.running):
@@ -405,7 +404,7 @@ class ThreadExecutor(Executor):
             self.occupied[held] = self.running[held] = self._clock()
             # Read again, since a stop waits for this handler from now on.
             is_stopping = self._stopping.is_set()
-            # In a context of its own: what a handler sets in a context variable is not left for the next message.
+            # In a new context, so that context variables of a handler do not leak into the next message.
             self._finish(held, [RELEASE] if is_stopping else copy_context().run(self._call, held))
 
     def _wait_for_work(self) -> None:

@@ -173,7 +173,6 @@ class Fetcher(Looper):
             except BaseException as error:  # noqa: BLE001 - after any failure the worker and its other queues go on
                 self.stats.failed()
                 queue.polls.failed(self._clock(), queue.backoff.failed(error))
-        # The first queue of this round is the last of the next.
         first = due[0]
         self._in_turn.remove(first)
         self._in_turn.append(first)

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 _TRIES = 4
 # Characters of a traceback, so that a deep recursion does not fill the table.
 _MOST = 16_000
-# Modules whose frames call handlers; sqlalchemy.util has those of greenlets.
+# Modules whose frames call handlers; sqlalchemy.util has the frames of greenlets.
 _OURS = ("sqlalchemy_fairqueue.worker", "sqlalchemy_fairqueue.queue.jobs", "sqlalchemy.util")
 _CIRCUMSTANCES = (HandlerCrashed, HandlerTimeout, LeaseLost, WorkerError)
 # The delays of deliveries that the database refuses to settle.
@@ -373,7 +373,7 @@ def context_of(held: HeldDelivery, session: Any = None) -> Context:
 
 
 class CommitCheck:
-    """Checks each commit of a handler's session; the worker sets ``returned`` before its own commit.
+    """Check of each commit of a handler's session; the worker sets ``returned`` before its own commit.
 
     A lost lease, a cancelled message and an exceeded timeout refuse the commit. A commit by the handler itself gives a
     warning, at the line where the handler is defined.

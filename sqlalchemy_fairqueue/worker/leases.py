@@ -311,7 +311,7 @@ class ServedQueue:
         return [*self.leases, *([] if self.waiting_lease is None else [self.waiting_lease])]
 
     def held(self) -> list[TrackedLease]:
-        """Return the leases with deliveries, and forget lost leases without any."""
+        """Return the leases with deliveries, and forget lost leases that have none."""
         leases = list(self.leases.values())
         for lease in leases:
             if not lease.held and lease.lost:
@@ -350,8 +350,8 @@ class Buffer:
 
     Without turns in the buffer, messages of a later dequeue would wait behind everything that it holds of another
     tenant. So each message gets a virtual time: now, or one after the last message of its channel if that is later. The
-    message with the earliest time begins first. While n messages wait, each one that begins advances virtual time by 1
-    / (n + 1), so new channels cannot overtake waiting ones for ever. A channel's messages keep their order.
+    message with the earliest time begins first. While n messages wait, each begun message advances virtual time by
+    1/(n+1), so new channels cannot overtake waiting ones for ever. A channel's messages keep their order.
 
     Source: start-time fair queueing (Goyal, Vin, Cheng 1996), with messages of one size.
     """

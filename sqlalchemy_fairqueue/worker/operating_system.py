@@ -119,7 +119,7 @@ def _put_back(ours: _Ours) -> None:
 
 
 def _before_fork() -> None:
-    """Block signals, since a new child would forget those that it has not handled yet."""
+    """Block signals, since a new child would forget signals that it has not handled yet."""
     _masks.before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS) if _replaced else None
 
 

@@ -291,7 +291,7 @@ class Settler(Looper):
             if decision is not None and not decision.sent:
                 self._pending[held] = decision
                 continue
-            # Its own transaction has settled the delivery, or the delivery is lost.
+            # The handler's own transaction has settled the delivery, or the delivery is lost.
             if decision is None:
                 self._writer.count_lost([held.delivery])
             else:

@@ -48,7 +48,6 @@ class TaskExecutor(Executor):
         # The loop's timer cancels a handler at its timeout. This limit is for handlers that go on all the same.
         self._clean_up = options.timings.cleanup
         self._loop = asyncio.get_running_loop()
-        # Deliveries whose handler runs in a thread.
         self._in_threads: set[HeldDelivery] = set()
         self._tasks: dict[HeldDelivery, asyncio.Task[Decisions]] = {}
         # Deliveries whose tasks were cancelled. They are cancelled once, so that they can clean up.

@@ -49,12 +49,12 @@ class Timings:
         forgotten_at_once: Channels that housekeeping reads, or deletes, in a transaction.
         unanswered_after: Time from an unanswered dequeue, which may still be executed, to the first lookup of what it
             took.
-        poll_soon: Time to the next poll after one that gave less than it asked for.
+        poll_soon: Time to the next poll after a poll that gave less than it asked for.
         poll_later: Delay of a poll that will probably find nothing, since another consumer was woken for the message.
         poll_locked: Longest time to the next poll while another call holds ready messages.
         poll_drift: A waiting worker polls again after this multiple of its wait, since earlier transactions commit
             meanwhile.
-        longest_wait: The longest registration of a wait, also that of a dead worker.
+        longest_wait: The longest registration of a wait, also a dead worker's.
         wait_margin: A wait is registered for two poll intervals plus this.
         ahead: The most work that waits in the buffer.
         trips: The buffer holds work for this many dequeues; a dequeue begins at half of it.

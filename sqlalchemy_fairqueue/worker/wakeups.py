@@ -100,8 +100,8 @@ class WaitRegistration:
         polls.interval = interval if queue.queue.notify else min(interval, alone)
         if not polls.needs_wait(now):
             return
-        # Two intervals, since a registration is a write; but that of a dead worker costs producers a notification each,
-        # and keeps them from naming another worker.
+        # Two intervals, since a registration is a write. A dead worker's registration costs producers a notification
+        # each, and keeps them from naming another worker.
         seconds = 2 * interval + timings.wait_margin
         queue.waiting_lease, topic = self._wait(queue, f"wait for queue {queue.target.queue!r}", seconds)
         polls.wait_begun(now, now + seconds)

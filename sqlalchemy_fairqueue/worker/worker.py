@@ -47,7 +47,6 @@ class Front(Generic[E]):
         self._runtime: Runtime[E] | None = None
         # The executor of the last start, which may still be stopping.
         self._executor: E | None = None
-        # Whether run() is to end once it is drained.
         self._draining = False
         # Whether nothing has begun but checks and functions of on_start, which a signal ends.
         self._checking = False
@@ -59,7 +58,7 @@ class Front(Generic[E]):
         return self._options.name
 
     def health(self) -> Health:
-        """Return whether the worker is alive and ready, for probes; call it from any thread but that of an event loop.
+        """Return whether the worker is alive and ready, for probes; do not call it in an event loop, which it blocks.
 
         It asks the database on its own connection, which may take two seconds. A worker that cannot reach its database
         is alive and not ready.
@@ -255,7 +254,7 @@ class Worker(Front[ThreadExecutor]):
             self._stop(until)
 
     def _stop_soon(self, runtime: Runtime[ThreadExecutor]) -> None:
-        """Stop this runtime in another thread, since the caller's thread is one that the stop waits for."""
+        """Stop this runtime in another thread, since the stop waits for the caller's thread."""
         threading.Thread(target=self._stop_if_running, args=(runtime,), name=f"{self.name}-stop", daemon=True).start()
 
     def _stop_if_running(self, runtime: Runtime[ThreadExecutor]) -> None:
@@ -296,7 +295,7 @@ class Worker(Front[ThreadExecutor]):
                 KeyboardInterrupt stops the worker and is raised again.
 
         Raises:
-            InvalidArgument: Signals cannot be handled outside of the main thread. Other errors are those of ``start``.
+            InvalidArgument: Signals cannot be handled outside of the main thread. Other errors are as for ``start``.
         """
         stops: SimpleQueue[None] = SimpleQueue()
 
@@ -361,7 +360,7 @@ class AsyncWorker(Front[TaskExecutor]):
     """Takes messages of one or several queues and calls their handlers in an event loop.
 
     The worker's own calls to the database run in threads with their own connections, so a handler that blocks the loop
-    harms only the other handlers of the loop. Plain functions are called in threads. The other arguments are those of
+    harms only the other handlers of the loop. Plain functions are called in threads. For other arguments see
     :class:`Worker`.
 
     Args:
@@ -400,7 +399,6 @@ class AsyncWorker(Front[TaskExecutor]):
         self._engine = engine
         # The last life, in one task: what a task opens may have to be closed by the same task.
         self._life: asyncio.Task[None] | None = None
-        # Its start, for which start() waits.
         self._started: asyncio.Future[None] | None = None
         # Whether it is asked to stop, and the end of the grace period.
         self._asked = asyncio.Event()
@@ -525,7 +523,7 @@ class AsyncWorker(Front[TaskExecutor]):
             handle_signals: As for :meth:`Worker.run`.
 
         Raises:
-            InvalidArgument: Signals cannot be handled outside of the main thread. Other errors are those of ``start``.
+            InvalidArgument: Signals cannot be handled outside of the main thread. Other errors are as for ``start``.
         """
         self._check_idle()
         self._draining = drain

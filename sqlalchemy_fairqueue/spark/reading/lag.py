@@ -112,7 +112,7 @@ _FIELDS = ("rows", "seconds", "held_rows", "held_seconds", "held_by")
 class StreamLag:
     """The lag of a stream of the history when a micro-batch was planned, which Spark reports after the batch.
 
-    The batch read *read* rows. *rows* and the further fields are those of :class:`HistoryLag`, with 0 instead of None;
+    The batch read *read* rows. *rows* and the further fields are as in :class:`HistoryLag`, but with 0 instead of None;
     *query* is the query's name, or its id.
     """
 

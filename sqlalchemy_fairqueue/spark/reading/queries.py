@@ -195,7 +195,7 @@ _log = logging.getLogger(__name__)
 
 
 def last_position(connection: psycopg.Connection, schema: str, xmin: int) -> Position:
-    """Return the position of the last row below a transaction; the beginning without any."""
+    """Return the position of the last row below a transaction, or the beginning."""
     found = query(connection, "last_position", {"xmin": str(xmin)}, schema=schema)
     return Position(*found[0]) if found else Position()
 
@@ -208,7 +208,7 @@ def position_after(connection: psycopg.Connection, schema: str, after: Position,
 
 
 def first_and_last(connection: psycopg.Connection, schema: str, condition: Condition) -> tuple[Position, Position]:
-    """Return the positions of the first and the last row of a condition; the beginning twice without any."""
+    """Return the positions of the first and the last row of a condition; twice the beginning if there is none."""
     found = query(connection, "first_and_last", condition.values, schema=schema, where=condition.text)
     return (Position(*found[0][:2]), Position(*found[0][2:])) if found else (Position(), Position())
 

@@ -143,7 +143,7 @@ class BatchReader(Shipped, DataSourceReader):
                     snapshot=now.snapshot,
                 )
             first, last = first_and_last(connection, schema, days)
-            # The number of ids is about that of rows, the number of transactions is not.
+            # The range of ids tells the number of rows, the range of transactions does not.
             count = task_count(first.id, last.id, asked)
             if self._options.is_incremental:
                 parts = split(condition, "h.recorded_xid", first.xid, last.xid, count)
@@ -179,7 +179,7 @@ else:
 
 
 class Follower(Shipped, DataSourceStreamReader, AvailableNow):
-    """A reader of a stream. It lives as long as its query, in a process of its own beside the driver."""
+    """A reader of a stream. It lives as long as its query, in a separate process beside the driver."""
 
     follows: str
     _options: ReadOptions

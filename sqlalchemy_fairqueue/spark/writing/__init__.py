@@ -140,7 +140,7 @@ def enqueue(df: DataFrame, **options: Any) -> LoadResult:
         yield pyarrow.record_batch([pyarrow.array([pickle.dumps(load.stage_rows(batches))])], names=["staged"])
 
     try:
-        # Spark keeps one row a partition: that of the successful attempt.
+        # Spark keeps one row of each partition, from the successful attempt.
         reports = df.mapInArrow(shipped(staged), "staged binary").collect()
     except BaseException:
         load.drop()

@@ -291,7 +291,7 @@ class _Task:
         self._rejects = RejectedRowsWriter(load.rejects, attempt) if load.rejects else None
 
     def good_rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Sequence[pa.Array]]:
-        """Yield the rows that can be enqueued, as columns. Raise _BadRowFound at a bad one that fails the load."""
+        """Yield the rows that can be enqueued, as columns. Raise _BadRowFound at a bad row that fails the load."""
         for batch in self._slices(batches):
             columns, problems = self._load.columns.rows(batch)
             self._given = batch
