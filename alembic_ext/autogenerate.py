@@ -71,7 +71,7 @@ _comparisons: WeakKeyDictionary[AutogenContext, _Comparison] = WeakKeyDictionary
 def hide(context: AutogenContext, _upgrade: ops.UpgradeOps) -> PriorityDispatchResult:
     """Hide from Alembic an installation's tables that are not in the metadata, and its log lines about our sequences.
 
-    Otherwise it would log partitions, for example, as removed; :func:`compare` would remove what it found.
+    Otherwise Alembic would log partitions, for example, as removed. A version of Alembic without such filters does.
     """
     if context.opts.get("fairqueue", True):
         comparison = _comparisons[context] = _Comparison(context)

@@ -236,8 +236,9 @@ class RepairFairqueueOp(_InstallationOp):
         """Restore the functions and triggers of the installed *version*, in the migration's transaction.
 
         Missing functions are created and changed ones replaced; others with the name of one of ours are dropped.
-        Missing, changed or disabled triggers are created again. Tables stay otherwise, and so does who may call the
-        functions.
+        Missing, changed or disabled triggers are created again. Columns, indexes and constraints stay. So do
+        privileges, except that PUBLIC may execute no function afterwards, and roles get again what their grants stand
+        for.
 
         Args:
             schema: The schema of the installation, by default the connection's default schema.

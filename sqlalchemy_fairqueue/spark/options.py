@@ -222,7 +222,7 @@ _MOST_PARTITIONS = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ReadOptions(TargetOptions):
-    """Options of a read. The tables of :doc:`/spark` say what each is for.
+    """Options of a read. The tables of :doc:`/spark` say what each option is for.
 
     Attributes:
         since: Earliest end of an attempt (ISO 8601, UTC by default), inclusive; *until* is exclusive.
@@ -322,7 +322,7 @@ def _instant(name: str, text: str | None, default: int) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteOptions(PolicyFields, TargetOptions):
-    """Options of a write. The table of :doc:`/spark` says what each is for.
+    """Options of a write. The table of :doc:`/spark` says what each option is for.
 
     The fields of :class:`~sqlalchemy_fairqueue.ChannelPolicy` are options too. They are the policy of channels that the
     load creates, unless the queue has configured defaults; give the same as in your ``Queue(defaults=...)``.

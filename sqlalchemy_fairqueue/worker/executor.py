@@ -259,7 +259,7 @@ class Executor(ABC):
             self._trigger.set()
 
     def _check_time(self) -> float:
-        """Fail handlers beyond their timeout, and count those that ignore a cancel. Return the seconds to the next."""
+        """Fail handlers beyond their timeout; count ignored cancels. Return the seconds to the next check."""
         began = self._clock()
         next_at = math.inf
         for held in list(self.running):

@@ -488,7 +488,7 @@ def _settle_in(session: Session, held: HeldDelivery, decisions: list[Decision]) 
 
 
 def decide_on_failure(held: HeldDelivery, error: BaseException, options: WorkerOptions) -> Decision | None:
-    """Return the decision on a delivery whose handler raised, even if that cannot be examined; None if it is lost."""
+    """Return the decision on a delivery whose handler raised, even if the error cannot be read; None if it is lost."""
     try:
         return _decide(held, error, options)
     except BaseException as again:  # noqa: BLE001 - see above

@@ -1,8 +1,8 @@
 """The queues of one worker, their leases and deliveries, and the heartbeat.
 
 The database's clock decides when a lease ends; a worker that cannot ask it must be on the safe side. So each sign of
-life (a dequeue, an extension) counts from the moment **before** it was sent. The lease lived at least for its duration
-from then.
+life (a dequeue, an extension) counts from the moment **before** it was sent. From then on the lease lives at least for
+its duration.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ class Lifespan:
         return self._resources[id(queue)]
 
     async def start(self) -> None:
-        """Call the on_start functions; if one fails, stop those before and raise StartError."""
+        """Call the on_start functions. If one fails, stop the functions before it and raise StartError."""
         try:
             for queue in self._queues:
                 starts, stops = lifespan_of(queue)

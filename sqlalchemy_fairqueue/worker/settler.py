@@ -127,7 +127,7 @@ class SettlementWriter:
                 stats.buried += number
 
     def _lost(self, queue: ServedQueue, verb: Verb, settlements: Settlements, error: LeaseLost) -> set[int]:
-        """Log lost deliveries that their handlers have not settled. Return the ids of all that the call left."""
+        """Log lost deliveries, unless their handlers settled them. Return the ids that the call did not settle."""
         gone = [held for held, _ in settlements if held.delivery.message_id in error.message_ids]
         for held in gone:
             if held.delivery.settled:

@@ -1,4 +1,4 @@
-"""Counters and distributions of a worker, for metrics, and its log, which at INFO mentions only messages that fail."""
+"""Counters and distributions of a worker, and its log, which from INFO on mentions messages only if they fail."""
 
 from __future__ import annotations
 
