@@ -1,10 +1,8 @@
 """Alembic operations that install, upgrade, repair and remove fairqueue, and grant and revoke its use.
 
-The import registers them: ``op.create_fairqueue()``, ``op.drop_fairqueue()``, ``op.upgrade_fairqueue()``,
-``op.downgrade_fairqueue()``, ``op.repair_fairqueue()``, ``op.grant_fairqueue()`` and ``op.revoke_fairqueue()``. Import
-it in ``env.py``, where it also lets ``alembic revision --autogenerate`` write them; a migration that runs without
-``env.py`` imports it itself. It knows the SQL of every version, and nothing of the library's other parts, so that an
-old migration always does the same.
+The import registers ``op.create_fairqueue()`` and the others. Import it in ``env.py``, where it also lets ``alembic
+revision --autogenerate`` write them; a migration that runs without ``env.py`` imports it itself. It knows the SQL of
+every version, and nothing of the library's other parts, so that an old migration always does the same.
 """
 
 from __future__ import annotations

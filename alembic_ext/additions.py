@@ -26,8 +26,8 @@ _KINDS: dict[type[Any], Any] = {
 def additions(context: AutogenContext, table: Table, there: AbstractSet[str]) -> list[MigrateOperation]:
     """Return the operations that add the user's own objects to a table of fairqueue; mostly none.
 
-    Objects with a name in *there* are left out. So is a constraint without a name whose columns all exist, since nobody
-    can tell whether it exists.
+    They leave out objects with a name in *there*, and constraints without a name whose columns all exist, since nobody
+    can tell whether such a constraint exists.
     """
     known = names_in(table.name) | there
 
@@ -44,7 +44,7 @@ def additions(context: AutogenContext, table: Table, there: AbstractSet[str]) ->
     found += [
         ops.AddConstraintOp.from_constraint(constraint)
         for constraint in sorted(table.constraints, key=lambda one: str(one.name or ""))
-        # A constraint that comes with a column's type is made with the column.
+        # A constraint of a column's type is made with the column.
         if type(constraint) in _KINDS and not getattr(constraint, "_type_bound", False)
         if wanted(constraint, _KINDS[type(constraint)])
     ]

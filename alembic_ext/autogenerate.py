@@ -1,9 +1,7 @@
 """Operations that ``alembic revision --autogenerate`` and ``alembic check`` propose for fairqueue.
 
 Alembic compares tables, but knows neither functions nor versions. After its comparison, this module replaces the
-changes that it found in fairqueue's tables by one operation that installs, upgrades or repairs, or by none. Before it,
-the module hides tables of an installation that are not in the metadata, such as partitions; Alembic would log them as
-removed.
+changes that it found in fairqueue's tables by one operation that installs, upgrades or repairs, or by none.
 """
 
 from __future__ import annotations
@@ -35,7 +33,6 @@ if TYPE_CHECKING:
 
 # Below "alembic", so that it is printed where Alembic's own findings are.
 _REPAIRED = ("function", "schema")
-"""Kinds of objects that a repair brings back."""
 _log = logging.getLogger("alembic.autogenerate.fairqueue")
 
 
@@ -61,11 +58,10 @@ _ALEMBIC_TYPES = {
 # Names as plugins give them, behind a schema: "public.fq_wake(p_queue text)", "public.fq_lease.reader.SELECT".
 _QUALIFIED = re.compile(r"\.(fq_\w+)")
 
-# What an addition of the user's to a table of ours is found as.
+# How Alembic finds the user's own additions to a table of ours.
 _ADDITIONS = (ops.AddColumnOp, ops.AddConstraintOp, ops.CreateIndexOp)
 
 
-# Alembic's own loggers.
 _alembic_log = logging.getLogger("alembic.ddl.postgresql")
 # From the first comparator of a run to the last one.
 _comparisons: WeakKeyDictionary[AutogenContext, _Comparison] = WeakKeyDictionary()
@@ -75,11 +71,11 @@ _comparisons: WeakKeyDictionary[AutogenContext, _Comparison] = WeakKeyDictionary
 def hide(context: AutogenContext, _upgrade: ops.UpgradeOps) -> PriorityDispatchResult:
     """Hide from Alembic an installation's tables that are not in the metadata, and its log lines about our sequences.
 
-    An Alembic version without such filters logs more, and :func:`compare` removes what it found.
+    Otherwise Alembic would log partitions, for example, as removed. A version of Alembic without such filters does.
     """
     if context.opts.get("fairqueue", True):
         comparison = _comparisons[context] = _Comparison(context)
-        # Public is only include_name, which is the user's.
+        # The only public filter, include_name, belongs to the user.
         filters = getattr(context, "_name_filters", None)
         if isinstance(filters, list):
             filters.append(comparison.shows)
@@ -175,7 +171,6 @@ class _Comparison:
         upgrade.ops[:] = [*(one for schema in schemas for one in self.changes(schema)), *kept, *added, *self.grants()]
 
     def grants(self) -> list[MigrateOperation]:
-        """Return the operations that the declared grants need, once everything else exists."""
         declared = declared_grants(self.context.metadata, self.default)
         return [
             one
@@ -210,8 +205,7 @@ class _Comparison:
     def left(self, operation: ops.ModifyTableOps, gone: set[tuple[str | None, str]]) -> list[MigrateOperation]:
         """Return the remaining changes of a table: the user's own, and differences from the installed version.
 
-        The installed version decides whether our columns, constraints and indexes are right, not the models or how
-        Alembic reads a type.
+        The installed version decides whether our columns, constraints and indexes are right, not the models.
         """
         schema, name = self.table(operation)
         if name not in self.wanted.get(schema, {}) and _table(operation) not in gone:
@@ -263,7 +257,6 @@ class _Comparison:
         return made
 
     def metadata_schema(self, schema: str | None) -> str | None:
-        """Return the schema as the metadata names it."""
         given = next(iter(self.wanted[schema].values())).schema
         return None if given is None else str(given)
 
@@ -281,7 +274,6 @@ def _table(operation: ops.CreateTableOp | ops.DropTableOp | ops.ModifyTableOps) 
 
 
 def _object(operation: Any) -> str | None:
-    """Return the name of the column, index or constraint of an operation."""
     if isinstance(operation, ops.AddColumnOp):
         return str(operation.column.name)
     for attribute in ("column_name", "index_name", "constraint_name"):

@@ -1,4 +1,4 @@
-"""Comparison of the grants that a MetaData declares with those of a database."""
+"""Comparison of the grants that a MetaData declares with the grants in a database."""
 
 from __future__ import annotations
 
@@ -39,14 +39,9 @@ def declared_grants(metadata: MetaData | Sequence[MetaData] | None, default: str
 def grant_changes(
     connection: Connection, schema: str | None, given: str | None, wanted: Collection[RoleGrant], version: int | None
 ) -> list[MigrateOperation]:
-    """Return the operations that change the grants of a database to the declared ones.
+    """Return the operations that change the grants of a database to *wanted*.
 
-    Args:
-        connection: The database.
-        schema: The schema's own name.
-        given: The schema as it was declared.
-        wanted: All grants that the installation shall have.
-        version: The installed version. None: it is not installed yet, without grants.
+    *schema* is the schema's own name, *given* its name as declared; *version* is None if nothing is installed yet.
     """
     have = {} if version is None or schema is None else {(one.role, one.kind): one for one in _read(connection, schema)}
     made: list[MigrateOperation] = []

@@ -17,11 +17,7 @@ if TYPE_CHECKING:
 
 @Operations.register_operation("grant_fairqueue")
 class GrantFairqueueOp(FairqueueOp):
-    """Grant a role a kind of work; the inverse revokes it, or restores the grant before.
-
-    Attributes:
-        grant: The role, the kind of work and its bounds.
-        before: The role's former grant of this kind, if known.
+    """Grant a role a kind of work; the inverse revokes it, or restores the role's former grant *before*.
 
     Example:
         >>> GrantFairqueueOp(RoleGrant("web", "producer")).reverse().to_diff_tuple()
@@ -53,13 +49,12 @@ class GrantFairqueueOp(FairqueueOp):
         Args:
             role: An existing role: its name without quotes.
             kind: ``"producer"``, ``"consumer"``, ``"monitor"``, ``"operator"`` or ``"loader"``.
-            queues: The only queues that it applies to. None: all. A monitor cannot be bound.
-            channels: The only channels that it applies to, for a producer. None: all.
-            schema: The schema of the installation. None: the connection's default schema.
+            queues: The only queues that it applies to, by default all. A monitor cannot be bound.
+            channels: The only channels that it applies to, for a producer; by default all.
+            schema: The schema of the installation, by default the connection's default schema.
 
         Raises:
-            ValueError: A value cannot be granted, PostgreSQL cannot store the schema's name, or the database is not
-                PostgreSQL.
+            ValueError: A value cannot be granted, or the database is not PostgreSQL.
             SchemaMismatch: The schema does not hold a version that this library knows. Nothing was changed.
 
         Example:
@@ -81,7 +76,7 @@ class GrantFairqueueOp(FairqueueOp):
         return self.grant.arguments
 
     def reverse(self) -> GrantFairqueueOp | RevokeFairqueueOp:
-        """Return the operation that revokes it, or restores the grant before."""
+        """Return the operation that revokes the grant, or restores the grant before."""
         if self.before is not None:
             return GrantFairqueueOp(self.before, self.schema, before=self.grant)
         return RevokeFairqueueOp(self.grant.role, self.grant.kind, self.schema, before=self.grant)
@@ -92,11 +87,7 @@ class GrantFairqueueOp(FairqueueOp):
 
 @Operations.register_operation("revoke_fairqueue")
 class RevokeFairqueueOp(FairqueueOp):
-    """Revoke a kind of work from a role; the inverse restores the grant before, if it is known.
-
-    Attributes:
-        kind: The kind of work; None stands for all that it was granted.
-        before: The role's former grant, if known.
+    """Revoke a kind of work, or all, from a role; the inverse restores the former grant *before*, if it is known.
 
     Example:
         >>> RevokeFairqueueOp("web", before=RoleGrant("web", "producer")).reverse().grant.kind
@@ -124,12 +115,11 @@ class RevokeFairqueueOp(FairqueueOp):
 
         Args:
             role: Its name without quotes.
-            kind: The kind of work; None stands for all.
-            schema: The schema of the installation. None: the connection's default schema.
+            kind: The kind of work, by default all.
+            schema: The schema of the installation, by default the connection's default schema.
 
         Raises:
-            ValueError: The kind is unknown, PostgreSQL cannot store the schema's name, or the database is not
-                PostgreSQL.
+            ValueError: The kind is unknown, or the database is not PostgreSQL.
             SchemaMismatch: The schema does not hold a version that this library knows. Nothing was changed.
 
         Example:
@@ -144,7 +134,6 @@ class RevokeFairqueueOp(FairqueueOp):
 
     @property
     def versions(self) -> tuple[int, ...]:
-        """Empty, since the operation applies to any installed version."""
         return ()
 
     @property

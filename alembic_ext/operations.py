@@ -16,14 +16,7 @@ if TYPE_CHECKING:
 
 
 class FairqueueOp(MigrateOperation):
-    """An operation on an installation of fairqueue.
-
-    Attributes:
-        schema: The schema of the installation. None: the connection's default schema.
-
-    Raises:
-        ValueError: A version is unknown, or PostgreSQL cannot store the schema's name.
-    """
+    """An operation on the installation of fairqueue in *schema*, by default in the connection's default schema."""
 
     verb = ""
 
@@ -32,7 +25,7 @@ class FairqueueOp(MigrateOperation):
         next(self.statements())
 
     def statements(self) -> Iterator[str]:
-        """Yield the statements of the operation in order, each to be sent without any change."""
+        """Yield the statements of the operation in order, each to be sent unchanged."""
         raise NotImplementedError
 
     @property
@@ -52,11 +45,7 @@ class FairqueueOp(MigrateOperation):
 
 
 class _InstallationOp(FairqueueOp):
-    """An operation on one version.
-
-    Attributes:
-        version: Generated migrations name it, so that they always mean the same.
-    """
+    """An operation on one version. Generated migrations name it, so that they always mean the same."""
 
     def __init__(self, version: int | None = None, schema: str | None = None) -> None:
         self.version = latest_version() if version is None else version
@@ -68,12 +57,7 @@ class _InstallationOp(FairqueueOp):
 
 
 class _LadderOp(FairqueueOp):
-    """An operation from one version to another.
-
-    Attributes:
-        before: The installed version.
-        after: The version afterwards.
-    """
+    """An operation from the installed version *before* to *after*."""
 
     def __init__(self, before: int, after: int, schema: str | None = None) -> None:
         self.before = before
@@ -101,13 +85,12 @@ class CreateFairqueueOp(_InstallationOp):
         """Install fairqueue's tables and functions into an existing schema, in the migration's transaction.
 
         Args:
-            version: None: the newest version that the library knows when the migration runs. Name it in migrations that
-                you keep, as autogenerate does, so that they always install the same.
-            schema: An existing schema. None: the connection's default schema.
+            version: By default the newest version that the library knows when the migration runs. Name it in migrations
+                that you keep, as autogenerate does, so that they always install the same.
+            schema: An existing schema, by default the connection's default schema.
 
         Raises:
-            ValueError: The version is unknown, PostgreSQL cannot store the schema's name, or the database is not
-                PostgreSQL.
+            ValueError: The version or the schema's name is impossible, or the database is not PostgreSQL.
             SchemaMismatch: The schema is missing, or other objects in it have names that fairqueue needs. Nothing was
                 changed.
 
@@ -121,7 +104,6 @@ class CreateFairqueueOp(_InstallationOp):
         return install_statements(self.version, self.schema)
 
     def reverse(self) -> DropFairqueueOp:
-        """Return the operation that removes what this one installs."""
         return DropFairqueueOp(self.version, self.schema)
 
 
@@ -141,12 +123,11 @@ class DropFairqueueOp(_InstallationOp):
         """Drop fairqueue's functions and tables with all messages, in the migration's transaction.
 
         Args:
-            version: The installed version. None: the newest that the library knows when the migration runs.
-            schema: The schema of the installation, which stays. None: the connection's default schema.
+            version: The installed version, by default the newest that the library knows when the migration runs.
+            schema: The schema of the installation, which stays; by default the connection's default schema.
 
         Raises:
-            ValueError: The version is unknown, PostgreSQL cannot store the schema's name, or the database is not
-                PostgreSQL.
+            ValueError: The version or the schema's name is impossible, or the database is not PostgreSQL.
             SchemaMismatch: The schema does not hold this version. Nothing was changed.
 
         Example:
@@ -158,7 +139,6 @@ class DropFairqueueOp(_InstallationOp):
         return drop_statements(self.version, self.schema)
 
     def reverse(self) -> CreateFairqueueOp:
-        """Return the operation that installs what this one removes."""
         return CreateFairqueueOp(self.version, self.schema)
 
 
@@ -175,16 +155,13 @@ class UpgradeFairqueueOp(_LadderOp):
 
     @classmethod
     def upgrade_fairqueue(cls, operations: Operations, old: int, new: int, schema: str | None = None) -> None:
-        """Upgrade an installation to a newer version, in the migration's transaction; its content stays.
+        """Upgrade an installation from version *old* to *new*, in the migration's transaction; its content stays.
 
         Args:
-            old: The installed version.
-            new: The version afterwards.
-            schema: The schema of the installation. None: the connection's default schema.
+            schema: The schema of the installation, by default the connection's default schema.
 
         Raises:
-            ValueError: A version is unknown, *new* is not newer, PostgreSQL cannot store the schema's name, or the
-                database is not PostgreSQL.
+            ValueError: An argument is impossible, such as a *new* that is not newer, or the database is not PostgreSQL.
             SchemaMismatch: The schema does not hold *old*, or other objects have names that *new* adds. Nothing was
                 changed.
 
@@ -197,7 +174,6 @@ class UpgradeFairqueueOp(_LadderOp):
         return upgrade_statements(self.before, self.after, self.schema)
 
     def reverse(self) -> DowngradeFairqueueOp:
-        """Return the downgrade."""
         return DowngradeFairqueueOp(self.after, self.before, self.schema)
 
 
@@ -214,18 +190,16 @@ class DowngradeFairqueueOp(_LadderOp):
 
     @classmethod
     def downgrade_fairqueue(cls, operations: Operations, new: int, old: int, schema: str | None = None) -> None:
-        """Downgrade an installation to an older version, in the migration's transaction; messages stay.
+        """Downgrade an installation from version *new* to *old*, in the migration's transaction; messages stay.
 
         Data that only the newer version can store is lost.
 
         Args:
-            new: The installed version.
-            old: The version afterwards.
-            schema: The schema of the installation. None: the connection's default schema.
+            schema: The schema of the installation, by default the connection's default schema.
 
         Raises:
-            ValueError: A version is unknown, *old* is not older, PostgreSQL cannot store the schema's name, or the
-                database is not PostgreSQL.
+            ValueError: An argument is impossible, such as an *old* that is not older, or the database is not
+                PostgreSQL.
             SchemaMismatch: The schema does not hold *new*. Nothing was changed.
 
         Example:
@@ -237,7 +211,6 @@ class DowngradeFairqueueOp(_LadderOp):
         return downgrade_statements(self.before, self.after, self.schema)
 
     def reverse(self) -> UpgradeFairqueueOp:
-        """Return the upgrade."""
         return UpgradeFairqueueOp(self.after, self.before, self.schema)
 
 
@@ -245,8 +218,7 @@ class DowngradeFairqueueOp(_LadderOp):
 class RepairFairqueueOp(_InstallationOp):
     """Restore the functions and triggers of an installed version. The inverse does nothing.
 
-    Attributes:
-        reasons: The differences, one line for each, printed as comments above the call.
+    Autogenerate prints *reasons*, the differences, as comments above the call.
 
     Example:
         >>> RepairFairqueueOp(1).reverse().to_diff_tuple()
@@ -261,19 +233,18 @@ class RepairFairqueueOp(_InstallationOp):
 
     @classmethod
     def repair_fairqueue(cls, operations: Operations, version: int, schema: str | None = None) -> None:
-        """Restore the functions and triggers of the installed version, in the migration's transaction.
+        """Restore the functions and triggers of the installed *version*, in the migration's transaction.
 
         Missing functions are created and changed ones replaced; others with the name of one of ours are dropped.
-        Missing, changed or disabled triggers are created again. Tables are not changed otherwise, nor is who may call
-        the functions.
+        Missing, changed or disabled triggers are created again. Columns, indexes and constraints stay. So do
+        privileges, except that PUBLIC may execute no function afterwards, and roles get again what their grants stand
+        for.
 
         Args:
-            version: The installed version.
-            schema: The schema of the installation. None: the connection's default schema.
+            schema: The schema of the installation, by default the connection's default schema.
 
         Raises:
-            ValueError: The version is unknown, PostgreSQL cannot store the schema's name, or the database is not
-                PostgreSQL.
+            ValueError: The version or the schema's name is impossible, or the database is not PostgreSQL.
             SchemaMismatch: The schema does not hold this version. Nothing was changed.
 
         Example:
@@ -294,11 +265,9 @@ class NothingOp(MigrateOperation):
     """An operation that does nothing, the inverse of a repair."""
 
     def reverse(self) -> NothingOp:
-        """Return an operation that does nothing."""
         return self
 
     def to_diff_tuple(self) -> tuple[str]:
-        """Return the operation as Alembic's comparison prints it."""
         return ("nothing",)
 
 

@@ -35,7 +35,6 @@ class TransactionId(UserDefinedType[str]):
     cache_ok = True
 
     def get_col_spec(self, **_arguments: object) -> str:
-        """Return the name of the type."""
         return "xid8"
 
 
@@ -45,7 +44,6 @@ class RoleName(UserDefinedType[str]):
     cache_ok = True
 
     def get_col_spec(self, **_arguments: object) -> str:
-        """Return the name of the type."""
         return "regrole"
 
 
@@ -73,7 +71,6 @@ class Installation:
     Attributes:
         version: The installed version, or None; if fq_version() is gone, the version that the rest looks like.
         partitions: Partitions by name, with the names of their tables.
-        drift: The differences between the installation and its version.
     """
 
     version: int | None
@@ -111,7 +108,6 @@ class Installation:
 
 
 def inspect_schema(connection: Connection, schema: str | None) -> Installation:
-    """Return the installation in a schema."""
     if schema is None:
         return Installation(None, {}, ())
     version = recognised_version(connection, schema)
@@ -149,7 +145,6 @@ def names_in(table: str) -> frozenset[str]:
 
 @cache
 def _functions_and_triggers() -> frozenset[str]:
-    """Return the names of our functions and triggers in any version."""
     return frozenset(
         name.partition("(")[0].rpartition(".")[2]
         for version in versions()

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 @renderers.dispatch_for(GrantFairqueueOp)
 @renderers.dispatch_for(RevokeFairqueueOp)
 def render(context: AutogenContext, operation: FairqueueOp) -> str:
-    """Return the call, and the import that it needs."""
+    """Return the call, and add the import that it needs."""
     context.imports.add("import alembic_ext")
     given = list(operation.arguments)
     if operation.schema is not None:
@@ -38,11 +38,10 @@ def render(context: AutogenContext, operation: FairqueueOp) -> str:
 
 @renderers.dispatch_for(RepairFairqueueOp)
 def render_repair(context: AutogenContext, operation: RepairFairqueueOp) -> list[str]:
-    """Return the call, below what it is for."""
+    """Return the reasons as comments, and the call."""
     return [*(f"# {reason}" for reason in operation.reasons), render(context, operation)]
 
 
 @renderers.dispatch_for(NothingOp)
 def render_nothing(_context: AutogenContext, _operation: NothingOp) -> list[str]:
-    """No line."""
     return []

@@ -1,7 +1,6 @@
 """Data pipeline: queues as a Spark data source, in both directions (extra ``spark``, PySpark 4.1 or later).
 
-``register(spark)``, then ``df.write.format("fairqueue")``, ``spark.read.format("fairqueue")`` and their streaming
-forms. Executors import this package too, so it, psycopg and pyarrow must be installed there.
+Executors import this package too, so it, psycopg and pyarrow must be installed there.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["register"]
 
-# Plain functions and their modules. Each is imported at its first use, together with its dependencies.
+# Each module is imported at the first use of its name, together with its dependencies.
 _FUNCTIONS: dict[str, str] = {
     "archive": "sqlalchemy_fairqueue.spark.archiving",
     "compact_archive": "sqlalchemy_fairqueue.spark.archiving",
@@ -34,8 +33,8 @@ _FUNCTIONS: dict[str, str] = {
 def register(spark: SparkSession) -> None:
     """Register the data source ``fairqueue`` with a session, classic or Connect.
 
-    It also makes the session redact options with secrets in plans and logs (``spark.sql.redaction.options.regex``), and
-    lets the server evaluate filters (``spark.sql.python.filterPushdown.enabled``).
+    The session then redacts options with secrets in plans and logs (``spark.sql.redaction.options.regex``), and lets
+    the server evaluate filters (``spark.sql.python.filterPushdown.enabled``).
 
     Example:
         >>> register(spark)

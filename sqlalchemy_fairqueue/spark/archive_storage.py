@@ -1,12 +1,9 @@
 """Storage of an archive's files, on any file system of Spark, through Hadoop's interface.
 
-Nothing is written in place: files are written to a folder that readers ignore, and then renamed.
-
-The names of files record what is archived. ``day=2026-11-20/history-0-8123.parquet`` has exactly the attempts that
-finished on that UTC day and were recorded by transactions from 0 to 8123 (exclusive); ``history-8123-9001.parquet``
-beside it has those recorded later. So one rename both publishes rows and records them as archived.
-
-The marker of an archive, ``_fairqueue.json``, names its history. Readers of Parquet ignore it.
+Files are written to a folder that readers ignore, and then renamed. Their names record what is archived.
+``day=2026-11-20/history-0-8123.parquet`` has exactly the attempts that finished on that UTC day and were recorded by
+transactions from 0 to 8123 (exclusive); ``history-8123-9001.parquet`` beside it has the attempts recorded later. So one
+rename both publishes rows and records them as archived.
 """
 
 from __future__ import annotations
@@ -32,11 +29,7 @@ DAY = 86_400_000_000
 
 
 def archived_through(archive_files: Iterable[ArchiveFile]) -> Mapping[int, int]:
-    """Return one past the last archived transaction of each day.
-
-    Raises:
-        ArchiveDamaged: The files of a day overlap or leave a gap.
-    """
+    """Return one past the last archived transaction of each day; raise ArchiveDamaged for overlaps and gaps."""
     reached: dict[int, int] = {}
     for one in sorted(archive_files):
         if one.low != reached.get(one.day, 0) or one.high <= one.low:
@@ -56,10 +49,9 @@ COLUMNS_VERSION = 2
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """The content of the marker.
+    """The content of the file ``_fairqueue.json``, which names the history of an archive.
 
     Attributes:
-        origin: The archived history.
         pruned: Entries of ``fq_pruned_history`` up to this one do not matter.
         archive: A random name, which processes lock.
         columns: The version of the columns in its newest files. Older files lack newer columns.
@@ -80,7 +72,6 @@ class Marker:
 
 
 def read_marker(text: str) -> Marker:
-    """Parse the marker; raise ArchiveDamaged if that is impossible."""
     try:
         words = {"columns": 0} | json.loads(text)
         if words.pop("format") != _FORMAT:
@@ -124,11 +115,7 @@ class Storage:
         self._replace[0] = options.OVERWRITE
 
     def marker(self) -> Marker | None:
-        """Return the marker, or None if there is no archive yet.
-
-        Raises:
-            ArchiveDamaged: The folder contains other things, or the marker cannot be read.
-        """
+        """Return the marker, or None if there is no archive yet. Raise ArchiveDamaged if other things are there."""
         path = self._at(NAME)
         if self._files.exists(path):
             stream = self._files.open(path)
@@ -144,7 +131,7 @@ class Storage:
         return None
 
     def save_marker(self, marker: Marker, *, new: bool) -> None:
-        """Write the marker; a new one never replaces that of another process."""
+        """Write the marker; a new one never replaces another process's."""
         work = self._at(_WORK, f"marker-{marker.archive}")
         stream = self._files.create(work, True)
         try:
@@ -175,7 +162,7 @@ class Storage:
     def write(self, rows: DataFrame, file: ArchiveFile) -> int:
         """Write a file where readers do not see it, and return the number of its rows."""
         path = self._at(_WORK, file.folder)
-        # One file: the session's own limit does not count.
+        # The session's own limit could make several files.
         rows.write.mode("overwrite").option("maxRecordsPerFile", "0").parquet(str(path))
         return self._spark.read.parquet(str(path)).count()
 
@@ -191,7 +178,6 @@ class Storage:
         self._rename(self._fs.Path(work, written[0]), self._at(file.path), self._keep)
 
     def clean(self) -> None:
-        """Remove unfinished files of dead runs."""
         self._files.delete(self._at(_WORK), True)
 
     def _at(self, *names: str) -> Any:

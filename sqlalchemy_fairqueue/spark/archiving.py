@@ -1,9 +1,4 @@
-"""Archive: the history as Parquet, a folder a UTC day, updated by runs that may die at any time.
-
-Readers see a change by one rename: the rows that a run adds to a day are one file, and its name tells its content.
-``archive_storage`` handles the files and the marker. A run takes the archive's lock, finds the missing rows, and adds
-them day by day.
-"""
+"""Archive: the history as Parquet, with a folder for each UTC day, updated by runs that may die at any time."""
 
 from __future__ import annotations
 
@@ -36,7 +31,6 @@ if TYPE_CHECKING:
 
     from sqlalchemy_fairqueue.spark.reading.offsets import Horizon
 
-# Time limit of waiting for the lock of an archive.
 _LOCK_TIMEOUT = "2s"
 
 _LAST_ID = 2**63 - 1
@@ -45,13 +39,7 @@ _TIMESTAMPS = "spark.sql.parquet.outputTimestampType"
 
 @dataclass(frozen=True, slots=True)
 class ArchivedDay:
-    """The rows that a run added to a day.
-
-    Attributes:
-        day: In UTC.
-        rows: How many attempts.
-        is_late: Whether the day was archived before.
-    """
+    """The rows that a run added to a day in UTC; *is_late* says that the day was archived before."""
 
     day: date
     rows: int
@@ -81,13 +69,7 @@ class ArchiveResult:
 
 @dataclass(frozen=True, slots=True)
 class CompactedDay:
-    """A day whose files a run has joined.
-
-    Attributes:
-        day: In UTC.
-        rows: How many attempts it has.
-        files: How many files it had.
-    """
+    """A day in UTC whose files a run has joined, with its number of attempts and of files before."""
 
     day: date
     rows: int
@@ -117,9 +99,9 @@ def archive(
         spark: A classic session; not Spark Connect, since it uses the session's file systems.
         path: A folder on a file system of the session with atomic renames.
         dsn: The database of the history; or give *dsn_env*, the variable that has it on driver and executors.
-        schema: The schema of the installation. None: the connection's default.
+        schema: The schema of the installation, by default the connection's.
         today: Whether to archive the present day so far, which creates a file each time.
-        num_partitions: How many tasks read a day. None: one for each quarter of a million rows, up to 16.
+        num_partitions: How many tasks read a day, by default one for each quarter of a million rows, up to 16.
         fail_on_data_loss: Whether days that were dropped before they were archived are an error, or only a warning.
         accepted_origin: The origin in the error message, to continue an archive of another origin.
         progress: Called after each changed day.
@@ -142,7 +124,7 @@ def archive(
             marker = Marker(horizon(connection, namespace).origin, pruned)
             storage.save_marker(marker, new=True)
         check_lock = _lock(connection, storage, marker, path)
-        # Under the lock, as another run may have archived later transactions until now.
+        # Under the lock, since another run may have archived later transactions meanwhile.
         now = horizon(connection, namespace)
         archived = archived_through(_own_files(storage, marker, now, options.accepted_origin))
         if lost := lost_days(connection, namespace, archived, marker.pruned):
@@ -194,21 +176,14 @@ def compact_archive(
     again.
 
     Args:
-        spark: A classic session.
         dsn: The database of its history, which has the archive's lock; or give *dsn_env*, the variable with it.
-        schema: The schema of the installation. None: the connection's default.
+        schema: The schema of the installation, by default the connection's.
         min_files: Join days with at least this many files.
-        progress: Called after each day.
-
-    Returns:
-        The days whose files were joined.
 
     Raises:
-        ArchiveBusy: Another process updates the archive.
-        ArchiveDamaged: The folder has files that no run leaves there.
+        ArchiveBusy, ArchiveDamaged: As for :func:`archive`.
         ArchiveError: There is no archive.
-        OriginChanged: The archive belongs to another history. To continue it with this one, run :func:`archive` with
-            *accepted_origin* first.
+        OriginChanged: The archive belongs to another history; run :func:`archive` with *accepted_origin* first.
     """
     options = read_options(ReadOptions, _raw_options(dsn=dsn, dsnEnv=dsn_env, schema=schema))
     check_count("min_files", min_files, 2, 2**31 - 1)
@@ -273,16 +248,10 @@ def _raw_options(**given: Any) -> dict[str, str]:
 def pending_rows(
     connection: psycopg.Connection, schema: str, archived: Mapping[int, int], high: int, until: int
 ) -> dict[int, int]:
-    """Return the number of rows that an archive lacks, by day.
+    """Return the number of rows that an archive lacks, by day, up to *until* and transaction *high*, exclusive.
 
-    A day that was never archived is read whole; for others the index on (recorded_xid, id) gives the later rows.
-
-    Args:
-        connection: A connection to the history, outside of a transaction.
-        schema: The quoted schema.
-        archived: One past the last archived transaction of each day.
-        high: The first transaction that is not to be archived.
-        until: The first day that is not to be archived.
+    A day that was never archived is read whole; for others the index on (recorded_xid, id) gives the later rows. Call
+    it outside of a transaction.
     """
     found: dict[int, int] = {}
     with connection.transaction():
@@ -317,11 +286,8 @@ def _day_ranges(archived: Mapping[int, int], until: int) -> Iterator[tuple[int, 
 def _own_files(storage: Storage, marker: Marker, now: Horizon, accepted: str | None) -> list[ArchiveFile]:
     """Return the files of the archive, after removing what dead runs left.
 
-    Nothing is removed if the connection is to another database than the archive's, since its lock would not exclude
-    running processes.
-
-    Raises:
-        OriginChanged: The connection is to another history.
+    If the connection is to another history than the archive's, raise OriginChanged and remove nothing, since its lock
+    would not exclude running processes.
     """
     found = {file.path: file for file in storage.archive_files()}
     covered = superseded(found)
@@ -336,10 +302,7 @@ def _own_files(storage: Storage, marker: Marker, now: Horizon, accepted: str | N
 
 @contextmanager
 def _opened(spark: SparkSession, options: ReadOptions, action: str) -> Iterator[tuple[psycopg.Connection, str]]:
-    """Yield a connection and the quoted schema. The session gets the data source, and writes timestamps in UTC.
-
-    *action* is for messages.
-    """
+    """Yield a connection and the quoted schema. The session gets the data source, and writes timestamps in UTC."""
     try:
         register(spark)
     except AnalysisException as error:
@@ -358,8 +321,7 @@ def _opened(spark: SparkSession, options: ReadOptions, action: str) -> Iterator[
 def _lock(connection: psycopg.Connection, storage: Storage, marker: Marker, path: str) -> Callable[[], None]:
     """Take the archive's lock, which ends with the connection, and return a check that it is still held.
 
-    Raises:
-        ArchiveBusy: Another process holds it, or has changed the marker before it was free.
+    Raise ArchiveBusy if another process holds it, or changed the marker before it was free.
     """
     key = f"fairqueue archive {marker.archive}"
     try:

@@ -30,11 +30,7 @@ _SECRET_PARAMETERS = ("password", "sslpassword", "passfile", "oauth_client_secre
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """The installation that a connection leads to.
-
-    Attributes:
-        schema: The schema's name, even if the options leave it to the connection.
-    """
+    """The installation that a connection leads to; it has a schema name even if the options have none."""
 
     schema: str
 
@@ -45,9 +41,7 @@ class Installation:
 
 
 def connect(target: TargetOptions, purpose: str, *, autocommit: bool = False) -> psycopg.Connection:
-    """Return a connection to the target; the caller closes it.
-
-    *purpose* is shown in pg_stat_activity as ``fairqueue spark PURPOSE``.
+    """Return a connection to the target; the caller closes it. pg_stat_activity shows ``fairqueue spark PURPOSE``.
 
     Raises:
         BadOption: The dsn cannot be parsed, or its variable is not set.
@@ -56,7 +50,7 @@ def connect(target: TargetOptions, purpose: str, *, autocommit: bool = False) ->
     conninfo = _conninfo(target)
     secrets = _secrets(conninfo)
     try:
-        # This application name replaces one in the dsn: it tells an operator what the connection is for.
+        # This name replaces one in the dsn: it tells an operator what the connection is for.
         return psycopg.connect(
             make_conninfo(conninfo, application_name=f"fairqueue spark {purpose}"), autocommit=autocommit
         )
@@ -68,11 +62,7 @@ def connect(target: TargetOptions, purpose: str, *, autocommit: bool = False) ->
 
 
 def find_installation(connection: psycopg.Connection, schema: str | None) -> Installation:
-    """Return the installation in the schema of the options.
-
-    Raises:
-        SchemaMismatch: There is none, or it is too old.
-    """
+    """Return the installation in the schema of the options; raise SchemaMismatch if there is none, or it is too old."""
     row = connection.execute(
         "select n.nspname, exists (select from pg_proc p where p.pronamespace = n.oid and p.proname = 'fq_version') "
         "from pg_namespace n where n.nspname = coalesce(%s::text, current_schema())",
@@ -117,10 +107,9 @@ def call(
 
 @contextmanager
 def translated_errors(action: str) -> Iterator[None]:
-    """Convert errors of the server to errors of this package: by SQLSTATE, or to PipelineError.
+    """Convert errors of the server to errors of this package, by SQLSTATE or to PipelineError: ``cannot {action}``.
 
-    They keep the server's message, but not its DETAIL, which may quote a row; a payload may be confidential. *action*
-    is for the message: ``"merge job 'j1'"``.
+    They keep the server's message, but not its DETAIL, which may quote a row; a payload may be confidential.
     """
     try:
         yield

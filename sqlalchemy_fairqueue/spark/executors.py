@@ -1,8 +1,7 @@
 """Objects and functions that executors unpickle, with an error that says what to install if this package is missing.
 
-Python pickles them by the names of their modules, so an executor without the package would fail with a bare
-``ModuleNotFoundError``. So they travel as bytes inside a function that is pickled by value and imports nothing before
-it runs.
+They travel as bytes in a function that is pickled by value and imports nothing before it runs. Otherwise an executor
+without the package would fail with a bare ``ModuleNotFoundError``.
 """
 
 from __future__ import annotations
@@ -48,13 +47,10 @@ class Shipped:
     """Base of instances that executors unpickle."""
 
     def __reduce__(self) -> tuple[Callable[[bytes, str], Any], tuple[bytes, str]]:
-        """Pickle the instance as bytes, with the function that unpickles them."""
         return _unpacked, (_dumped(_Parts(self)), _pin())
 
 
 class _Parts:
-    """An instance that is pickled in the usual way."""
-
     def __init__(self, instance: Shipped) -> None:
         self._instance = instance
 
@@ -89,8 +85,8 @@ _DAEMON = "pyspark.daemon"
 def freeze_modules() -> None:
     """Exclude imported modules from the garbage collection of a Spark worker; do nothing in other processes.
 
-    Spark collects garbage after each task. A read by two tasks uses four workers, and each would visit all objects of
-    SQLAlchemy, pandas and this package every time, which takes longer than reading 10,000 rows.
+    Spark collects garbage after each task, and visiting all objects of SQLAlchemy, pandas and this package would take
+    longer than reading 10,000 rows.
     """
     main = getattr(sys.modules["__main__"], "__spec__", None)
     if main is not None and main.name == _DAEMON and not gc.get_freeze_count():

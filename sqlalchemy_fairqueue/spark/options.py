@@ -71,7 +71,7 @@ class TargetOptions:
     Attributes:
         dsn: ``postgresql://...`` or ``key=value`` words of libpq. It is never shown.
         dsn_env: The environment variable on driver and executors that has the dsn, so that no plan contains it.
-        schema: The schema of the installation. None: the connection's default.
+        schema: The schema of the installation, by default the connection's.
     """
 
     dsn: str | None = field(default=None, repr=False)
@@ -79,7 +79,6 @@ class TargetOptions:
     schema: str | None = None
 
     def __post_init__(self) -> None:
-        """Parse fields that are text, and require exactly one source of the dsn."""
         read_fields(self)
         if (self.dsn is None) == (self.dsn_env is None):
             raise BadOption(
@@ -88,16 +87,11 @@ class TargetOptions:
 
 
 def read_options(kind: type[OptionsT], given: Mapping[str, str], ignored: Collection[str] = ()) -> OptionsT:
-    """Return the options as a value of *kind*.
+    """Return the options as a value of *kind*, a frozen dataclass; *ignored* are options for Spark itself, in any case.
 
     Text is parsed by the field's type: str, int, bool (``true``, ``false``), timedelta (``36h``; us, ms, s, m, h, d),
     Rate (``50/s``), tuple of str (separated by commas), Literal (one of its words). A field without a default is
     required.
-
-    Args:
-        kind: A frozen dataclass.
-        given: The options as Spark passes them.
-        ignored: Options for Spark itself, in any case.
 
     Raises:
         BadOption: An option is unknown, missing, or cannot be parsed. The value of dsn is never shown.
@@ -134,12 +128,9 @@ def _refuse_table(given: Mapping[str, str]) -> None:
 
 
 def read_fields(options: DataclassInstance) -> None:
-    """Parse fields that were given as text, by their types.
+    """Parse fields that were given as text, by their types; raise BadOption for another type or an unreadable text.
 
     Users who create the value themselves may write ``JSON`` and ``1d`` too, as in Spark's options.
-
-    Raises:
-        BadOption: A field has a value of another type, or a text that cannot be parsed.
     """
     hints = get_type_hints(type(options))
     for one in fields(options):
@@ -165,7 +156,7 @@ def option_name(name: str) -> str:
 
 
 def unknown(what: str, given: str, names: Collection[str], others: str = "") -> str:
-    """Return the message about an unknown name, with the one that was probably meant."""
+    """Return the message about an unknown name, with the name that was probably meant."""
     lower = {name.lower(): name for name in names}
     close = difflib.get_close_matches(given.lower(), lower, n=1)
     meant = f"did you mean {lower[close[0]]}?" if close else f"the {what}s are {', '.join(names)}{others}"
@@ -231,27 +222,13 @@ _MOST_PARTITIONS = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ReadOptions(TargetOptions):
-    """Options of a read.
+    """Options of a read. The tables of :doc:`/spark` say what each option is for.
 
     Attributes:
-        table: ``history``, ``messages``, ``channels`` or ``dead_letters``; streams: ``history`` or ``changes``.
-        slot: For changes, the replication slot.
-        queue: Only rows of this queue. None: all queues.
-        channels: Only rows of channels with these names. Empty: all channels.
-        columns: These columns, in this order. Empty: all. The server does not send others.
-        num_partitions: Most tasks that read, each on its own connection. None: for the history one for each quarter of
-            a million rows, up to 16; for a live table 1, so that all rows are of one instant.
-        since: For the history, earliest end of an attempt (ISO 8601, UTC by default), inclusive.
-        until: For the history, latest end of an attempt, exclusive.
-        starting_offsets: For the history, ``earliest``, ``latest`` (streams), or the offset after which to begin, as
-            JSON.
-        ending_offsets: For the history, read once: ``latest``, or the offset up to which to read, as JSON. If
-            either offset is given, rows from open transactions on are left out, as in a stream.
-        max_offsets_per_trigger: Streams: most rows of the history, or decoded changes, in a micro-batch (PySpark 4.2 or
-            later).
-        fail_on_data_loss: Whether rows that were pruned before they were read are an error, or only a warning.
-        accepted_origin: The origin in the error message, to continue a stream or an archive whose offset has another
-            origin. See "Another database" in the documentation.
+        since: Earliest end of an attempt (ISO 8601, UTC by default), inclusive; *until* is exclusive.
+        starting_offsets: The offset after which to begin, as JSON, or ``earliest`` or, for streams, ``latest``.
+        ending_offsets: The offset up to which to read once, as JSON, or ``latest``. If either offset is given, rows
+            from open transactions on are left out, as in a stream.
     """
 
     table: Literal["history", "messages", "channels", "dead_letters", "changes"] = "history"
@@ -269,7 +246,7 @@ class ReadOptions(TargetOptions):
     accepted_origin: str | None = None
 
     def __post_init__(self) -> None:
-        # super() of a dataclass with slots would be that of the class it replaced.
+        # In a dataclass with slots, super() refers to the class before it got slots.
         TargetOptions.__post_init__(self)
         with _named_as_options():
             for name, most in (("num_partitions", _MOST_PARTITIONS), ("max_offsets_per_trigger", _MOST)):
@@ -307,7 +284,6 @@ class ReadOptions(TargetOptions):
 
     @property
     def follows_changes(self) -> bool:
-        """Whether it reads the table of changes, which only streams read."""
         return self.table == "changes"
 
     @property
@@ -346,26 +322,14 @@ def _instant(name: str, text: str | None, default: int) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteOptions(PolicyFields, TargetOptions):
-    """Options of a write.
+    """Options of a write. The table of :doc:`/spark` says what each option is for.
 
     The fields of :class:`~sqlalchemy_fairqueue.ChannelPolicy` are options too. They are the policy of channels that the
     load creates, unless the queue has configured defaults; give the same as in your ``Queue(defaults=...)``.
 
     Attributes:
-        job_id: The id of the load; the same job again enqueues nothing. None: a random id, so a retry enqueues again. A
-            stream needs one.
-        kind: The kind of messages whose row has none.
-        max_attempts: The limit of attempts of messages whose row has none.
-        payload_format: How a string payload is read. ``value``: the payload is the string. ``json``: it is a JSON
-            document, which is checked.
-        on_duplicate: What to do with a row whose key a message of its channel has: ``skip``, ``raise`` (the load fails)
-            or ``replace``.
-        bad_rows: What to do with bad rows. ``fail``: the load fails and shows up to ten. ``reject``: they are written
-            to rejects_path and counted.
-        rejects_path: A folder or URI that driver and executors can write to, for Parquet files by schema, queue, job
-            and batch.
-        staging_rows: How many rows an executor encodes at once.
-        staging_ttl: The age at which a later load drops staging tables of a dead driver.
+        job_id: The id of the load; the same job again enqueues nothing. Without it a retry enqueues again. A stream
+            needs one.
         then: The follow-up of each group in the frame's column ``group``. As text, JSON with the fields of an Enqueue:
             ``{"channel": "a", "payload": 1, "kind": "report"}``.
         on_failure: The follow-up if a member failed or was cancelled.
@@ -386,16 +350,11 @@ class WriteOptions(PolicyFields, TargetOptions):
 
     @property
     def policy(self) -> ChannelPolicy:
-        """The policy of channels that the load creates, from the options of its fields."""
         values: Any = {name: getattr(self, name) for name in POLICY}
         return ChannelPolicy(**values)
 
     def followups(self) -> dict[str, Any]:
-        """Return the follow-ups of each group, as arguments of ``fq_make_load_groups``.
-
-        Raises:
-            InvalidArgument: As for ``queue.group``.
-        """
+        """Return the follow-ups of each group, as arguments of ``fq_make_load_groups``; raise InvalidArgument."""
         queue = Queue(self.queue, max_attempts=self.max_attempts or _ATTEMPTS)
         made = []
         for name in ("then", "on_failure"):
@@ -407,7 +366,7 @@ class WriteOptions(PolicyFields, TargetOptions):
         return {"on_failures": [one is made[1] for one in found] or None, **followup_values(found)}
 
     def __post_init__(self) -> None:
-        # slots make super() without arguments fail in a dataclass
+        # As in ReadOptions: super() does not work in a dataclass with slots.
         TargetOptions.__post_init__(self)
         with _named_as_options():
             for name in ("queue", "kind", "job_id"):

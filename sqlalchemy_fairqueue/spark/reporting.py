@@ -1,8 +1,7 @@
 """Fairness report of a history by Spark, and replays of many queues under many scenarios in parallel.
 
-The figures are those of ``sqlalchemy_fairqueue.reporting``, by the same kernel. Spark brings the rows of each queue to
-a Python worker, which measures and replays them: one shuffle, and one result a queue. One worker replays a whole queue,
-since the delivery of a message depends on all messages before it.
+The kernel of ``sqlalchemy_fairqueue.reporting`` computes the figures. One Python worker measures and replays a whole
+queue, since the delivery of a message depends on all messages before it.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 _SCHEMA = from_arrow_schema(SCHEMA)
-# What a column of each of its types may be in a history that is replayed.
+# The accepted types of a column in a history that is replayed.
 _ACCEPTED: dict[type[DataType], tuple[type[DataType], ...]] = {
     **dict.fromkeys((LongType, IntegerType), (IntegralType,)),
     StringType: (StringType,),
@@ -76,14 +75,14 @@ def report(
 ) -> Report:
     """Make a fairness report: figures, and a page that shows and defines them.
 
-    The history is read once and shuffled once by queue; the worker with the rows of a queue also replays them. Archive
-    a live history first, so that you can make the report again. The attempts of a queue must fit in the memory of a
-    Python worker, at about 200 bytes each, and 500 for a replay.
+    The history is read once and shuffled once by queue. Archive a live history first, so that you can make the report
+    again. The attempts of a queue must fit in the memory of a Python worker, at about 200 bytes each, and 500 for a
+    replay.
 
     Args:
         history: From ``spark.read.format("fairqueue")`` or an archive, whole or filtered by queue or time. Attempts
             that a filter removes do not count.
-        policies: From ``table=channels``, read once. None: no limits, and equal weights.
+        policies: From ``table=channels``, read once; by default no limits, and equal weights.
         settings: The settings of the recorded queues, for replays, from
             :func:`sqlalchemy_fairqueue.reporting.history.read_settings`.
         scenarios: Scenarios to replay, for comparison with the history.
@@ -121,21 +120,18 @@ def report(
 def replay(
     history: DataFrame, scenarios: Sequence[Scenario], *, recorded: bool = True, policies: DataFrame | None = None
 ) -> DataFrame:
-    """Return the history that each scenario would have given.
+    """Return the history that each scenario would have given: the columns of a history, and a column ``scenario``.
 
-    Each action computes it again; keep the result (``persist``, or write it) if you read it more than once. A queue's
-    attempts must fit in a Python worker's memory, at about 500 bytes each.
+    Replayed rows have times of the replay, the number of a worker as consumer, the recorded outcome, and neither error
+    nor recorded_xid. Each action computes the frame again; keep it (``persist``, or write it) if you read it more than
+    once. A queue's attempts must fit in a Python worker's memory, at about 500 bytes each.
 
     Args:
-        history: An archive, a live history, or anything with its columns; each row once. A column ``priority`` (of the
-            message; null: none) is honoured, since a history itself has no priorities.
+        history: An archive, a live history, or anything with its columns; each row once. It may have a column
+            ``priority`` of the messages, which a history itself lacks; null means none.
         recorded: Whether the result also has the recorded history, as scenario "as recorded".
-        policies: From ``table=channels``, read at this call, to distinguish a shortage of workers from a limit. None:
-            no limits.
-
-    Returns:
-        A column ``scenario``, and the columns of a history. Replayed rows have times of the replay, the number of a
-        worker as consumer, the recorded outcome, and neither error nor recorded_xid.
+        policies: From ``table=channels``, read at this call, to distinguish a shortage of workers from a limit; by
+            default no limits.
 
     Raises:
         InvalidArgument: A column is missing or has another type; there are no scenarios, or two with the same name. A
@@ -167,12 +163,11 @@ def replays(
 
     The first is a replay under the record's own policies, "as recorded, replayed"; its error against the record tells
     how far the others can be trusted. The figures are the report's for the result of :func:`replay`, with fair shares
-    by the scenario's policies. Scenarios are replayed and measured in parallel, in one shuffle: the history is read
-    once, and only figures come back.
+    by the scenario's policies. The history is read and shuffled once, and only figures come back.
 
     Args:
         history: As for :func:`replay`.
-        policies: The record's own policies, from ``table=channels``. None: no limits, and equal weights.
+        policies: The record's own policies, from ``table=channels``; by default no limits, and equal weights.
         settings: The record's own settings by queue, from :func:`sqlalchemy_fairqueue.reporting.history.read_settings`.
             Other queues are fair by messages, without a limit.
         window: As for the report.
@@ -215,11 +210,9 @@ def _check_replayed(history: DataFrame) -> None:
 
 
 def _known(policies: DataFrame | None) -> tuple[dict[Key, ChannelPolicy], dict[Key, str]]:
-    """Return the policies and plans of channels, by queue and channel; the frame is read once.
+    """Return the policies and plans of channels, by queue and channel, from a frame of ``table=channels``.
 
-    *policies*, from ``table=channels``, has queue, channel, max_concurrency, rate_interval (an interval, or
-    microseconds), rate_burst and weight, and may have rate_of and plan. The report ignores rates of cost. None: no
-    policies are known. A missing column raises InvalidArgument.
+    It may lack rate_of and plan. Rates of cost are left out.
     """
     if policies is None:
         return {}, {}
@@ -248,10 +241,7 @@ def _known(policies: DataFrame | None) -> tuple[dict[Key, ChannelPolicy], dict[K
 
 
 def _results_of(groups: GroupedData, function: Callable[[pa.Table], R]) -> list[R]:
-    """Return the results of a function for each group.
-
-    An InvalidArgument of the function is raised here; any other error fails the job.
-    """
+    """Return the results of a function for each group. Its InvalidArgument is raised here; others fail the job."""
     rows = groups.applyInArrow(shipped(_pickled(function)), "made binary").collect()
     found = [pickle.loads(row.made) for row in rows]  # noqa: S301 - of our own executors
     for one in found:

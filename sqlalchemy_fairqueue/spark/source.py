@@ -25,7 +25,8 @@ _SECRETS = "dsn$"
 class FairQueueSource(DataSource):
     """A queue as a table: messages to write; history, messages, channels and dead letters to read.
 
-    Spark passes options as strings, with names in any case. They are checked on the driver before any task starts.
+    Options are checked on the driver before any task starts. Wrong ones raise BadOption, and a user's schema with other
+    columns or types than the table raises BadFrame.
     """
 
     @classmethod
@@ -33,32 +34,16 @@ class FairQueueSource(DataSource):
         return "fairqueue"
 
     def schema(self) -> StructType:
-        """Return the columns that the options name, with their types.
-
-        Raises:
-            BadOption: An option is unknown or wrong, or names a column that the table lacks.
-        """
         freeze_modules()
         options = read_options(ReadOptions, self.options)
         return frame_schema(table_named(options.table), options.columns)
 
     def reader(self, schema: StructType) -> BatchReader:
-        """Return the reader of a table, which reads it once.
-
-        Raises:
-            BadOption: An option is unknown, wrong, or only for streams.
-            BadFrame: The user's schema has other columns or types than the table.
-        """
         options = read_options(ReadOptions, self.options).for_batch()
         return BatchReader(options, frame_columns(table_named(options.table), schema))
 
     def streamReader(self, schema: StructType) -> StreamReader | ChangeReader:  # noqa: N802 - Spark's name
-        """Return the reader that follows the history, or the changes of a replication slot.
-
-        Raises:
-            BadOption: An option is unknown, wrong, or not for streams.
-            BadFrame: The user's schema has other columns or types than the table.
-        """
+        """Return the reader that follows the history, or the changes of a replication slot."""
         options = read_options(ReadOptions, self.options).for_stream()
         kind = ChangeReader if options.follows_changes else StreamReader
         return kind(options, frame_columns(table_named(options.table), schema))

@@ -1,11 +1,9 @@
-"""Child processes of a worker, for handlers with ``isolation="process"``.
+"""Child processes of a worker, for handlers with ``isolation="process"``; each runs one handler at a time.
 
-Each runs one handler at a time. It is spawned, not forked, since a fork of a process with threads may inherit locks
-that nobody releases. It can be killed at any time, with all processes that its handler has started.
-
-The child runs ``main``: its main thread runs handlers, and another thread reads the worker's messages. When the pipe
-ends because the worker was killed, the child kills itself and all processes of its handlers. On Linux the kernel does
-so even if a handler never lets another Python thread run.
+A child is spawned, not forked, since a fork of a process with threads may inherit locks that nobody releases. The
+worker can kill it at any time, with all processes that its handler has started. When the pipe ends because the worker
+was killed, the child kills itself and all processes of its handlers. On Linux the kernel does so even if a handler
+never lets another Python thread run.
 """
 
 from __future__ import annotations
@@ -55,7 +53,7 @@ if TYPE_CHECKING:
     Request = tuple[Callable[..., Any], list[Delivery], bool, bool, int, timedelta | None]
 
 CALL, STOPPING, END = b"c", b"s", b"e"
-"""First bytes of what a worker says: a call follows, it stops, and the child is to end."""
+"""First bytes of the worker's messages: a call follows, the worker stops, the child is to end."""
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -69,9 +67,6 @@ class Answer:
         own: The pickled outcome of the application's class, if it can be pickled.
         value: Its other return value, if its queue keeps results.
         cause: Another exception that it raised, or the cause of the outcome.
-        settled: The verbs by which it has settled its deliveries itself, for each delivery.
-        outcomes: What it asked for single deliveries of a batch, by message.
-        cost: The cost of the attempt that it set.
     """
 
     is_raised: bool = False
@@ -86,7 +81,7 @@ class Answer:
 
 def main(connection: Connection[Any, Any]) -> None:
     """Run handlers until the worker ends this child, or is gone."""
-    # A process group of its own: the worker handles a Ctrl-C in its terminal, and a kill ends the whole group.
+    # A new process group: the worker handles a Ctrl-C in its terminal, and a kill ends the whole group.
     os.setsid()
     # A handler instead of SIG_IGN, which programs that a handler starts would inherit.
     for number in _SIGNALS:
@@ -102,7 +97,7 @@ def main(connection: Connection[Any, Any]) -> None:
 
 
 def _handle(listener: _Listener, connection: Connection[Any, Any], call: bytes) -> bytes:
-    """Handle a delivery and return how it ended. Before, tell the worker whether its handler could be imported."""
+    """Tell the worker when the import of the handler has ended, handle a delivery, and return how it ended."""
     deliveries: list[Delivery] = []
     held: HeldDelivery | None = None
     try:
@@ -168,7 +163,6 @@ def _plain(outcome: Outcome | MessageCancelled) -> dict[str, Any]:
 
 
 def _with_error(answer: Answer, error: BaseException) -> bytes:
-    """Return the answer with what a handler raised."""
     if isinstance(error, (Retry, Release, Bury, MessageCancelled)):
         try:
             text = cause_of(error)
@@ -182,12 +176,7 @@ def _with_error(answer: Answer, error: BaseException) -> bytes:
 
 
 class _Listener:
-    """The thread that receives the worker's messages.
-
-    Attributes:
-        calls: A queue of calls; None ends it.
-        held: The delivery that the handler works on.
-    """
+    """The thread that receives the worker's messages. A call of None ends the child."""
 
     def __init__(self, connection: Connection[Any, Any]) -> None:
         self._connection = connection
@@ -332,7 +321,6 @@ class ChildProcesses:
             self._at_exit.cancel()
 
     def _begun(self, held: HeldDelivery, request: bytes) -> _Child:
-        """Return a child that has begun to handle a delivery."""
         while True:
             child, is_fresh = self._take(held)
             try:
@@ -388,13 +376,7 @@ class ChildProcesses:
         child.reap(self._timings.cleanup)
 
     def _receive(self, child: _Child, held: HeldDelivery, until: float | None = None) -> bytes:
-        """Return the next answer of a child.
-
-        Raises:
-            EOFError, OSError: The child has ended.
-            HandlerTimeout, LeaseLost, MessageCancelled: Its handler may not go on.
-            WorkerError: It did not answer by *until*.
-        """
+        """Return the next answer of a child. Raise EOFError or OSError if it has ended, WorkerError after *until*."""
         while True:
             held.check()
             if held.stopping:
@@ -413,11 +395,7 @@ class ChildProcesses:
 
 
 class _Child:
-    """A child process, as the worker sees it.
-
-    Attributes:
-        is_killed: Whether it must not be used again.
-    """
+    """A child process, as the worker sees it; once killed, it must not be used again."""
 
     def __init__(self, name: str) -> None:
         self.is_killed = False
@@ -460,7 +438,7 @@ class _Child:
         self._process.join(max(0.0, seconds))
 
     def reap(self, seconds: float) -> int | None:
-        """Wait for its end, then kill it. Return its exit code, or None."""
+        """Wait for its end, then kill it. Return its exit code, or None if it had to be killed."""
         self.join(seconds)
         code: int | None = self._process.exitcode
         self.kill()

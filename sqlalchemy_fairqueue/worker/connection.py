@@ -1,9 +1,8 @@
 """Dedicated connections of a worker, each used by one thread.
 
 A worker must not wait for the application's pool: its own handlers' sessions could exhaust the pool, and leases would
-end meanwhile. So each part of a worker has its own connection, made as the application's engine makes them (arguments,
-events, credentials). For an AsyncEngine the connection lives in an event loop of the thread's own, which the
-application's loop cannot block.
+end meanwhile. A dedicated connection is made as the application's engine makes connections (arguments, events,
+credentials). For an AsyncEngine it has its own event loop, which the application's loop cannot block.
 """
 
 from __future__ import annotations
@@ -65,12 +64,7 @@ _OPTIONS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionOptions:
-    """What the user of a dedicated connection needs.
-
-    Attributes:
-        engine: The engine that it connects like.
-        timings: Limits of its calls and all other durations; tests change them.
-    """
+    """What a dedicated connection needs: the engine that it connects like, the limits of its calls, the clock."""
 
     engine: Engine | AsyncEngine
     timings: Timings = field(default_factory=Timings)
@@ -81,15 +75,13 @@ class DedicatedConnection:
     """A worker's connection to its database, made on demand and again after it broke.
 
     Only one thread uses it. Other threads may shut down its socket, which ends its call with an error; if a server or
-    proxy is silent, the call would otherwise wait for ever.
+    proxy is silent, the call would otherwise wait for ever. *made* counts the connections made so far.
 
     Args:
         lock_timeout: Seconds that a statement waits for a lock; not for a transaction pooler.
         time_limit: Seconds that a statement may take, whatever the role has; not for a transaction pooler.
-        within: Seconds after which a call is cut by default. None: another thread watches it, or the call has a limit.
-
-    Attributes:
-        made: How many connections were made so far.
+        within: Seconds after which a call is cut by default. None if another thread watches it, or the call has a
+            limit.
     """
 
     def __init__(
@@ -115,16 +107,14 @@ class DedicatedConnection:
         # The driver's connection; SQLAlchemy no longer refers to a broken one.
         self._opened: Any = None
         self._socket: socket.socket | None = None
-        # When the present call began.
         self._since: float | None = None
-        # The event loop of an async engine's connection.
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def run(self, work: Callable[[Connection], R], *, within: float | None = None) -> R:
         """Call *work* on the connection, where each statement is its own READ COMMITTED transaction.
 
-        If the engine's listeners set up transactions, it is one transaction, which is committed. The connection is cut
-        after *within* seconds; None: after the connection's own limit.
+        If the engine's listeners set up transactions, *work* is one transaction. The connection is cut after *within*
+        seconds, by default after the connection's own limit.
         """
         if self._has_ended():
             self.close()
@@ -167,7 +157,6 @@ class DedicatedConnection:
 
     @contextlib.contextmanager
     def calling(self, within: float | None) -> Iterator[None]:
-        """Return a block for a call, which is cut after *within* seconds."""
         timer = None if within is None else threading.Timer(within, self._cut)
         if timer is not None:
             timer.daemon = True
@@ -246,13 +235,11 @@ class DedicatedConnection:
         connection.commit()
 
     def _waited(self, work: Callable[[], R]) -> R:
-        """Call what waits for the connection, in its event loop if it is async."""
         return cast("R", self._in_loop(_greenlet(work))) if self._is_async else work()
 
     def _in_loop(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
-        """Run a coroutine in the event loop of an async engine's connection."""
         if self._loop is None:
-            # Windows' own loop waits for no socket that it has not made, as psycopg and a listener need it.
+            # On Windows the default loop waits only for its own sockets; psycopg and a listener need others.
             self._loop = asyncio.SelectorEventLoop() if sys.platform == "win32" else asyncio.new_event_loop()
         return self._loop.run_until_complete(coroutine)
 
@@ -266,10 +253,7 @@ class DedicatedConnection:
                         own.setsockopt(level, option, value)
 
     def _has_ended(self) -> bool:
-        """Return whether the other side has sent something between calls, as it does before it ends the connection.
-
-        idle_session_timeout, administrators and proxies end connections that were idle for a while.
-        """
+        """Return whether the other side has sent something between calls, as before it ends an idle connection."""
         if self._socket is None:
             return False
         try:

@@ -1,16 +1,8 @@
 """Duties of a worker's heartbeat thread, on one connection, and rounds that it starts.
 
-A duty must not wait for long, since leases wait with it. Long work is a round in its own thread: schedules, groups,
-samples and housekeeping.
-
-An operator's request to stop is read by a statement of one row for each queue. So the worker sees it while it is idle,
-while all handlers are busy, and without a lease. A worker that obeys a request leaves it in place, since other
-processes may have the same name. It ignores requests from before its own start.
-
-No worker is a leader. All poll for due schedules and groups; :func:`run_slots` lets the first one run a slot, and only
-one at a time executes :func:`fold_groups`. So any worker may die, and another does the rest. A schedule that cannot be
-run does not delay others: the worker writes the reason into its row and tries again after a minute. A round serves all
-queues of an installation.
+A duty must not wait for long, since leases wait with it. So longer work is a round in its own thread, for all queues of
+an installation: schedules, groups, samples and housekeeping. No worker is a leader: all poll for due work, the database
+lets the first one do it, and if that worker dies, another does the rest.
 """
 
 from __future__ import annotations
@@ -60,18 +52,16 @@ _BYTES = 8 * 2**20
 
 
 def cut_stuck_calls(connections: Sequence[DedicatedConnection], seconds: float) -> None:
-    """Cut calls on other threads' connections that have had no answer for this long."""
     for connection in connections:
         connection.cut_if_stuck(seconds)
 
 
 @dataclass(eq=False)
 class StopRequests:
-    """The requests to one worker to stop.
+    """Operators' requests to one worker to stop, even while it is idle, all its handlers are busy, or it has no lease.
 
-    Attributes:
-        queues: The worker's queues, by schema and name.
-        stop: Begins the stop in another thread. It is called once.
+    A worker that obeys a request leaves it in place, since other processes may have the same name. It ignores requests
+    from before its own start.
     """
 
     queues: dict[str | None, dict[str, ServedQueue]]
@@ -80,17 +70,16 @@ class StopRequests:
     _before: set[tuple[str | None, StopRequest]] = field(default_factory=set, init=False)
 
     def begin(self, connection: DedicatedConnection) -> None:
-        """Note the requests that stand before the worker starts."""
+        """Note the requests from before the worker's start."""
         self._before = {one for schema in self.queues for one in self._read(connection, schema)}
 
     def poll(self, connection: DedicatedConnection) -> None:
-        """Obey a request that was made since then."""
+        """Obey a later request."""
         run_all(partial(self._poll, connection, schema) for schema in self.queues)
 
     def _poll(self, connection: DedicatedConnection, schema: str | None) -> None:
         new = [request for _, request in self._read(connection, schema) if (schema, request) not in self._before]
         if new:
-            # No more requests are read.
             self.queues = {}
             self.options.log.info(
                 "stops: %r asked it to, at %s, on queue %s",
@@ -113,13 +102,7 @@ class StopRequests:
 
 
 class Round(ABC):
-    """Work that is too long for a duty: one round at a time, each in its own thread.
-
-    Args:
-        word: The end of the thread's name.
-        step: What a round does, for the log: ``"run schedules"``.
-        limits: Those of its connection, which is closed after each round.
-    """
+    """Work that is too long for a duty: one round at a time, in its own thread, on a connection that lives as long."""
 
     def __init__(self, word: str, step: str, options: WorkerOptions, **limits: float | None) -> None:
         self._thread_name = f"{options.name}-{word}"
@@ -169,9 +152,6 @@ class Round(ABC):
 class Groups(Round):
     """Rounds that count ended members of groups, from the notes of settlements, and finish groups.
 
-    Args:
-        polling: The connection of the duties; only their thread calls :meth:`poll`.
-
     Attributes:
         folded_at: The start of the last round that left nothing to do, by the worker's clock.
         finished: How many groups this worker has finished.
@@ -185,7 +165,7 @@ class Groups(Round):
         self.finished: int = 0
 
     def poll(self) -> None:
-        """Begin a round if there is anything to do."""
+        """Begin a round if there is anything to do. Only the thread of the duties may call it."""
         run_all(partial(self._poll, schema) for schema in self._queues)
 
     def _poll(self, schema: str | None) -> None:
@@ -224,11 +204,7 @@ class Groups(Round):
 
 
 class Schedules(Round):
-    """Rounds that first set the schedules of the code, and then run due slots.
-
-    Args:
-        polling: The connection of the duties; only their thread calls :meth:`poll`.
-    """
+    """Rounds that first set the schedules of the code, and then run due slots."""
 
     def __init__(self, polling: DedicatedConnection, queues: Sequence[ServedQueue], options: WorkerOptions) -> None:
         limits = {"within": options.stuck_after, "lock_timeout": options.lock_timeout}
@@ -298,7 +274,7 @@ class Schedules(Round):
         return [due for due in found if due.id not in self._refused]
 
     def _declare(self) -> None:
-        """Set the schedules of the code at the start; after a reconnection, set those that are missing."""
+        """Set the schedules of the code at the start, and missing ones after a reconnection."""
         made = self._polling.made
         if self._declared_on == made:
             return
@@ -352,9 +328,9 @@ class Schedules(Round):
             return self._note(schema, due, error)
 
     def _run_slots(self, schema: str | None, due: DueSchedule) -> bool:
-        """Run due slots in one transaction. Return False if another worker was first, or the row is locked.
+        """Run a bounded number of due slots in one transaction, so that other schedules are not late.
 
-        A round runs a bounded number, so that the other schedules are not late; the rest comes in the next round.
+        Return False if another worker was first, or the row is locked.
         """
         timing = timing_of(due.cron, due.timezone, due.every, due.anchor_at)
         most = max(1, min(self._timings.slots_at_once, _BYTES // max(due.content_size, 1)))
@@ -392,14 +368,7 @@ def _words(due: DueSchedule) -> tuple[str, str, str]:
 
 
 class Samples(Round):
-    """Rounds that keep the samples of this minute, for the dashboard and ``fairqueue trend``.
-
-    All workers call; the first one in a minute writes.
-
-    Args:
-        queues: The queues.
-        options: The worker's.
-    """
+    """Rounds that keep this minute's samples, for the dashboard and ``fairqueue trend``; one worker writes them."""
 
     def __init__(self, queues: Sequence[ServedQueue], options: WorkerOptions) -> None:
         super().__init__("samples", "keep samples", options, within=options.timings.housekeeping_call)
@@ -418,11 +387,10 @@ class Samples(Round):
 
 
 class Housekeeping(Round):
-    """Housekeeping in the schemas of the worker's queues, which any worker may do for all.
+    """Rounds that remove what has expired: history, dead letters, results, keys, groups, old slots, idle channels.
 
-    It creates and drops partitions of the history. It deletes expired dead letters, results, groups and keys, old slots
-    of schedules, old requests to stop, and channels that were idle for long. Several workers may do this at once and at
-    any time, since the SQL functions finish what another worker left.
+    They also create partitions of the history. Several workers may do this at once and at any time, since the SQL
+    functions finish what another worker left.
     """
 
     def __init__(self, options: WorkerOptions) -> None:
@@ -457,7 +425,6 @@ class Housekeeping(Round):
                 self._log.info(": %s dead letters of queue %s deleted after their retention", deleted, queue)
 
     def _prune_expired(self, schema: str | None) -> None:
-        """Delete expired rows, a bounded number in each transaction."""
         deleted = most = self._timings.pruned_at_once
         while deleted == most and not self._stopping:
             [(deleted, schedules)] = self._call(schema, "fq_prune_expired", "prune what has expired", limit=most)

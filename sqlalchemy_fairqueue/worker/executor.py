@@ -1,9 +1,4 @@
-"""Executors call the handlers of one worker, in threads or as tasks of an event loop (``tasks``).
-
-``Executor`` is their contract with the other parts, and has all that both share: the buffer, running deliveries, how a
-delivery leaves them, and calls of plain functions. An executor takes deliveries from its buffer, and hands each with a
-decision to the settler. It does not use the worker's connections.
-"""
+"""Executors call the handlers of one worker, in threads or as tasks of an event loop (``tasks``)."""
 
 from __future__ import annotations
 
@@ -52,21 +47,12 @@ _DONE = (COMPLETE,)
 
 
 class Executor(ABC):
-    """Calls the handlers of one worker.
-
-    The runtime starts and stops it; the fetcher asks for ``free``, ``busy`` and ``is_closed``, and calls ``begin``; the
-    heartbeat calls ``interrupt``.
+    """Calls the handlers of one worker, and passes each finished delivery with its decision to *settle*.
 
     A handler that exceeds its timeout has failed, whether it returns or not. If nothing can interrupt it, it *hangs*:
     it counts towards the concurrency until it returns, so that a worker never runs more handlers than configured.
 
-    Args:
-        trigger: Wakes the fetcher when the buffer runs low.
-        settle: Called with each finished delivery and its decision; None: the delivery is lost.
-
     Attributes:
-        prefetch: Estimates how long handlers take.
-        buffer: Deliveries that wait for a handler. The fetcher adds to it.
         running: Deliveries with handlers, and since when. The thread that removes one settles it.
         occupied: Running and hanging handlers, and since when.
     """
@@ -88,18 +74,17 @@ class Executor(ABC):
         self._stats = stats
         self._fork_guard = ForkGuard()
         self._children = ChildProcesses(options)
-        # Python threads cannot be interrupted, a blocked event loop runs no timer, and the heartbeat waits for the
-        # database; so this is a thread. It keeps no list, since most handlers return long before their timeout. It
-        # looks through the running ones when the first may be due, once in the duration of a timeout.
+        # A thread, since Python threads cannot be interrupted, a blocked event loop runs no timer, and the heartbeat
+        # waits for the database. It keeps no list of limits, since most handlers return long before theirs; it looks
+        # through the running ones when the first limit may be over.
         duty = Duty("check the time of its handlers", self._check_time, self._timings.longest_sleep)
         self._time_limits = Looper("limits", [duty], options, stats)
-        # Seconds between the end of a handler's timeout and its failure, for the clean-up of a cancelled one.
+        # Seconds between the end of a handler's timeout and its failure, so that a cancelled handler can clean up.
         self._clean_up = 0.0
         self._hung: set[HeldDelivery] = set()
         # Guards hanging handlers, and who gives up a delivery.
         self._lock = threading.Lock()
         self._stopping = threading.Event()
-        # The end of the grace period of a stop.
         self._grace_until = math.inf
 
     def start(self) -> None:
@@ -176,11 +161,7 @@ class Executor(ABC):
             self._time_limits.wake_by(self._clock() + self._timings.ignored_cancel)
 
     def _begin_handling(self, held: HeldDelivery) -> Handler:
-        """Begin to handle a delivery and its batch; followers that cannot be handled are settled.
-
-        Raises:
-            NotCalled: The first one cannot be handled.
-        """
+        """Begin a batch and settle followers that cannot be handled. Raise NotCalled if the first cannot."""
         followers, held.followers = held.followers, []
         try:
             handler = begin_handling(held, self._options)
@@ -194,7 +175,7 @@ class Executor(ABC):
                 begin_handling(follower, self._options)
                 held.followers.append(follower)
             except BaseException as error:  # noqa: BLE001 - it is about its message alone
-                # What the call costs is not its own.
+                # It has no share in the cost of the call.
                 follower.first = follower
                 self._settle(follower, decide_on_failure(follower, error, self._options))
         return handler
@@ -210,14 +191,12 @@ class Executor(ABC):
             return bound_call(handler, held)()
 
     def _call_in_session(self, held: HeldDelivery, handler: Handler) -> Decisions:
-        """Call a function with a session in this thread, and commit."""
         options = self._options
         sessions = options.session_factory if handler.asynchronous else options.sync_session_factory
         assert sessions is not None  # noqa: S101 - the worker has checked it
         return call_in_session(sessions, held, handler, self._fork_guard, self._decisions)
 
     def _call_in_child(self, held: HeldDelivery, handler: Handler) -> Decisions:
-        """Call a handler in a child process, and wait for it in this thread."""
         call = bound_call(handler, held, function=lambda *_, **__: self._children.call(held, handler))
         return self._decisions(held, handler, call())
 
@@ -248,11 +227,9 @@ class Executor(ABC):
         return [decide_on_failure(one, error, self._options) for one in held.batch]
 
     def _finish(self, held: HeldDelivery, decisions: Decisions, *, still_runs: bool = False) -> None:
-        """Settle a finished delivery, unless it was given up meanwhile.
+        """Settle a finished delivery, unless it was given up; release its batch beyond *decisions*.
 
-        Args:
-            decisions: For the delivery and its batch; missing ones were not worked on.
-            still_runs: It was cancelled, but its thread goes on.
+        *still_runs* says that it was cancelled, but its thread goes on.
         """
         started = self.running.pop(held, None)
         if still_runs:
@@ -282,7 +259,7 @@ class Executor(ABC):
             self._trigger.set()
 
     def _check_time(self) -> float:
-        """Fail handlers beyond their timeout; count those that ignore a cancel. Return the seconds to the next."""
+        """Fail handlers beyond their timeout; count ignored cancels. Return the seconds to the next check."""
         began = self._clock()
         next_at = math.inf
         for held in list(self.running):
@@ -324,10 +301,7 @@ class Executor(ABC):
         self._settle_batch(held, decisions, started)
 
     def _is_first_to_tell(self, held: HeldDelivery) -> bool:
-        """Return whether the handler itself is the first to report its timeout.
-
-        Otherwise the delivery was taken from it already.
-        """
+        """Return whether the handler itself reports its timeout first; otherwise its delivery was already settled."""
         with self._lock:
             if held.given_up:
                 return False
@@ -372,10 +346,7 @@ class Executor(ABC):
 
 
 class ThreadExecutor(Executor):
-    """An executor with a fixed number of threads.
-
-    They are daemons, so that a handler that never returns does not keep the process alive.
-    """
+    """An executor with daemon threads, so that a handler that never returns does not keep the process alive."""
 
     def __init__(
         self, options: WorkerOptions, stats: WorkerStats, trigger: FetchTrigger, settle: SettleCallback
@@ -409,12 +380,12 @@ class ThreadExecutor(Executor):
             self._changed.notify_all()
 
     async def wait(self) -> None:
-        """As for Executor; hung threads get a short extra wait."""
+        """Wait for running handlers until the grace period ends; hung threads get a short extra wait."""
         for thread in self._threads:
             join(thread, self._left)
 
     async def clean_up(self) -> None:
-        """As for Executor; nothing can interrupt a thread."""
+        """Do nothing, since nothing can interrupt a thread."""
 
     def _left(self) -> float:
         if self.running:
@@ -433,7 +404,7 @@ class ThreadExecutor(Executor):
             self.occupied[held] = self.running[held] = self._clock()
             # Read again, since a stop waits for this handler from now on.
             is_stopping = self._stopping.is_set()
-            # In a context of its own: what a handler sets in a context variable is not left for the next message.
+            # In a new context, so that context variables of a handler do not leak into the next message.
             self._finish(held, [RELEASE] if is_stopping else copy_context().run(self._call, held))
 
     def _wait_for_work(self) -> None:

@@ -1,10 +1,9 @@
 """Fetcher of a worker: one thread dequeues what handlers can begin soon, from all queues in turn.
 
-A failed dequeue may have taken messages that the worker does not know. After an error the fetcher therefore uses a new
-lease, and those messages come back when the old one ends. If handlers still work under the old lease, the heartbeat
-extends it; then the fetcher looks up unknown messages under it, and releases them. It looks again, at growing
-intervals, while the lease is kept, since a network may deliver the dequeue late. After a reconnection it looks at all
-leases, since another server may know fewer settlements.
+A failed dequeue may have taken messages that the worker does not know, so the next one uses a new lease, and those
+messages come back when the old one ends. If handlers still work under the old lease, the heartbeat extends it. Then the
+fetcher looks up unknown messages under it and releases them, at growing intervals while the lease is kept, since a
+network may deliver the dequeue late.
 """
 
 from __future__ import annotations
@@ -38,11 +37,6 @@ class Fetcher(Looper):
     """The thread that takes the messages of one worker. It ends by itself if the executor is closed.
 
     Attributes:
-        executor: Receives the deliveries.
-        trigger: Wakes it.
-        settler: Releases deliveries that cannot begin.
-        waits: Registers waits.
-        stats: Counts dequeues and messages.
         ended: Called at the end.
         unanswered: Leases of unanswered dequeues: the time of the next lookup by the worker's clock, and the delay
             after it.
@@ -88,8 +82,7 @@ class Fetcher(Looper):
         """Take what there is room for. Return the longest wait until the next round."""
         executor, trigger, now = self.executor, self.trigger, self._clock()
         trigger.refill_at = -1
-        # No handler has taken from the buffer for long: handlers take longer than before, and other workers may be
-        # free.
+        # No handler has taken from the buffer for long: other workers may be free.
         if now - executor.buffer.next_taken_at() > self._timings.stale_after:
             self.give_back()
         self._look_up_unanswered(now)
@@ -113,7 +106,6 @@ class Fetcher(Looper):
         return max(0.0, min(next_at) - now)
 
     def note_unanswered(self, queue: ServedQueue, lease_id: int | None) -> None:
-        """Note that a dequeue failed which may have used this lease."""
         if lease_id is not None:
             after = self._timings.unanswered_after
             self.unanswered[queue, lease_id] = self._clock() + after, after
@@ -181,7 +173,6 @@ class Fetcher(Looper):
             except BaseException as error:  # noqa: BLE001 - after any failure the worker and its other queues go on
                 self.stats.failed()
                 queue.polls.failed(self._clock(), queue.backoff.failed(error))
-        # The first queue of this round is the last of the next.
         first = due[0]
         self._in_turn.remove(first)
         self._in_turn.append(first)

@@ -1,7 +1,4 @@
-"""Handling of a delivery: its handler, the call in a session's transaction, and the decision how to settle it.
-
-Threads and event loops share all of this. A decision needs no I/O.
-"""
+"""Handling of a delivery, in a thread or event loop: the call of its handler, and the decision how to settle it."""
 
 from __future__ import annotations
 
@@ -56,7 +53,7 @@ if TYPE_CHECKING:
 _TRIES = 4
 # Characters of a traceback, so that a deep recursion does not fill the table.
 _MOST = 16_000
-# Modules whose frames call handlers. The last one has those of greenlets.
+# Modules whose frames call handlers; sqlalchemy.util has the frames of greenlets.
 _OURS = ("sqlalchemy_fairqueue.worker", "sqlalchemy_fairqueue.queue.jobs", "sqlalchemy.util")
 _CIRCUMSTANCES = (HandlerCrashed, HandlerTimeout, LeaseLost, WorkerError)
 # The delays of deliveries that the database refuses to settle.
@@ -68,15 +65,7 @@ UNKNOWN_KIND_RELEASES = 15
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """A verb and its arguments.
-
-    Attributes:
-        delay: For retry and release.
-        reason: For bury.
-        error: For retry and bury.
-        sent: Whether the handler's own transaction has settled the delivery.
-        result: For complete, the result to keep, or None.
-    """
+    """How to settle a delivery: a verb and its arguments. If *sent*, the handler's own transaction has done so."""
 
     verb: Verb
     delay: timedelta | None = None
@@ -109,20 +98,13 @@ class Decision:
 
 
 Decisions = Sequence[Decision | None]
-"""The decisions on a delivery and on those of its batch, in order. None: it is not this worker's any more."""
+"""The decisions on the deliveries of a batch, in order; None if a delivery is no longer this worker's."""
 COMPLETE = Decision(Verb.COMPLETE)
 RELEASE = Decision(Verb.RELEASE)
 
 
 class RemoteError(Exception):
-    """An exception that a handler raised in a child process.
-
-    Args:
-        summary: Its class and message.
-        text: The same with its traceback.
-        classes: The names of its class and base classes (see :func:`classes_of`).
-        circumstance: Whether the handler did not cause it (see :func:`is_circumstance`).
-    """
+    """An exception of a handler in a child process, with what text_of, classes_of and is_circumstance return there."""
 
     def __init__(self, summary: str, text: str, classes: tuple[str, ...] = (), *, circumstance: bool = False) -> None:
         super().__init__(summary, text, classes)
@@ -137,10 +119,8 @@ class RemoteError(Exception):
 def returned_outcome(result: object) -> Outcome | None:
     """Return the outcome that a handler returned, as instance or class; None for any other value.
 
-    Raises:
-        WorkerError: It is a generator or an awaitable, so nothing was done; or outcomes in a list.
-        TypeError: It is an outcome class that needs an argument.
-        Outcome: It is an outcome that says nothing about the settlement.
+    Raise WorkerError for a generator or an awaitable, since nothing was done, and for outcomes in a list. Raise
+    TypeError for an outcome class that needs an argument, and an Outcome that says nothing about the settlement.
     """
     if isinstance(result, type) and issubclass(result, Outcome):
         result = result()
@@ -169,11 +149,7 @@ def returned_outcome(result: object) -> Outcome | None:
 
 
 def of_return(result: object, delivery: Delivery, policy: RetryPolicy) -> Decision:
-    """Return the decision that a returned value asks for.
-
-    Raises:
-        WorkerError, TypeError: As for :func:`returned_outcome`.
-    """
+    """Return the decision that a returned value asks for; raise like :func:`returned_outcome`."""
     outcome = returned_outcome(result)
     return COMPLETE if outcome is None else of_error(outcome, delivery, policy)
 
@@ -206,10 +182,7 @@ def of_error(error: BaseException, delivery: Delivery, policy: RetryPolicy) -> D
 
 
 def outcome_of(error: BaseException, policy: RetryPolicy) -> Outcome | None:
-    """Map an exception to the policy's outcome; None if the policy does not mention it.
-
-    An exception that is buried only because ``retry_on`` does not name it is unexpected, and maps to None.
-    """
+    """Map an exception to the policy's outcome; None if neither ``bury_on`` nor ``retry_on`` names it."""
     outcome: Outcome
     if _is_any(error, policy.bury_on):
         outcome = Bury(_bury_reason(error))
@@ -263,10 +236,9 @@ def of_undecodable(error: PayloadError) -> Decision:
 
 
 def of_unknown(error: WorkerError, delivery: Delivery, policy: RetryPolicy) -> Decision:
-    """Return the decision for a kind without a handler: leave it to other workers, and fail at last.
+    """Return the decision for a kind without a handler: leave it to other workers, ever later, and fail at last.
 
-    The delays grow. At first no attempt is counted, so that a worker about to be replaced does not use up the attempts
-    of a new kind.
+    The first releases do not count, so that a worker about to be replaced does not use up the attempts of a new kind.
     """
     uncounted = delivery.deliveries - delivery.attempt
     if uncounted < UNKNOWN_KIND_RELEASES:
@@ -286,10 +258,7 @@ def of_exhausted(delivery: Delivery, limit: int) -> Decision:
 
 
 def fallback(decision: Decision, delivery: Delivery) -> Decision | None:
-    """Return the next best decision if the database refuses to settle a delivery, or None.
-
-    First try a counted attempt, so that attempts come to an end; then a release, with growing delays.
-    """
+    """Return the decision to try next if the database refuses one: a counted attempt, then a release, then None."""
     match decision.verb:
         case Verb.RELEASE:
             return None
@@ -299,7 +268,7 @@ def fallback(decision: Decision, delivery: Delivery) -> Decision | None:
 
 
 def limit_of(delivery: Delivery, policy: RetryPolicy) -> int:
-    """Return the number of attempts after which a message is a dead letter: the lower of its own and the policy's."""
+    """Return after how many attempts a message is a dead letter: the lower of its own limit and the policy's."""
     own = delivery.max_attempts
     return own if policy.max_attempts is None else min(own, policy.max_attempts)
 
@@ -354,12 +323,7 @@ def without_call(held: HeldDelivery) -> Decision | None:
 
 
 def begin_handling(held: HeldDelivery, options: WorkerOptions) -> Handler:
-    """Return the handler of a delivery that begins now.
-
-    Raises:
-        NotCalled: The message is lost or cancelled, its payload cannot be decoded or fits no job, there is no handler,
-            or no attempt is left.
-    """
+    """Return the handler of a delivery that begins now, or raise NotCalled."""
     if (decision := without_call(held)) is not None:
         raise NotCalled(decision)
     delivery = held.delivery
@@ -409,12 +373,10 @@ def context_of(held: HeldDelivery, session: Any = None) -> Context:
 
 
 class CommitCheck:
-    """Checks each commit of a handler's session; the worker sets ``returned`` before its own commit.
+    """Check of each commit of a handler's session; the worker sets ``returned`` before its own commit.
 
     A lost lease, a cancelled message and an exceeded timeout refuse the commit. A commit by the handler itself gives a
     warning, at the line where the handler is defined.
-
-    It also keeps the database errors of the session's connections, to distinguish them from the errors of others.
     """
 
     def __init__(self, held: HeldDelivery, handler: Handler) -> None:
@@ -424,7 +386,6 @@ class CommitCheck:
         self._handler = handler
 
     def __call__(self) -> None:
-        """Raise if the commit must not happen, and warn if the handler makes it."""
         self._held.check()
         if not self.returned:
             self._warn()
@@ -464,15 +425,10 @@ def call_in_session(
     around: ForkGuard,
     decide: Callable[[HeldDelivery, Handler, object], list[Decision]],
 ) -> Decisions:
-    """Call a function with a session whose COMMIT settles the delivery; for an AsyncSession in a greenlet.
+    """Call a handler with a session whose COMMIT settles the delivery; for an AsyncSession, call this in a greenlet.
 
     A transaction that could not be serialized is tried again a few times. Each call gets the delivery as it was
     enqueued, whatever the last one has changed.
-
-    Args:
-        sessions: Creates the session.
-        around: A context around the call.
-        decide: Returns the decisions for a returned value.
     """
     headers = [deepcopy(one.delivery.headers) for one in held.batch]
     left = _TRIES
@@ -516,10 +472,7 @@ def _wait(awaitable: Awaitable[Any]) -> Any:
 
 
 def _settle_in(session: Session, held: HeldDelivery, decisions: list[Decision]) -> list[Decision]:
-    """Let the session's COMMIT settle a batch, and return how.
-
-    If the handler has settled a delivery by a verb in this session, that counts; otherwise its decision.
-    """
+    """Let the session's COMMIT settle a batch, by a verb that the handler used in this session or by its decision."""
     own = {one.delivery: one for one in reversed(recorded(session)) if isinstance(one, Settle)}
     made, operations = [], []
     for one, decision in zip(held.batch, decisions, strict=True):
@@ -535,10 +488,7 @@ def _settle_in(session: Session, held: HeldDelivery, decisions: list[Decision]) 
 
 
 def decide_on_failure(held: HeldDelivery, error: BaseException, options: WorkerOptions) -> Decision | None:
-    """Return the decision on a delivery whose handler raised; None if the delivery is lost.
-
-    If an exception or a policy of the application itself raises, that costs an attempt too.
-    """
+    """Return the decision on a delivery whose handler raised, even if the error cannot be read; None if it is lost."""
     try:
         return _decide(held, error, options)
     except BaseException as again:  # noqa: BLE001 - see above

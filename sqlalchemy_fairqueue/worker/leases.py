@@ -1,11 +1,8 @@
 """The queues of one worker, their leases and deliveries, and the heartbeat.
 
 The database's clock decides when a lease ends; a worker that cannot ask it must be on the safe side. So each sign of
-life (a dequeue, an extension) counts from the moment **before** it was sent: the lease lived at least for its duration
-from then.
-
-Handlers and event loops cannot delay the heartbeat for long. A lease with a delivery is extended several times before
-it would end. A lease also ends by the worker's own clock; then the heartbeat logs the loss and interrupts the handlers.
+life (a dequeue, an extension) counts from the moment **before** it was sent. From then on the lease lives at least for
+its duration.
 """
 
 from __future__ import annotations
@@ -59,8 +56,7 @@ class TrackedLease:
     """A lease of a worker: until when it is known to live, and the deliveries under it.
 
     Attributes:
-        deadline: It is known to live until then, by the worker's clock.
-        held: Unsettled deliveries. The fetcher adds, the settler removes.
+        deadline: The lease is known to live until then, by the worker's clock.
         given_up: Deliveries settled without their handlers, which still run: message and number of the delivery.
         told: Whether the handlers were told of its loss.
     """
@@ -81,7 +77,6 @@ class TrackedLease:
         return self._lost
 
     def lose(self) -> None:
-        """Note that the database reports it as gone."""
         self._lost = True
 
     def extend(self, until: float) -> None:
@@ -96,13 +91,12 @@ class TrackedLease:
 
 @dataclass(frozen=True, slots=True)
 class WorkerLease(Lease):
-    """The lease of a worker's deliveries, which knows when it is lost; verbs of a lost one fail without asking."""
+    """The lease of a worker's deliveries. Verbs on deliveries of a lost lease fail without asking the database."""
 
     tracked: TrackedLease | None
 
     @property
     def lost(self) -> bool:
-        """Whether the lease may have ended."""
         return self.tracked is not None and self.tracked.lost
 
     def lost_for(self, delivery: Delivery) -> bool:
@@ -120,23 +114,17 @@ class WorkerLease(Lease):
 
 @dataclass(slots=True, eq=False, repr=False)
 class HeldDelivery:
-    """A delivery in a worker's hands, from the dequeue until it is settled.
+    """A delivery in a worker's hands, from the dequeue until it is settled. Times are by the worker's clock.
 
     Attributes:
-        taken_at: When it was dequeued, by the worker's clock.
-        cancelled: Whether the message was withdrawn.
-        cancelled_at: When the handler was told that a message of its batch is withdrawn, by the worker's clock, or
-            None.
-        stopping: Whether the worker is stopping.
+        cancelled_at: When the handler was told that a message of its batch is withdrawn.
         given_up: Whether the worker has settled it without its handler, which may still run.
-        timeout: Set when the handler begins.
-        time_over_at: The end of the timeout by the worker's clock; None: no timeout.
+        time_over_at: The end of the timeout, or None; set when the handler begins.
         max_attempts: The effective limit; set when the handler begins.
-        cost: The cost that the handler set, or None.
         first: The first delivery of its batch; itself if it has no batch.
-        followers: The other deliveries of its batch, if it is the first.
         outcomes: What the handler asked for single deliveries of its batch, by message.
-        charged: The milliseconds charged to its channel while its handler ran; None: none, or in full by the dequeue.
+        charged: The milliseconds charged to its channel while its handler ran; None if none, or if the dequeue charged
+            all.
     """
 
     delivery: Delivery
@@ -164,7 +152,6 @@ class HeldDelivery:
 
     @property
     def batch(self) -> tuple[HeldDelivery, ...]:
-        """All deliveries that its handler gets, in order."""
         return (self, *self.followers)
 
     def follow(self, first: HeldDelivery) -> None:
@@ -175,7 +162,7 @@ class HeldDelivery:
         self._began_at = self.lease.clock()
 
     def begin_again(self, headers: dict[str, Any] | None) -> None:
-        """Reset what the last call of the handler changed; *headers* are those of the enqueue."""
+        """Reset what the last call of the handler changed; *headers* are the headers of the enqueue."""
         content, codec = self.delivery.content, self.queue.queue.codec
         self.delivery = replace(self.delivery, headers=headers, decoded=Once(partial(decoded, codec, content)))
         self.cost = None
@@ -192,10 +179,7 @@ class HeldDelivery:
 
     @property
     def measured_cost(self) -> int | None:
-        """The cost of the attempt: as the handler set it, or its milliseconds so far if the queue is fair by seconds.
-
-        The deliveries of a batch share it.
-        """
+        """The cost that the handler set, or its milliseconds in a queue fair by seconds; a batch shares it."""
         told, count = self.first.cost, len(self.first.batch)
         if told is not None:
             return told // count + (told % count if self is self.first else 0)
@@ -205,10 +189,7 @@ class HeldDelivery:
         return 0 if self._began_at is None else self._milliseconds(0.0)
 
     def charge_on(self) -> tuple[int, int] | None:
-        """Return up to how many milliseconds to charge its channel now, and how many are charged already.
-
-        Return None if its handler is not to be charged now.
-        """
+        """Return the new and old total of milliseconds to charge its channel; None if it is not to be charged now."""
         with _charging:
             took = self.took
             if not self.delivery.is_timed or self._is_settling or took is None or took < _CHARGED_AFTER:
@@ -254,7 +235,7 @@ class HeldDelivery:
         self.time_over_at = None if timeout is None else self.lease.clock() + timeout.total_seconds()
 
     def give_up(self) -> None:
-        """Settle its batch without the handler, which cannot settle it any more."""
+        """Note that its batch is settled without the handler, which can no longer settle it."""
         for held in self.batch:
             held.given_up = True
             held.lease.given_up.add((held.delivery.message_id, held.delivery.deliveries))
@@ -265,7 +246,7 @@ class HeldDelivery:
             held.lease.given_up.discard((held.delivery.message_id, held.delivery.deliveries))
 
     def check(self) -> None:
-        """Return if the handler may go on; otherwise raise LeaseLost, MessageCancelled or HandlerTimeout."""
+        """Raise LeaseLost, MessageCancelled or HandlerTimeout if the handler may not go on."""
         if self.lease.lost or (self.given_up and not self.timed_out):
             lease = self.delivery.lease
             raise LeaseLost((self.delivery.message_id,), lease.id, lease.expires_at)
@@ -282,17 +263,10 @@ class HeldDelivery:
 class ServedQueue:
     """A queue of a worker: its consumer, handlers, polls and leases.
 
-    Args:
-        resources: For its handlers, by name; filled before the first call.
-
     Attributes:
-        target: Its schema and name.
-        leases: The worker's leases of the queue, by id.
-        polls: When to poll it.
-        backoff: Failures of its dequeues.
-        dequeuing: A lock held during a dequeue.
+        resources: Resources for its handlers, by name; filled before the first call.
         heard_at: When its signals were last heard, by the worker's clock.
-        reference: The options that name it to the command line.
+        reference: The command line's options that name it.
         waiting_lease: The lease of the worker's registered wait, if there ever was one.
     """
 
@@ -333,11 +307,11 @@ class ServedQueue:
         return first
 
     def lease_ids(self) -> list[int]:
-        """The ids of all leases of the queue, also of the one that waits."""
+        """Return the ids of all leases of the queue, including the lease of a registered wait."""
         return [*self.leases, *([] if self.waiting_lease is None else [self.waiting_lease])]
 
     def held(self) -> list[TrackedLease]:
-        """Return the leases with deliveries, and forget lost leases without any."""
+        """Return the leases with deliveries, and forget lost leases that have none."""
         leases = list(self.leases.values())
         for lease in leases:
             if not lease.held and lease.lost:
@@ -345,7 +319,6 @@ class ServedQueue:
         return [lease for lease in leases if lease.held]
 
     def handler(self, kind: str) -> Handler:
-        """Return the handler of a kind, or raise WorkerError."""
         handler = handlers_of(self.queue).get(kind)
         if handler is None:
             known = ", ".join(sorted(handlers_of(self.queue))) or "none"
@@ -356,7 +329,7 @@ class ServedQueue:
         return handler
 
     def around(self, handler: Handler) -> tuple[AnyMiddleware, ...]:
-        """Return the middleware of a handler, outermost first; raise WorkerError if none suits it but there is some."""
+        """Return the middleware of a handler, outermost first; raise WorkerError if none of it suits the handler."""
         if not self._middleware:
             return ()
         found = self._around.get(handler.kind)
@@ -368,23 +341,19 @@ class ServedQueue:
         return default if handler is None or handler.retry is None else handler.retry
 
 
-# How many channels the buffer remembers without need.
+# Channels that the buffer may remember without need, since a clean-up looks through all of them.
 _SPARE = 1000
 
 
 class Buffer:
     """Deliveries that wait for a handler, in fair order by channel. One thread adds, any thread takes.
 
-    A dequeue returns messages of channels in turn. But without turns in the buffer, messages of a later dequeue would
-    wait behind everything that the buffer holds of another tenant. So each message gets a virtual time: now, or one
-    after the last message of its channel if that is later. The message with the earliest time begins first. While n
-    messages wait, each one that begins advances virtual time by 1 / (n + 1), so new channels cannot overtake waiting
-    ones for ever. A channel's messages keep their order.
+    Without turns in the buffer, messages of a later dequeue would wait behind everything that it holds of another
+    tenant. So each message gets a virtual time: now, or one after the last message of its channel if that is later. The
+    message with the earliest time begins first. While n messages wait, each begun message advances virtual time by
+    1/(n+1), so new channels cannot overtake waiting ones for ever. A channel's messages keep their order.
 
     Source: start-time fair queueing (Goyal, Vin, Cheng 1996), with messages of one size.
-
-    Attributes:
-        filled_at: The last dequeue that added messages, by the worker's clock.
     """
 
     __slots__ = ("_last", "_now", "_number", "_waiting", "filled_at")
@@ -426,7 +395,7 @@ class Buffer:
         return held
 
     def next_taken_at(self) -> float:
-        """Return when the next delivery was dequeued, by the worker's clock; infinity without any."""
+        """Return when the next delivery was dequeued, by the worker's clock; infinity if the buffer is empty."""
         try:
             return self._waiting[0][2].taken_at
         except IndexError:
@@ -434,11 +403,7 @@ class Buffer:
 
 
 def run_all(steps: Iterable[Callable[[], R]]) -> list[R]:
-    """Call all steps, also after one has failed, and return their results.
-
-    Raises:
-        Exception: The first failure, after the last step.
-    """
+    """Call all steps, even if some fail, and return their results or raise the first failure."""
     results, failures = [], []
     for step in steps:
         try:
@@ -459,11 +424,9 @@ def by_schema(queues: Iterable[ServedQueue]) -> dict[str | None, dict[str, Serve
 
 @dataclass(kw_only=True, eq=False)
 class Heartbeat:
-    """What one thread of a worker does for held deliveries while handlers work on them.
+    """What the heartbeat thread does for held deliveries while handlers work on them.
 
-    Attributes:
-        interrupt: Called with deliveries whose handlers should stop, since the lease is lost or the message cancelled.
-        stats: Counts heartbeats and cancelled messages.
+    It calls *interrupt* with deliveries whose handlers should stop, since the lease is lost or the message cancelled.
     """
 
     connection: DedicatedConnection

@@ -1,7 +1,6 @@
 """Lifespan of a worker: it calls the on_start and on_stop functions of its queues, in order.
 
-Each start of a worker creates a new lifespan, which uses no other part of the worker. A generator is recorded before it
-begins, so that even an interrupted one closes what it opened.
+A generator is recorded before it begins, so that even an interrupted one closes what it opened.
 """
 
 from __future__ import annotations
@@ -33,11 +32,7 @@ async def here(work: Callable[[], Any]) -> Any:
 
 
 class Lifespan:
-    """The on_start and on_stop functions of one worker, and the resources.
-
-    Args:
-        run: Calls plain functions, and waits for them.
-    """
+    """The on_start and on_stop functions of one start of a worker, and the resources; *run* calls plain functions."""
 
     def __init__(self, options: WorkerOptions, run: Run = here) -> None:
         self._run = run
@@ -52,15 +47,11 @@ class Lifespan:
         self._stopping: set[Callable[..., Any]] = set()
 
     def resources_of(self, queue: Queue) -> Mapping[str, Any]:
-        """Return the resources of a queue by name, after the start."""
+        """Return the resources of a queue by name. The start fills them."""
         return self._resources[id(queue)]
 
     async def start(self) -> None:
-        """Call the on_start functions; those for an event loop in the running one.
-
-        Raises:
-            StartError: One failed. Those started before are stopped.
-        """
+        """Call the on_start functions. If one fails, stop the functions before it and raise StartError."""
         try:
             for queue in self._queues:
                 starts, stops = lifespan_of(queue)
@@ -78,10 +69,7 @@ class Lifespan:
             raise
 
     async def stop(self) -> None:
-        """Call the on_stop functions, and continue the on_start functions after their yields, in reverse order.
-
-        Call this in the task that started it.
-        """
+        """Call on_stop functions and continue on_start functions, in reverse order, in the task that started them."""
         await self._stops.aclose()
         await self._open.aclose()
 

@@ -1,7 +1,4 @@
-"""Looper of a thread: it calls duties again and again, each at its interval, and goes on after any failure.
-
-A duty that raises is called again after its own backoff; the others go on.
-"""
+"""Looper of a thread: it calls duties again and again, each at its interval, and goes on after any failure."""
 
 from __future__ import annotations
 
@@ -23,9 +20,8 @@ if TYPE_CHECKING:
 
 
 class WakeEvent:
-    """An event that is cheap to set repeatedly while its thread is busy.
+    """An event that is cheap to set repeatedly while its thread is busy; the thread's next wait then ends at once.
 
-    The waiting thread takes the event, does its work, and waits again; an event set meanwhile ends that wait at once.
     It is one lock, held while the event is not set; a threading.Event has three, with some Python around them.
     """
 
@@ -49,14 +45,14 @@ class WakeEvent:
 
 @dataclass(slots=True, eq=False)
 class Duty:
-    """A function to be called repeatedly.
+    """A function to be called repeatedly. Times are in seconds.
 
     Attributes:
         step: What it does, for the log: ``"extend its leases"``.
-        function: It may return the seconds from its beginning to its next call, if that is sooner.
-        interval: Seconds between the beginnings of two calls.
+        function: It may return the time from its beginning to its next call, if that is sooner.
+        interval: Time between the beginnings of two calls.
         spread: Bounds of a random factor of each interval, so that workers started together drift apart.
-        first: The first call comes within this many seconds.
+        first: The first call comes within this time.
         is_urgent: Whether it must not wait for several others.
     """
 
@@ -71,12 +67,11 @@ class Duty:
 
 
 class Looper:
-    """A thread of a worker that calls duties until it is stopped.
+    """A thread of a worker that calls duties until it is stopped. A duty that raises is called again after its backoff.
 
     Args:
         word: The end of the thread's name.
-        duties: Those that are due together are called in this order, and urgent ones in between whenever they are due.
-        stats: Counts failures.
+        duties: Duties that are due together are called in this order, and urgent ones in between whenever they are due.
         event: Makes all duties due at once.
         cap: Longest seconds between a failure and the next call.
         last: Called in the thread at its end.
@@ -116,7 +111,6 @@ class Looper:
         self._event.set()
 
     def join(self, left: Callable[[], float]) -> None:
-        """Wait for the end of the thread while there are seconds *left*."""
         join(self.thread, left)
 
     def wake_by(self, at: float) -> None:
@@ -125,7 +119,6 @@ class Looper:
             self._event.set()
 
     def is_over(self) -> bool:
-        """Return whether the thread is to end now."""
         return self._stopping
 
     def run(self) -> None:

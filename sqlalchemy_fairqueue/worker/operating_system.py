@@ -1,9 +1,4 @@
-"""Threads, signals and forks of the process that a worker runs in.
-
-The worker's threads are daemons and never keep the process alive. SIGTERM and SIGINT ask a worker in the main thread to
-stop. A process that a handler has forked is no worker: it gets back the program's signal handlers, and ends when it
-leaves the handler.
-"""
+"""Threads, signals and forks of the process that a worker runs in."""
 
 from __future__ import annotations
 
@@ -124,7 +119,7 @@ def _put_back(ours: _Ours) -> None:
 
 
 def _before_fork() -> None:
-    """Block signals, since a new child would forget those that it has not handled yet."""
+    """Block signals, since a new child would forget signals that it has not handled yet."""
     _masks.before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS) if _replaced else None
 
 
@@ -147,8 +142,8 @@ if hasattr(os, "register_at_fork"):
 def signals_wake_loop(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
     """Let signals wake the loop of this thread, whichever thread receives them.
 
-    The loop's own signal handlers run only when nothing blocks the loop, and replace the program's. asyncio lets
-    signals wake Windows' own loop by itself.
+    The loop's own signal handlers run only when nothing blocks the loop, and replace the program's. On Windows asyncio
+    already does this.
     """
     if sys.platform == "win32" and isinstance(loop, asyncio.ProactorEventLoop):
         yield

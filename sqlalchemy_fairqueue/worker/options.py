@@ -1,7 +1,4 @@
-"""Arguments of a worker: checked when it is created, and applied to its handlers when it starts.
-
-Nothing here asks the database.
-"""
+"""Arguments of a worker: checked when it is created, and applied to its handlers when it starts."""
 
 from __future__ import annotations
 
@@ -43,7 +40,6 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.worker.timings import Clock
 
 MOST_PREFETCH = 500
-"""Most messages taken ahead of their handlers."""
 _INTERVAL_WITH_NOTIFICATIONS = timedelta(seconds=5)
 _INTERVAL_WITHOUT_NOTIFICATIONS = timedelta(seconds=1)
 _LEAST_LEASE = timedelta(milliseconds=100)
@@ -148,12 +144,10 @@ class WorkerOptions(ConnectionOptions):
 
     @property
     def interval_with_notifications(self) -> float:
-        """Longest seconds between two polls if notifications can wake the worker."""
         return (self.poll_interval or _INTERVAL_WITH_NOTIFICATIONS).total_seconds()
 
     @property
     def interval_without_notifications(self) -> float:
-        """Longest seconds between two polls if they cannot."""
         asked = self.poll_interval or _INTERVAL_WITHOUT_NOTIFICATIONS
         return (min(asked, _INTERVAL_WITHOUT_NOTIFICATIONS) if self.listen else asked).total_seconds()
 
@@ -194,12 +188,7 @@ def worker_options(arguments: WorkerArguments, **given: Any) -> WorkerOptions:
 
 
 def check_handlers(options: WorkerOptions) -> None:
-    """Refuse queues without handlers, whose messages would all die, and handlers that cannot be called.
-
-    Raises:
-        InvalidArgument: A queue has no handlers.
-        WorkerError: A handler cannot run in a child process, or no middleware suits it although there is some.
-    """
+    """Refuse queues without handlers, whose messages would all die, and handlers that cannot be called."""
     check_isolated(options.queues)
     for queue in options.queues:
         if not handlers_of(queue):
@@ -219,7 +208,7 @@ def check_sessions(
 ) -> None:
     """Create a session, and refuse a factory of another class, which would cost each call of a handler an attempt.
 
-    It warns if the sessions' pool is too small. A wrong class raises InvalidArgument.
+    A wrong class raises InvalidArgument; a pool that is too small for the sessions is only logged.
     """
     handlers = options.session_handlers(asynchronous=kind is AsyncSession)
     if not handlers:
@@ -249,7 +238,7 @@ def check_sessions(
 
 
 def _warn_of_pool(options: WorkerOptions, sessions: object) -> None:
-    """Warn if handlers' sessions will wait for each other's connections; the worker's own do not use the pool."""
+    """Warn if handlers' sessions will wait for each other's connections."""
     bind = getattr(sessions, "kw", {}).get("bind")
     room = _room(bind.sync_engine if isinstance(bind, AsyncEngine) else bind)
     if room is not None and room < options.concurrency:
@@ -276,7 +265,7 @@ def _room(engine: object) -> int | None:
 
 
 def check_isolated(queues: Iterable[Queue]) -> None:
-    """Refuse to start if child processes cannot be started, or cannot import a handler, with WorkerError."""
+    """Raise WorkerError if child processes cannot be started, or cannot import a handler."""
     if getattr(multiprocessing.current_process(), "_inheriting", False):
         raise WorkerError(
             "a worker was started while a child process imports the main module; start it under "

@@ -50,7 +50,7 @@ class Health:
     """The health of a worker at the time of the call.
 
     Attributes:
-        alive: False: it cannot recover by itself; restart its process.
+        alive: False if it cannot recover by itself; restart its process.
         ready: Whether it takes messages now: it is started, its threads run, a handler is free or will be, and the
             database answers within two seconds and takes writes.
         problems: Why it is not alive or not ready.
@@ -79,7 +79,6 @@ class HealthCheck:
         self._is_closed = False
 
     def check(self, ended_threads: Sequence[str], hung: int) -> Health:
-        """Return the health of a started worker, from what it knows of itself and the database's answer."""
         fatal = [f"its thread {name} has ended" for name in ended_threads]
         if hung >= self._options.concurrency:
             fatal.append(f"all of its {hung} handlers hang")
@@ -113,13 +112,9 @@ class Runtime(Generic[E]):
     """The parts of one worker.
 
     Args:
-        make_executor: Creates the executor.
         run: Calls what waits for threads, and plain functions.
         stop: Begins the stop of the worker without waiting, when an operator asks for it.
         drain: Whether it ends once it is drained; it then runs only slots of schedules that are due at its start.
-
-    Attributes:
-        lifespan: Has the resources of the queues.
     """
 
     def __init__(
@@ -171,12 +166,7 @@ class Runtime(Generic[E]):
         self._loopers: list[Looper] = [self.fetcher, self.settler, self._looper]
 
     def check(self) -> None:
-        """Check the schemas of the queues, and tell the database of on_dead handlers.
-
-        Raises:
-            SchemaMismatch: A schema is missing or too old.
-            NotGranted: The worker may not consume one of the queues.
-        """
+        """Check the schemas of the queues and the grants, and tell the database of on_dead handlers."""
         connection = DedicatedConnection(self._options, within=self._timings.connect)
         try:
             for queue in self.queues:
@@ -256,7 +246,7 @@ class Runtime(Generic[E]):
     def stop_fetching(self, left: Callable[[], float]) -> None:
         """Take no further messages, and release buffered ones; these attempts do not count.
 
-        *left* returns for how many seconds to wait for the present dequeue, at least one.
+        The present dequeue gets the seconds that *left* returns, and at least one.
         """
         self.fetcher.stop()
         until = self._clock() + self._timings.stop_dequeue

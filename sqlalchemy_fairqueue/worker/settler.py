@@ -1,10 +1,8 @@
-"""Settler of a worker: one thread settles finished deliveries, in batches.
+"""Settler of a worker: one thread settles finished deliveries, in batches of one queue and one verb.
 
-No delivery waits for a batch to fill: each call settles all that finished during the last one. So an idle worker
-settles each delivery at once, and a busy one a few hundred in a call. A call settles deliveries of one queue by one
-verb; if it fails, each by itself. After a broken connection the settler sends the same settlements again until the
-server answers. The tokens make that harmless, and the heartbeat extends the lease until then. A locked message is tried
-again alone, so that others do not wait for it.
+No delivery waits for a batch to fill: each call settles all that finished during the last one. After a broken
+connection the settler sends the same settlements again until the server answers. The tokens make that harmless, and the
+heartbeat extends the lease until then.
 """
 
 from __future__ import annotations
@@ -50,11 +48,7 @@ _FORBIDDEN = "42501"
 
 @dataclass(eq=False)
 class SettlementWriter:
-    """Writes the settlements of one worker, for the settler.
-
-    Attributes:
-        stats: Counts the settlements.
-    """
+    """Writes and counts the settlements of one worker, for the settler."""
 
     connection: DedicatedConnection
     log: WorkerLog
@@ -133,7 +127,7 @@ class SettlementWriter:
                 stats.buried += number
 
     def _lost(self, queue: ServedQueue, verb: Verb, settlements: Settlements, error: LeaseLost) -> set[int]:
-        """Log lost deliveries, except those that their handlers have settled by a verb."""
+        """Log lost deliveries, unless their handlers settled them. Return the ids that the call did not settle."""
         gone = [held for held, _ in settlements if held.delivery.message_id in error.message_ids]
         for held in gone:
             if held.delivery.settled:
@@ -202,7 +196,7 @@ class _Unsendable(Exception):
 
 
 def _state(error: DBAPIError | UnicodeError | _Unsendable) -> str:
-    """Return the SQLSTATE; for what the driver cannot send, that of a server that cannot accept it."""
+    """Return the SQLSTATE, including one for what the driver refuses to send."""
     if isinstance(error, UnicodeError):
         return _UNTRANSLATABLE
     if isinstance(error, _Unsendable):
@@ -220,12 +214,7 @@ _RETURNING = (Verb.RETRY, Verb.RELEASE)
 
 
 class Settler(Looper):
-    """The thread that settles the deliveries of one worker.
-
-    Args:
-        stats: Counts the settlements.
-        settled: Called after each call with the queues in which that may have made room for messages.
-    """
+    """The thread that settles the deliveries of one worker. It tells *settled* which queues may have room now."""
 
     def __init__(
         self,
@@ -302,7 +291,7 @@ class Settler(Looper):
             if decision is not None and not decision.sent:
                 self._pending[held] = decision
                 continue
-            # Its own transaction has settled the delivery, or the delivery is lost.
+            # The handler's own transaction has settled the delivery, or the delivery is lost.
             if decision is None:
                 self._writer.count_lost([held.delivery])
             else:
@@ -359,7 +348,7 @@ class Settler(Looper):
         self._settled({queue} if any(self._makes_room(held, decision) for held, decision in settlements) else set())
 
     def _try_locked(self) -> None:
-        """Try the longest waiting locked message again, alone."""
+        """Try the longest waiting locked message again, alone, so that others do not wait for it."""
         if self._locked and (self._locked[0][0] <= self._clock() or self._give_up_at is not None):
             _, held, decision = self._locked.popleft()
             self._pending[held] = decision

@@ -1,7 +1,4 @@
-"""Executor with one task for each delivery in an event loop, so that messages share no task state.
-
-The task of a plain function waits for a thread, or for a child process, in which the function runs.
-"""
+"""Executor with one task for each delivery in an event loop, so that messages share no task state."""
 
 from __future__ import annotations
 
@@ -39,7 +36,7 @@ _current: ContextVar[TaskExecutor | None] = ContextVar("fairqueue_executor", def
 
 
 class TaskExecutor(Executor):
-    """Runs tasks in the loop that it was created in.
+    """Runs tasks in the loop that it was created in; the task of a plain function waits for a thread or child process.
 
     The fetcher adds deliveries to the buffer in its thread; everything else happens in the loop.
     """
@@ -51,7 +48,6 @@ class TaskExecutor(Executor):
         # The loop's timer cancels a handler at its timeout. This limit is for handlers that go on all the same.
         self._clean_up = options.timings.cleanup
         self._loop = asyncio.get_running_loop()
-        # Deliveries whose handler runs in a thread.
         self._in_threads: set[HeldDelivery] = set()
         self._tasks: dict[HeldDelivery, asyncio.Task[Decisions]] = {}
         # Deliveries whose tasks were cancelled. They are cancelled once, so that they can clean up.
@@ -63,7 +59,7 @@ class TaskExecutor(Executor):
         self._called_at: float | None = None
 
     def begin(self) -> None:
-        """As for Executor. The fetcher's thread calls it."""
+        """Begin deliveries that were added to the buffer. The fetcher's thread calls it."""
         if self._called_at is None:
             # Not the present time: deliveries that have waited too long have waited for the loop as long.
             self._called_at = self.buffer.filled_at
@@ -75,13 +71,12 @@ class TaskExecutor(Executor):
         self._call_in_loop(self._cancel, deliveries)
 
     def free(self) -> int:
-        """As for Executor; zero if the loop is blocked, so that messages do not wait for it."""
+        """Return how many handlers could begin; zero if the loop is blocked, so that messages do not wait for it."""
         called_at = self._called_at
         is_blocked = called_at is not None and self._clock() - called_at > self._timings.stale_after
         return 0 if is_blocked else super().free()
 
     def is_closed(self) -> bool:
-        """Return whether the loop was closed without a stop."""
         return self._loop.is_closed()
 
     def calls_this(self) -> bool:
@@ -93,7 +88,7 @@ class TaskExecutor(Executor):
             self._waiting.reschedule(self._loop.time() + self.grace_left())
 
     async def wait(self) -> None:
-        """As for Executor; hanging handlers are not waited for."""
+        """Wait for running handlers until the grace period ends, but not for hanging ones."""
         try:
             async with asyncio.timeout(self.grace_left()) as self._waiting:
                 while self.running:

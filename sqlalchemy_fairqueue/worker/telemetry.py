@@ -1,8 +1,4 @@
-"""Counters and distributions of a worker, for metrics, and its log.
-
-A distribution has a count and one example for each bucket, so its size does not grow with messages or channels. At INFO
-and above, the log mentions messages only when they fail.
-"""
+"""Counters and distributions of a worker, and its log, which from INFO on mentions messages only if they fail."""
 
 from __future__ import annotations
 
@@ -47,7 +43,7 @@ class Bucket:
     Attributes:
         bound: The greatest counted value.
         count: How many values are not greater.
-        example: The last value that is in no smaller bucket, or None.
+        example: The last value that no smaller bucket counts, or None.
     """
 
     bound: float
@@ -56,11 +52,7 @@ class Bucket:
 
 
 class Distribution:
-    """Values by buckets. Its owner has a lock.
-
-    Args:
-        bounds: The upper bounds of the buckets, ascending; another bucket has greater values.
-    """
+    """Counts of values by buckets, with ascending upper *bounds* and one bucket above. The owner must hold a lock."""
 
     __slots__ = ("_bounds", "_counts", "_examples", "sum")
 
@@ -69,7 +61,6 @@ class Distribution:
         self._counts = [0] * (len(bounds) + 1)
         self._examples: list[Example | None] = [None] * (len(bounds) + 1)
         self.sum: float = 0.0
-        """The sum of all values."""
 
     def add(self, value: float, channel: str, at: float) -> None:
         bucket = bisect_left(self._bounds, value)
@@ -99,10 +90,7 @@ class AttemptDistributions:
         self._lock = threading.Lock()
 
     def add(self, channel: str, attempt: int, enqueued_at: float, took: float) -> None:
-        """Add an attempt that has just ended. Any thread may call it.
-
-        *enqueued_at* is in seconds since the epoch, *took* in seconds.
-        """
+        """Add an attempt that has just ended; *enqueued_at* is in seconds since the epoch. Any thread may call it."""
         now = time()
         with self._lock:
             if attempt == 1:
@@ -114,9 +102,6 @@ class AttemptDistributions:
 @dataclass
 class WorkerStats:
     """Counters since the worker was created, and ``hung``, which also falls. Any thread may read them at any time.
-
-    One thread of the worker writes each, except ``failures``, ``timed_out`` and ``hung``, which are written under a
-    lock.
 
     Attributes:
         taken: Deliveries dequeued.
@@ -177,7 +162,7 @@ class WorkerStats:
             self.failures += 1
 
     def time_is_over(self, deliveries: int) -> None:
-        """Count the deliveries of a handler that exceeded its timeout. Several threads call it."""
+        """Count the deliveries of a handler that exceeded its timeout."""
         with self._lock:
             self.timed_out += deliveries
 
@@ -189,7 +174,7 @@ class WorkerStats:
 
     @classmethod
     def of(cls, queues: Iterable[Queue]) -> WorkerStats:
-        """Return the stats of a new worker of these queues, each with distributions."""
+        """Return the stats of a new worker of these queues."""
         made = cls()
         for queue in queues:
             made.attempts(queue.name)
@@ -213,10 +198,7 @@ logger = logging.getLogger("sqlalchemy_fairqueue.worker")
 
 
 class WorkerLog(logging.LoggerAdapter[logging.Logger]):
-    """The log of one worker. Each text continues "worker" and its name; records have the name too.
-
-    An exception in the application's filters and handlers never ends a thread of a worker.
-    """
+    """The log of one worker. Each text continues "worker" and its name, which records have as an attribute too."""
 
     def __init__(self, worker: str) -> None:
         super().__init__(logger)
@@ -226,9 +208,9 @@ class WorkerLog(logging.LoggerAdapter[logging.Logger]):
         return msg, dict(kwargs, extra={"worker": self._worker, **kwargs.get("extra", {})})
 
     def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
-        """Log, or report on stderr why that failed, as logging itself does.
+        """Log; a failing filter or handler of the application ends no thread of the worker, and is reported on stderr.
 
-        Foreign names and texts are arguments, which are escaped, so that none looks like a line of ours.
+        Pass foreign names and texts as arguments: those are escaped, so that none looks like a line of ours.
         """
         try:
             shown = (clean(one) if isinstance(one, str) else one for one in (self._worker, *args))

@@ -1,7 +1,6 @@
 """Clock and durations of a worker, and what follows from them: backoffs, times of polls, prefetch.
 
-Every part of a worker gets the clock and the durations when it is created, so that tests can pass others. Programs use
-the arguments of ``Worker`` instead. The only I/O here is the log of a backoff.
+Tests pass their own clock and durations. Programs use the arguments of ``Worker`` instead.
 
 If a queue gave all messages that the worker asked for, the worker polls it again at once. If it gave fewer, the next
 poll comes soon at first and later each time, up to the poll interval, or when the next message is due.
@@ -12,9 +11,9 @@ commits after that poll wakes nobody. So the worker polls once more after about 
 later commits after one poll interval.
 
 Handlers should not wait for the database between two short messages. But a message in the buffer has used its tenant's
-turn and a slot of its limit although nobody works on it, and messages behind it wait too. So the worker estimates from
-recent handler times how many messages its handlers finish during a few dequeues, at most a tenth of a second, and
-buffers no more. If handlers take longer, it takes a message only when a handler is free.
+turn and a slot of its limit although nobody works on it. So the worker estimates from recent handler times how many
+messages its handlers finish during a few dequeues, at most a tenth of a second, and buffers no more. If handlers take
+longer, it takes a message only when a handler is free.
 """
 
 from __future__ import annotations
@@ -34,66 +33,50 @@ Clock = Callable[[], float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timings:
-    """Durations in seconds, and counts that belong to them.
+    """Durations in seconds, and counts that belong to them; the names tell the rest.
 
     Attributes:
         heartbeats: Heartbeats in the duration of a lease. Two may fail before a dequeue needs a new lease.
-        hear_after: The worker hears the signals of a queue without a dequeue for this long.
+        hear_after: The worker hears the signals of a queue after this time without a dequeue.
         charge_every: Interval of charges for running handlers, in queues that are fair by seconds.
-        stuck_after: A call to dequeue, settle, run schedules or finish groups is cut without an answer for this long,
-            or for the lease if that is longer.
-        housekeeping_call: A statement of housekeeping is cut without an answer for this long. It may delete many large
-            rows, and nothing waits for it.
-        housekeeping_first: The first housekeeping comes within this time.
+        stuck_after: A call to dequeue, settle, run schedules or finish groups is cut after this long without an answer,
+            or after the lease if that is longer.
+        housekeeping_call: The same for a statement of housekeeping, which may delete many large rows.
         housekeeping_every: Interval of housekeeping, give or take half of it.
-        samples_every: Interval of rounds that keep samples. The function keeps one a minute.
-        history_days: Housekeeping creates partitions this many days ahead.
         pruned_at_once: Rows of a kind, or dead letters of a queue, that housekeeping deletes in a transaction.
         schedules_every: Longest interval of polls for due schedules.
-        schedules_at_once: Most schedules of a queue that a poll finds.
-        slots_at_once: Most slots of a schedule in a transaction.
         schedule_again: Delay before a schedule that could not be run is tried again.
-        groups_every: Interval of polls for groups that may be finished.
-        notes_at_once: Most notes of groups that a statement folds.
-        groups_at_once: Most groups that a statement finishes.
-        stop_requests_every: Interval of polls for operators' requests to stop.
         forgotten_at_once: Channels that housekeeping reads, or deletes, in a transaction.
-        unanswered_after: Time from an unanswered dequeue to the first lookup of what it took; the database may still
-            execute it after the connection is gone.
-        poll_soon: Time to the next poll after one that gave less than it asked for.
+        unanswered_after: Time from an unanswered dequeue, which may still be executed, to the first lookup of what it
+            took.
+        poll_soon: Time to the next poll after a poll that gave less than it asked for.
         poll_later: Delay of a poll that will probably find nothing, since another consumer was woken for the message.
         poll_locked: Longest time to the next poll while another call holds ready messages.
-        poll_drift: A waiting worker polls again after this multiple of the time that it has waited, since earlier
-            transactions commit meanwhile.
-        longest_wait: The longest registration of a wait; that of a dead worker lasts as long.
+        poll_drift: A waiting worker polls again after this multiple of its wait, since earlier transactions commit
+            meanwhile.
+        longest_wait: The longest registration of a wait, also a dead worker's.
         wait_margin: A wait is registered for two poll intervals plus this.
         ahead: The most work that waits in the buffer.
         trips: The buffer holds work for this many dequeues; a dequeue begins at half of it.
         stale_after: A delivery that has waited in the buffer this long is given back.
-        longest_sleep: A thread without other work looks again after this long. Any system can wait so long at once.
-        fetch_check: The fetcher notices within this time that its executor is closed.
+        longest_sleep: A thread without other work looks again after this long, which any system can wait at once.
         unsettled: With more unsettled deliveries the fetcher takes no messages.
-        settle_batch: Most deliveries that one call settles.
         settle_bytes: Most bytes of results in one call; one result may be larger.
         settle_at_stop: How long a stop waits for a database that is away.
-        lock_timeout: How long a settlement waits for a locked message.
         locked_again: Time until a locked message is tried again.
         may_hold_slot: Older deliveries may hold a slot of a limit that was set after they were taken.
         stop_part: How long a part may take to stop after its present work.
         end_leases: How long a stop waits for the database to end the worker's leases.
         stop_dequeue: How long a stop waits for the present dequeue, even with a shorter grace period.
-        signal_check: Interval of checks for an operating system signal.
         signal_again: A signal within this time repeats the first one; a later one ends the process.
-        drain_check: Interval of checks whether a worker is drained.
         cleanup: How long a cancelled handler may clean up, or a child process may take to end.
         ignored_cancel: A handler hangs if it runs this long after it was told that its message is cancelled.
         child_start: How long a child process may take to start, or to import a handler.
         lease_check: Longest interval of checks whether the handler of a child process may go on.
-        connect: How long a new connection may take. The drivers' own limits are minutes.
+        connect: How long a new connection may take; the drivers' own limits are minutes.
         silence: Interval of checks whether the listening connection lives and commits notify.
         answer: How long the answer to that may take.
         backoff_first: First wait after a failure; each further one doubles it.
-        backoff_log: Time between two log lines about the same failure.
     """
 
     heartbeats: int = 4
@@ -153,15 +136,10 @@ class Timings:
 
 @dataclass(eq=False)
 class Backoff:
-    """Consecutive failures of one step, which is tried again after growing waits.
+    """Consecutive failures of one step, which is tried again after growing waits, at most *cap* seconds.
 
     It logs the first failure, then one a minute, and the recovery, as warnings, so that a night without a database
-    cannot fill a disk.
-
-    Attributes:
-        step: What fails, for the log: ``"dequeue from 'documents'"``.
-        worker: The worker's name, for the log.
-        cap: The longest wait in seconds.
+    cannot fill a disk. *step* says what fails, for the log: ``"dequeue from 'documents'"``.
     """
 
     step: str
@@ -217,12 +195,11 @@ _MOST_AT_ONCE = 2
 
 @dataclass(slots=True, eq=False)
 class PollSchedule:
-    """The polls of one queue.
+    """The polls of one queue; times are by the worker's clock, in seconds.
 
     Attributes:
-        interval: The present poll interval in seconds.
-        next_at: When to poll next, by the worker's clock.
-        waiting_until: Until when the worker's wait is registered; 0: it is not, or may be lost. Any thread may set 0,
+        next_at: When to poll next.
+        waiting_until: Until when the worker's wait is registered; 0 if it is not, or may be lost. Any thread may set 0,
             which causes a new registration before the next poll.
         empty_at: When the last poll began, if it found that nothing can be delivered for a while; otherwise 0.
     """
@@ -243,7 +220,7 @@ class PollSchedule:
     _late_at: float = inf
 
     def needs_wait(self, now: float) -> bool:
-        """Return whether to register a wait before the next poll: the last gave nothing, and few came lately."""
+        """Return whether to register a wait: the last poll gave nothing, and few messages came lately."""
         return self._nothing > 0 and self.waiting_until - now < self.interval and self._lately_by(now) < _CALM
 
     def needs_no_wait(self) -> bool:
@@ -257,7 +234,7 @@ class PollSchedule:
         self.waiting_until = until
 
     def wait_ended(self, now: float) -> None:
-        """Note that no wait is registered, or that nothing can wake the worker, which therefore polls soon."""
+        """Note that nothing wakes the worker, which therefore polls soon."""
         self.waiting_until = 0.0
         self.next_at = min(self.next_at, now + self.timings.poll_soon)
 
@@ -269,7 +246,7 @@ class PollSchedule:
         self._late_at = inf
 
     def found(self, now: float, due_in: float | None, *, count: int, full: bool) -> None:
-        """Note that a poll gave *count* messages; *full*: as many as it asked for."""
+        """Note that a poll gave *count* messages; *full* says that these are as many as it asked for."""
         self._full = self._full + 1 if full else 0
         self._lately = self._lately_by(now) + min(count, _MOST_AT_ONCE)
         self._lately_at = now
@@ -278,7 +255,7 @@ class PollSchedule:
         self._next(now if full else now + min(due, self._until_woken(now, self.timings.poll_soon)))
 
     def nothing(self, now: float, due_in: float | None, *, locked: bool = False) -> None:
-        """Note that a poll gave nothing; *locked*: another transaction has a due message locked."""
+        """Note that a poll gave nothing; *locked* says that another transaction has a due message locked."""
         due = inf if due_in is None else due_in
         if not locked and due > self.timings.poll_locked:
             self.empty_at = self._began_at
@@ -310,7 +287,7 @@ class PollSchedule:
         self.next_at = min(self.next_at, at)
 
     def poll_later(self, now: float) -> bool:
-        """Poll a moment later, since the woken consumer may be dead or busy. Return whether this makes it earlier."""
+        """Poll a moment later, as the woken consumer may be dead or busy. Return whether this makes it earlier."""
         # A poll that begins meanwhile resets this, and sees the messages.
         at = self._late_at = min(self._late_at, now + self.timings.poll_later)
         if self.next_at <= at:
@@ -346,12 +323,7 @@ _WEIGHT = 0.1
 
 
 class Prefetch:
-    """Exponentially weighted averages of recent durations of handlers (of all kinds) and dequeues.
-
-    Args:
-        concurrency: How many handlers run at a time.
-        most: Most messages in the buffer.
-    """
+    """Exponentially weighted averages of recent durations of handlers (of all kinds) and dequeues."""
 
     __slots__ = ("_ahead", "_concurrency", "_most", "_seconds", "_trip", "_trips")
 
@@ -374,10 +346,7 @@ class Prefetch:
         self._trip = trip + _WEIGHT * (seconds - trip)
 
     def ahead(self, busy: float) -> int:
-        """Return how many messages may wait in the buffer.
-
-        *busy* is how long all handlers have been busy: averages do not know unfinished long ones.
-        """
+        """Return how many messages may wait in the buffer, if all handlers have been busy for *busy* seconds."""
         seconds = max(self._seconds, busy)
         if seconds >= self._ahead:
             return 0
@@ -385,13 +354,7 @@ class Prefetch:
         return min(self._most, int(self._concurrency * covered / max(seconds, 1e-6)))
 
     def room(self, free: int, buffered: int, busy: float) -> int:
-        """Return how many messages to take now; zero while a call is not worthwhile.
-
-        Args:
-            free: Handlers that could begin.
-            buffered: Messages in the buffer.
-            busy: As for :meth:`ahead`.
-        """
+        """Return how many messages to take now, if *free* handlers could begin; zero while a call is not worthwhile."""
         ahead = self.ahead(busy)
         room = free + ahead - buffered
         # Take half a buffer at once, one call for many messages; but no free handler ever waits for that.

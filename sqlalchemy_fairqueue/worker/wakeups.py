@@ -1,16 +1,12 @@
 """Wake-ups between threads of a worker, and of workers and waits for results by commits.
 
-A worker registers a wait in the database and polls once more. Then it relies on notifications, beside one poll after
-about 0.2 seconds and one each poll interval (see ``PollSchedule``). Without notifications (``listen=False``, or a
-broken listening connection) it polls more often.
+A worker registers a wait in the database, polls once more, and then relies on notifications beside a few polls (see
+``timings``). Without notifications it polls more often.
 
 All workers of a process and database share one listening connection, and never depend on it alone: each time it comes
 up, they poll once and register their waits anew. While the server's notification queue is more than half full, commits
-do not notify (see fq_wake), and the connection counts as down. Each driver has its own class of listeners, whose wait
-ends at a notification, at a deadline, or when it is told to stop.
-
-Waits for results use another connection, one for each process and engine, since a process that only enqueues runs no
-worker.
+do not notify (see fq_wake), and the connection counts as down. Waits for results use another connection, one for each
+process and engine, since a process that only enqueues runs no worker.
 """
 
 from __future__ import annotations
@@ -56,12 +52,9 @@ if TYPE_CHECKING:
 class FetchTrigger(WakeEvent):
     """Everything that makes a worker's fetcher begin a round early.
 
-    It is created before the other parts. They set it when a handler is free, a queue may have work, or the worker
-    stops; only the fetcher waits for it.
-
     Attributes:
-        refill_at: The executor wakes the fetcher when the buffer has no more deliveries than this; -1: never. The
-            fetcher sets it.
+        refill_at: The executor wakes the fetcher when the buffer has no more deliveries than this; never if it is -1.
+            The fetcher sets it.
         is_backlogged: Whether the fetcher waits for settlements. The fetcher sets it.
     """
 
@@ -83,15 +76,7 @@ class FetchTrigger(WakeEvent):
 
 @dataclass(eq=False)
 class WaitRegistration:
-    """The waits of one worker, and the notifications that end them.
-
-    The fetcher calls it, except :meth:`notified`, which the listener's thread calls.
-
-    Attributes:
-        trigger: Wakes the fetcher.
-        stats: Counts notifications.
-        topics: The queues of notifications, by topic.
-    """
+    """The waits of one worker, and the notifications that end them. Only :meth:`notified` is for other threads."""
 
     connection: DedicatedConnection
     options: WorkerOptions
@@ -115,8 +100,8 @@ class WaitRegistration:
         polls.interval = interval if queue.queue.notify else min(interval, alone)
         if not polls.needs_wait(now):
             return
-        # Two intervals, since a registration is a write; but that of a dead worker costs producers a notification each,
-        # and keeps them from naming another worker.
+        # Two intervals, since a registration is a write. A dead worker's registration costs producers a notification
+        # each, and keeps them from naming another worker.
         seconds = 2 * interval + timings.wait_margin
         queue.waiting_lease, topic = self._wait(queue, f"wait for queue {queue.target.queue!r}", seconds)
         polls.wait_begun(now, now + seconds)
@@ -177,10 +162,7 @@ _lock = threading.Lock()
 
 
 def join_listening(options: WorkerOptions, connection: DedicatedConnection, notify: Notify) -> Listening:
-    """Join the listening connection of a database; the first subscriber creates it.
-
-    *connection* is to the same database and identifies it.
-    """
+    """Join the listening connection of the database of *connection*; the first subscriber creates it."""
     key = (os.getpid(), *connection.database_key())
     with _lock:
         listening = _shared.get(key)
@@ -191,12 +173,7 @@ def join_listening(options: WorkerOptions, connection: DedicatedConnection, noti
 
 
 class Listening:
-    """The listening connection and its thread.
-
-    Args:
-        options: How to connect.
-        key: Workers of the process share the connection by this key; None: it is not shared.
-    """
+    """The listening connection and its thread. Workers of the process share it by *key*, if there is one."""
 
     def __init__(self, options: ConnectionOptions, key: Key | None = None) -> None:
         self.is_listening = False
@@ -214,10 +191,7 @@ class Listening:
         self._thread = threading.Thread(target=self._run, name="fairqueue-listener", daemon=True)
 
     def join(self, notify: Notify) -> None:
-        """Add a subscriber.
-
-        *notify* is called in the connection's thread with the named topics; None: notifications may have been missed.
-        """
+        """Call *notify* in the connection's thread with named topics; with None if notifications may be missed."""
         if self._thread.ident is None:
             self._thread.start()
         self._subscribers = [*self._subscribers, notify]
@@ -323,7 +297,6 @@ class EngineWatch:
 
     @property
     def is_listening(self) -> bool:
-        """Whether notifications arrive now, as far as is known."""
         listening = self._listening
         return listening is not None and listening.is_listening
 
@@ -352,7 +325,7 @@ class EngineWatch:
                 self._timer.start()
 
     def notified(self, topics: Topics | None) -> None:
-        """Wake the waits that notifications named; None: all."""
+        """Wake the waits that notifications named, or all if *topics* is None."""
         with self._lock:
             named = self._wakes if topics is None else {name for names in topics.values() for name in names}
             wakes = [wake for name in named for wake in self._wakes.get(name, [])]
@@ -360,7 +333,7 @@ class EngineWatch:
             wake()
 
     def close(self, *, if_idle: bool = False) -> None:
-        """End the connection; waits then poll. *if_idle*: only if there is no wait."""
+        """End the connection, unless *if_idle* is set and there is a wait; waits then poll."""
         with self._lock:
             if if_idle and self._wakes:
                 return

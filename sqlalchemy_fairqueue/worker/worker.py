@@ -40,17 +40,13 @@ if TYPE_CHECKING:
 
 
 class Front(Generic[E]):
-    """What both workers offer their program, and the life that both have from a start to a stop.
-
-    Each start uses a new runtime.
-    """
+    """The public members of both workers, and their life from a start to a stop; each start uses a new runtime."""
 
     def __init__(self, options: WorkerOptions) -> None:
         self._options = options
         self._runtime: Runtime[E] | None = None
         # The executor of the last start, which may still be stopping.
         self._executor: E | None = None
-        # Whether run() is to end once it is drained.
         self._draining = False
         # Whether nothing has begun but checks and functions of on_start, which a signal ends.
         self._checking = False
@@ -62,10 +58,10 @@ class Front(Generic[E]):
         return self._options.name
 
     def health(self) -> Health:
-        """Return whether the worker is alive and ready, for probes; from any thread but that of an event loop.
+        """Return whether the worker is alive and ready, for probes; do not call it in an event loop, which it blocks.
 
-        It asks the database on a connection that it keeps, which may take two seconds. A worker that cannot reach its
-        database is alive and not ready.
+        It asks the database on its own connection, which may take two seconds. A worker that cannot reach its database
+        is alive and not ready.
 
         See Also:
             :class:`~sqlalchemy_fairqueue.reports.Health`
@@ -77,7 +73,7 @@ class Front(Generic[E]):
         return Health(alive=True, ready=False, problems=(problem,))
 
     async def _begin(self, runtime: Runtime[E]) -> None:
-        """Begin to work, or raise why that is impossible; then nothing is left of it."""
+        """Begin to work, or undo what has begun and raise why that is impossible."""
         self._checking = True
         try:
             await self._check(runtime)
@@ -98,7 +94,6 @@ class Front(Generic[E]):
         runtime.check()
 
     async def _end(self, runtime: Runtime[E], until: float) -> None:
-        """Stop, and let handlers run until the end of the grace period. The next start may follow at once."""
         self._runtime = None
         runtime.executor.shorten_grace(until)
         try:
@@ -108,7 +103,7 @@ class Front(Generic[E]):
         self._options.log.info("stopped: %s", self.stats.as_dict())
 
     def _until(self, grace: timedelta | None = None) -> float:
-        """Return when the grace period of a stop ends that is asked for now."""
+        """Return the end of the grace period for a stop that begins now."""
         return self._options.clock() + self._options.grace_seconds(grace)
 
     def _is_busy(self) -> bool:
@@ -120,37 +115,34 @@ class Front(Generic[E]):
 
 
 class _StoppedAtStart(BaseException):
-    """A signal came before the worker had begun. No error handler shall see it."""
+    """A signal came before the worker had begun. A BaseException, so that no error handler catches it."""
 
 
 class Worker(Front[ThreadExecutor]):
     """Takes messages of one or several queues and calls their handlers in threads.
 
-    It holds three connections of its own in addition to those of its handlers' sessions, and shares a listening one
-    with the other workers of the process. It survives failures of the database; :doc:`/workers` lists its guarantees
-    and the duties of handlers. An argument that is None has its default.
+    It holds three connections besides those of its handlers' sessions, and shares a listening one with the other
+    workers of the process. It survives failures of the database; :doc:`/workers` lists its guarantees and the duties of
+    handlers. An argument that is None has its default.
 
     Args:
-        engine: A sync Engine to the database of the queues.
         queues: The queues, served in turn. They must have handlers: ``@queue.handler("parse")``.
         concurrency: How many handlers run at a time.
-        lease: How long messages stay with this worker after a sign of life, by default 30 seconds. Messages of a
+        lease: How long messages stay with this worker after its last sign of life, by default 30 seconds. Messages of a
             crashed worker come back after this time; a worker that is cut off from the database this long loses its
             messages.
-        poll_interval: Longest time between two polls of an idle queue. Default: 5 seconds; without notifications 1
-            second.
+        poll_interval: Longest time between two polls of an idle queue. Default: 5 seconds; 1 without notifications.
         listen: Whether notifications wake the worker. Give False behind a transaction pooler.
         grace: How long handlers may go on after ``stop``; then their messages are released.
         retry: When failed messages are tried again, unless their handler has its own policy.
         session_factory: Creates the sessions of handlers. Default: a sessionmaker of the engine, with the class that
             handlers annotate ``session`` with, such as SQLModel's Session.
-        prefetch: Most messages taken ahead of their handlers, 0 to 500. They are a tenth of a second's work at most.
+        prefetch: Most messages taken ahead of their handlers, 0 to 500; at most a tenth of a second's work.
         max_bytes: Most bytes of contents and headers in one dequeue and in the buffer, 64 MiB by default. One message
-            may be larger. Messages that handlers work on are not counted.
+            may be larger. Messages in handlers do not count.
         name: Shown beside its leases and in the log. Default: host, process and a random part.
         housekeeping: Whether it takes part in chores: schedules, groups, partitions of the history.
-        middleware: Functions around each call of a handler, outermost first, outside of the queues' own middleware; see
-            ``Queue.middleware``.
+        middleware: Functions around each call of a handler, outermost first, outside of ``Queue.middleware``.
 
     Example:
         >>> @queue.handler
@@ -181,13 +173,10 @@ class Worker(Front[ThreadExecutor]):
         self._stops: SimpleQueue[None] | None = None
 
     def leftovers(self) -> tuple[Leftovers, ...]:
-        """Return the messages that its queues hold now, and why they wait: what ``run(drain=True)`` has left.
+        """Return the messages that the worker's queues hold now, and why they wait: what ``run(drain=True)`` has left.
 
-        It asks the database on a connection of the engine, whose role needs the grant "monitor" or "operator". A queue
-        of 1,000 busy channels takes some tens of milliseconds.
-
-        Returns:
-            One for each queue that holds messages; empty if nothing is left.
+        It asks on a connection of the engine, whose role needs the grant "monitor" or "operator". A queue of 1,000 busy
+        channels takes some tens of milliseconds. The result has an entry for each queue that holds messages.
 
         Raises:
             NotGranted: The role's grants are for other queues.
@@ -205,7 +194,7 @@ class Worker(Front[ThreadExecutor]):
             return read_leftovers(connection, self._options.queues, self.name)
 
     def start(self) -> None:
-        """Begin to work in threads of its own, and return.
+        """Begin to work in new threads, and return.
 
         Raises:
             WorkerError: It runs already, or cannot call a handler.
@@ -249,9 +238,8 @@ class Worker(Front[ThreadExecutor]):
         finished. A second call with a shorter grace shortens the first.
 
         Args:
-            grace: How long handlers may go on; default: the worker's. A handler that is still running then is
-                abandoned: its message is released, ``context.check()`` raises, its session refuses to commit, and its
-                child process, if it has one, is killed.
+            grace: How long handlers may go on; default: the worker's. Then a running handler is abandoned: its message
+                is released, ``context.check()`` raises, its session refuses to commit, and its child process is killed.
 
         Raises:
             InvalidArgument: The grace is no duration.
@@ -266,7 +254,7 @@ class Worker(Front[ThreadExecutor]):
             self._stop(until)
 
     def _stop_soon(self, runtime: Runtime[ThreadExecutor]) -> None:
-        """Stop this runtime from one of its own threads, which the stop waits for."""
+        """Stop this runtime in another thread, since the stop waits for the caller's thread."""
         threading.Thread(target=self._stop_if_running, args=(runtime,), name=f"{self.name}-stop", daemon=True).start()
 
     def _stop_if_running(self, runtime: Runtime[ThreadExecutor]) -> None:
@@ -299,15 +287,15 @@ class Worker(Front[ThreadExecutor]):
 
         Args:
             drain: Whether to return as soon as nothing can be delivered now, including what handlers enqueue and
-                retries without a delay. Slots of schedules that are due at the start run; later ones do not. Messages
-                that are due later, paused, beyond a limit or held by others are not waited for; ``leftovers`` returns
-                them. For tests, and for jobs that a scheduler starts.
+                retries without a delay. Slots of schedules that are due at the start run; later ones do not. It does
+                not wait for messages that are due later, paused, beyond a limit or held by others; ``leftovers``
+                returns them. For tests, and for jobs that a scheduler starts.
             handle_signals: Whether SIGTERM and SIGINT stop it; a second one ends the process at once, unless it comes
                 within two seconds of the first. Only in the main thread. Default: the program handles signals; a
                 KeyboardInterrupt stops the worker and is raised again.
 
         Raises:
-            InvalidArgument: Signals cannot be handled outside of the main thread. Other errors are those of ``start``.
+            InvalidArgument: Signals cannot be handled outside of the main thread. Other errors are as for ``start``.
         """
         stops: SimpleQueue[None] = SimpleQueue()
 
@@ -337,11 +325,7 @@ class Worker(Front[ThreadExecutor]):
             self._draining = False
 
     def _wait(self, stops: SimpleQueue[None], draining: Runtime[ThreadExecutor] | None) -> None:
-        """Wait for a stop, or until the runtime is drained.
-
-        A signal that another thread receives, or that comes right before a wait, does not end the wait; its Python
-        handler runs when this thread next wakes up.
-        """
+        """Wait for a stop, or until the runtime is drained."""
         timings = self._options.timings
         while draining is None or not draining.is_drained():
             with suppress(Empty):
@@ -375,15 +359,13 @@ class Worker(Front[ThreadExecutor]):
 class AsyncWorker(Front[TaskExecutor]):
     """Takes messages of one or several queues and calls their handlers in an event loop.
 
-    Dequeues, settlements and heartbeats run in threads with their own connections, so a handler that blocks the loop
-    harms only the other handlers of the loop. Plain functions among the handlers are called in threads.
-
-    The arguments are those of :class:`Worker`, except these four.
+    The worker's own calls to the database run in threads with their own connections, so a handler that blocks the loop
+    harms only the other handlers of the loop. Plain functions are called in threads. For other arguments see
+    :class:`Worker`.
 
     Args:
-        engine: An AsyncEngine.
-        session_factory: Creates the AsyncSessions of async functions. Default: an async_sessionmaker of the engine,
-            with the class that these annotate ``session`` with.
+        session_factory: Creates the AsyncSessions of async functions. Default: as for :class:`Worker`, from an
+            async_sessionmaker.
         worker_engine: Creates the worker's own connections: an Engine or an AsyncEngine to the same database. Default:
             *engine*, which then must connect in any event loop; one whose ``async_creator`` serves a single loop
             cannot.
@@ -417,24 +399,17 @@ class AsyncWorker(Front[TaskExecutor]):
         self._engine = engine
         # The last life, in one task: what a task opens may have to be closed by the same task.
         self._life: asyncio.Task[None] | None = None
-        # Its start, for which start() waits.
         self._started: asyncio.Future[None] | None = None
         # Whether it is asked to stop, and the end of the grace period.
         self._asked = asyncio.Event()
         self._grace_until = inf
 
     async def leftovers(self) -> tuple[Leftovers, ...]:
-        """Return the messages that its queues hold now, and why they wait, as :meth:`Worker.leftovers` does.
+        """Return the messages that the worker's queues hold now, and why they wait, as :meth:`Worker.leftovers` does.
 
         Example:
-            >>> @queue.handler
-            ... async def greet(delivery: Delivery) -> None: ...
-            >>> async def drain() -> int:
-            ...     worker = AsyncWorker(async_engine, queue)
-            ...     await worker.run(drain=True)
-            ...     return len(await worker.leftovers())
-            >>> asyncio.run(drain())
-            0
+            >>> asyncio.run(AsyncWorker(async_engine, queue).leftovers())
+            ()
         """
         async with self._engine.connect() as connection:
             return await connection.run_sync(read_leftovers, self._options.queues, self.name)
@@ -444,9 +419,7 @@ class AsyncWorker(Front[TaskExecutor]):
 
         Raises:
             WorkerError: It runs already, cannot call a handler, or its engine connects only in this loop.
-            InvalidArgument: A queue has no handlers.
-            SchemaMismatch: A queue is not installed, or in a version that is too old.
-            StartError: An ``on_start`` function failed.
+            InvalidArgument, SchemaMismatch, StartError: As for :meth:`Worker.start`.
 
         Example:
             >>> @queue.handler("call")
@@ -504,9 +477,9 @@ class AsyncWorker(Front[TaskExecutor]):
         """Take no further messages, let handlers finish, release the rest, and return. The worker can start again.
 
         A call from one of this worker's handlers, or from what it has started, returns at once; the worker then stops
-        after its handlers have finished. If the caller is cancelled, the stop goes on. If the worker is just starting,
-        the stop follows the start. A second call with a shorter grace shortens the first. A task of another loop waits
-        while the stop runs in the worker's loop.
+        after its handlers have finished. A cancel of the caller does not cancel the stop. A stop during the start
+        follows the start. A second call with a shorter grace shortens the first. A task of another loop waits while the
+        stop runs in the worker's loop.
 
         Args:
             grace: How long handlers may go on; default: the worker's. Then they are cancelled.
@@ -524,7 +497,7 @@ class AsyncWorker(Front[TaskExecutor]):
             await asyncio.shield(life)
 
     def _ask(self, until: float) -> None:
-        """Let the worker stop, after its start if need be, or shorten the grace period of its present stop."""
+        """Ask the worker to stop, after its start if need be, or shorten the grace period of its present stop."""
         self._grace_until = min(self._grace_until, until)
         if self._executor is not None:
             self._executor.shorten_grace(until)
@@ -546,12 +519,11 @@ class AsyncWorker(Front[TaskExecutor]):
         """Work until ``stop`` is called, by a signal too, or until this is cancelled, which stops it without grace.
 
         Args:
-            drain: Whether to return as soon as nothing can be delivered now, as for a Worker; ``leftovers`` returns the
-                rest.
-            handle_signals: As for a Worker. Default: the program handles signals.
+            drain: Whether to return as soon as nothing can be delivered now, as for :meth:`Worker.run`.
+            handle_signals: As for :meth:`Worker.run`.
 
         Raises:
-            InvalidArgument: Signals cannot be handled outside of the main thread. Other errors are those of ``start``.
+            InvalidArgument: Signals cannot be handled outside of the main thread. Other errors are as for ``start``.
         """
         self._check_idle()
         self._draining = drain
@@ -574,7 +546,7 @@ class AsyncWorker(Front[TaskExecutor]):
             self._draining = False
 
     async def _serve(self) -> None:
-        """Wait for the end of the worker's life, and begin it when a worker that drains is drained."""
+        """Wait for the end of the worker's life. If the worker drains, stop it once it is drained."""
         life, runtime = self._life, self._runtime
         assert life is not None  # noqa: S101 - it has started
         while self._draining and runtime is not None and not self._asked.is_set():
@@ -592,7 +564,7 @@ class AsyncWorker(Front[TaskExecutor]):
         await self.stop()
 
     async def _check(self, runtime: Runtime[TaskExecutor]) -> None:
-        """As for Front, in another thread, since the connection has a loop of its own."""
+        """Check in another thread, since the connection has its own event loop."""
         try:
             await in_thread(runtime.check)
         except Exception as error:
@@ -600,7 +572,7 @@ class AsyncWorker(Front[TaskExecutor]):
             raise
 
     async def _check_loop(self, error: Exception) -> None:
-        """Explain a failed connection: raise an error that says so if the engine can connect only in this loop."""
+        """Explain a failed connection: raise WorkerError if the engine can connect in this loop alone."""
         if isinstance(error, FairQueueError) or self._options.engine is not self._engine:
             return
         try:

@@ -1,8 +1,8 @@
 """Stream of changes: each enqueue and each end of a message is in exactly one micro-batch, in the order of commits.
 
 The server decodes them from its WAL for a replication slot. A micro-batch has all transactions whose commits end
-between two positions, so that it can be read again after a failure; reads do not move the slot. Spark calls ``commit``
-for an offset when it needs nothing before it any more, and only that moves the slot.
+between two positions, so that it can be read again after a failure. Only ``commit`` moves the slot; Spark calls it for
+an offset when it needs nothing before it any more.
 """
 
 from __future__ import annotations
@@ -55,10 +55,7 @@ _BATCH_ROWS = 10_000
 
 
 def _name_channels(rows: Sequence[Row], options: ReadOptions, known: dict[int, tuple[str, str]]) -> None:
-    """Name the channels of rows that have only their id, except channels that were forgotten since.
-
-    It uses its own connection, since that of the slot is busy.
-    """
+    """Name the channels of rows that have only their id, except channels that were forgotten since."""
     unnamed = [row for row in rows if row.get("channel") is None and row.get("channel_id") is not None]
     unknown = {row["channel_id"] for row in unnamed} - known.keys()
     if unknown:
@@ -90,10 +87,9 @@ def change_batches(rows: Iterator[Row], options: ReadOptions, columns: Sequence[
 
 
 _CHANGES = 100_000
-# After this much WAL without a change of a message, an empty micro-batch moves on, so that the server can remove the
-# WAL.
+# After this much WAL without a change of a message, an empty micro-batch moves on, so that the server can remove it.
 _PASSED_BYTES = 16 << 20
-# After a look that found nothing, the reader rests this multiple of its duration, since a look decodes the WAL of all
+# After a look that found nothing, the reader rests this multiple of its time, since a look decodes the WAL of all
 # databases.
 _REST = 4
 

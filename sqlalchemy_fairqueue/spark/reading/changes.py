@@ -1,10 +1,8 @@
 """Rows of table ``changes``: what a transaction did to messages, from the rows that it inserted and deleted.
 
-A transaction gives at most one row for each message: its final effect. A message that it both added and ended gives
-none.
-
-The first half decodes pgoutput, PostgreSQL's plugin for logical decoding, in protocol version 1, and knows no table.
-The chapter "Logical Replication Message Formats" of PostgreSQL's manual describes it.
+A transaction gives one row for each message, its final effect, and none for a message that it both added and ended. The
+first half decodes pgoutput, PostgreSQL's plugin for logical decoding, in protocol version 1 (chapter "Logical
+Replication Message Formats" of its manual), and knows no table.
 """
 
 from __future__ import annotations
@@ -32,12 +30,7 @@ _UNREADABLE = (KeyError, ValueError, IndexError, struct_error)
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """The last message of a transaction; its changes are those since the previous commit.
-
-    Attributes:
-        end: The position (LSN) where its commit record ends.
-        time: The time of the commit by the server's clock, in microseconds since the epoch.
-    """
+    """The end of a transaction: the position (LSN) after its commit record, and the time in microseconds since 1970."""
 
     end: int
     time: int
@@ -45,12 +38,7 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """An inserted or deleted row. Its message stays encoded, since decoded columns take three times the memory.
-
-    Attributes:
-        table: Without its schema.
-        columns: The names of the columns.
-    """
+    """An inserted or deleted row. Its message stays encoded, since decoded columns take three times the memory."""
 
     table: str
     is_insert: bool
@@ -58,7 +46,7 @@ class Change:
     message: bytes
 
     def row(self) -> dict[str, str | None]:
-        """Return the columns as text; for a deleted row, only those of its key have values."""
+        """Return the columns as text; for a deleted row, only the columns of its key have values."""
         try:
             return dict(zip(self.columns, _values(self.message), strict=True))
         except _UNREADABLE as error:
@@ -82,11 +70,7 @@ class PgOutput:
         self._tables: dict[int, tuple[str, tuple[str, ...]]] = {}
 
     def decoded(self, message: bytes) -> Commit | Change | None:
-        """Decode a message; return None unless it is an insert, delete or commit.
-
-        Raises:
-            PipelineError: The message is not one of pgoutput.
-        """
+        """Decode a message, or raise PipelineError; return None unless it is an insert, delete or commit."""
         kind = message[:1]
         try:
             if kind in (b"I", b"D"):
@@ -152,14 +136,9 @@ _ENDS = ("completed", "cancelled")
 
 
 def rows(messages: Iterable[bytes], after: int, upto: int) -> Iterator[Row]:
-    """Yield the rows of transactions that end between two positions (LSN), in the order of their commits.
+    """Yield the rows of transactions that end between two positions (LSN), the second inclusive, in commit order.
 
     A row lacks its queue and channel if the WAL does not tell them. Instants are microseconds since the epoch.
-
-    Args:
-        messages: Messages of pgoutput.
-        after: The start, exclusive.
-        upto: The end, inclusive.
     """
     decoder = PgOutput()
     transaction = _Transaction()
@@ -174,8 +153,6 @@ def rows(messages: Iterable[bytes], after: int, upto: int) -> Iterator[Row]:
 
 
 class _Transaction:
-    """The changes of one transaction, decoded at its end."""
-
     def __init__(self) -> None:
         # Whether each message existed before, in the order in which the transaction first touched them.
         self._was_there: dict[int, bool] = {}
@@ -197,7 +174,6 @@ class _Transaction:
             self._redriven.add(change.number("message_id"))
 
     def rows(self, end: int, time: int) -> Iterator[Row]:
-        """Yield its final effect, one row for each message."""
         for identity, was_there in self._was_there.items():
             added = self._messages.get(identity)
             row: Row = {"lsn": end, "committed_at": time, "message_id": identity}

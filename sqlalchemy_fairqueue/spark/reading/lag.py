@@ -35,16 +35,15 @@ _MAX_COUNTED = 100_000
 
 @dataclass(frozen=True, slots=True)
 class HistoryLag:
-    """The lag of an offset.
+    """The lag of an offset. Rows are counted up to 100,000.
 
     Attributes:
-        rows: Readable rows after it, counted up to 100,000.
-        held_rows: Committed rows after it that must wait for an older transaction, counted up to 100,000.
-        seconds: The age of the first unread row; 0 without any.
-        held_seconds: The age of the cluster's oldest open transaction that has written anything; 0 without any. It
-            delays every reader of the history.
+        rows: Readable rows after it.
+        held_rows: Committed rows after it that must wait for an older transaction.
+        seconds: The age of the first unread row, or 0.
+        held_seconds: The age of the cluster's oldest open transaction that has written anything, or 0. It delays every
+            reader of the history.
         held_by: That transaction's process id in ``pg_stat_activity``, or None.
-        held_by_application: Its application name, or None.
         latest: The offset at the end of what is readable now.
     """
 
@@ -111,17 +110,10 @@ _FIELDS = ("rows", "seconds", "held_rows", "held_seconds", "held_by")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamLag:
-    """The lag of a stream of the history when a micro-batch was planned. Spark reports it after the batch.
+    """The lag of a stream of the history when a micro-batch was planned, which Spark reports after the batch.
 
-    Attributes:
-        query: Name of the query, or its id.
-        batch: Number of the micro-batch.
-        read: Rows that the batch then read.
-        rows: Unread readable rows, including those, counted up to 100,000.
-        seconds: The age of the first of them.
-        held_rows: Committed rows that wait for an open transaction, counted up to 100,000.
-        held_seconds: The age of the oldest open transaction that has written anything.
-        held_by: That transaction's process id; 0: none.
+    The batch read *read* rows. *rows* and the further fields are as in :class:`HistoryLag`, but with 0 instead of None;
+    *query* is the query's name, or its id.
     """
 
     query: str
@@ -142,16 +134,14 @@ def log_lag(lag: StreamLag) -> None:
 class LagListener(StreamingQueryListener):
     """Calls a function after each micro-batch, with the lag of each stream of the history when the batch began.
 
-    Args:
-        export: Called in a thread of the driver. Its errors are logged, and the query goes on. None: each lag is
-            logged.
+    *export* is called in a thread of the driver; by default it logs the lag. If it fails, that is logged too.
     """
 
     def __init__(self, export: Callable[[StreamLag], None] | None = None) -> None:
         self._export = export or log_lag
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
-        """Nothing to export yet."""
+        """Do nothing."""
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
         for lag in lags_of(event.progress):
@@ -164,10 +154,10 @@ class LagListener(StreamingQueryListener):
                 )
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
-        """Nothing new."""
+        """Do nothing."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
-        """Nothing to export any more."""
+        """Do nothing."""
 
 
 def lags_of(progress: StreamingQueryProgress) -> Iterator[StreamLag]:

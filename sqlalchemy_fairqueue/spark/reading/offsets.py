@@ -32,13 +32,9 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The identity of a history. A restored or promoted cluster and another database have other origins.
+    """The identity of a history: system identifier, timeline, and the object ids of database and table.
 
-    Attributes:
-        system: The cluster's system identifier.
-        timeline: It grows with each promotion and each point-in-time recovery.
-        database: The object id of the database.
-        history: The object id of the table.
+    A restored cluster, a promoted one and another database have other origins.
     """
 
     system: str
@@ -47,7 +43,7 @@ class Origin:
     history: int
 
     def __str__(self) -> str:
-        """As the option acceptedOrigin takes it."""
+        """Return the text that the option acceptedOrigin takes."""
         return f"{self.system}/{self.timeline}/{self.database}/{self.history}"
 
 
@@ -55,10 +51,7 @@ class Origin:
 class Offset:
     """A position in a history. Spark writes it to a checkpoint, as JSON.
 
-    Attributes:
-        origin: The history.
-        position: The position.
-        pruned: The last entry of ``fq_pruned_history`` when it was made: rows pruned before are of no concern.
+    Rows that were pruned before *pruned*, the last entry of ``fq_pruned_history`` at its creation, are of no concern.
     """
 
     origin: Origin
@@ -89,10 +82,7 @@ def _origin_of(words: Mapping[str, Any]) -> Origin:
 
 
 def read_offset(text: str, source: str, instead: str = "") -> Offset:
-    """Parse an offset in a JSON text, or raise BadOption.
-
-    *source* and *instead* are for the message: the origin of the text, and other allowed values.
-    """
+    """Parse an offset in a JSON text, or raise BadOption, which names the *source* and the values allowed *instead*."""
     try:
         words = json.loads(text)
     except ValueError:
@@ -102,18 +92,13 @@ def read_offset(text: str, source: str, instead: str = "") -> Offset:
 
 @dataclass(frozen=True, slots=True)
 class ChangeOffset:
-    """A position in the WAL, which Spark writes to a checkpoint as JSON.
-
-    Attributes:
-        origin: The cluster, its timeline, and the database with its history.
-        lsn: All transactions whose commits end up to here were read.
-    """
+    """A position in the WAL: all transactions whose commits end up to *lsn* were read. Spark writes it as JSON."""
 
     origin: Origin
     lsn: int
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the fields as texts and numbers, always in the same order, since Spark compares the JSON text."""
+        """Return the fields like :meth:`Offset.as_dict`."""
         return asdict(self.origin) | {"lsn": self.lsn}
 
 
@@ -129,12 +114,7 @@ def change_offset_of(words: Mapping[str, Any]) -> ChangeOffset:
 
 
 class OriginChanged(PipelineError):
-    """An offset belongs to another history than the connection, or is ahead of it.
-
-    Attributes:
-        offset_origin: The origin of the offset.
-        found_origin: The origin of the connection's history.
-    """
+    """An offset (*offset_origin*) is of another history than the connection (*found_origin*), or is ahead of it."""
 
     def __init__(
         self, message: str, *, offset_origin: Origin | None = None, found_origin: Origin | None = None
@@ -146,13 +126,7 @@ class OriginChanged(PipelineError):
 
 @dataclass(frozen=True, slots=True)
 class Horizon:
-    """The state of the history in one snapshot.
-
-    Attributes:
-        snapshot: As ``pg_visible_in_snapshot`` takes it.
-        xmin: The oldest open transaction.
-        xmax: The first transaction that had not begun.
-    """
+    """The state of the history in one snapshot; *xmin* is its oldest open transaction, *xmax* the first not begun."""
 
     origin: Origin
     snapshot: str
@@ -161,11 +135,7 @@ class Horizon:
 
 
 def check_origin(offset: Offset, found: Horizon, accepted: str | None) -> None:
-    """Refuse an offset of another history, unless the user accepted this history; always refuse one ahead of it.
-
-    Raises:
-        OriginChanged: The offset is refused.
-    """
+    """Raise OriginChanged for an offset ahead of the history, and, unless the user accepted it, for another history."""
     refuse_origin(offset.origin, found.origin, accepted, f"{offset.position.xid}/{offset.position.id}")
     if offset.position.xid >= found.xmax:
         raise OriginChanged(
@@ -177,11 +147,7 @@ def check_origin(offset: Offset, found: Horizon, accepted: str | None) -> None:
 
 
 def refuse_origin(offset: Origin, found: Origin, accepted: str | None, position: str) -> None:
-    """Refuse the origin of an offset if the connection has another one, unless the user accepted that.
-
-    Raises:
-        OriginChanged: The origins differ.
-    """
+    """Raise OriginChanged if the connection has another origin than the offset, unless the user accepted that."""
     if offset != found and accepted != str(found):
         raise OriginChanged(
             f"{_difference(offset, found)}: rows may be missing or come twice after position {position}; begin anew "

@@ -80,11 +80,7 @@ def prepared_installation(connection: psycopg.Connection, options: ReadOptions) 
 
 
 def horizon(connection: psycopg.Connection, schema: str) -> Horizon:
-    """Return the history of the connection, and its snapshot.
-
-    Raises:
-        SchemaMismatch: There is no history.
-    """
+    """Return the history of the connection, and its snapshot; raise SchemaMismatch if there is no history."""
     name = schema.replace("%%", "%")
     [row] = query(connection, "horizon", {"history": f"{name}.fq_history"})
     if row[3] is None:
@@ -112,7 +108,7 @@ def finished_condition(options: ReadOptions, unit: int = 1) -> Condition:
 
 
 def position_range(condition: Condition, after: Position, upto: Position) -> Condition:
-    """Add a range of positions to a condition: after one, up to another, inclusive."""
+    """Add a range of positions to a condition: after one position, up to another, inclusive."""
     return condition.also(
         "(h.recorded_xid, h.id) > (%(after_xid)s::text::xid8, %(after_id)s)"
         " and (h.recorded_xid, h.id) <= (%(upto_xid)s::text::xid8, %(upto_id)s)",
@@ -192,17 +188,14 @@ def split(condition: Condition, key: str, low: int, high: int, count: int) -> li
 
 
 def task_count(low: int, high: int, requested: int | None) -> int:
-    """Return the number of tasks for a range of rows."""
     return requested or max(1, min(_MAX_TASKS, -(-(high - low) // _ROWS_A_TASK)))
 
-
-# Positions in the history, by its index on (recorded_xid, id), and rows that were pruned before they were read.
 
 _log = logging.getLogger(__name__)
 
 
 def last_position(connection: psycopg.Connection, schema: str, xmin: int) -> Position:
-    """Return the position of the last row below a transaction; the beginning without any."""
+    """Return the position of the last row below a transaction, or the beginning."""
     found = query(connection, "last_position", {"xmin": str(xmin)}, schema=schema)
     return Position(*found[0]) if found else Position()
 
@@ -215,7 +208,7 @@ def position_after(connection: psycopg.Connection, schema: str, after: Position,
 
 
 def first_and_last(connection: psycopg.Connection, schema: str, condition: Condition) -> tuple[Position, Position]:
-    """Return the positions of the first and the last row of a condition; the beginning twice without any."""
+    """Return the positions of the first and the last row of a condition; twice the beginning if there is none."""
     found = query(connection, "first_and_last", condition.values, schema=schema, where=condition.text)
     return (Position(*found[0][:2]), Position(*found[0][2:])) if found else (Position(), Position())
 
@@ -233,17 +226,10 @@ def last_pruned(connection: psycopg.Connection, schema: str) -> int:
 
 
 def check_losses(connection: psycopg.Connection, schema: str, after: Offset, options: ReadOptions) -> None:
-    """Check that no rows after an offset were pruned, among the attempts that the options ask for.
+    """Raise DataLoss, or warn, as the options say, if attempts that they ask for were pruned after an offset.
 
-    Call it after the rows were read, on a new snapshot, which then has a record of everything pruned before.
-
-    Args:
-        connection: In a READ COMMITTED transaction or none.
-        schema: The quoted schema.
-        after: The offset up to which rows had been read.
-
-    Raises:
-        DataLoss: Rows were pruned. With ``fail_on_data_loss=False`` it warns instead.
+    Call it after the rows were read, in a READ COMMITTED transaction or none, so that its new snapshot has a record of
+    everything pruned before.
     """
     position, (since, until) = after.position, options.finished
     values = {"pruned": after.pruned, "xid": str(position.xid), "id": position.id, "since": since, "until": until}

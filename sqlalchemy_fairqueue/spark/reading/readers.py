@@ -1,8 +1,8 @@
 """Readers of tables: once, and of the history as a stream.
 
-Once: the history is append-only, so many tasks can read the rows of one instant, each on its own connection and
-snapshot. The plan has the snapshot of the driver, and tasks read rows whose recording transaction it shows. Live tables
-change: with one task all rows are of one instant, with several each task has its own instant.
+Once: many tasks read the rows of one instant of the history, since the plan has the driver's snapshot, and tasks read
+rows whose recording transaction it shows. Live tables change: with one task all rows are of one instant, with several
+each task has its own instant.
 
 As a stream: each attempt is in exactly one micro-batch, even if transactions commit out of order. A micro-batch ends
 below the oldest open transaction in the cluster; such a transaction delays the stream, but no row is lost. Two
@@ -71,13 +71,7 @@ _DAY = 86_400_000_000
 
 @dataclass
 class TablePartition(InputPartition):
-    """The rows that one task reads.
-
-    Attributes:
-        after: For the history, the offset of the start or of the micro-batch; if rows after it were pruned, they are
-            lost.
-        is_batch: Whether they belong to a micro-batch.
-    """
+    """The rows that one task reads. If rows of the history after the offset *after* were pruned, they are lost."""
 
     condition: Condition
     after: Offset | None = None
@@ -87,7 +81,6 @@ class TablePartition(InputPartition):
 def _rows_of(
     partition: InputPartition, options: ReadOptions, columns: Sequence[Column], purpose: str
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of one task, and check for losses after the offset of the start."""
     assert isinstance(partition, TablePartition)  # noqa: S101 - Spark gives what partitions() gave
     after = partition.after
     with reading_connection(options, purpose) as (connection, schema):
@@ -150,7 +143,7 @@ class BatchReader(Shipped, DataSourceReader):
                     snapshot=now.snapshot,
                 )
             first, last = first_and_last(connection, schema, days)
-            # The number of ids is about that of rows, the number of transactions is not.
+            # The range of ids tells the number of rows, the range of transactions does not.
             count = task_count(first.id, last.id, asked)
             if self._options.is_incremental:
                 parts = split(condition, "h.recorded_xid", first.xid, last.xid, count)
@@ -162,7 +155,7 @@ class BatchReader(Shipped, DataSourceReader):
         return _rows_of(partition, self._options, self._columns, "read")
 
     def _offsets(self, now: Horizon, pruned: int) -> tuple[Offset, Offset | None]:
-        """Return the offset after which to read, and the one up to which to read; None: up to the end."""
+        """Return the offset after which to read, and the offset up to which to read, or None to read to the end."""
         found: dict[str, Offset] = {}
         given = {"startingOffsets": self._options.starting_offsets, "endingOffsets": self._options.ending_offsets}
         for name, text in given.items():
@@ -186,7 +179,7 @@ else:
 
 
 class Follower(Shipped, DataSourceStreamReader, AvailableNow):
-    """A reader of a stream. It lives as long as its query, in a process of its own beside the driver."""
+    """A reader of a stream. It lives as long as its query, in a separate process beside the driver."""
 
     follows: str
     _options: ReadOptions

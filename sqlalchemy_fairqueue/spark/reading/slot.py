@@ -65,12 +65,11 @@ def changes_setup(slot: str, schema: str = "public") -> list[str]:
     """Return the statements that create a slot for ``table="changes"`` and its publications, in order.
 
     Run each in its own transaction, as the owner of fairqueue's tables; the last one needs the attribute REPLICATION. A
-    slot reads publications that were created before it. From then on the server keeps the WAL until a stream has read
-    it.
+    slot reads only publications that were created before it. From then on the server keeps the WAL until a stream has
+    read it.
 
     Args:
         slot: Up to 55 of the characters a-z, 0-9 and _. The publications get the same name.
-        schema: The schema of the installation.
 
     Raises:
         BadOption: The name is not allowed.
@@ -132,11 +131,7 @@ def slot_state(connection: psycopg.Connection, slot: str, schema: str) -> SlotSt
 
 
 def check_publications(connection: psycopg.Connection, slot: str, schema: str) -> None:
-    """Refuse a slot whose publications lack what a stream needs, since rows would be missing silently.
-
-    Raises:
-        SlotUnusable: A table is not published.
-    """
+    """Raise SlotUnusable if the publications lack a table that a stream needs, since rows would be missing silently."""
     first, second = _publications(slot)
     publications = [second if table == "fq_history" else first for table in _COLUMNS]
     values = {"tables": list(_COLUMNS), "publications": publications, "schema": schema}
@@ -149,16 +144,9 @@ def check_publications(connection: psycopg.Connection, slot: str, schema: str) -
 
 
 def next_end(connection: psycopg.Connection, slot: str, start: int, most: int | None, upto: int | None) -> int | None:
-    """Return where a read of at most so many changes ends; the first transaction is read whole.
+    """Return where a read of at most so many changes, and at least one transaction, ends; None if there is none.
 
-    Args:
-        connection: In no transaction.
-        start: The position after which to read.
-        most: The most changes. None: all.
-        upto: Transactions that end later are left out. None: none are.
-
-    Returns:
-        The end of a transaction; None if no transaction ends after the start.
+    Transactions that end after *upto* are left out. Call it outside of a transaction.
     """
     changes = None if most is None else _MESSAGES_OF_CHANGES * most
     while True:

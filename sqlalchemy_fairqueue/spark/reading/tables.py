@@ -48,8 +48,6 @@ class Column:
     """A column. The server sends instants and durations as microseconds, and binaries as hexadecimal digits.
 
     Attributes:
-        name: Its name in the frame.
-        type: Its type in Spark.
         sql: Its expression; empty in a table that no statement reads.
         nullable: If it cannot be null, Spark need not check.
         since: An earlier column of instants, never null; if both are read, only the difference is sent.
@@ -67,12 +65,9 @@ class Table:
     """A table as Spark sees it, and how the server reads it. A table that no statement reads has only columns.
 
     Attributes:
-        name: The value of the option ``table``.
-        source: The table in the from clause, with ``{schema}`` for the quoted schema.
+        source: The table in the from clause, with ``{schema}`` for the quoted schema; *joins* is the rest.
         key: The expression that splits rows among tasks.
-        queue: The expression of the queue's name.
-        channel: The expression of the channel's name.
-        joins: The rest of the from clause.
+        queue: The expression of the queue's name, as *channel* is of the channel's.
     """
 
     name: str
@@ -200,11 +195,7 @@ def table_named(name: str) -> Table:
 
 
 def frame_schema(table: Table, names: Sequence[str]) -> StructType:
-    """Return the columns of these names, or all, as Spark types.
-
-    Raises:
-        BadOption: The table lacks a column, or a name occurs twice.
-    """
+    """Return the columns of these names, or all, as Spark types; raise BadOption for unknown and repeated names."""
     known = {column.name: column for column in table.columns}
     for name in names:
         if name not in known:
@@ -215,11 +206,7 @@ def frame_schema(table: Table, names: Sequence[str]) -> StructType:
 
 
 def frame_columns(table: Table, schema: StructType) -> tuple[Column, ...]:
-    """Return the columns of a frame's schema, which may be the user's.
-
-    Raises:
-        BadFrame: The table lacks a column, or it has another type or can be null.
-    """
+    """Return the columns of a frame's schema, which may be the user's; raise BadFrame if the table does not fit it."""
     known = {column.name: column for column in table.columns}
     for field in schema.fields:
         column = known.get(field.name)
@@ -245,9 +232,8 @@ def batches(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a query, in batches of about four megabytes of text, at least one row each.
 
-    Args:
-        connection: With client encoding UTF-8. Busy until the iterator ends; closed after an error or an early end.
-        query: A select of the :func:`expressions` of the columns, with the ``%(name)s`` values of *parameters*.
+    The query selects the :func:`expressions` of the columns. The connection needs client encoding UTF-8; it is busy
+    until the iterator ends, and closed after an error or an early end.
     """
     schema = arrow_schema(columns)
     since = {one.name: base.name for one in columns if (base := _base(one, columns))}

@@ -1,8 +1,7 @@
 """Writing of frames to queues: executors copy rows to a staging table, and the driver merges them in one transaction.
 
-``columns`` converts Arrow batches to rows of the table and finds bad ones. ``stage`` handles the table,
-``rejected_rows`` the bad rows. ``load`` combines them and merges, for the writers here, which Spark calls, and for the
-function ``enqueue``.
+``columns`` converts Arrow batches to rows of the table and finds bad ones, ``stage`` handles the table,
+``rejected_rows`` the bad rows, and ``load`` combines them and merges.
 """
 
 from __future__ import annotations
@@ -57,11 +56,7 @@ class BatchWriter(_Writer, DataSourceArrowWriter):
         return _TableCreated() if _creates_table() else self._load.stage_rows(iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Merge the rows of the successful attempts.
-
-        Raises:
-            BadOption: A table is being created of the rows. Spark then drops the table.
-        """
+        """Merge the rows of the successful attempts, or raise BadOption if a table is being created of them."""
         if any(isinstance(one, _TableCreated) for one in messages):
             raise BadOption(
                 "format fairqueue creates no tables, since nobody could read them; nothing was enqueued; write "
@@ -121,16 +116,12 @@ def enqueue(df: DataFrame, **options: Any) -> LoadResult:
     """Enqueue a frame, all rows or none, and return the counts.
 
     It does the same as ``df.write.format("fairqueue")``, but this process does the driver's part: it must reach the
-    database, and errors are those of this package. With Spark Connect this process is the client.
+    database, and errors are those of this package. With Spark Connect this process is the client. If the job was
+    enqueued before, the result has ``merged`` False and the counts of that run.
 
     Args:
-        df: Columns ``channel`` and ``payload``, and optionally ``kind``, ``at``, ``delay``, ``priority``, ``key``,
-            ``headers`` and ``max_attempts``.
-        **options: The fields of :class:`~sqlalchemy_fairqueue.spark.options.WriteOptions`: ``dsn`` or ``dsn_env``,
-            ``queue``, ``job_id``, ``schema``, ...
-
-    Returns:
-        The counts. ``merged`` is False if the job was enqueued before; then they are the counts of that run.
+        df: Columns ``channel`` and ``payload``, and optionally further ones of a message, such as ``kind`` and ``key``.
+        **options: The options of :doc:`/spark`, in snake case: ``dsn`` or ``dsn_env``, ``queue``, ``job_id``, ...
 
     Raises:
         BadOption, BadFrame: Before any task has started.
@@ -149,7 +140,7 @@ def enqueue(df: DataFrame, **options: Any) -> LoadResult:
         yield pyarrow.record_batch([pyarrow.array([pickle.dumps(load.stage_rows(batches))])], names=["staged"])
 
     try:
-        # Spark keeps one row a partition: that of the successful attempt.
+        # Spark keeps one row of each partition, from the successful attempt.
         reports = df.mapInArrow(shipped(staged), "staged binary").collect()
     except BaseException:
         load.drop()

@@ -1,8 +1,8 @@
 """Columns of a frame as columns of the staging table: the driver checks their types, tasks their values.
 
 Payloads and headers are encoded as JSON, byte for byte as ``JsonCodec`` does, a column at a time, since a call for each
-value would be slow. Lists, maps, fractions and texts with characters to escape have no vectorised form; they are
-encoded value by value, by the codec's rules. This module must not open connections.
+value would be slow. Lists, maps, fractions and texts with characters to escape have no vectorised form. This module
+must not open connections.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.spark.options import WriteOptions
 
 Problems = dict[int, str]
-"""Problems of rows, by their index in the batch: the first problem of each."""
+"""The first problem of each bad row, by its index in the batch."""
 
 _CODEC = JsonCodec()
 # Characters that json.dumps escapes without ensure_ascii. There are no lone surrogates: Arrow's text is UTF-8.
@@ -38,7 +38,7 @@ _ESCAPED = r'["\\\x00-\x1f]'
 
 
 def json_texts(values: pa.Array, problems: Problems, path: str = "$") -> pa.Array:
-    """Encode each value as JSON, null as ``null``; those that cannot be encoded are noted in *problems*."""
+    """Encode each value as JSON, null as ``null``; note values that cannot be encoded in *problems*."""
     kind = values.type
     if pa.types.is_struct(kind):
         return _filled(values, _structs(values, problems, path))
@@ -54,10 +54,7 @@ def json_texts(values: pa.Array, problems: Problems, path: str = "$") -> pa.Arra
 
 
 def checked_json(values: pa.Array, problems: Problems, *, objects: bool = False) -> pa.Array:
-    """Return texts unchanged, and note in *problems* those that are not JSON or that jsonb would refuse.
-
-    *objects* allows only JSON objects.
-    """
+    """Return texts unchanged, and note in *problems* texts that are not JSON, or that jsonb would refuse."""
 
     def check(text: str) -> str:
         document = _CODEC.decode(text.encode())
@@ -149,13 +146,7 @@ _NESTED = (types.StructType, types.MapType)
 
 
 class Kind(NamedTuple):
-    """The allowed values of a column.
-
-    Attributes:
-        accepted: Types of a frame.
-        words: These as text.
-        arrow: The type in a frame of a text file.
-    """
+    """The types of a frame that a column accepts, the same in words, and the type in a frame of a text file."""
 
     accepted: tuple[type[types.DataType], ...]
     words: str
@@ -176,7 +167,6 @@ COLUMNS = {
     "channel": TEXT, "payload": PAYLOAD, "kind": TEXT, "at": INSTANT, "delay": DURATION, "priority": WHOLE, "key": TEXT,
     "headers": HEADERS, "max_attempts": WHOLE, "cost": WHOLE, "group": TEXT, "ordering_key": TEXT,
 }  # fmt: skip
-"""The columns of a load."""
 
 _REQUIRED = ("channel", "payload")
 # Types that can be encoded as JSON, besides structs, maps with text keys and arrays of these.
@@ -201,11 +191,7 @@ _GROUP = "^[0-9a-fA-F]{8}(-?)[0-9a-fA-F]{4}(-?)[0-9a-fA-F]{4}(-?)[0-9a-fA-F]{4}(
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """The columns of a frame, and their conversion to columns of the stage.
-
-    Attributes:
-        indexes: The index of each column in the frame, by its name in lower case.
-    """
+    """The columns of a frame, by their names in lower case, and their conversion to columns of the stage."""
 
     indexes: dict[str, int]
     kind: str
@@ -278,11 +264,7 @@ class Columns:
 
 
 def columns_of(schema: types.StructType, options: WriteOptions) -> Columns:
-    """Return the columns of a frame.
-
-    Raises:
-        BadFrame: A column is unknown, missing, repeated, or has a type that is not accepted.
-    """
+    """Return the columns of a frame; raise BadFrame for unknown, missing and repeated columns and wrong types."""
     indexes: dict[str, int] = {}
     for index, field in enumerate(schema.fields):
         name = column_name(field.name)

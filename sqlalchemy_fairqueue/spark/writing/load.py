@@ -1,7 +1,4 @@
-"""A load: tasks stage rows, and the driver merges them.
-
-A Load is sent to the executors, and holds no connection.
-"""
+"""A load: tasks stage rows, and the driver merges them."""
 
 from __future__ import annotations
 
@@ -40,7 +37,6 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.spark.writing.columns import Columns, Problems
 
 EXAMPLES = 10
-"""Number of bad rows that an error shows."""
 
 _QUERY = "sql.streaming.queryId"
 
@@ -61,13 +57,10 @@ class LoadResult:
     """The result of a load.
 
     Attributes:
-        merged: Whether this run enqueued it. False: an earlier run did, and the counts are that run's.
+        merged: Whether this run enqueued it; otherwise an earlier run did, and the counts are that run's.
         messages: Good rows of the frame.
-        created: Added messages.
-        replaced: Replaced messages with the same key.
         duplicates: Skipped rows whose key another message or row had.
         dropped: Rows for full channels that drop messages.
-        rejected: Bad rows that were rejected.
     """
 
     job_id: str
@@ -81,7 +74,7 @@ class LoadResult:
 
 
 def committed(connection: psycopg.Connection, installation: Installation, queue: str, job_id: str) -> LoadResult | None:
-    """Return the result of a job that was committed before; None without one, and for a stream."""
+    """Return the result of a job that was committed before; None if there is none, and for a stream."""
     found = call(connection, installation, "fq_find_load", queue=queue, job_id=job_id)
     return next((LoadResult(job_id, False, *counts) for batch_id, *counts in found if batch_id is None), None)
 
@@ -91,12 +84,9 @@ class Staged(WriterCommitMessage):
     """The report of a finished task.
 
     Attributes:
-        partition: The partition of the frame.
         attempt: The attempt of the task, which marks its rows.
         source: The streaming query, which goes with its checkpoint.
         stage: The staging table; Spark creates one writer for the tasks of a micro-batch, and another for its commit.
-        messages: How many rows it staged.
-        rejected: How many rows it rejected.
         examples: Descriptions of bad rows that fail the load.
         superseded: Whether the task staged nothing, because another run of the job has merged it.
     """
@@ -117,11 +107,10 @@ class _BadRowFound(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """A run of a load.
+    """A run of a load. It is sent to the executors, and holds no connection.
 
     Attributes:
-        stage: The staging table. None: the job was committed before, and nothing is left to do.
-        before: The result of that earlier run.
+        stage: The staging table; None if the job was committed before, with the result *before*.
         left: Tables of other runs of the job at the start. They are useless once the job is merged, even if such a run
             still lives.
     """
@@ -193,11 +182,8 @@ class Load:
         """Enqueue the staged rows once, in one transaction after their channels are created.
 
         After a lost connection it is unknown whether the commit succeeded. The same call again tells, since the job is
-        recorded. So a lost connection and a lock timeout are retried for two minutes.
-
-        Raises:
-            PipelineError: The merge failed. Unless the message says that the connection was lost, nothing was enqueued.
-            StageIncomplete, KeyStands, ChannelFull, InvalidArgument: Nothing was enqueued.
+        recorded. So a lost connection and a lock timeout are retried for two minutes. If this raises, nothing was
+        enqueued, unless the message says that the connection was lost.
         """
         action = f"merge job {self.job_id!r}" + (f", batch {batch_id}" if batch_id is not None else "")
         started = monotonic()
@@ -259,13 +245,13 @@ class Load:
                 self._delete_rejects(stage)
 
     def _delete_rejects(self, stage: Stage) -> None:
-        """Delete what tasks have written of rejected rows, and nobody has published."""
+        """Delete rejected rows that tasks have written, and nobody has published."""
         if self.options.rejects_path is not None:
             with contextlib.suppress(OSError, pa.ArrowException, BadOption):
                 RejectedRows(self.options.rejects_path, stage.name).delete_work()
 
     def _merged_before(self) -> LoadResult | None:
-        """Return the result of another run that has merged the job; None without one, and for a stream."""
+        """Return the result of another run that has merged the job; None if there is none, and for a stream."""
         with contextlib.closing(connect(self.options, "load", autocommit=True)) as connection:
             return committed(connection, self.installation, self.options.queue, self.job_id)
 
@@ -276,7 +262,6 @@ class Load:
 
     @property
     def rejects(self) -> RejectedRows | None:
-        """The storage of bad rows, if they are kept."""
         if self.options.rejects_path is None or self.stage is None:
             return None
         return RejectedRows(self.options.rejects_path, self.stage.name)
@@ -306,7 +291,7 @@ class _Task:
         self._rejects = RejectedRowsWriter(load.rejects, attempt) if load.rejects else None
 
     def good_rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Sequence[pa.Array]]:
-        """Yield the rows that can be enqueued, as columns. Raise _BadRowFound at a bad one that fails the load."""
+        """Yield the rows that can be enqueued, as columns. Raise _BadRowFound at a bad row that fails the load."""
         for batch in self._slices(batches):
             columns, problems = self._load.columns.rows(batch)
             self._given = batch
@@ -323,7 +308,6 @@ class _Task:
         self._reject(self._given, problems)
 
     def collect_examples(self, batches: Iterator[pa.RecordBatch]) -> None:
-        """Collect more bad rows until there are enough to show."""
         for batch in self._slices(batches):
             if len(self.examples) >= EXAMPLES:
                 return

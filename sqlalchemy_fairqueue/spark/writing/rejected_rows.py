@@ -1,6 +1,6 @@
 """Rejected rows: ``PATH/schema=SCHEMA/queue=QUEUE/job_id=JOB[/batch_id=N]/part-PARTITION.parquet``.
 
-The folder depends only on the load, by its key in fq_load: a repeated load replaces its files, and touches those of no
+The folder depends only on the load, by its key in fq_load: a repeated load replaces its files, and touches files of no
 other load. Tasks write to a folder of their run that readers ignore. The driver moves the files of successful attempts
 to the load's folder before it merges, so that a row is never missing in both places.
 """
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.spark.writing.columns import Problems
 
 PROBLEM = "problem"
-"""Name of the column with the problem, after the frame's own columns."""
 
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 _CREDENTIALS = re.compile(r"//[^/]*@")
@@ -36,21 +35,13 @@ _SPECIAL = re.compile(r"[\x00-\x7f]")
 
 @dataclass(frozen=True, slots=True)
 class RejectedRows:
-    """The rejected rows of one run.
-
-    Attributes:
-        path: The folder or URI that the user named.
-        run: A unique name of the run.
-    """
+    """The rejected rows of one run, with a unique name, below the folder or URI that the user named."""
 
     path: str
     run: str
 
     def publish(self, schema: str, queue: str, job_id: str, batch_id: int | None, attempts: Mapping[int, int]) -> None:
-        """Move the files of successful attempts to the load's folder, replacing files of an earlier run.
-
-        *attempts* has the attempt of each partition with rejected rows.
-        """
+        """Move the files of successful attempts, by partition, to the load's folder, and replace earlier files."""
         files, root = file_system(self.path)
         names = {"schema": schema, "queue": queue, "job_id": job_id}
         folder = "/".join((root, *(f"{name}={_escaped(value)}" for name, value in names.items())))
@@ -76,11 +67,7 @@ class RejectedRows:
 
 
 def file_system(path: str) -> tuple[fs.FileSystem, str]:
-    """Return the file system of a folder or URI, and the folder on it.
-
-    Raises:
-        BadOption: pyarrow has no file system for the URI.
-    """
+    """Return the file system of a folder or URI, and the folder on it; raise BadOption if pyarrow has none."""
     if not _URI.match(path):
         return fs.LocalFileSystem(), path.rstrip("/")
     try:

@@ -40,12 +40,7 @@ _CSV = csv.WriteOptions(include_header=False, quoting_style="needed")
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A staging table.
-
-    Attributes:
-        schema: The schema of the table, which holds only staging tables.
-        name: It is unique.
-    """
+    """A staging table. Its schema holds only staging tables, and its name is unique."""
 
     installation: Installation
     schema: str
@@ -86,10 +81,9 @@ def _stages(connection: psycopg.Connection, installation: Installation, function
 
 
 def drop_left_behind(connection: psycopg.Connection, stages: Iterable[Stage]) -> list[Stage]:
-    """Drop tables of other runs of a merged job, except those in use; return the dropped ones.
+    """Drop tables of other runs of a merged job, except tables in use; return the dropped ones.
 
-    The tables existed before the merge, so their runs, dead or not, have nothing to merge. The connection is in
-    autocommit mode.
+    The tables existed before the merge, so their runs, dead or not, have nothing to merge.
     """
     dropped = []
     for stage in stages:
@@ -115,12 +109,8 @@ def copy_rows(  # noqa: PLR0917 - a copy needs all of them
 ) -> int:
     """Copy rows to the stage in one transaction, and return their number. Without rows no connection is opened.
 
-    Args:
-        attempt: The attempt of the task, which marks the rows.
-        names: The columns of the table that the batches have.
-        batches: Rows as columns.
-        refuse: Called, before the next batch is requested, with the rows that the table refuses, by index. They are
-            left out. Without it they fail the copy.
+    *attempt* marks the rows; *names* are the columns of the batches. Rows that the table refuses are left out and
+    passed to *refuse*, by index, before the next batch is requested. Without *refuse* they fail the copy.
     """
     filled = (batch for batch in batches if len(batch[0]))
     first = next(filled, None)

@@ -42,11 +42,8 @@ _DECODER = json.JSONDecoder()
 def read_messages(spark: SparkSession, path: str, file_format: str, *, json_payload: bool) -> DataFrame:
     """Return a frame to enqueue with ``payload_format="json"``: its payloads are JSON documents.
 
-    Args:
-        path: A file or folder, or a URI that Spark knows.
-        file_format: ``csv``, with names in the first line, each file read whole by one task; or ``json``, an object a
-            line.
-        json_payload: Whether a payload of text is a JSON document.
+    A file of format ``csv`` has names in its first line, and one task reads it whole; ``json`` has an object on each
+    line. *json_payload* says that a payload of text is a JSON document.
     """
     whole = file_format == "csv"
     texts = spark.read.text(path, wholetext=whole).selectExpr("_metadata.file_path", "cast(value as binary)")
