@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from time import monotonic
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from sqlalchemy_fairqueue.database.installation import check_installed, check_writable, read_version
@@ -33,6 +35,8 @@ from sqlalchemy_fairqueue.worker.wakeups import FetchTrigger, WaitRegistration
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from sqlalchemy import Connection
 
     from sqlalchemy_fairqueue.worker.executor import SettleCallback
     from sqlalchemy_fairqueue.worker.leases import HeldDelivery
@@ -73,9 +77,12 @@ class HealthCheck:
 
     def __init__(self, options: WorkerOptions) -> None:
         self._options = options
-        self._connection = DedicatedConnection(options)
-        # One question at a time, however many probes come.
+        timings = replace(options.timings, connect=_ANSWER_SECONDS)
+        self._connection = DedicatedConnection(replace(options, timings=timings), within=_ANSWER_SECONDS)
+        # One question at a time, however many probes come: those that waited for it have its answer.
         self._lock = threading.Lock()
+        self._answered_at = -math.inf
+        self._answer: str | None = None
         self._is_closed = False
 
     def check(self, ended_threads: Sequence[str], hung: int) -> Health:
@@ -92,17 +99,24 @@ class HealthCheck:
             self._connection.close()
 
     def _unanswered(self) -> str | None:
+        came_at = monotonic()
         with self._lock:
             if self._is_closed:
                 return "it stops"
-            try:
-                for queue in self._options.queues:
-                    self._connection.run(partial(read_version, schema=queue.schema), within=_ANSWER_SECONDS)
-                # If it refuses, the connection is closed: the next one may reach the primary.
-                self._connection.run(check_writable, within=_ANSWER_SECONDS)
-            except Exception as error:  # noqa: BLE001 - whatever it is, messages cannot be taken
-                return f"the database does not serve it: {type(error).__name__}: {logged(error)}"
-        return None
+            if self._answered_at < came_at:
+                self._answer = None
+                try:
+                    # If it refuses, the connection is closed: the next one may reach the primary.
+                    self._connection.run(self._ask)
+                except Exception as error:  # noqa: BLE001 - whatever it is, messages cannot be taken
+                    self._answer = f"the database does not serve it: {type(error).__name__}: {logged(error)}"
+                self._answered_at = monotonic()
+            return self._answer
+
+    def _ask(self, connection: Connection) -> None:
+        for schema in {queue.schema for queue in self._options.queues}:
+            read_version(connection, schema)
+        check_writable(connection)
 
 
 E = TypeVar("E", bound=Executor)

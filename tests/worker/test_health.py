@@ -1,15 +1,21 @@
 """Health of workers, as their supervisors see it."""
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from time import monotonic
 from typing import Any
 
 import pytest
 from sqlalchemy import Engine, create_engine, event
-from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from sqlalchemy_fairqueue import AsyncWorker, Delivery, Queue, Worker
+from sqlalchemy_fairqueue.worker import runtime
 from sqlalchemy_fairqueue.worker.operating_system import in_thread
+from sqlalchemy_fairqueue.worker.options import WorkerOptions
 from tests.chaos.proxy import Proxy
 from tests.fixtures.database import Database
+from tests.fixtures.options import PATIENCE
 from tests.worker.conftest import StartWorker
 from tests.worker.helpers import until
 
@@ -50,6 +56,45 @@ def test_a_database_that_is_away(handled: Queue, proxy: Proxy) -> None:
         proxy.come_back()
         until(lambda: worker.health().ready, "it is ready again")
     engine.dispose()
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_database_that_is_silent(
+    handled: Queue, proxy: Proxy, monkeypatch: pytest.MonkeyPatch, *, is_async: bool
+) -> None:
+    """Neither a call nor a new connection that nobody answers keeps a probe for longer than it waits for an answer."""
+    monkeypatch.setattr(runtime, "_ANSWER_SECONDS", 0.2)
+    url = proxy.url.set(drivername="postgresql+asyncpg") if is_async else proxy.url
+    engine = create_async_engine(url) if is_async else create_engine(url)
+    check = runtime.HealthCheck(WorkerOptions(engine=engine, queues=(handled,)))
+    assert check.check((), 0).ready
+    proxy.trap = b"database"
+    proxy.fall_silent()
+    assert not check.check((), 0).ready
+    found = check.check((), 0)
+    assert found.alive
+    assert "has not answered a new connection for 0.2 s" in found.problems[0]
+    check.close()
+
+
+def test_probes_that_come_at_once(engine: Engine, handled: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Probes that come while another one waits for the database have its answer: together they take as long as one."""
+    check = runtime.HealthCheck(WorkerOptions(engine=engine, queues=(handled,)))
+    came, asked = threading.Semaphore(0), []
+
+    def clock() -> float:
+        came.release()
+        return monotonic()
+
+    def run(_: object) -> None:
+        asked.append(all(came.acquire(timeout=PATIENCE.total_seconds()) for _ in range(3)))
+
+    monkeypatch.setattr(runtime, "monotonic", clock)
+    monkeypatch.setattr(check._connection, "run", run)
+    with ThreadPoolExecutor(3) as pool:
+        found = list(pool.map(lambda _: check.check((), 0), range(3)))
+    assert [one.ready for one in found] == [True] * 3
+    assert asked == [True]
 
 
 def test_a_database_that_takes_no_writes(handled: Queue, database: Database) -> None:
