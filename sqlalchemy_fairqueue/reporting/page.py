@@ -1,7 +1,4 @@
-"""Page of a report: one HTML file without scripts and external resources.
-
-Names of tenants are arbitrary text: jinja2 escapes them, unprintable characters are shown as escapes, and the page
-forbids scripts and foreign resources (Content-Security-Policy).
+"""Page of a report: one HTML file without scripts and external resources, which its Content-Security-Policy forbids.
 
 The page about one tenant contains nobody else's figures or names, so you can give it to that tenant.
 """
@@ -36,8 +33,8 @@ class Definition(NamedTuple):
 
     Attributes:
         title: Its name on the page.
-        fields: The fields in ``figures`` that hold it.
-        source: The data that it is read from, or the publication that defines it.
+        fields: The fields of the figures that have this meaning.
+        source: The data or the publication that it is from.
     """
 
     title: str
