@@ -23,14 +23,9 @@ AnyEngine = Engine | AsyncEngine
 
 
 def load_object(reference: str, folder: str) -> Any:
-    """Return the object that ``module:name`` names; ``name`` may have dots.
+    """Return the object that ``module:name`` names, or raise CommandError; ``name`` may have dots.
 
-    Args:
-        reference: As typed.
-        folder: The folder that comes first on the module search path.
-
-    Raises:
-        CommandError: There is no such module or name, or the module fails when it is imported.
+    *folder* comes first on the module search path.
     """
     module_name, colon, path = reference.partition(":")
     if not colon or not module_name or not path:
@@ -53,7 +48,6 @@ def load_object(reference: str, folder: str) -> Any:
 
 
 def load_queue(reference: str, folder: str) -> Queue:
-    """Return the Queue that ``module:name`` names."""
     found = load_object(reference, folder)
     if not isinstance(found, Queue):
         raise usage_error(f"{reference!r} is a {type(found).__name__}, not a Queue; {_queues_hint(reference)}")
@@ -61,7 +55,6 @@ def load_queue(reference: str, folder: str) -> Queue:
 
 
 def load_callable(reference: str, folder: str) -> Any:
-    """Return the callable that ``module:name`` names."""
     found = load_object(reference, folder)
     if not callable(found):
         raise usage_error(f"{reference!r} is a {type(found).__name__}, which cannot be called; give a sessionmaker")
@@ -69,7 +62,6 @@ def load_callable(reference: str, folder: str) -> Any:
 
 
 def load_engine(reference: str, folder: str) -> AnyEngine:
-    """Return the engine that ``module:name`` names."""
     found = load_object(reference, folder)
     if not isinstance(found, (Engine, AsyncEngine)):
         raise usage_error(f"{reference!r} is a {type(found).__name__}, not an Engine or an AsyncEngine")
@@ -96,16 +88,7 @@ def engine_of_module(reference: str) -> AnyEngine | None:
 
 
 def load_module(name: str, folder: str, reference: str | None = None) -> ModuleType:
-    """Import a module.
-
-    Args:
-        name: The module's name.
-        folder: The folder that comes first on the module search path.
-        reference: What was typed, for the message.
-
-    Raises:
-        CommandError: There is no such module, or it fails when it is imported.
-    """
+    """Import a module, or raise CommandError; *reference* is what was typed, for the message."""
     reference = reference or name
     path = str(Path(folder).resolve())
     if path not in sys.path:

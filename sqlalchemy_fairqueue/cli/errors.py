@@ -1,4 +1,4 @@
-"""Errors of commands, a message for people, a kind for programs, and an exit status; whose numbers never change."""
+"""Errors of commands: a message for people, a kind for programs, and an exit status, whose numbers never change."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ class ExitStatus(IntEnum):
 
     OK = 0
     FOUND = 1
-    """doctor found a problem, a tenant misses the objective of a report, a named object does not exist, or the question
-    was answered with no.
-    """
+    """A problem was found, an objective is missed, a named object does not exist, or the answer was no."""
     USAGE = 2
     """The command line cannot be used: an unknown option, a bad value, an application that cannot be loaded."""
     AWAY = 3
@@ -36,7 +34,6 @@ class CommandError(Exception):
 
     Args:
         message: What happened and what to do, in a line.
-        status: The exit status.
         kind: A word for programs that stays the same while messages may change.
         remedy: Lines to paste, if there are any.
     """
@@ -52,12 +49,10 @@ class CommandError(Exception):
 
 
 def usage_error(message: str) -> CommandError:
-    """Return the error of a command line that cannot be used."""
     return CommandError(message, ExitStatus.USAGE, "usage")
 
 
 def not_found_error(message: str) -> CommandError:
-    """Return the error of a named object that does not exist."""
     return CommandError(message, ExitStatus.FOUND, "not_found")
 
 
@@ -67,5 +62,4 @@ def refused_error(message: str) -> CommandError:
 
 
 def one_line(error: BaseException) -> str:
-    """Return the message of an error in one line."""
     return " ".join(str(error).split()) or type(error).__name__

@@ -21,15 +21,14 @@ if TYPE_CHECKING:
     Step = Callable[[str, int, int], None]
 
 _UNLIMITED = 100_000
-"""Width where stdout is no terminal: a pipe gets whole lines."""
+"""Width if stdout is no terminal: a pipe gets whole lines."""
 _STDOUT = 1
 
 _results: TextIO | None = None
-"""The stream of results where it is not sys.stdout."""
+"""The stream of results if it is not sys.stdout."""
 
 
 def results() -> TextIO:
-    """Return the stream that results are written to."""
     return _results or sys.stdout
 
 
@@ -39,7 +38,7 @@ def writing() -> Iterator[TextIO]:
 
     Raises:
         BrokenPipeError: Nobody reads them any more.
-        CommandError: They cannot be written: stdout is closed, or a file on a full disk.
+        CommandError: stdout is closed, or a file on a full disk.
     """
     try:
         yield results()
@@ -57,8 +56,8 @@ def writing() -> Iterator[TextIO]:
 def stdout_for_results() -> Iterator[None]:
     """Keep stdout for results: what the application prints goes to stderr.
 
-    In a process of the command that includes what is printed below Python and by subprocesses, and lasts for good, so
-    that neither threads nor functions at the exit of the process print among the results.
+    In a process of the command this includes what is printed below Python and by subprocesses, and lasts for good:
+    neither threads nor functions at the exit of the process print among the results.
     """
     global _results
     if _results is not None:
@@ -92,7 +91,7 @@ def console(*, error: bool = False) -> Console:
 def steps() -> Iterator[Step]:
     """Yield a function to call before each step, with its name, its number from 0 and the number of all steps.
 
-    In a terminal it moves a bar; else each step is a line.
+    In a terminal it moves a bar; otherwise each step is a line.
     """
     out = console(error=True)
     if not out.is_terminal:
@@ -107,14 +106,10 @@ def steps() -> Iterator[Step]:
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Return if the answer is yes. The question goes to stderr, so that stdout holds the result alone.
+    """Return if the answer is yes; raise CommandError if it is no, or stdin is not a terminal.
 
-    Args:
-        question: What would be done, with a question mark.
-        yes: Whether the command line has answered already.
-
-    Raises:
-        CommandError: The answer is no, or stdin is not a terminal.
+    The question goes to stderr, so that stdout holds the result alone. *yes* is the answer that the command line has
+    given.
     """
     if yes:
         return
@@ -132,7 +127,6 @@ class Result:
     Attributes:
         document: The JSON document. Its keys are a promise; new ones may come.
         parts: Lines and tables for people, one below the other.
-        status: The exit status.
     """
 
     document: Mapping[str, Any]
@@ -179,7 +173,6 @@ def _json_value(value: object) -> object:
 
 
 def print_message(message: str, remedy: str | None = None) -> None:
-    """Write a message for people to stderr."""
     lines = [f"fairqueue: {_clean(message)}"]
     if remedy:
         lines += ["", *(f"    {_clean(line)}" if line else "" for line in remedy.splitlines()), ""]
@@ -193,7 +186,7 @@ def _clean(text: str) -> str:
 
 
 def write_error(text: str) -> None:
-    """Write text to stderr. If that is closed or full nobody can be told, and the exit status has to do."""
+    """Write text to stderr. If that is closed or full, nobody can be told, and the exit status has to do."""
     try:
         sys.stderr.write(text)
         sys.stderr.flush()
@@ -204,10 +197,10 @@ def write_error(text: str) -> None:
 def prepare_streams() -> None:
     """Make the standard streams of this process fit for a command.
 
-    stdout gets a descriptor of its own. It writes everything or fails, and escapes characters that the locale cannot
-    encode: with PYTHONUNBUFFERED, Python drops the rest of a write that was done in part, for example when the reader
-    of a pipe goes away meanwhile. A stream that is closed has a place again, or the next file that is opened would be
-    it: stdin is empty, writes to stderr are lost, and writes to stdout fail.
+    stdout gets its own descriptor. It writes everything or fails, and escapes characters that the locale cannot encode.
+    With PYTHONUNBUFFERED, Python would drop the rest of a write that was done in part, for example when the reader of a
+    pipe goes away. A closed stream gets a place again, or the next file that is opened would take it: stdin is empty,
+    writes to stderr are lost, and writes to stdout fail.
     """
     global _results  # noqa: PLW0603 - as sys.stdout, there is one in a process
     if sys.stdin is None:
@@ -225,7 +218,6 @@ def prepare_streams() -> None:
 
 
 def discard_results() -> None:
-    """Discard the results that are left in the buffer."""
     _discard(results())
 
 
