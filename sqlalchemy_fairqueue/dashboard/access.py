@@ -64,7 +64,7 @@ class Access:
     payloads: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse a role that is none: a text that nobody reads as one would be a viewer without a word."""
+        """Refuse an unknown role, which would silently be a viewer."""
         if self.role not in set(Role):
             raise InvalidArgument(f"role is {self.role!r:.80}; give Role.VIEWER or Role.OPERATOR")
         object.__setattr__(self, "role", Role(self.role))
@@ -90,9 +90,7 @@ class Refused(Exception):
 async def access_of(request: Request, authorize: Authorize | None) -> Access:
     """Return the access of the user that sends a request.
 
-    Raises:
-        HTTPException: They have none.
-        Refused: The callback answers the request itself.
+    Raise HTTPException if they have none, and Refused if the callback answers the request itself.
     """
     if authorize is None:
         return ANYBODY
@@ -114,11 +112,7 @@ def csrf_token(request: Request) -> str:
 
 
 def check_origin(request: Request, form: Mapping[str, str]) -> None:
-    """Refuse a form that another site made the browser send.
-
-    Raises:
-        HTTPException: It is one.
-    """
+    """Raise HTTPException if another site made the browser send a form."""
     origin = request.headers.get("origin")
     foreign = origin is not None and not _is_own(request, origin)
     crossed = request.headers.get("sec-fetch-site", "same-origin") not in {"same-origin", "none"}
@@ -131,8 +125,8 @@ def check_origin(request: Request, form: Mapping[str, str]) -> None:
 def _is_own(request: Request, origin: str) -> bool:
     """Return whether an origin is the site that the request was sent to.
 
-    A proxy may have taken TLS away, so that the scheme is the origin's, unless it is known that the request was sent
-    over TLS. A browser leaves the port of the scheme out, a proxy may not.
+    A proxy may have taken TLS away: the scheme is the origin's, unless it is known that the request was sent over TLS.
+    A browser leaves the port of the scheme out, a proxy may not.
     """
     try:
         sender, site = urlsplit(origin), urlsplit(f"//{request.headers.get('host', '')}")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _SPARK_WIDTH, _SPARK_HEIGHT = 120, 28
 _FEW = 2
 _FEW_QUEUES = 30
-"""Queues that are offered by their names; if there are more, a name is entered."""
+"""The most queues that are offered by their names; if there are more, a name is entered."""
 _NONE = "\N{EN DASH}"
 _SMALL = 0.1
 _THOUSAND, _MILLION = 10_000, 1_000_000
@@ -61,7 +61,6 @@ def short_number(value: float) -> str:
 
 
 def rate_text(value: float, sign: str = "") -> str:
-    """Write a figure a second: ``12.3``."""
     return f"{value:{sign},.1f}" if value else "0"
 
 
@@ -75,7 +74,7 @@ def percent_text(value: float | None) -> str:
 
 @lru_cache(2048)
 def link(page: str, /, **query: object) -> str:
-    """Return a page with its arguments, relative to the others: wherever the dashboard is mounted."""
+    """Return a page with its arguments, relative to the others: the dashboard may be mounted anywhere."""
     given = {name: value for name, value in query.items() if value is not None}
     return f"{page}?{urlencode(given)}" if given else page
 
@@ -94,13 +93,13 @@ def payload_text(content: bytes, size: int | None) -> str:
 
 
 def thinned(values: Sequence[float], most: int) -> Sequence[float]:
-    """Return at most so many values, each the greatest of its neighbours, so that no peak is lost."""
+    """Return at most *most* values, each the greatest of its neighbours, so that no peak is lost."""
     step = -(-len(values) // most)
     return values if step <= 1 else [max(values[first : first + step]) for first in range(0, len(values), step)]
 
 
 def spark(values: Sequence[float]) -> str:
-    """Return the points of a small line of values, from zero to the greatest; empty: there are not two of them."""
+    """Return the points of a small line of values, from zero to the greatest; empty for fewer than two."""
     if len(values) < _FEW:
         return ""
     top = max(*values, 1e-9)
@@ -112,7 +111,7 @@ def spark(values: Sequence[float]) -> str:
 
 
 def buckets(times: HandlerTimes) -> list[tuple[int, str]]:
-    """Return how many attempts took how long: the count of each bucket, and in words, the shortest times first."""
+    """Return how many attempts took how long, the shortest times first: the count of each bucket, and words."""
     bounds = ["0", *map(format_duration, HANDLER_BOUNDS), ""]
     return [
         (count, f"{count:,} from {low} {f'to {high}' if high else 'on'}")

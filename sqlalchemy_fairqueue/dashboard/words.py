@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.values.reports import ChannelDemand, QueueCapacity, SharedLimit, Trend
 
 _QUEUES = 3
-"""Queues that are named as those that draw from a shared limit."""
+"""The most queues that are named as those that draw from a shared limit."""
 _FEW = 2
 
 SAID = {
@@ -61,7 +61,7 @@ SAID = {
     "stop_worker": "Asked: within seconds it takes no more messages, and it goes when its handlers have ended.",
     "stop_worker_gone": "Asked, but no worker of that name has a lease: it has probably stopped.",
 }
-"""The sentence after an action, by its name and how it ended."""
+"""The sentence after an action, by the name of the action and how it ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +69,9 @@ class Share:
     """A tenant's share of what its queue shares.
 
     Attributes:
-        used: The share that it uses, 0 to 1. None: it is not known.
+        used: The share that it uses, 0 to 1. None: it is not known, for the reason *unknown*.
         whole: What it is a part of.
-        by: What it is measured by. Empty: the queue shares by messages, and there is no other.
-        unknown: Why it is not known. Empty: it is.
+        by: What it is measured by. Empty: the queue shares by messages, and there is no other share.
     """
 
     used: float | None
@@ -83,13 +82,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A drawing of a trend.
-
-    Attributes:
-        title: Its heading.
-        drawing: The drawing.
-        words: What each line shows, in words.
-    """
+    """A drawing of a trend, with words about each line."""
 
     title: str
     drawing: Drawing
@@ -173,17 +166,14 @@ def reason_detail(channel: ChannelDemand, queue: QueueFigures) -> str:  # noqa: 
 
 
 def share_of(queue: QueueFigures) -> str:
-    """Return the whole that the shares of a queue's tenants are parts of."""
+    """Name the whole that the shares of a queue's tenants are parts of."""
     return _MESSAGES_OUT if queue.contention.served_cost is None else _served(queue)
 
 
 def shares_of(channel: ChannelDemand, queue: QueueFigures, served: float | None = None) -> tuple[Share, ...]:
     """Return the shares of a tenant: by cost or seconds if its queue is fair by these, and by messages.
 
-    Args:
-        channel: The tenant.
-        queue: Its queue.
-        served: Its part of the messages that were served lately. None: it is not known.
+    *served* is its part of the messages that were served lately; None if it is not known.
     """
     lately = () if served is None else (Share(served, "messages that were served lately", "messages served"),)
     share, cost_share = queue.contention.share(channel), queue.contention.cost_share(channel)
@@ -207,12 +197,7 @@ def _served(queue: QueueFigures) -> str:
 
 
 def waits_words(waits: Sequence[float], period: timedelta | None) -> str:
-    """Return the waits of a tenant in the past as a sentence; nothing if there are not two of them.
-
-    Args:
-        waits: In seconds, the oldest first.
-        period: The time that they span.
-    """
+    """Return the waits of a tenant in seconds, over a period, as a sentence; empty for fewer than two."""
     if len(waits) < _FEW or period is None:
         return ""
     first, most, last = (format_duration(timedelta(seconds=one)) for one in (waits[0], max(waits), waits[-1]))
@@ -229,7 +214,7 @@ def _out(limited: ChannelDemand | QueueCapacity | SharedLimit, next_cost: int | 
 
 
 def _with_longest(words: str, channel: ChannelDemand, queue: QueueFigures, leased: int) -> str:
-    """Add the message that is out longest to the words about a limit that is reached."""
+    """Add the message that is out longest to words about a limit that is reached."""
     longest = channel.wait.longest_out if channel.wait else None
     if not leased:
         return "all that was out has just ended: the next dequeue takes further messages"
@@ -239,7 +224,7 @@ def _with_longest(words: str, channel: ChannelDemand, queue: QueueFigures, lease
 
 
 def _in(instant: datetime | None, queue: QueueFigures) -> str:
-    """In what time something comes that is due then."""
+    """Say in what time an instant comes."""
     return f"in {format_duration(instant - queue.at)}" if instant is not None and instant > queue.at else "now"
 
 
@@ -269,11 +254,10 @@ def _clock(instant: datetime | None) -> str:
 
 _LEVELS = {Level.OK: "good", Level.WARNING: "warn", Level.PROBLEM: "bad"}
 _OF_QUEUES = ("queues", "signals")
-"""Checks of doctor that :func:`judge_queue` makes of newer figures."""
+"""Checks of doctor that :func:`judge_queue` makes with newer figures."""
 
 
 def queue_findings(queue: QueueFigures, past: Sequence[Point] = ()) -> list[Finding]:
-    """Return what doctor finds about a queue, from the figures."""
     return list(judge_queue(queue.stats, queue.at, LONG, past))
 
 
@@ -286,7 +270,7 @@ def queue_state(queue: QueueFigures, past: Sequence[Point] = ()) -> tuple[str, s
 
 
 def headline(figures: Figures, past: Callable[[str], Sequence[Point]], health: Health | None) -> tuple[str, str]:
-    """The worst of what is known in a sentence, and its level: of the queues, and of the other checks of doctor."""
+    """Say the worst that is known of the queues and of the other checks of doctor, with its level."""
     queues = list(figures.queues.values())
     found = [finding for queue in queues for finding in queue_findings(queue, past(queue.name))]
     if health and queues:

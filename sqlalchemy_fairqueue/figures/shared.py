@@ -119,7 +119,7 @@ class SharedFigures:
         return tuple(self._past.get(queue, ()))
 
     def past_waits(self, queue: str, channel: str) -> Sequence[float]:
-        """Return how long a channel's oldest ready message waited, in seconds, in each of the figures that list it."""
+        """Return a channel's waits in seconds, one from each of the figures that list it, the oldest first."""
         return tuple(self._waits.get(queue, {}).get(channel, ()))
 
     def served(self, queue: str, channel: str) -> float | None:
