@@ -34,7 +34,6 @@ COLUMNS = ("queue", "channel_id", "channel", "ready_at", "started_at", "finished
 """The columns of a history that are measured."""
 
 REPLAYED_COLUMNS = ("id", *COLUMNS[:3], "message_id", "kind", "attempt", "enqueued_at", *COLUMNS[3:])
-"""The columns of a history that are replayed."""
 
 COST = "cost"
 """The column of an attempt's cost; without it, or if it is null, the cost is 1."""

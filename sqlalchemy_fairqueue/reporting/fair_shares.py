@@ -99,11 +99,8 @@ _WINDOW_NUMBERS = ("stretch_begin", "stretch_end", "worst_begin", "worst_end")
 class FairShares:
     """Fair shares of a queue's channels, which are numbered as in *names*.
 
-    Attributes:
-        width: The width of the windows, in microseconds.
-        windows: Windows in which a channel was served, numbered from the epoch.
-        indexes: Jain's index of each window; NaN if no channels competed.
-        amounts: What each channel was served, in messages or cost.
+    *windows* of *width* microseconds, numbered from the epoch, are those in which a channel was served. *indexes* has
+    Jain's index of each; NaN if no channels competed. *amounts* is what each channel was served, in messages or cost.
     """
 
     names: Sequence[str]
@@ -124,7 +121,6 @@ class FairShares:
 
     @property
     def contended(self) -> float:
-        """The fraction of windows in which at least two channels competed."""
         return len(self._competed) / len(self.windows)
 
     @property
@@ -173,12 +169,7 @@ class FairShares:
 
 @dataclass(frozen=True, slots=True)
 class Division:
-    """Divides what a queue served among its channels.
-
-    Attributes:
-        policies: The policies of the channels; None if unknown.
-        compile: Whether to compile the kernel.
-    """
+    """Divides what a queue served among its channels, whose policies are None if unknown."""
 
     attempts: QueueAttempts
     events: kernel.Events

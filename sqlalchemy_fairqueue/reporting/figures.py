@@ -57,7 +57,7 @@ class Starvation:
 
 @dataclass(frozen=True, slots=True)
 class Culprit:
-    """A channel that received *part* of the messages that another one was denied, above its own share; a fraction."""
+    """A channel that received a *part*, a fraction, of what another one was denied, above its own share."""
 
     channel: str
     part: float
@@ -176,10 +176,9 @@ class WindowFigures:
     """A queue in one window of time.
 
     Attributes:
-        started: Attempts begun.
         completed: Attempts that completed their message.
         waiting: Messages ready and not started at the end of the window.
-        wait: Waits of the attempts begun; None: no attempts.
+        wait: Waits of the attempts that started; None: no attempts.
         fairness: Mean of Jain's index over it; None: no channels competed.
     """
 

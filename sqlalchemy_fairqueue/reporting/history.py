@@ -42,12 +42,7 @@ _EPOCH = date(1970, 1, 1)
 
 
 class ArchiveFile(NamedTuple):
-    """A file of an archive.
-
-    Attributes:
-        day: The UTC day, in days since the epoch.
-        high: One past the last transaction; *low* is the first one.
-    """
+    """A file of an archive: its UTC day, counted from the epoch, and its transactions from *low* to below *high*."""
 
     day: int
     low: int
@@ -65,7 +60,6 @@ class ArchiveFile(NamedTuple):
 
     @property
     def path(self) -> str:
-        """The path within the archive's folder."""
         return f"{self.folder}/history-{self.low}-{self.high}.parquet"
 
 
@@ -74,7 +68,7 @@ def day_of(number: int) -> date:
 
 
 def _in_order(paths: Iterable[str]) -> Iterator[tuple[ArchiveFile, str, int]]:
-    """Yield an archive's files by day and first transaction, the longest first, with the end of those before each."""
+    """Yield an archive's files by day and first transaction, the longest first; with each, where those before end."""
     files = ((file, path) for path in paths if (file := ArchiveFile.named(path)))
     reached = defaultdict[int, int](int)
     for file, path in sorted(files, key=lambda one: (one[0].day, one[0].low, -one[0].high, one[1])):
@@ -225,13 +219,10 @@ def read_archive(
     plans: Mapping[tuple[str, str], str] | None = None,
     label: str | None = None,
 ) -> RecordedHistory:
-    """Read an archive that Spark made, in a local folder.
+    """Read an archive that Spark made, in a local folder; *queue*, *since* and *until* are as in :func:`read_history`.
 
     Args:
         path: The folder, or one of its Parquet files.
-        queue: Default: all queues.
-        since: Earliest end of an attempt, inclusive.
-        until: Latest end of an attempt, exclusive.
         policies: From :func:`read_policies`: an archive has none.
         settings: From :func:`read_settings`.
         plans: From :func:`read_plans`.
@@ -324,7 +315,6 @@ def _settings(connection: psycopg.Connection, queue: str | None, schema: str | N
 def _rows(
     connection: psycopg.Connection, statement: str, column: str, queue: str | None, schema: str | None
 ) -> list[tuple[Any, ...]]:
-    """Return the rows of a queue, whose name is in *column*; all rows without a queue."""
     condition, values = ("true", {}) if queue is None else (f"{column} = %(queue)s", {"queue": queue})
     text = statement.format(schema=_qualifier(schema), condition=condition)
     return connection.execute(text.encode(), values).fetchall()

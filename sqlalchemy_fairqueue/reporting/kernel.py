@@ -2,7 +2,8 @@
 
 Times are microseconds. Sweep line: M. I. Shamos, D. Hoey, "Geometric intersection problems", 1976. Fair shares by
 water-filling: D. Bertsekas, R. Gallager, "Data Networks", 2nd edition, 1992, section 6.5.2. All compiled functions are
-in this module, since numba caches compiled code until the file of that function changes.
+in this module: numba caches compiled code until the file of the function changes, whatever happens to the functions
+that it calls.
 """
 
 from __future__ import annotations
@@ -37,8 +38,7 @@ class Channel:
         begun_at: The beginning of its latest starvation; -1: none yet.
         begun_served: How long the queue had been served until then.
         lasted: How long others were served in its longest starvation, from *longest_begin* to *longest_end*.
-        second: The second of its last start, with *in_second* starts so far.
-        rate: Most starts in one second.
+        in_second: Its starts in *second*, the second of the last one; *rate* is the most in one second.
         interval: The interval of its rate; zero: no rate.
         theoretical: The theoretical arrival time of its next message in the cell rate algorithm.
         burst: The least burst that would have allowed its starts.

@@ -41,13 +41,7 @@ def of_queue(values: Mapping[tuple[str, str], V], queue: str) -> dict[str, V]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What a report shall contain; :func:`report` explains the fields.
-
-    Attributes:
-        policies_known: Whether policies and plans were given.
-        scenarios: The scenarios to replay, by name.
-        label: The column of labels.
-    """
+    """What a report shall contain, as the arguments of :func:`report` say; *label* is the column of labels."""
 
     policies: Mapping[tuple[str, str], ChannelPolicy]
     policies_known: bool

@@ -58,25 +58,17 @@ class MeasuredQueue(NamedTuple):
 def measure_queue(
     rows: pa.Table, policies: Policies, window: timedelta | None = None, *, compile_: bool | None = None
 ) -> MeasuredQueue:
-    """Measure one queue; raise InvalidArgument if an id belongs to two channels.
+    """Measure one queue from its attempts; raise InvalidArgument if an id belongs to two channels.
 
-    Args:
-        rows: Its attempts, with the columns of COLUMNS; times as timestamps.
-        policies: By queue and channel; other channels have no limits and equal weights.
-        window: The width of the windows over time. None: such that there are at most 240.
-        compile_: Whether to compile the kernel. None: if numba is installed and the history is long enough.
+    Channels that *policies* lacks have no limits and equal weights. By default there are at most 240 windows, and the
+    kernel is compiled if numba is installed and the history is long enough.
     """
     check_ids(rows)
     return _Queue(QueueAttempts(rows), policies, window, compile_=compile_).figures()
 
 
 def figures_of(measured: Sequence[MeasuredQueue]) -> Figures:
-    """Combine the figures of queues into those of a history.
-
-    Raises:
-        HistoryEmpty: There is no queue.
-        InvalidArgument: The id of a channel is in two queues.
-    """
+    """Combine the figures of queues; raise HistoryEmpty for none, InvalidArgument if they share a channel's id."""
     if not measured:
         raise HistoryEmpty(empty_history())
     measured = sorted(measured, key=lambda one: one.queue.queue)

@@ -29,13 +29,7 @@ _COMPARED = 15
 
 
 class Definition(NamedTuple):
-    """The definition of a figure.
-
-    Attributes:
-        title: Its name on the page.
-        fields: The fields of the figures that have this meaning.
-        source: The data or the publication that it is from.
-    """
+    """The definition of a figure: its title on the page, the fields that hold it, and what it is read from."""
 
     title: str
     meaning: str
@@ -57,7 +51,6 @@ def page_of(report: Report) -> str:
 
 
 def rendered(template: str, report: Report, **values: object) -> str:
-    """Render a template with the style and the formats that all pages share."""
     from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415 - the figures do not need it
 
     environment = Environment(

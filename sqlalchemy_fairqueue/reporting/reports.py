@@ -149,10 +149,7 @@ class ReplayedQueue:
 class Replay:
     """The figures of a replay, for comparison with the history.
 
-    Attributes:
-        name: Its name on the page, like "customer-7 with three workers".
-        queues: Empty if unknown.
-        replayed: The workers and the error of each queue; empty if unknown.
+    *name* stands on the page. *queues*, and *replayed* with the workers and the error of each, are empty if unknown.
     """
 
     name: str

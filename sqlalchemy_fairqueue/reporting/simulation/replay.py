@@ -50,7 +50,6 @@ if TYPE_CHECKING:
     Numbers = NDArray[np.int64]
 
 UNHANDLED = ("expired", "released")
-"""Outcomes of attempts that count as not handled."""
 
 
 class Trace(NamedTuple):
@@ -80,10 +79,9 @@ class Trace(NamedTuple):
 
 
 def trace_of(history: pa.Table) -> Trace:
-    """Return the trace of a queue's history. A clock that was set back is treated as one that stopped.
+    """Return the trace of a history; raise InvalidArgument if a row occurs twice, or a message is in two channels.
 
-    Raises:
-        InvalidArgument: A row occurs twice, or a message is in two channels.
+    A clock that was set back is treated as one that stopped.
     """
     message_ids, started = numbers(history, "message_id"), numbers(history, "started_at")
     ids = numbers(history, "id")
@@ -182,7 +180,8 @@ def capacity_of(trace: Trace, policies: Mapping[str, ChannelPolicy]) -> Capacity
       the messages done a second are right nevertheless.
     - A backlog is a time in which at least as many messages wait as were ever leased at once: enough for each worker.
       Below that, workers may be idle because a dequeue takes a while.
-    - A stretch of backlog counts only if as many attempts end in it. In a shorter one the workers were about to begin.
+    - A stretch of backlog counts only if at least that many attempts end in it. In a shorter one the workers were about
+      to begin.
     - A channel at its ``max_concurrency`` and a channel with a rate count as without waiting messages: they may wait
       for their policy.
 

@@ -151,7 +151,6 @@ def _check_workers(workers: object) -> None:
 def as_recorded(
     policies: Mapping[str, ChannelPolicy], settings: QueueSettings | None = None, *, name: str = REPLAYED
 ) -> Scenario:
-    """Return the scenario that has a queue's own settings, and its policies by channel."""
     own = settings or QueueSettings()
     return Scenario(
         name=name,

@@ -7,7 +7,8 @@ is skipped because it has been locked for a second.
 An attempt has three events: arrival, start and finish. An event costs O(log channels + log workers). In a queue that is
 fair by seconds, each second costs O(workers).
 
-All compiled functions are here, since numba caches compiled code until the file of that function changes.
+All compiled functions are here: numba caches compiled code until the file of the function changes, whatever happens to
+the functions that it calls.
 """
 
 from __future__ import annotations
@@ -162,7 +163,6 @@ def _update_ready(dispatcher: Dispatcher, number: int) -> None:
 
 @compilable
 def _hear(dispatcher: Dispatcher, costs: CostState | None, message: int) -> None:
-    """Hear of a message that is ready, or will be."""
     number = dispatcher.messages[message].channel
     channel = dispatcher.channels[number]
     _push(dispatcher.message_heaps, dispatcher.messages, message, channel.offset)
@@ -498,7 +498,6 @@ def _charge_running(
 
 @compilable
 def _begin(dispatcher: Dispatcher, pool: WorkerPool, attempts: Sequence[Attempt], number: int, count: int) -> None:
-    """Begin the first of a worker's new messages."""
     assigned = pool.assigned
     first, last = number * pool.batch, number * pool.batch + count - 1
     # Handled from the end, so that a count tells how many are left.
@@ -663,14 +662,10 @@ def simulate(
     arrivals: Integers,
     attempts: Sequence[Attempt],
 ) -> None:
-    """Simulate a trace: fill in the times of each attempt.
+    """Simulate a trace: fill in the times of each attempt. *costs* is None for first come, first served.
 
-    At one instant, attempts finish first, then running ones are charged, messages arrive, and workers dequeue.
-
-    Args:
-        costs: Further state of a fair queue; None: first come, first served.
-        pool: The workers, all idle.
-        arrivals: The messages in the order of their enqueues.
+    At one instant, attempts finish first, then running ones are charged, messages arrive, and workers dequeue. At first
+    all workers are idle; *arrivals* are the messages in the order of their enqueues.
     """
     # Compiled code gets plain tuples: numba's cache on disk must not refer to classes, which a later version may lack.
     state, workers = Dispatcher(*dispatcher), WorkerPool(*pool)
