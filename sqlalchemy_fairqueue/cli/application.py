@@ -23,10 +23,7 @@ AnyEngine = Engine | AsyncEngine
 
 
 def load_object(reference: str, folder: str) -> Any:
-    """Return the object that ``module:name`` names, or raise CommandError; ``name`` may have dots.
-
-    *folder* comes first on the module search path.
-    """
+    """Import and return the object ``module:name``, in which ``name`` may have dots, or raise CommandError."""
     module_name, colon, path = reference.partition(":")
     if not colon or not module_name or not path:
         raise usage_error(
@@ -69,11 +66,7 @@ def load_engine(reference: str, folder: str) -> AnyEngine:
 
 
 def engine_of_module(reference: str) -> AnyEngine | None:
-    """Return the engine in the module of ``module:name``: the one called ``engine``, or else the only one there is.
-
-    Raises:
-        CommandError: It has several.
-    """
+    """Return an imported module's engine called ``engine``, or else its only one; raise CommandError for several."""
     module = _module(reference)
     engines = {name: value for name, value in vars(module).items() if isinstance(value, (Engine, AsyncEngine))}
     if "engine" in engines:

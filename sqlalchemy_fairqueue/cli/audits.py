@@ -29,7 +29,9 @@ def list_audits(
     message: Annotated[int | None, Spec(metavar="ID", min=1)] = None,
     limit: Annotated[int, Spec(min=1, max=10_000)] = 100,
 ) -> Result:
-    """List what operators did to a queue by the command line or the dashboard in 90 days, the last first, and who.
+    """List what operators did to a queue, the last action first, and who did it.
+
+    Actions on the command line and in the dashboard are kept for 90 days.
 
     Options:
         channel: Only what was done to this channel.

@@ -233,7 +233,6 @@ def erase(
 
 
 def _what_there_is(installation: Installation, queues: Iterable[Queue], channel: str) -> list[dict[str, Any]]:
-    """Return, for each queue that has the channel or schedules of it, how many of each it has."""
     found = []
     with installation.engine.connect() as connection:
         for queue in queues:

@@ -69,7 +69,6 @@ class Selection:
         return words + (f", dead for {format_duration(self.until)} or longer" if self.until is not None else "")
 
     def none(self, queue: Queue, after: int | None = None) -> str:
-        """Return the sentence that there are no such dead letters."""
         such = "" if self.error is None and self.since is None and self.until is None else "such "
         where = f" in channel {self.channel!r}" if self.channel is not None else ""
         where += f" of kind {self.kind!r}" if self.kind is not None else ""
@@ -95,7 +94,6 @@ def _payload(dead_letter: DeadLetterInfo) -> Any:
 
 
 def _payload_text(dead_letter: DeadLetterInfo) -> str:
-    """Return the payload as text, or its bytes if the codec cannot decode them."""
     try:
         return json.dumps(dead_letter.payload, ensure_ascii=False, default=repr)
     except PayloadError as error:

@@ -30,12 +30,9 @@ class ExitStatus(IntEnum):
 
 
 class CommandError(Exception):
-    """The command cannot do what it was asked.
+    """The command cannot do what it was asked; the message says what happened and what to do, in a line.
 
-    Args:
-        message: What happened and what to do, in a line.
-        kind: A word for programs that stays the same while messages may change.
-        remedy: Lines to paste, if there are any.
+    *kind* is a word for programs that stays the same while messages may change; *remedy* has lines to paste.
     """
 
     def __init__(self, message: str, status: ExitStatus, kind: str, remedy: str | None = None) -> None:
@@ -57,7 +54,6 @@ def not_found_error(message: str) -> CommandError:
 
 
 def refused_error(message: str) -> CommandError:
-    """Return the error of a command that the database refused, or that cannot use what it read."""
     return CommandError(message, ExitStatus.REFUSED, "refused")
 
 

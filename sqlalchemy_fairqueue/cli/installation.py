@@ -29,11 +29,7 @@ _MAX_LISTED = 10
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """An installation that the commands can use.
-
-    Attributes:
-        engine: Connects in READ COMMITTED transactions, even if the application's engine does not.
-    """
+    """An installation that the commands can use; its engine always connects in READ COMMITTED transactions."""
 
     target: Target
     schema: str
@@ -116,10 +112,7 @@ def acting(
     message_ids: Sequence[int] | None = None,
     details: Mapping[str, Any] | None = None,
 ) -> Iterator[Connection]:
-    """Open a transaction for what an operator does, and record it at the end; *details* may be filled until then.
-
-    Without a queue it is done to the installation.
-    """
+    """Open a transaction for what an operator does, and record it at the end; *details* may be filled until then."""
     with installation.engine.begin() as connection:
         yield connection
         record_audit(

@@ -215,7 +215,6 @@ _RESULT = Table(
 
 
 def _ended(installation: Installation, queue: Queue, message_id: int | None) -> Result:
-    """Return what is kept of a message that has ended: its result, and its attempts in the history."""
     wanted = message_id or 0
     with installation.engine.connect() as connection:
         [kept] = read_results(connection, Target(installation.schema, queue.name), [wanted])
@@ -353,7 +352,6 @@ def _used(wait: Wait) -> str:
 
 
 def _cancelled(message: MessageDetails, now: datetime) -> str | None:
-    """Say since when a message that a consumer holds is cancelled, and what to do about it."""
     if not message.cancelled or message.cancelled_at is None:
         return None
     return (

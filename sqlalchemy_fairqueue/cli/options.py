@@ -133,14 +133,12 @@ class Parameter:
             self.options = list(_of_fields(self._group, prefix))
 
     def take(self, given: dict[str, Any]) -> object:
-        """Take the value of the parameter out of all that a command was given."""
         if self._group is None:
             return given.pop(self.name)
         return self._group(**{each.name: given.pop(self._prefix + each.name) for each in fields(self._group)})
 
 
 def parameters(function: Callable[..., Any]) -> list[Parameter]:
-    """Return the parameters of a command besides ``options``."""
     texts = _texts(function)
     signature = inspect.signature(function)
     return [Parameter(each, texts) for each in signature.parameters.values() if each.name != "options"]
@@ -214,8 +212,6 @@ def _plain(kind: Any) -> Any:
 
 
 def _parser(parse: Callable[[str], P]) -> Callable[[str], P]:
-    """Return a parser of an option, from a function that raises ValueError."""
-
     def parsed(words: str | P) -> P:
         try:
             # A default comes as it is.

@@ -106,10 +106,9 @@ def steps() -> Iterator[Step]:
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Return if the answer is yes; raise CommandError if it is no, or stdin is not a terminal.
+    """Return if the answer is yes, as *yes* may say already; raise CommandError if it is no, or stdin is no terminal.
 
-    The question goes to stderr, so that stdout holds the result alone. *yes* is the answer that the command line has
-    given.
+    The question goes to stderr, so that stdout holds the result alone.
     """
     if yes:
         return
@@ -122,12 +121,7 @@ def confirm(question: str, *, yes: bool) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The result of a command.
-
-    Attributes:
-        document: The JSON document. Its keys are a promise; new ones may come.
-        parts: Lines and tables for people, one below the other.
-    """
+    """The result of a command. The keys of the JSON document are a promise; new ones may come."""
 
     document: Mapping[str, Any]
     parts: tuple[RenderableType, ...] = ()

@@ -44,11 +44,7 @@ class FieldOptions:
     definitions: ClassVar[Mapping[str, Definition]]
 
     def changes(self, prefix: str = "") -> dict[str, Any]:
-        """Return the fields that the options change; the names of the options begin with *prefix*.
-
-        Raises:
-            CommandError: A limit is set and removed at once, or there is a burst without a rate.
-        """
+        """Return the fields that the options change; raise CommandError if options contradict each other."""
         changes: dict[str, Any] = {}
         for name, definition in self.definitions.items():
             given = _given(getattr(self, name, None))
@@ -114,7 +110,6 @@ def with_options(definitions: Mapping[str, Definition]) -> Callable[[type[Option
 
 
 def _options(name: str, definition: Definition) -> Iterator[tuple[str, Any, Spec]]:
-    """Yield the options of a field: the name, the type and the Spec of each."""
     if isinstance(definition, PolicyOf):
         return
     option = _option(name, definition).replace("_", "-")

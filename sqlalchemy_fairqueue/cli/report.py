@@ -228,7 +228,6 @@ def _result(report: Report) -> Result:
 
 
 def _replayed(report: Report) -> list[tuple[Any, ...]]:
-    """Return a row for each queue as it was recorded, and in each replay."""
     named = [(RECORDED, report.figures.queues, ()), *((one.name, one.queues, one.replayed) for one in report.replays)]
     assumed = {(name, one.queue): one for name, _, replayed in named for one in replayed}
     return [
@@ -278,8 +277,7 @@ _POLICY_FIELDS = ("max_concurrency", "rate", "weight")
 def scenarios_in(path: Path) -> list[Scenario]:
     """Return the scenarios of a file: tables ``[[scenario]]`` with the attributes of Scenario and ChannelPolicy.
 
-    Rates are text, as on the command line: ``rate = "10/s"``. Raise CommandError if the file cannot be read or
-    replayed.
+    Rates are text, as on the command line: ``rate = "10/s"``. Raise CommandError if the file cannot be used.
     """
     try:
         text = path.read_text(encoding="utf-8")

@@ -37,12 +37,9 @@ def add_command(
 ) -> None:
     """Make a function a command of the group; its docstring is the help.
 
-    The function takes the common options as ``options``. It returns its result, or None if it has printed that itself.
-
-    Args:
-        without: Common options that have no meaning for it.
-        prints: Whether stdout is the application's as well, which runs in it.
-        panel: The heading that the help lists it under.
+    The function takes the common options, except those in *without*, as ``options``. It returns its result, or None if
+    it has printed that itself. *prints* tells that stdout is also the application's, which runs in the command. *panel*
+    is the heading in the help.
     """
     shared, own = common(without), parameters(function)
 

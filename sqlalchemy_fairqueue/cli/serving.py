@@ -113,10 +113,7 @@ def metrics(
 
 
 def metrics_page(worker: "Worker | AsyncWorker", accepted: str = "") -> tuple[HTTPStatus, str, bytes]:
-    """Answer with the metrics of a worker; who accepts OpenMetrics gets the exemplars, too.
-
-    Without prometheus-client, the answer says what to install.
-    """
+    """Answer with a worker's metrics, with exemplars in OpenMetrics; without prometheus-client, say what to install."""
     try:
         from prometheus_client import CollectorRegistry
         from prometheus_client.exposition import choose_encoder
@@ -145,8 +142,6 @@ def _until_stopped() -> Iterator[threading.Event]:
 
 
 def health_pages(health: "Callable[[], Health]") -> dict[str, Page]:
-    """Return ``/healthz`` and ``/readyz``, which answer 200 or 503, and a JSON object that says why."""
-
     def page(good: "Callable[[Health], bool]") -> Page:
         def answer(_: str) -> tuple[HTTPStatus, str, bytes]:
             found = health()
@@ -161,11 +156,7 @@ def health_pages(health: "Callable[[], Health]") -> dict[str, Page]:
 
 @contextlib.contextmanager
 def serving(address: Address, pages: Mapping[str, Page]) -> Iterator[Address]:
-    """Serve pages by their paths in threads during the block. Yield the address, with the port that it has.
-
-    Raises:
-        CommandError: The address cannot be served.
-    """
+    """Serve pages by their paths in threads during the block; yield the address with its port."""
 
     class Answering(BaseHTTPRequestHandler):
         # A probe that stays connected and silent keeps no thread for ever.
@@ -280,8 +271,6 @@ def _mount_metrics(app: Any) -> None:
 
 
 def _announced(server: type[Any]) -> type[Any]:
-    """Return a server that says where it is when it is there."""
-
     class Announced(server):  # type: ignore[misc]
         def __init__(self, config: Any, database: str) -> None:
             super().__init__(config)

@@ -206,7 +206,6 @@ def _setting(text: str) -> tuple[str, str]:
 
 
 def _spark_failure(error: Exception) -> Exception:
-    """Return an error of Spark in one line; errors of this library stay as they are."""
     from pyspark.errors import PySparkException
 
     if not isinstance(error, PySparkException):
@@ -232,11 +231,7 @@ def progress(activity: str) -> Iterator[None]:
 
 
 def source_options(installation: Installation) -> dict[str, Any]:
-    """Return the installation as arguments: ``archive(spark, path, **source_options(installation))``.
-
-    Raises:
-        CommandError: The engine's URL, all that Spark's executors get, leads elsewhere than the engine.
-    """
+    """Return the installation as arguments for Spark; raise CommandError if its engine's URL leads elsewhere."""
     url = of_libpq(installation.target.engine.url)
     dsn = url.render_as_string(hide_password=False)
     with installation.engine.connect() as connection:

@@ -141,7 +141,6 @@ def _channel_document(one: ChannelStats, now: datetime) -> dict[str, Any]:
 
 
 def summary_of(queues: Sequence[QueueStats], now: datetime) -> str:
-    """Return the worst of the queues in a sentence, as the dashboard says it."""
     return summary([finding for one in queues for finding in judge_queue(one, now, LONG)], queues, now)
 
 

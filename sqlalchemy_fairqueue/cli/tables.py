@@ -38,7 +38,6 @@ class Column:
         shown: Returns what the screen shows instead of a value that is not None.
         number: Whether it is aligned to the right and never cut.
         blank: Values without information. A column that holds no others is left out if the width does not suffice.
-        style: Its style on the screen, or a function that returns it for a value.
     """
 
     name: str
@@ -82,7 +81,6 @@ class Table:
         return TextTable(tuple(columns), tuple(tuple(column.cell(item) for column in columns) for item in items))
 
     def details(self, item: object, without: Collection[str] = ()) -> Grid:
-        """Return an item as a line for each column that has a value."""
         columns = [column for column in self._shown if column.name not in without and column.value(item) is not None]
         return key_values([(column.name, column.cell(item)) for column in columns])
 
@@ -108,7 +106,6 @@ class TextTable:
     rows: tuple[tuple[Text, ...], ...]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Fit the table into the width of the console."""
         widths = [
             max([Text(column.name).cell_len, *(row[index].cell_len for row in self.rows)])
             for index, column in enumerate(self.columns)
@@ -163,7 +160,6 @@ def bold(words: str) -> Text:
 
 
 def cell(value: object, style: str = "") -> Text:
-    """Return a value as the text of a cell; None is a dash."""
     return Text(format_value(value), style=style if value is not None else "dim")
 
 

@@ -51,11 +51,7 @@ class Target:
 
 @contextlib.contextmanager
 def open_target(options: Options) -> Iterator[Target]:
-    """Find the target. Database errors in the block are raised as CommandError that names the database.
-
-    Raises:
-        CommandError: No database is named, the application cannot be loaded, or the database refuses something.
-    """
+    """Find the target, or raise CommandError; a database error in the block becomes one that names the database."""
     if options.schema:
         check_name("schema", options.schema)
     reference = application_reference(options)
@@ -173,8 +169,7 @@ def psycopg_url(text: str, source: str) -> URL:
     """Return the URL for psycopg, whichever driver it names; *source* is the option or variable that gave it.
 
     Raises:
-        CommandError: It cannot be read, or names another database. The message quotes nothing of it: it may be a
-            secret.
+        CommandError: It cannot be read, or names another database. The message quotes nothing of it, for secrecy.
     """
     try:
         url = make_url(text.strip())
