@@ -88,10 +88,7 @@ class Refused(Exception):
 
 
 async def access_of(request: Request, authorize: Authorize | None) -> Access:
-    """Return the access of the user that sends a request.
-
-    Raise HTTPException if they have none, and Refused if the callback answers the request itself.
-    """
+    """Return the user's access; raise HTTPException without one, Refused if the callback answers the request itself."""
     if authorize is None:
         return ANYBODY
     decision = authorize(request)
@@ -106,7 +103,6 @@ async def access_of(request: Request, authorize: Authorize | None) -> Access:
 
 
 def csrf_token(request: Request) -> str:
-    """Return the token that a form of this browser has to bring."""
     found = request.cookies.get(CSRF_COOKIE, "")
     return found if _TOKEN.fullmatch(found) else secrets.token_hex(_TOKEN_BYTES)
 
@@ -139,7 +135,6 @@ def _is_own(request: Request, origin: str) -> bool:
 
 
 def record(access: Access, action: str, queue: str, outcome: str, **subject: Any) -> None:
-    """Write a line about an action that was done."""
     about = {name: value for name, value in subject.items() if value is not None}
     words = "".join(f" {name}={value!r:.200}" for name, value in about.items())
     audit_logger.info(

@@ -57,13 +57,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked before an action is done.
-
-    Attributes:
-        button: The answer that does it.
-        effect: Its effects, in sentences.
-        changes: The fields that it changes, with the values before and after.
-    """
+    """What is asked before an action: *button* is the answer that does it, *changes* are values before and after."""
 
     words: str
     button: str
@@ -149,7 +143,6 @@ class Call(View):
         return link(page, queue=self.queue.name, **{name: self.query.get(name) for name in _PAGES[page]})
 
     def back(self, done: Done | None) -> Response:
-        """Redirect to the page, which then says what was done."""
         page = (done and done.to) or self.page
         said = link("", done=done.said, count=done.count) if done else ""
         return RedirectResponse(page + (said.replace("?", "&") if "?" in page else said), 303)
@@ -168,7 +161,6 @@ class Actions:
         self._reading = pages.reading
 
     async def act(self, request: Request) -> Response:
-        """Do an action, or ask whether it is meant."""
         access = await self._pages.access(request)
         form = await _form(request)
         check_origin(request, form)

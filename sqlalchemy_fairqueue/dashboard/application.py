@@ -165,10 +165,7 @@ class Beat:
 
 
 def live(reading: Reading, authorize: Authorize | None) -> Callable[[Request], Awaitable[Response]]:
-    """Return the endpoint of the events, each of which is the time of the figures.
-
-    *at* in the query says which figures the page shows; it is empty if the page shows none yet.
-    """
+    """Return the endpoint of events with the time of the figures; *at* in the query is the time that a page shows."""
     beat = Beat(reading)
 
     async def events(request: Request) -> Response:
@@ -222,8 +219,7 @@ class _Paths:
 
     If a framework or server has a ``root_path`` from its settings and a proxy strips that, the path lacks it, while the
     ``root_path`` that the dashboard is mounted at has it. Litestar ends the path of each mounted application with a
-    slash that was not requested: a redirect to the path without it would leave the path that the dashboard is mounted
-    at.
+    slash that was not requested: a redirect to the path without it would leave the dashboard.
     """
 
     def __init__(self, app: ASGIApp) -> None:

@@ -63,7 +63,6 @@ class Row:
         waits: Its waits in the past in seconds, the oldest first; *waits_words* is a sentence about them.
         shares: Its shares of what the queue shares; the first is the share by which the queue is fair.
         entitled: The part that its weight entitles it to, 0 to 1. None: something of its own holds it back.
-        completed_per_second: Its completions a second, if they are counted.
     """
 
     queue: QueueFigures
@@ -117,7 +116,6 @@ class View:
 
     @property
     def queues(self) -> Sequence[QueueFigures]:
-        """The queue that the address names, or all."""
         return list(self.figures.queues.values()) if self.chosen is None else [self.queue]
 
     def listed(self, queues: Sequence[QueueFigures] | None = None) -> QueuePage:
@@ -318,14 +316,12 @@ def suffering_most(queues: Collection[QueueFigures], most: int) -> Collection[Qu
 
 
 def whole_of(text: str) -> int:
-    """Return a number of an address; 0 if it is none."""
     with suppress(ValueError):
         return parse_whole(text)
     return 0
 
 
 def message_id_of(text: str) -> int:
-    """Parse an id of a message; raise HTTPException if it is none."""
     if found := whole_of(text):
         return found
     raise HTTPException(404, f"{text[:40]!r} is no id of a message.")

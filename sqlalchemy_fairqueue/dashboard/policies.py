@@ -58,7 +58,6 @@ class EditorField:
         return self.definition.shown(value)
 
     def read(self, text: str) -> Any:
-        """Parse a value, or raise InvalidArgument."""
         try:
             return self.definition.parsed(text if text.strip() or not self.definition.none else "none")
         except ValueError as error:
@@ -116,10 +115,7 @@ def change_of(stats: ChannelStats, form: Mapping[str, str]) -> Change:
 def policy_after(
     stats: ChannelStats, change: Change, plans: Mapping[str, PlanInfo], defaults: ChannelPolicy | None
 ) -> ChannelPolicy:
-    """Return the policy of a tenant after a change; raise InvalidArgument if the queue has no such plan.
-
-    *defaults* is what new channels of the queue start with.
-    """
+    """Return a tenant's policy after a change, by plans and defaults; raise InvalidArgument for an unknown plan."""
     plan = plans.get((stats.plan if change.plan is UNSET else change.plan) or "")
     if isinstance(change.plan, str) and plan is None:
         raise InvalidArgument(f"queue {stats.queue!r} has no plan {change.plan!r}; make it first")
@@ -133,7 +129,6 @@ def policy_after(
 
 
 def differences(before: PolicyFields, after: PolicyFields) -> dict[str, Any]:
-    """Return the fields in which two policies differ, with the values of the second."""
     return {name: getattr(after, name) for name in _FIELDS if getattr(before, name) != getattr(after, name)}
 
 
@@ -149,12 +144,10 @@ def changes_shown(stats: ChannelStats, change: Change, after: ChannelPolicy) -> 
 
 
 def fields_shown(before: PolicyFields, changed: Mapping[str, Any]) -> list[tuple[str, str, str]]:
-    """Return fields that change, with their values before and after."""
     return [(name, _FIELDS[name].shown(getattr(before, name)), _FIELDS[name].shown(changed[name])) for name in changed]
 
 
 def effect(queue: QueueFigures, stats: ChannelStats, changes: Mapping[str, Any]) -> list[str]:
-    """Return the effects that changes of a tenant have now, in sentences."""
     said = []
     if "weight" in changes:
         competes = any(one.channel == stats.channel and one.competes for one in queue.contention.channels)

@@ -60,12 +60,7 @@ class Health:
 
 
 class _Kept:
-    """Something that was read, or is being read.
-
-    Attributes:
-        before: What was read before, if that took long.
-        given_until: Until when it is given to readers while it is read anew.
-    """
+    """Something that was read, or is being read; *before* is what was read before, if that took long."""
 
     def __init__(self, task: asyncio.Task[Any], before: _Kept | None) -> None:
         self.task = task

@@ -54,7 +54,6 @@ def _or_dash(text: Callable[..., str]) -> Callable[..., str]:
 
 
 def short_number(value: float) -> str:
-    """Write ``12,345`` as ``12.3k``."""
     if value >= _MILLION:
         return f"{value / _MILLION:.1f}M"
     return f"{value / 1000:.1f}k" if value >= _THOUSAND else f"{value:,.0f}"
@@ -65,7 +64,6 @@ def rate_text(value: float, sign: str = "") -> str:
 
 
 def percent_text(value: float | None) -> str:
-    """Write a part as ``12 %``; a dash for None."""
     if value is None:
         return _NONE
     text = f"{value:.0%}" if value >= _SMALL or not value else f"{value:.1%}"

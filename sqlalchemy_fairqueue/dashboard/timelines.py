@@ -40,10 +40,9 @@ _GONE = ("gone", "calm")
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A step of a timeline.
+    """A step of a timeline; *at* is None for now.
 
     Attributes:
-        at: When it began. None: now.
         level: How it went: calm, warn, bad; between: a wait; now; empty: none of these.
         error: The error that it ended with, or None.
     """
@@ -92,7 +91,6 @@ def _is_end(attempt: AttemptDetails) -> bool:
 
 
 def _attempts(attempts: Sequence[AttemptDetails], before: datetime) -> Iterator[Step]:
-    """Yield the steps of attempts, the first of which waited since *before*."""
     for attempt in attempts:
         yield from _waited(attempt.ready_at, attempt.started_at, before)
         yield _attempt(attempt)
@@ -145,10 +143,7 @@ def _matters(wait: timedelta) -> bool:
 
 
 def trace_link(address: str | None, headers: str | Mapping[str, Any] | None) -> str | None:
-    """Return the address that shows the trace of a message; None if the message carries none, or there is no address.
-
-    *address* has ``{trace_id}`` and, if wanted, ``{span_id}`` in it; *headers* may be JSON.
-    """
+    """Return the address that shows a message's trace, or None; ``{trace_id}`` and ``{span_id}`` are replaced in it."""
     try:
         found: Any = json.loads(headers) if isinstance(headers, str) else headers
     except ValueError:

@@ -122,7 +122,6 @@ def _extent(label: str, values: Sequence[float | None], *, durations: bool) -> s
 
 
 def reason_detail(channel: ChannelDemand, queue: QueueFigures) -> str:  # noqa: C901, PLR0911, PLR0912 - one case a reason
-    """Say what holds a tenant up, in figures."""
     stats, until = queue.stats, channel.wait.until if channel.wait else None
     match channel.reason:
         case Reason.QUEUE_PAUSED:
@@ -205,7 +204,6 @@ def waits_words(waits: Sequence[float], period: timedelta | None) -> str:
 
 
 def _out(limited: ChannelDemand | QueueCapacity | SharedLimit, next_cost: int | None, whose: str) -> str:
-    """Say what is out of a limit that is reached."""
     most, used = limited.max_concurrency, limited.current_concurrency or 0
     if most is not None and used >= most:
         return f"{used:,} of {plural(most, 'message')} {whose} {_is(used)} out"
@@ -214,7 +212,6 @@ def _out(limited: ChannelDemand | QueueCapacity | SharedLimit, next_cost: int | 
 
 
 def _with_longest(words: str, channel: ChannelDemand, queue: QueueFigures, leased: int) -> str:
-    """Add the message that is out longest to words about a limit that is reached."""
     longest = channel.wait.longest_out if channel.wait else None
     if not leased:
         return "all that was out has just ended: the next dequeue takes further messages"
@@ -224,7 +221,6 @@ def _with_longest(words: str, channel: ChannelDemand, queue: QueueFigures, lease
 
 
 def _in(instant: datetime | None, queue: QueueFigures) -> str:
-    """Say in what time an instant comes."""
     return f"in {format_duration(instant - queue.at)}" if instant is not None and instant > queue.at else "now"
 
 

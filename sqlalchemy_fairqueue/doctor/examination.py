@@ -109,7 +109,6 @@ def examine(
 
 
 def _possible_checks(context: CheckContext) -> tuple[list[Check], list[Check]]:
-    """Return the checks that the role may make, and those that it may not."""
     with context.connection.begin():
         left_out = [check for check in _CHECKS if not _is_possible(context, check)]
     return [check for check in _CHECKS if check not in left_out], left_out

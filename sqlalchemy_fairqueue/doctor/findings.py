@@ -82,8 +82,7 @@ _QUALIFIER = "fairqueue.fq_"
 def query(name: str, schema: str | None = None) -> TextClause:
     """Return the statement of the file ``queries/<name>.sql``, for the installation in a schema.
 
-    The files qualify fairqueue's objects as ``fairqueue.fq_...``. Without a schema, the statement must name none of
-    them.
+    The files qualify fairqueue's objects as ``fairqueue.fq_...``. Without a schema, a statement must name none.
     """
     return text(_statement(name).replace(_QUALIFIER, f"{qualifier(schema)}fq_"))
 
@@ -186,8 +185,7 @@ def persistent_rows(
 ) -> list[Row[Any]]:
     """Return the rows that every sample of two seconds has, or return at once when no row is left.
 
-    *sample* returns rows by their identity. *is_same* tells whether an earlier and a later row of one identity show the
-    same state.
+    *sample* returns rows by identity. *is_same* tells whether two of one identity show the same state.
     """
     connection.execute(_CLEAR)
     kept = sample()

@@ -162,7 +162,6 @@ def summary(found: Sequence[Finding], queues: Sequence[QueueStats], now: datetim
 
 
 def _limit_reached(stats: QueueStats) -> str | None:
-    """Say what is out of a limit of the queue that is reached."""
     used, cost = stats.current_concurrency or 0, stats.current_cost or 0
     if stats.max_concurrency is not None and used >= stats.max_concurrency:
         return f"{used:,} of {plural(stats.max_concurrency, 'message')} out"

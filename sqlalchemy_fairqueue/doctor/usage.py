@@ -29,11 +29,9 @@ class ChannelUsage:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """The usage of a month, which begins and ends in UTC, by queue and channel.
+    """The usage of a month in UTC, from *since* up to *until*, exclusive.
 
-    Attributes:
-        until: The first instant of the next month.
-        pruned_until: Until when its history was pruned, so that earlier attempts are not counted. None: it was not.
+    *pruned_until* tells until when its history was pruned, so that earlier attempts are not counted; None: it was not.
     """
 
     since: datetime

@@ -23,10 +23,7 @@ _CHANNELS = 1000
 
 
 def read_leftovers(connection: Connection, queues: Iterable[Queue], worker: str) -> tuple[Leftovers, ...]:
-    """Return the leftovers of the queues that still hold messages, by a role that may read statistics.
-
-    *worker* is the name of the worker, which has stopped; its leases may not have ended yet.
-    """
+    """Return the leftovers of queues that still hold messages; the worker has stopped, but may still have leases."""
     found = (_leftovers(connection, queue, worker) for queue in queues)
     return tuple(one for one in found if one is not None)
 

@@ -75,7 +75,6 @@ class SharedFigures:
     Args:
         engine: An Engine for :meth:`get` and :meth:`aget`, or an AsyncEngine for :meth:`aget` in one event loop.
         queues: Default: all of the installation.
-        schema: The schema of the installation. Default: the search_path finds it.
         keep: How long figures are kept; longer if reading them takes longer than a sixtieth of it.
         points: How many figures of the past are kept for each queue.
     """
@@ -240,7 +239,6 @@ class SharedFigures:
         return figures
 
     def _waits_with(self, queue: QueueFigures) -> dict[str, deque[float]]:
-        """Return the waits of the channels that are listed, those of others forgotten."""
         before = self._waits.get(queue.name, {})
         found = {}
         for channel in queue.contention.channels:
