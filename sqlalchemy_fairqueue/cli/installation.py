@@ -60,7 +60,7 @@ class Installation:
         return [self.queue(name) for name in ([self._named()] if self.target.queue else self.queue_names())]
 
     def single_queue(self, *, may_be_new: bool = False) -> Queue:
-        """Return the queue that the options name, or the only one; a named queue that does not exist *may_be_new*."""
+        """Return the queue that the options name, or the only one; with *may_be_new*, the named one need not exist."""
         if self.target.queue:
             return self.queue(self.target.queue if may_be_new else self._named())
         names = self.queue_names()

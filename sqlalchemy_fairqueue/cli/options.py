@@ -35,7 +35,6 @@ class Spec:
     """What the name and the type of a parameter do not say about its option.
 
     Attributes:
-        names: The names of the option. Default: that of the parameter.
         metavar: The word for its value. Default: by its type.
         parse: Returns the value of a text; raises ValueError.
         shown: The default, as the help shows it.

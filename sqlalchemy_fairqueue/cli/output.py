@@ -34,12 +34,7 @@ def results() -> TextIO:
 
 @contextmanager
 def writing() -> Iterator[TextIO]:
-    """Write results to the stream, all of them by the end of the block.
-
-    Raises:
-        BrokenPipeError: Nobody reads them any more.
-        CommandError: stdout is closed, or a file on a full disk.
-    """
+    """Yield the stream of results, and flush it; raise BrokenPipeError if its reader is gone, else CommandError."""
     try:
         yield results()
         results().flush()
@@ -89,10 +84,7 @@ def console(*, error: bool = False) -> Console:
 
 @contextmanager
 def steps() -> Iterator[Step]:
-    """Yield a function to call before each step, with its name, its number from 0 and the number of all steps.
-
-    In a terminal it moves a bar; otherwise each step is a line.
-    """
+    """Yield a function to call before each step, with its name, its number from 0 and the number of all steps."""
     out = console(error=True)
     if not out.is_terminal:
         yield lambda name, _number, _count: print_message(name)
@@ -106,9 +98,9 @@ def steps() -> Iterator[Step]:
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Return if the answer is yes, as *yes* may say already; raise CommandError if it is no, or stdin is no terminal.
+    """Ask a question on stderr, and raise CommandError unless the answer is yes; with *yes*, ask nothing.
 
-    The question goes to stderr, so that stdout holds the result alone.
+    stdout holds the result alone. Without a terminal nobody can answer, which is an error too.
     """
     if yes:
         return

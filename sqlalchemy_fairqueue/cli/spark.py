@@ -1,7 +1,4 @@
-"""``spark``: the data pipeline, on a local Spark or the cluster that settings name.
-
-Each command calls a function of ``sqlalchemy_fairqueue.spark``. Spark is imported only when a command runs.
-"""
+"""``spark``: the data pipeline, on a local Spark or the cluster that settings name; only a command imports Spark."""
 
 # Annotations are read when the program starts, so that they must not be postponed.
 import contextlib

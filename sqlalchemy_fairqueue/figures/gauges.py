@@ -21,7 +21,6 @@ class Gauge:
 
     Attributes:
         name: Its name in Prometheus; one that ends with ``_total`` only grows.
-        meaning: Its value, in a sentence.
         get: Returns its value for a queue, its values by those of the label, or None if it has no value.
         label: The label besides the queue.
         otel: Its name in OpenTelemetry, with the *unit*. Empty: it is not exported there.

@@ -130,7 +130,6 @@ class Figures:
 
     Attributes:
         since: The time since the figures before. None: these are the first, or those before are too old.
-        queues: The queues by name.
         snapshot: The snapshot as PostgreSQL writes it.
     """
 
