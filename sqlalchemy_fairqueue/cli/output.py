@@ -34,7 +34,10 @@ def results() -> TextIO:
 
 @contextmanager
 def writing() -> Iterator[TextIO]:
-    """Yield the stream of results, and flush it; raise BrokenPipeError if its reader is gone, else CommandError."""
+    """Yield the stream of results, then flush it.
+
+    Raise BrokenPipeError if its reader is gone, CommandError if stdout is closed or a file on a full disk.
+    """
     try:
         yield results()
         results().flush()

@@ -70,7 +70,12 @@ _FIELDS = {field.name: field for field in EDITOR}
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """The change that a form requests; *plan* is None for none and UNSET for as before, and decides *reset* fields."""
+    """The change that a form requests.
+
+    Attributes:
+        plan: The plan to follow; None: none; UNSET: as before.
+        reset: Fields that the plan decides again.
+    """
 
     fields: Mapping[str, Any]
     plan: str | Unset | None = UNSET

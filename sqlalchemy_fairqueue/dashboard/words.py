@@ -170,7 +170,10 @@ def share_of(queue: QueueFigures) -> str:
 
 
 def shares_of(channel: ChannelDemand, queue: QueueFigures, served: float | None = None) -> tuple[Share, ...]:
-    """Return a tenant's shares: by cost or seconds if its queue is fair by these, by messages, and as *served*."""
+    """Return the shares of a tenant: by cost or seconds if its queue is fair by these, and by messages.
+
+    *served* is its part of the messages that were served lately; None if it is not known.
+    """
     lately = () if served is None else (Share(served, "messages that were served lately", "messages served"),)
     share, cost_share = queue.contention.share(channel), queue.contention.cost_share(channel)
     if queue.fair_by == "messages":
