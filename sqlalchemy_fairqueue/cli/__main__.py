@@ -8,7 +8,6 @@ _INTERRUPTED = 130
 
 
 def run() -> None:
-    """Run the command that the process was started with, and exit with its status."""
     try:
         sys.exit(_status())
     except KeyboardInterrupt:
@@ -27,7 +26,7 @@ def _status() -> int:
 
     prepare_streams()
     status = main()
-    # What others have left in the buffer is written now, or never: the status is that of the command.
+    # Write now what others have left in the buffer: at the exit, a failure would change the status.
     write_error("")
     return status
 

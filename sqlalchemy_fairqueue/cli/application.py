@@ -23,15 +23,7 @@ AnyEngine = Engine | AsyncEngine
 
 
 def load_object(reference: str, folder: str) -> Any:
-    """Return the object that ``module:name`` names; ``name`` may have dots.
-
-    Args:
-        reference: As typed.
-        folder: The folder that comes first on the module search path.
-
-    Raises:
-        CommandError: There is no such module or name, or the module fails when it is imported.
-    """
+    """Import and return the object ``module:name``, in which ``name`` may have dots, or raise CommandError."""
     module_name, colon, path = reference.partition(":")
     if not colon or not module_name or not path:
         raise usage_error(
@@ -53,7 +45,6 @@ def load_object(reference: str, folder: str) -> Any:
 
 
 def load_queue(reference: str, folder: str) -> Queue:
-    """Return the Queue that ``module:name`` names."""
     found = load_object(reference, folder)
     if not isinstance(found, Queue):
         raise usage_error(f"{reference!r} is a {type(found).__name__}, not a Queue; {_queues_hint(reference)}")
@@ -61,7 +52,6 @@ def load_queue(reference: str, folder: str) -> Queue:
 
 
 def load_callable(reference: str, folder: str) -> Any:
-    """Return the callable that ``module:name`` names."""
     found = load_object(reference, folder)
     if not callable(found):
         raise usage_error(f"{reference!r} is a {type(found).__name__}, which cannot be called; give a sessionmaker")
@@ -69,7 +59,6 @@ def load_callable(reference: str, folder: str) -> Any:
 
 
 def load_engine(reference: str, folder: str) -> AnyEngine:
-    """Return the engine that ``module:name`` names."""
     found = load_object(reference, folder)
     if not isinstance(found, (Engine, AsyncEngine)):
         raise usage_error(f"{reference!r} is a {type(found).__name__}, not an Engine or an AsyncEngine")
@@ -77,11 +66,7 @@ def load_engine(reference: str, folder: str) -> AnyEngine:
 
 
 def engine_of_module(reference: str) -> AnyEngine | None:
-    """Return the engine in the module of ``module:name``: the one called ``engine``, or else the only one there is.
-
-    Raises:
-        CommandError: It has several.
-    """
+    """Return an imported module's engine called ``engine``, or else its only one; raise CommandError for several."""
     module = _module(reference)
     engines = {name: value for name, value in vars(module).items() if isinstance(value, (Engine, AsyncEngine))}
     if "engine" in engines:
@@ -96,16 +81,7 @@ def engine_of_module(reference: str) -> AnyEngine | None:
 
 
 def load_module(name: str, folder: str, reference: str | None = None) -> ModuleType:
-    """Import a module.
-
-    Args:
-        name: The module's name.
-        folder: The folder that comes first on the module search path.
-        reference: What was typed, for the message.
-
-    Raises:
-        CommandError: There is no such module, or it fails when it is imported.
-    """
+    """Import a module, or raise CommandError; *reference* is what was typed, for the message."""
     reference = reference or name
     path = str(Path(folder).resolve())
     if path not in sys.path:

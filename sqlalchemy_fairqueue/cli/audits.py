@@ -29,9 +29,9 @@ def list_audits(
     message: Annotated[int | None, Spec(metavar="ID", min=1)] = None,
     limit: Annotated[int, Spec(min=1, max=10_000)] = 100,
 ) -> Result:
-    """List what operators did to a queue by the command line or the dashboard, the last first, and who did it.
+    """List what operators did to a queue, the last action first, and who did it.
 
-    It is kept for 90 days.
+    Actions on the command line and in the dashboard are kept for 90 days.
 
     Options:
         channel: Only what was done to this channel.
@@ -45,5 +45,4 @@ def list_audits(
 
 
 def audit_parts(found: Sequence[AuditEntry]) -> tuple[Any, ...]:
-    """Return a heading and a table of what operators did, or nothing to show if they did nothing."""
     return (bold("done by operators"), AUDITS.screen(found)) if found else ()

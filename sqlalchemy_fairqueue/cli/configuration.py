@@ -1,7 +1,4 @@
-"""``configure``, ``plans`` and ``limits``: how a queue, a channel, a plan or a shared limit is served.
-
-Without an option that changes something, it is shown.
-"""
+"""``configure``, ``plans`` and ``limits``: set or show how a queue, a channel, a plan or a shared limit is served."""
 
 # Annotations are read when the program starts, so that they must not be postponed.
 from collections.abc import Sequence
@@ -143,7 +140,7 @@ def _policy_cell(plan: PlanInfo, name: str, definition: Definition) -> str:
 
 
 def _policy_column(name: str, definition: Definition) -> Column:
-    """Return a field of a plan's policy, which says nothing where it is as in a policy without options."""
+    """Return the column of a field of plans' policies; a value that a policy has without options is blank."""
     get = partial(_policy_cell, name=name, definition=definition)
     usual = getattr(ChannelPolicy(), name)
     blank = frozenset({"-" if usual is None else definition.text(usual)})

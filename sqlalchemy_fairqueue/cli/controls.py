@@ -114,14 +114,12 @@ class Which:
     until: timedelta | None = None
 
     def arguments(self, installation: Installation) -> dict[str, Any]:
-        """Return the selection as arguments of the library, from now on; empty if it is all messages."""
         found = {name: value for name in self.__slots__ if (value := getattr(self, name)) is not None}
         for name in found.keys() & {"since", "until"}:
             found[name] = earlier(installation.now(), found[name])
         return found | ({"state": self.state.value} if self.state is not None else {})
 
     def __str__(self) -> str:
-        """Return the selection in words that come after the word for messages."""
         words = f" with key {self.key!r}" if self.key is not None else ""
         words += f" with ordering key {self.ordering_key!r}" if self.ordering_key is not None else ""
         words += f" of kind {self.kind!r}" if self.kind is not None else ""
@@ -144,8 +142,8 @@ def purge(
 ) -> Result:
     """Delete the messages of a channel that are not delivered yet, for good. Asks, unless --yes is given.
 
-    All that is given must be met. The question says how many they are. 'fairqueue erase' deletes all that there is of
-    a tenant that leaves.
+    All conditions must be met; the question says how many messages meet them. 'fairqueue erase' deletes all that there
+    is of a tenant that leaves.
     """
     such = str(which)
     with open_queue(options) as (installation, queue):
@@ -201,7 +199,7 @@ def erase(
     settle it: its transaction is rolled back.
 
     Copies outside of the queues stay: Parquet archives and tables that Spark wrote, logs and traces. Stop first what
-    enqueues for the tenant. The exit status is 1 when something is left over: then run it again.
+    enqueues for the tenant. The exit status is 1 if something is left over: then run it again.
     """
     with open_installation(options) as installation:
         queues = list(map(installation.queue, installation.queue_names()))
@@ -235,7 +233,6 @@ def erase(
 
 
 def _what_there_is(installation: Installation, queues: Iterable[Queue], channel: str) -> list[dict[str, Any]]:
-    """Return what each queue that has the channel, or schedules of it, has of it."""
     found = []
     with installation.engine.connect() as connection:
         for queue in queues:

@@ -55,7 +55,6 @@ class Selection:
         return any(each is not None for each in (self.channel, self.kind, self.error, self.since, self.until))
 
     def arguments(self, installation: Installation) -> dict[str, Any]:
-        """Return the selection as arguments of the library, from now on."""
         return {name: getattr(self, name) for name in ("channel", "kind", "error")} | {
             name: None if age is None else earlier(installation.now(), age)
             for name, age in (("since", self.since), ("until", self.until))
@@ -70,7 +69,6 @@ class Selection:
         return words + (f", dead for {format_duration(self.until)} or longer" if self.until is not None else "")
 
     def none(self, queue: Queue, after: int | None = None) -> str:
-        """Return the sentence where there are no such dead letters."""
         such = "" if self.error is None and self.since is None and self.until is None else "such "
         where = f" in channel {self.channel!r}" if self.channel is not None else ""
         where += f" of kind {self.kind!r}" if self.kind is not None else ""
@@ -88,7 +86,7 @@ def error_summary(error: str | None) -> str | None:
 
 
 def _payload(dead_letter: DeadLetterInfo) -> Any:
-    """Return the payload as JSON has it; None where the codec cannot decode it."""
+    """Return the payload as JSON has it; None if the codec cannot decode it."""
     try:
         return json.loads(json.dumps(dead_letter.payload, default=repr))
     except PayloadError:
@@ -96,7 +94,6 @@ def _payload(dead_letter: DeadLetterInfo) -> Any:
 
 
 def _payload_text(dead_letter: DeadLetterInfo) -> str:
-    """Return the payload as text; its bytes where the codec cannot decode them."""
     try:
         return json.dumps(dead_letter.payload, ensure_ascii=False, default=repr)
     except PayloadError as error:
@@ -208,7 +205,7 @@ def redrive_dead(
 ) -> Result:
     """Put dead letters back into their channels: due now, attempts counted anew.
 
-    A dead letter stays dead if another message has its key by now. The exit status is 1 when a named one was not put
+    A dead letter stays dead if another message has its key by now. The exit status is 1 if a named one was not put
     back.
 
     Options:
@@ -294,7 +291,7 @@ def _dead_letter(queue: Queue, engine: Engine, message_id: int) -> DeadLetterInf
 
 
 def _found(queue: Queue, engine: Engine, arguments: dict[str, Any], limit: int | None) -> list[int]:
-    """Return the ids that are chosen now: what dies later is not among them."""
+    """Return the ids of the letters that the arguments choose now; later ones are not among them."""
     found: list[int] = []
     after = None
     while limit is None or len(found) < limit:
@@ -308,7 +305,7 @@ def _found(queue: Queue, engine: Engine, arguments: dict[str, Any], limit: int |
 
 
 def _pages(ids: list[int], rate: Rate | None) -> Iterator[list[int]]:
-    """Yield the ids a page at a time, of a second at most where there is a rate."""
+    """Yield the ids in pages; with a rate, pages of a second at most, with pauses between them."""
     size = _PAGE if rate is None else max(1, min(_PAGE, timedelta(seconds=1) // rate.interval))
     for start in range(0, len(ids), size):
         if rate is not None and start:

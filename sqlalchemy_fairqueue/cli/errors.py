@@ -1,4 +1,4 @@
-"""Errors of commands, a message for people, a kind for programs, and an exit status; whose numbers never change."""
+"""Errors of commands: a message for people, a kind for programs, and an exit status, whose numbers never change."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ class ExitStatus(IntEnum):
 
     OK = 0
     FOUND = 1
-    """doctor found a problem, a tenant misses the objective of a report, a named object does not exist, or the question
-    was answered with no.
-    """
+    """A problem was found, an objective is missed, a named object does not exist, or the answer was no."""
     USAGE = 2
     """The command line cannot be used: an unknown option, a bad value, an application that cannot be loaded."""
     AWAY = 3
@@ -32,13 +30,9 @@ class ExitStatus(IntEnum):
 
 
 class CommandError(Exception):
-    """The command cannot do what it was asked.
+    """The command cannot do what it was asked; the message says what happened and what to do, in a line.
 
-    Args:
-        message: What happened and what to do, in a line.
-        status: The exit status.
-        kind: A word for programs that stays the same while messages may change.
-        remedy: Lines to paste, if there are any.
+    *kind* is a word for programs that stays the same while messages may change; *remedy* has lines to paste.
     """
 
     def __init__(self, message: str, status: ExitStatus, kind: str, remedy: str | None = None) -> None:
@@ -52,20 +46,16 @@ class CommandError(Exception):
 
 
 def usage_error(message: str) -> CommandError:
-    """Return the error of a command line that cannot be used."""
     return CommandError(message, ExitStatus.USAGE, "usage")
 
 
 def not_found_error(message: str) -> CommandError:
-    """Return the error of a named object that does not exist."""
     return CommandError(message, ExitStatus.FOUND, "not_found")
 
 
 def refused_error(message: str) -> CommandError:
-    """Return the error of a command that the database refused, or that cannot use what it read."""
     return CommandError(message, ExitStatus.REFUSED, "refused")
 
 
 def one_line(error: BaseException) -> str:
-    """Return the message of an error in one line."""
     return " ".join(str(error).split()) or type(error).__name__

@@ -1,4 +1,4 @@
-"""Any exception as the error of a command."""
+"""Conversion of any exception to the error of a command."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _DRIVERS = {
 """What to install for a driver that cannot be imported."""
 
 DRIVER_ERRORS = (DBAPIError, ConnectionError, TimeoutError, gaierror)
-"""What an engine raises over its database: asyncpg lets the system's own errors pass while it connects."""
+"""What an engine raises about its database: asyncpg lets the system's own errors pass while it connects."""
 
-# The first class that an error is of; its message is for people.
+# The first class that fits an error counts; its message is for people.
 _OURS: tuple[tuple[type[Exception], ExitStatus, str], ...] = (
     (StartError, ExitStatus.FAILED, "failed"),
     (InvalidArgument, ExitStatus.USAGE, "usage"),
@@ -35,12 +35,7 @@ _OURS: tuple[tuple[type[Exception], ExitStatus, str], ...] = (
 
 
 def command_error(error: BaseException, database: str | None = None) -> CommandError:
-    """Any exception as the error of a command.
-
-    Args:
-        error: What was raised.
-        database: The URL of the database without the password, for the message.
-    """
+    """Convert any exception to the error of a command; *database* is a URL without password, for the message."""
     match error:
         case CommandError():
             return error
@@ -67,7 +62,7 @@ def _other_error(error: BaseException) -> CommandError:
 
 
 def driver_error(error: ImportError) -> CommandError | None:
-    """The error of a driver that is not installed, or lacks libpq. None: it is about something else."""
+    """Return the error if a driver is not installed, or lacks libpq; None if the error is about something else."""
     # psycopg without libpq raises one without a name.
     driver = "psycopg" if "no pq wrapper" in str(error) else (error.name or "").partition(".")[0]
     if driver not in _DRIVERS:

@@ -76,7 +76,7 @@ def show_group(options: Options, group_id: GroupId) -> Result:
 
 
 def cancel_group(options: Options, group_id: GroupId, *, by: By = None, yes: Yes = False) -> Result:
-    """Withdraw all members of a group that have not ended. What follows the group is enqueued all the same.
+    """Withdraw all members of a group that have not ended; what follows the group is enqueued all the same.
 
     Members that consumers hold are gone unless their consumers complete them.
     """

@@ -29,14 +29,7 @@ _MAX_LISTED = 10
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """An installation that the commands can use.
-
-    Attributes:
-        target: The database, schema and queue that the options name.
-        schema: The schema that holds fairqueue.
-        version: The installed version.
-        engine: Connects to the database in READ COMMITTED transactions, also if the application's engine does not.
-    """
+    """An installation that the commands can use; its engine always connects in READ COMMITTED transactions."""
 
     target: Target
     schema: str
@@ -44,7 +37,7 @@ class Installation:
     engine: Engine
 
     def now(self) -> datetime:
-        """Return the time by the queue's clock, which is the database's."""
+        """Return the time by the database's clock, which the queues use."""
         with self.engine.connect() as connection:
             return read_clock(connection, self.schema)
 
@@ -54,7 +47,7 @@ class Installation:
             return sorted(read_queues(connection, self.schema))
 
     def queue(self, name: str) -> Queue:
-        """Return the queue of that name; the application's own where it was loaded, with its codec and defaults."""
+        """Return the queue of that name: the application's own, with its codec and defaults, if it was loaded."""
         application = self.target.application
         if application is None or application.name != name:
             return Queue(name, schema=self.schema)
@@ -63,22 +56,11 @@ class Installation:
         return Queue(name, schema=self.schema, codec=application.codec, defaults=application.defaults)
 
     def queues(self) -> list[Queue]:
-        """Return the queue that the options name, or all.
-
-        Raises:
-            CommandError: The named queue does not exist.
-        """
+        """Return the queue that the options name, or all; raise CommandError if the named queue does not exist."""
         return [self.queue(name) for name in ([self._named()] if self.target.queue else self.queue_names())]
 
     def single_queue(self, *, may_be_new: bool = False) -> Queue:
-        """Return the queue that the options name, or the only one.
-
-        Args:
-            may_be_new: Whether the named queue need not exist.
-
-        Raises:
-            CommandError: It does not exist; none is named, and there are none or several.
-        """
+        """Return the queue that the options name, or the only one; with *may_be_new*, the named one need not exist."""
         if self.target.queue:
             return self.queue(self.target.queue if may_be_new else self._named())
         names = self.queue_names()
@@ -102,12 +84,7 @@ class Installation:
 
 @contextlib.contextmanager
 def open_installation(options: Options) -> Iterator[Installation]:
-    """Find the installation, and check that the commands can use its version.
-
-    Raises:
-        CommandError: The database cannot be reached.
-        Unusable: fairqueue is missing or too old.
-    """
+    """Open the installation; raise CommandError if the database is away, Unusable if it is missing or too old."""
     with open_target(options) as target:
         engine = read_committed(target.engine)
         with engine.connect() as connection:
@@ -119,15 +96,7 @@ def open_installation(options: Options) -> Iterator[Installation]:
 
 @contextlib.contextmanager
 def open_queue(options: Options, *, may_be_new: bool = False) -> Iterator[tuple[Installation, Queue]]:
-    """Find the installation, and the queue that the options name, or the only one.
-
-    Args:
-        options: The options of the command.
-        may_be_new: Whether the named queue need not exist.
-
-    Raises:
-        CommandError: As :func:`open_installation` and :meth:`Installation.single_queue`.
-    """
+    """Open the installation and its queue, as :func:`open_installation` and :meth:`Installation.single_queue` do."""
     with open_installation(options) as installation:
         yield installation, installation.single_queue(may_be_new=may_be_new)
 
@@ -143,10 +112,7 @@ def acting(
     message_ids: Sequence[int] | None = None,
     details: Mapping[str, Any] | None = None,
 ) -> Iterator[Connection]:
-    """Open a transaction for what an operator does, which records it at the end; *details* may be filled until then.
-
-    Without a queue it is done to the installation.
-    """
+    """Open a transaction for what an operator does, and record it at the end; *details* may be filled until then."""
     with installation.engine.begin() as connection:
         yield connection
         record_audit(
@@ -156,7 +122,6 @@ def acting(
 
 
 def channel_not_found(queue: Queue, channel: str) -> CommandError:
-    """Return the error of a channel that does not exist."""
     return not_found_error(f"queue {queue.name!r} has no channel {channel!r}; 'fairqueue channels' lists them")
 
 

@@ -32,7 +32,7 @@ from sqlalchemy_fairqueue.values.reports import (
 
 _AUDITS = 20
 _MOST_AHEAD = 1000
-"""Messages ahead of one that a look-up counts."""
+"""The most messages ahead of a message that a look-up counts."""
 
 
 class State(StrEnum):
@@ -124,7 +124,7 @@ def list_messages(
     queue: by their ids. By kind, and by state without a channel, a page reads 2,000 messages at most, so that it may be
     short and not the last one.
 
-    Those that are completed, or were cancelled while a consumer had them, are listed where the queue records its
+    Messages that are completed, or were cancelled while a consumer had them, are listed if the queue records its
     history, the last one first. Such a page reads 10,000 attempts of all queues of the schema at most.
 
     Options:
@@ -165,10 +165,9 @@ def show_message(
 ) -> Result:
     """Show a message: its state, why it waits, its payload, its attempts, the last traceback; once it ended how it did.
 
-    Attempts are shown where the queue records its history. Of several messages with an ordering key it is the one that
-    is out, or else the next.
-
-    Payload and result are decoded as JSON, or by the codec of the application's queue if --app names one.
+    Attempts are shown if the queue records its history. Of several messages with an ordering key, the one that is out
+    is shown, or else the next. Payload and result are decoded as JSON, or by the codec of the application's queue if
+    --app names one.
     """
     with open_queue(options) as (installation, queue):
         found = queue.message(installation.engine, message_id, **asdict(name))
@@ -216,7 +215,6 @@ _RESULT = Table(
 
 
 def _ended(installation: Installation, queue: Queue, message_id: int | None) -> Result:
-    """Return what is kept of a message that has ended: its result, and its attempts in the history."""
     wanted = message_id or 0
     with installation.engine.connect() as connection:
         [kept] = read_results(connection, Target(installation.schema, queue.name), [wanted])
@@ -274,7 +272,7 @@ _CANCELLED = {
 def move_messages(options: Options, ids: Ids, *, to: Annotated[str, Spec(metavar="CHANNEL")], by: By = None) -> Result:
     """Put messages that wait into another channel, where they stand by their times and priorities.
 
-    Each is moved in a transaction of its own. The exit status is 1 when one is not in that channel afterwards.
+    Each is moved in its own transaction. The exit status is 1 if one is not in that channel afterwards.
 
     Options:
         to: The channel to put them into.
@@ -291,8 +289,8 @@ def move_messages(options: Options, ids: Ids, *, to: Annotated[str, Spec(metavar
 def retry_messages(options: Options, ids: AnyIds = None, *, name: Name, by: By = None) -> Result:
     """Let messages be tried at once: those that wait for their time or their next attempt, and dead letters.
 
-    Limits, rates and pauses hold as ever. Of several messages with an ordering key it is the one that is out, or else
-    the next. The exit status is 1 when one is not there, or stays dead.
+    Limits, rates and pauses hold as ever. Of several messages with an ordering key, the one that is out is tried, or
+    else the next. The exit status is 1 if one is not there, or stays dead.
     """
     with open_queue(options) as (installation, queue):
         engine = installation.engine
@@ -309,7 +307,7 @@ def retry_messages(options: Options, ids: AnyIds = None, *, name: Name, by: By =
 def cancel(options: Options, ids: AnyIds = None, *, name: Name, by: By = None) -> Result:
     """Withdraw messages that are not delivered yet; the workers of delivered ones are told to stop.
 
-    With --ordering-key all messages that have it. The exit status is 1 when one is not there.
+    With --ordering-key all messages that have it. The exit status is 1 if one is not there.
     """
     outcomes: list[tuple[int | None, str]] = []
     cancelled: list[int] = []
@@ -328,7 +326,6 @@ def cancel(options: Options, ids: AnyIds = None, *, name: Name, by: By = None) -
 def _outcomes(
     document: dict[str, Any], outcomes: Iterable[tuple[int | None, str]], words: dict[str, str], failed: set[str]
 ) -> Result:
-    """Return what has become of messages, each in a line."""
     found = list(outcomes)
     rows = [(None if message_id is None else str(message_id), words[outcome]) for message_id, outcome in found]
     return Result(
@@ -339,12 +336,10 @@ def _outcomes(
 
 
 def error_parts(error: str | None) -> tuple[Any, ...]:
-    """Return a heading and an error, each of its lines on one of its own."""
     return () if error is None else (bold("error"), "\n".join(clean(line.expandtabs()) for line in error.splitlines()))
 
 
 def attempts_parts(attempts: Sequence[AttemptDetails], heading: str = "attempts before") -> tuple[Any, ...]:
-    """Return a heading and a table of attempts that ended; nothing if there are none."""
     return (bold(heading), _ATTEMPTS.screen(attempts)) if attempts else ()
 
 
@@ -357,7 +352,6 @@ def _used(wait: Wait) -> str:
 
 
 def _cancelled(message: MessageDetails, now: datetime) -> str | None:
-    """Since when a message is cancelled that a consumer holds, and what to do about it."""
     if not message.cancelled or message.cancelled_at is None:
         return None
     return (

@@ -35,11 +35,8 @@ class Spec:
     """What the name and the type of a parameter do not say about its option.
 
     Attributes:
-        names: The names of the option. Default: that of the parameter.
         metavar: The word for its value. Default: by its type.
         parse: Returns the value of a text; raises ValueError.
-        min: The least number.
-        max: The greatest number.
         shown: The default, as the help shows it.
         help: The help, unless the docstring of the command has it.
         panel: The heading that the help lists it under.
@@ -57,12 +54,7 @@ class Spec:
 
 @dataclass(frozen=True, slots=True)
 class Prefix:
-    """Annotation of a dataclass whose options have other names in a command.
-
-    Attributes:
-        name: The beginning of the names, like ``channel-``.
-        help_text: The beginning of the help.
-    """
+    """Gives the names of a dataclass's options a beginning in a command, like ``channel-``, and their help another."""
 
     name: str = ""
     help_text: str = ""
@@ -111,8 +103,6 @@ class Options:
 
 
 def choice(*words: str) -> Callable[[str], str]:
-    """Return a parser of an option that takes one of these words."""
-
     def parse(text: str) -> str:
         if text not in words:
             raise ValueError(f"{text!r} is none of {', '.join(words)}")
@@ -127,12 +117,7 @@ def summary(function: Callable[..., Any]) -> str:
 
 
 class Parameter:
-    """A parameter of a command: an argument, an option, or a dataclass of options.
-
-    Args:
-        given: The parameter.
-        texts: What the docstring says about the parameters.
-    """
+    """A parameter of a command: an argument, an option, or a dataclass of options."""
 
     def __init__(self, given: inspect.Parameter, texts: dict[str, str]) -> None:
         self.name = given.name
@@ -147,14 +132,12 @@ class Parameter:
             self.options = list(_of_fields(self._group, prefix))
 
     def take(self, given: dict[str, Any]) -> object:
-        """Take the value out of all that a command was given."""
         if self._group is None:
             return given.pop(self.name)
         return self._group(**{each.name: given.pop(self._prefix + each.name) for each in fields(self._group)})
 
 
 def parameters(function: Callable[..., Any]) -> list[Parameter]:
-    """Return the parameters of a command besides ``options``."""
     texts = _texts(function)
     signature = inspect.signature(function)
     return [Parameter(each, texts) for each in signature.parameters.values() if each.name != "options"]
@@ -187,7 +170,6 @@ def _of_fields(kind: Any, prefix: Prefix) -> Iterator[inspect.Parameter]:
 
 
 def _unwrapped(annotation: Any) -> tuple[Any, list[Any]]:
-    """Return the type of an annotation, and what is said beside it."""
     kind, *marks = get_args(annotation) if get_origin(annotation) is Annotated else (annotation,)
     return kind, marks
 
@@ -201,7 +183,6 @@ def _name(parameter: str) -> str:
 
 
 def _option(given: inspect.Parameter, kind: Any, spec: Spec, text: str) -> inspect.Parameter:
-    """Return the parameter as typer takes it."""
     plain = _plain(kind)
     parse = spec.parse or (parse_duration if plain is timedelta else None)
     if isinstance(plain, type) and issubclass(plain, StrEnum):
@@ -230,8 +211,6 @@ def _plain(kind: Any) -> Any:
 
 
 def _parser(parse: Callable[[str], P]) -> Callable[[str], P]:
-    """Return a parser of an option, from a function that raises ValueError."""
-
     def parsed(words: str | P) -> P:
         try:
             # A default comes as it is.

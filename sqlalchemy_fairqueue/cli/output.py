@@ -21,25 +21,22 @@ if TYPE_CHECKING:
     Step = Callable[[str, int, int], None]
 
 _UNLIMITED = 100_000
-"""Width where stdout is no terminal: a pipe gets whole lines."""
+"""Width if stdout is no terminal: a pipe gets whole lines."""
 _STDOUT = 1
 
 _results: TextIO | None = None
-"""The stream of results where it is not sys.stdout."""
+"""The stream of results if it is not sys.stdout."""
 
 
 def results() -> TextIO:
-    """Return the stream that results are written to."""
     return _results or sys.stdout
 
 
 @contextmanager
 def writing() -> Iterator[TextIO]:
-    """Write results to the stream, all of them by the end of the block.
+    """Yield the stream of results, then flush it.
 
-    Raises:
-        BrokenPipeError: Nobody reads them any more.
-        CommandError: They cannot be written: stdout is closed, or a file on a full disk.
+    Raise BrokenPipeError if its reader is gone, CommandError if stdout is closed or a file on a full disk.
     """
     try:
         yield results()
@@ -57,8 +54,8 @@ def writing() -> Iterator[TextIO]:
 def stdout_for_results() -> Iterator[None]:
     """Keep stdout for results: what the application prints goes to stderr.
 
-    In a process of the command that includes what is printed below Python and by subprocesses, and lasts for good, so
-    that neither threads nor functions at the exit of the process print among the results.
+    In a process of the command this includes what is printed below Python and by subprocesses, and lasts for good:
+    neither threads nor functions at the exit of the process print among the results.
     """
     global _results
     if _results is not None:
@@ -90,10 +87,7 @@ def console(*, error: bool = False) -> Console:
 
 @contextmanager
 def steps() -> Iterator[Step]:
-    """Yield a function to call before each step, with its name, its number from 0 and the number of all steps.
-
-    In a terminal it moves a bar; else each step is a line.
-    """
+    """Yield a function to call before each step, with its name, its number from 0 and the number of all steps."""
     out = console(error=True)
     if not out.is_terminal:
         yield lambda name, _number, _count: print_message(name)
@@ -107,14 +101,9 @@ def steps() -> Iterator[Step]:
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Return if the answer is yes. The question goes to stderr, so that stdout holds the result alone.
+    """Ask a question on stderr, and raise CommandError unless the answer is yes; with *yes*, ask nothing.
 
-    Args:
-        question: What would be done, with a question mark.
-        yes: Whether the command line has answered already.
-
-    Raises:
-        CommandError: The answer is no, or stdin is not a terminal.
+    stdout holds the result alone. Without a terminal nobody can answer, which is an error too.
     """
     if yes:
         return
@@ -127,13 +116,7 @@ def confirm(question: str, *, yes: bool) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The result of a command.
-
-    Attributes:
-        document: The JSON document. Its keys are a promise; new ones may come.
-        parts: Lines and tables for people, one below the other.
-        status: The exit status.
-    """
+    """The result of a command. The keys of the JSON document are a promise; new ones may come."""
 
     document: Mapping[str, Any]
     parts: tuple[RenderableType, ...] = ()
@@ -179,7 +162,6 @@ def _json_value(value: object) -> object:
 
 
 def print_message(message: str, remedy: str | None = None) -> None:
-    """Write a message for people to stderr."""
     lines = [f"fairqueue: {_clean(message)}"]
     if remedy:
         lines += ["", *(f"    {_clean(line)}" if line else "" for line in remedy.splitlines()), ""]
@@ -193,7 +175,7 @@ def _clean(text: str) -> str:
 
 
 def write_error(text: str) -> None:
-    """Write text to stderr. If that is closed or full nobody can be told, and the exit status has to do."""
+    """Write text to stderr. If that is closed or full, nobody can be told, and the exit status has to do."""
     try:
         sys.stderr.write(text)
         sys.stderr.flush()
@@ -204,10 +186,10 @@ def write_error(text: str) -> None:
 def prepare_streams() -> None:
     """Make the standard streams of this process fit for a command.
 
-    stdout gets a descriptor of its own. It writes everything or fails, and escapes characters that the locale cannot
-    encode: with PYTHONUNBUFFERED, Python drops the rest of a write that was done in part, for example when the reader
-    of a pipe goes away meanwhile. A stream that is closed has a place again, or the next file that is opened would be
-    it: stdin is empty, writes to stderr are lost, and writes to stdout fail.
+    stdout gets its own descriptor. It writes everything or fails, and escapes characters that the locale cannot encode.
+    With PYTHONUNBUFFERED, Python would drop the rest of a write that was done in part, for example when the reader of a
+    pipe goes away. A closed stream gets a place again, or the next file that is opened would take it: stdin is empty,
+    writes to stderr are lost, and writes to stdout fail.
     """
     global _results  # noqa: PLW0603 - as sys.stdout, there is one in a process
     if sys.stdin is None:
@@ -225,7 +207,6 @@ def prepare_streams() -> None:
 
 
 def discard_results() -> None:
-    """Discard the results that are left in the buffer."""
     _discard(results())
 
 

@@ -33,27 +33,18 @@ Reset = Annotated[
 
 
 def check_contradiction(name: str, *, given: bool, removed: bool) -> None:
-    """Refuse a limit that is set and removed at once."""
     if given and removed:
         option = name.replace("_", "-")
         raise usage_error(f"--{option} and --no-{option} contradict each other; give one of them")
 
 
 class FieldOptions:
-    """Options that change fields by their definitions: a command with a parameter of a subclass has all of them.
-
-    Attributes:
-        definitions: The fields.
-    """
+    """Options that change fields by their definitions: a command with a parameter of a subclass has all of them."""
 
     definitions: ClassVar[Mapping[str, Definition]]
 
     def changes(self, prefix: str = "") -> dict[str, Any]:
-        """Return the fields that the options change; the names of the options begin with *prefix*.
-
-        Raises:
-            CommandError: A limit is set and removed at once, or there is a burst without a rate.
-        """
+        """Return the fields that the options change; raise CommandError if options contradict each other."""
         changes: dict[str, Any] = {}
         for name, definition in self.definitions.items():
             given = _given(getattr(self, name, None))
@@ -119,7 +110,6 @@ def with_options(definitions: Mapping[str, Definition]) -> Callable[[type[Option
 
 
 def _options(name: str, definition: Definition) -> Iterator[tuple[str, Any, Spec]]:
-    """Yield the options of a field: the name of each, its type, and what else is to be said about it."""
     if isinstance(definition, PolicyOf):
         return
     option = _option(name, definition).replace("_", "-")
@@ -165,7 +155,6 @@ def policy_rows(policy: ChannelPolicy) -> list[tuple[str, object]]:
 
 
 def policy_document(policy: ChannelPolicy) -> dict[str, object]:
-    """Return a policy as a JSON document: each field by its name."""
     return {name: plain(getattr(policy, name)) for name in POLICY}
 
 
@@ -179,7 +168,6 @@ def settings_document(settings: QueueSettings) -> dict[str, object]:
 
 
 def plain(value: object) -> object:
-    """Return a field of a policy or setting as a JSON document."""
     match value:
         case Rate():
             return {"interval_seconds": value.interval.total_seconds(), "burst": value.burst, "of": value.of}

@@ -1,7 +1,4 @@
-"""The program ``fairqueue``: its commands, and the execution of a command line.
-
-Only the module of the command that is called is imported.
-"""
+"""The program ``fairqueue``: its commands, and the execution of a command line."""
 
 # Annotations are read when the program starts, so that they must not be postponed.
 import re
@@ -61,7 +58,7 @@ _GROUPS = {
     "workers": "Workers: which hold or wait for messages; ask one to stop.",
     "spark": "The data pipeline: bulk loads and the archive; report takes --engine spark.",
 }
-# Each command with its function; that of a group, with the group before its name.
+# Each command with its function. A command of a group has the group before its name.
 _COMMANDS = {
     "worker": "worker:worker",
     "stats": "stats:stats",
@@ -185,7 +182,7 @@ def make_program(names: Sequence[str] = tuple(_COMMANDS)) -> typer.Typer:
 
 
 def _names(words: Sequence[str]) -> tuple[str, ...]:
-    """Return the commands that a command line may be about: one where its words name one, none for the version."""
+    """Return the commands whose modules a command line needs: the one that it names if it can; none for --version."""
     if words[:1] == ["--version"]:
         return ()
     for count in (1, 2):
@@ -201,11 +198,7 @@ def _command(names: tuple[str, ...]) -> Callable[..., int | None]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command line and return the exit status.
-
-    Args:
-        arguments: The words after the program's name. Default: those of the process.
-    """
+    """Run a command line, by default that of the process, and return the exit status."""
     words = sys.argv[1:] if arguments is None else list(arguments)
     try:
         with writing():
@@ -214,7 +207,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print_message(str(error))
         return error.status
     except (BrokenPipeError, SystemExit):
-        # typer ends the program where nobody reads its help.
+        # typer ends the program if nobody reads its help.
         discard_results()
         return ExitStatus.BROKEN_PIPE
 

@@ -79,7 +79,7 @@ def make_report(
         out: The file of the page. Default: fairness.html, with --json no page.
         scenario: fifo, fair, by-cost, by-seconds, or a TOML file of scenarios to replay beside the record; can be
             repeated.
-        slo: A target for each tenant's wait, like 'p95 < 2 s'; status 1 where one misses it.
+        slo: A target for each tenant's wait, like 'p95 < 2 s'; status 1 if one misses it.
         engine: local or spark. Default: local up to 20 million attempts.
         since: Only attempts that ended since then: an instant, or a duration before now.
         until: Only attempts that ended before.
@@ -141,13 +141,13 @@ def _labels(path: Path | None) -> dict[str, str]:
 
 
 _Read = tuple[str | None, datetime | None, datetime | None]
-"""What is read: an archive or the database, from when, up to when."""
+"""An archive, or None for the database, and the times from which and up to which attempts ended."""
 
 
 def _made(
     engine: str | None, options: Options, read: _Read, arguments: dict[str, Any], conf: list[str] | None
 ) -> Report:
-    """Return the report. If no engine is named, the size of the history decides which one makes it."""
+    """Return the report; if no engine is named, the size of the history decides which one makes it."""
     if engine != "spark":
         try:
             return _in_process(options, read, arguments)
@@ -228,7 +228,6 @@ def _result(report: Report) -> Result:
 
 
 def _replayed(report: Report) -> list[tuple[Any, ...]]:
-    """Return a row for each queue as it was recorded, and in each replay."""
     named = [(RECORDED, report.figures.queues, ()), *((one.name, one.queues, one.replayed) for one in report.replays)]
     assumed = {(name, one.queue): one for name, _, replayed in named for one in replayed}
     return [
@@ -276,12 +275,9 @@ _POLICY_FIELDS = ("max_concurrency", "rate", "weight")
 
 
 def scenarios_in(path: Path) -> list[Scenario]:
-    """Return the scenarios of a file: a table ``[[scenario]]`` each, with the attributes of Scenario and ChannelPolicy.
+    """Return the scenarios of a file: tables ``[[scenario]]`` with the attributes of Scenario and ChannelPolicy.
 
-    Rates are text, as on the command line: ``rate = "10/s"``.
-
-    Raises:
-        CommandError: The file cannot be read, is not TOML, or holds a scenario that cannot be replayed.
+    Rates are text, as on the command line: ``rate = "10/s"``. Raise CommandError if the file cannot be used.
     """
     try:
         text = path.read_text(encoding="utf-8")

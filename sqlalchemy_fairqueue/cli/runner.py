@@ -35,17 +35,11 @@ def add_command(
     prints: bool = False,
     panel: str | None = None,
 ) -> None:
-    """Make a function a command of the group.
+    """Make a function a command of the group; its docstring is the help.
 
-    The function takes the common options as ``options``. It returns its result, or None if it has printed that itself.
-
-    Args:
-        group: The group of the command.
-        name: The command's name.
-        function: The command; its docstring is the help.
-        without: Common options that have no meaning for it.
-        prints: Whether stdout is the application's as well, which runs in it.
-        panel: The heading that the help lists it under.
+    The function takes the common options, except those in *without*, as ``options``. It returns its result, or None if
+    it has printed that itself. *prints* tells that stdout is also the application's, which runs in the command. *panel*
+    is the heading in the help.
     """
     shared, own = common(without), parameters(function)
 
@@ -65,7 +59,6 @@ def add_command(
 
 
 def run_command(command: Callable[[], Result | None], options: Options) -> ExitStatus:
-    """Run a command, print its result or its error, and return the exit status."""
     try:
         return _run(command, options)
     except BrokenPipeError:

@@ -26,7 +26,7 @@ from sqlalchemy_fairqueue.values.schedules import ScheduleInfo, Timing, timing_o
 _MOMENT = timedelta(microseconds=1)
 _LATE = timedelta(minutes=1)
 _MOST_SLOTS = 1000
-"""Skipped or late slots that are looked for."""
+"""The most skipped or late slots that are looked for."""
 
 OwnChannel = Annotated[str, Spec(help="The channel that it belongs to.")]
 
@@ -110,7 +110,7 @@ def show_schedule(
 
 
 def _ran(installation: Installation, one: ScheduleInfo, most: int) -> list[dict[str, Any]] | None:
-    """The slots that were run lately, the newest first. None: the role may not read them."""
+    """Return the slots that were run lately, the newest first; None if the role may not read them."""
     tables = ["fq_schedule", "fq_schedule_slot"]
     with installation.engine.connect() as connection:
         readable = connection.execute(query("readable_tables"), {"schema": installation.schema, "tables": tables})
@@ -128,7 +128,7 @@ def _ran(installation: Installation, one: ScheduleInfo, most: int) -> list[dict[
 
 
 def _slots(one: ScheduleInfo, ran: list[dict[str, Any]] | None, now: datetime, most: int) -> list[dict[str, Any]]:
-    """The slots that were run, between them those that were skipped, then those that are late, and the next ones."""
+    """Return the slots that were run, and those skipped between them, then the late and the next ones."""
     slots = {slot["slot_at"]: slot for slot in ran or ()}
     timing = _timing(one)
     if timing is None:
@@ -151,7 +151,7 @@ def _slots(one: ScheduleInfo, ran: list[dict[str, Any]] | None, now: datetime, m
 
 
 def _timing(one: ScheduleInfo) -> Timing | None:
-    """The slots of a schedule. None: it had none yet, or its expression is not known here."""
+    """Return the slots of a schedule; None if it had none yet, or its expression is not known here."""
     slot = one.next_run_at or one.last_slot_at
     if slot is None:
         return None
@@ -253,7 +253,6 @@ def remove_schedule(options: Options, name: str, *, channel: OwnChannel, by: By 
 def _acting(
     installation: Installation, queue: Queue, what: str, by: str | None, *, channel: str, name: str
 ) -> Iterator[Connection]:
-    """Open a transaction that changes a schedule, and records it."""
     details = {"schedule": name}
     try:
         with acting(installation, queue, f"{what} schedule", by, channel=channel, details=details) as connection:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.worker.runtime import Health
 
 Page = Callable[[str], tuple[HTTPStatus, str, bytes]]
-"""Makes an answer for who accepts so (the header): its status, its content type and its content."""
+"""Makes an answer to an Accept header: its status, its content type and its content."""
 
 _ADDRESS = re.compile(r"(?:(?P<host>\[[0-9A-Fa-f:.%]+\]|[^:\[\]\s]*):)?(?P<port>\d{1,5})", re.ASCII)
 _LAST_PORT = 65_535
@@ -42,21 +42,15 @@ class Address(NamedTuple):
 
     @property
     def url(self) -> str:
-        """The address as the beginning of a URL."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"http://{host}:{self.port}"
 
     def refused(self, problem: object) -> CommandError:
-        """Return the error of an address that cannot be served."""
         return usage_error(f"{self.host}:{self.port} cannot be served: {problem}")
 
 
 def parse_address(text: str) -> Address:
-    """``127.0.0.1:9187``, ``[::1]:9187``; without a host, this machine alone: ``9187``.
-
-    Raises:
-        ValueError: The text has another form.
-    """
+    """Parse ``127.0.0.1:9187``, ``[::1]:9187`` or, for this machine alone, ``9187``; otherwise raise ValueError."""
     found = _ADDRESS.fullmatch(text.strip())
     if found is None or int(found["port"]) > _LAST_PORT:
         raise ValueError(f"{text!r:.80} is no address; give HOST:PORT, such as 0.0.0.0:9187, or a port of 127.0.0.1")
@@ -119,12 +113,7 @@ def metrics(
 
 
 def metrics_page(worker: "Worker | AsyncWorker", accepted: str = "") -> tuple[HTTPStatus, str, bytes]:
-    """The metrics of a worker as an answer, for the HTTP server of its process: status, content type and content.
-
-    Who accepts OpenMetrics gets the exemplars, too.
-
-    Where prometheus-client is not installed, it is an answer that says so.
-    """
+    """Answer with a worker's metrics, with exemplars in OpenMetrics; without prometheus-client, say what to install."""
     try:
         from prometheus_client import CollectorRegistry
         from prometheus_client.exposition import choose_encoder
@@ -141,7 +130,7 @@ def metrics_page(worker: "Worker | AsyncWorker", accepted: str = "") -> tuple[HT
 
 @contextlib.contextmanager
 def _until_stopped() -> Iterator[threading.Event]:
-    """An event that SIGTERM and SIGINT set."""
+    """Yield an event that SIGTERM and SIGINT set."""
     stopped = threading.Event()
     numbers = (signal.SIGTERM, signal.SIGINT)
     previous = {number: signal.signal(number, lambda *_: stopped.set()) for number in numbers}
@@ -153,8 +142,6 @@ def _until_stopped() -> Iterator[threading.Event]:
 
 
 def health_pages(health: "Callable[[], Health]") -> dict[str, Page]:
-    """``/healthz`` and ``/readyz``: 200 or 503, and a JSON object that says why."""
-
     def page(good: "Callable[[Health], bool]") -> Page:
         def answer(_: str) -> tuple[HTTPStatus, str, bytes]:
             found = health()
@@ -169,11 +156,7 @@ def health_pages(health: "Callable[[], Health]") -> dict[str, Page]:
 
 @contextlib.contextmanager
 def serving(address: Address, pages: Mapping[str, Page]) -> Iterator[Address]:
-    """Serve pages by their paths in threads, for the time of the block. Yields the address with the port that it has.
-
-    Raises:
-        CommandError: The address cannot be served.
-    """
+    """Serve pages by their paths in threads during the block; yield the address with its port."""
 
     class Answering(BaseHTTPRequestHandler):
         # A probe that stays connected and silent keeps no thread for ever.
@@ -270,7 +253,7 @@ def dashboard(
             app, host=host, port=port, log_level="warning", timeout_graceful_shutdown=_GRACE_SECONDS
         )
         server = _announced(uvicorn.Server)(config, installation.target.database)
-        # uvicorn ends the program where it cannot listen, with a status that means another thing here.
+        # uvicorn ends the program if it cannot listen, with a status that means another thing here.
         with contextlib.suppress(SystemExit):
             server.run()
         if not server.started:
@@ -279,7 +262,7 @@ def dashboard(
 
 
 def _mount_metrics(app: Any) -> None:
-    """Serve /metrics, with the figures of the dashboard, where prometheus-client is installed."""
+    """Serve /metrics, with the figures of the dashboard, if prometheus-client is installed."""
     try:
         from sqlalchemy_fairqueue.metrics import QueueCollector, asgi_application
     except ImportError:
@@ -288,8 +271,6 @@ def _mount_metrics(app: Any) -> None:
 
 
 def _announced(server: type[Any]) -> type[Any]:
-    """Return a server that says where it is when it is there."""
-
     class Announced(server):  # type: ignore[misc]
         def __init__(self, config: Any, database: str) -> None:
             super().__init__(config)

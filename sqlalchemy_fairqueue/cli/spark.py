@@ -1,8 +1,4 @@
-"""``spark``: the data pipeline from the command line, on a local Spark or the cluster that settings name.
-
-Each command is a plain function of ``sqlalchemy_fairqueue.spark`` with a session around it. Spark itself is imported
-only when one runs.
-"""
+"""``spark``: the data pipeline, on a local Spark or the cluster that settings name; only a command imports Spark."""
 
 # Annotations are read when the program starts, so that they must not be postponed.
 import contextlib
@@ -123,7 +119,7 @@ def archive_history(
         path: A folder, or a URI that Spark knows.
         today: Archive the present day too, as far as it goes.
         partitions: Tasks that read a day, each on a connection.
-        accept_loss: Go on where days were dropped before they were archived.
+        accept_loss: Go on if days were dropped before they were archived.
     """
     with (
         open_installation(options) as installation,
@@ -177,11 +173,7 @@ _OURS = re.compile(r"sqlalchemy_fairqueue\.[\w.]+: (.+)")
 
 @contextlib.contextmanager
 def spark_session(command: str, conf: Sequence[str] | None) -> Iterator["SparkSession"]:
-    """A session; it is stopped afterwards unless the process had one before.
-
-    Raises:
-        CommandError: Spark is not installed, or a setting is malformed.
-    """
+    """Open a session, and stop it unless the process had one; raise CommandError without Spark or for a bad setting."""
     settings = dict(_setting(one) for one in conf or ())
     try:
         import pyarrow as pa  # noqa: F401 - Spark would report a missing one later, and less clearly
@@ -211,7 +203,6 @@ def _setting(text: str) -> tuple[str, str]:
 
 
 def _spark_failure(error: Exception) -> Exception:
-    """Return an error of Spark in one line; errors of this library stay as they are."""
     from pyspark.errors import PySparkException
 
     if not isinstance(error, PySparkException):
@@ -227,7 +218,6 @@ def _spark_failure(error: Exception) -> Exception:
 
 @contextlib.contextmanager
 def progress(activity: str) -> Iterator[None]:
-    """Report an activity on stderr, in a terminal with a moving indicator."""
     out = console(error=True)
     if out.is_terminal:
         with out.status(activity):
@@ -238,11 +228,7 @@ def progress(activity: str) -> Iterator[None]:
 
 
 def source_options(installation: Installation) -> dict[str, Any]:
-    """Return the installation as arguments: ``archive(spark, path, **source_options(installation))``.
-
-    Raises:
-        CommandError: The URL of the engine, which is all that Spark's executors get, leads elsewhere than the engine.
-    """
+    """Return the installation as arguments for Spark; raise CommandError if its engine's URL leads elsewhere."""
     url = of_libpq(installation.target.engine.url)
     dsn = url.render_as_string(hide_password=False)
     with installation.engine.connect() as connection:
@@ -265,7 +251,6 @@ def source_options(installation: Installation) -> dict[str, Any]:
 def read_table(
     spark: "SparkSession", installation: Installation, options: Options, table: str = "history"
 ) -> "DataFrame":
-    """Return a table of the installation: rows of the named queue, or of all queues."""
     reader = spark.read.format("fairqueue").options(**source_options(installation), table=table)
     queue = options.queue or installation.target.queue
     return (reader.option("queue", queue) if queue else reader).load()
@@ -275,13 +260,7 @@ def read_table(
 def history_of(
     spark: "SparkSession", options: Options, archive: str | None
 ) -> Iterator["tuple[DataFrame, DataFrame | None]"]:
-    """The history, and the policies as they are now.
-
-    The policies are in the database: with an archive they are known only if a database is named too.
-
-    Raises:
-        CommandError: There is no such archive, or the database refuses something.
-    """
+    """Yield the history, and the policies as they are now; None if only an archive is named, which has no policies."""
     with contextlib.ExitStack() as stack:
         installation = (
             stack.enter_context(open_installation(options)) if archive is None or names_database(options) else None
@@ -295,11 +274,7 @@ def history_of(
 
 
 def settings_of(options: Options, archive: str | None) -> "dict[str, QueueSettings]":
-    """Return the settings of queues as they are now, with an archive only if a database is named too.
-
-    Raises:
-        CommandError: The database refuses something.
-    """
+    """Return the settings of queues as they are now; with an archive, only if a database is named too."""
     if archive is not None and not names_database(options):
         return {}
     from sqlalchemy_fairqueue.reporting.history import read_settings
@@ -326,10 +301,7 @@ def report_by_spark(
     arguments: dict[str, Any],
     conf: Sequence[str] | None,
 ) -> "Report":
-    """Make the report by Spark, with the arguments of ``sqlalchemy_fairqueue.reporting.report``.
-
-    It is of an archive or else of the database, and of the attempts that ended between two times: *read* has the three.
-    """
+    """Make the report by Spark. *read* has an archive, or None for the database, and bounds for ends of attempts."""
     archive, since, until = read
     with spark_session("report", conf) as spark, history_of(spark, options, archive) as (history, policies):
         from pyspark.sql import functions as F  # noqa: N812

@@ -46,12 +46,10 @@ _SERVED_COST = number_column("served cost", get=lambda one: one.served_cost or N
 
 
 def oldest_column(now: datetime) -> Column:
-    """Return how long the oldest message has been ready."""
     return number_column("oldest ready", "oldest_ready_seconds", get=lambda one: age(one.oldest_ready_at, now))
 
 
 def wait_columns(now: datetime) -> tuple[Column, Column]:
-    """Return what channels wait for, and who has it."""
     return (
         Column("waits for", None, get=lambda one: one.wait and reason_text(one.wait), blank=BLANK),
         Column("which has", None, get=lambda one: one.wait and takers_text(one.wait, now, one.channel), blank=BLANK),
@@ -100,7 +98,6 @@ def _state(one: ChannelStats) -> Text:
 
 
 def paused_text(paused_at: datetime | None) -> Text:
-    """``paused``, or nothing."""
     return Text("paused", style="yellow") if paused_at else Text("")
 
 
@@ -111,7 +108,7 @@ def reason_text(wait: Wait) -> str:
 
 
 def takers_text(wait: Wait, now: datetime, channel: str) -> str | None:
-    """The holders of what a channel waits for, the other queues of a shared limit first, and what is out longest."""
+    """Name the holders of what a channel waits for, other queues of a shared limit first, and what is out longest."""
     queues = [f"queue {one.queue}: {one.leased:,}" for one in wait.queues if one.leased]
     channels = [
         f"{one.channel}{'' if one.weight == 1 else f' (weight {one.weight:,})'}: {one.leased:,}" for one in wait.takers
@@ -121,7 +118,6 @@ def takers_text(wait: Wait, now: datetime, channel: str) -> str | None:
 
 
 def wait_document(wait: Wait | None) -> dict[str, Any]:
-    """Return the reason for which something waits, as members of a document."""
     return {
         "waits_for": str(wait.reason) if wait else None,
         "waits_until": wait.until if wait else None,
@@ -145,7 +141,6 @@ def _channel_document(one: ChannelStats, now: datetime) -> dict[str, Any]:
 
 
 def summary_of(queues: Sequence[QueueStats], now: datetime) -> str:
-    """Return the worst of the queues in a sentence, as the dashboard says it."""
     return summary([finding for one in queues for finding in judge_queue(one, now, LONG)], queues, now)
 
 
@@ -247,7 +242,7 @@ def trend(
     """Show a queue or a channel over time: backlog, oldest wait, served, failed, and the times of handlers.
 
     Workers keep a sample each minute, for a day; of channels, of the 20 with the longest backlogs. What was served, and
-    the times of handlers, are known of queues that record their history; of others, failed are the messages that died.
+    the times of handlers, are known if the queue records its history; otherwise failed are the messages that died.
 
     Options:
         channel: This channel. Default: the queue.

@@ -1,7 +1,7 @@
 """Tables: a list of columns gives the screen and the document.
 
-On terminals of any width, numbers are never cut, names after other texts, and columns without information are left
-out first.
+If a terminal is too narrow, columns without information are left out, then other texts are cut before names; numbers
+are never cut.
 """
 
 from __future__ import annotations
@@ -34,11 +34,10 @@ class Column:
     Attributes:
         name: The heading. "": it is in documents alone.
         key: The name in documents; None: it is on the screen alone. "": the heading with underscores.
-        get: Returns its value of an item. None: the attribute, or the member of a dictionary, with the name of the key.
+        get: Returns its value of an item. None: the attribute or member that is named like the key.
         shown: Returns what the screen shows instead of a value that is not None.
         number: Whether it is aligned to the right and never cut.
-        blank: Values without information. A column that holds no others is left out where the width does not suffice.
-        style: Its style on the screen, or returns that for a value.
+        blank: Values without information. A column that holds no others is left out if the width does not suffice.
     """
 
     name: str
@@ -51,7 +50,6 @@ class Column:
 
     @property
     def member(self) -> str:
-        """The name in documents."""
         return self.key or self.name.replace(" ", "_")
 
     def value(self, item: object) -> Any:
@@ -60,7 +58,6 @@ class Column:
         return item[self.member] if isinstance(item, dict) else getattr(item, self.member)
 
     def cell(self, item: object) -> Text:
-        """Return the value of an item on the screen."""
         value = self.value(item)
         shown = self.shown(value) if self.shown and value is not None else value
         return (
@@ -72,11 +69,7 @@ number_column = partial(Column, number=True)
 
 
 class Table:
-    """Columns of one kind of items.
-
-    Args:
-        columns: The columns, in the order of the screen and of the document.
-    """
+    """Columns of one kind of items, in the order of the screen and of the document."""
 
     def __init__(self, *columns: Column) -> None:
         self._columns = columns
@@ -84,12 +77,10 @@ class Table:
         self.members = [column for column in columns if column.key is not None]
 
     def screen(self, items: Iterable[object], without: Collection[str] = ()) -> TextTable:
-        """Items below each other, without the columns of these headings."""
         columns = [column for column in self._shown if column.name not in without]
         return TextTable(tuple(columns), tuple(tuple(column.cell(item) for column in columns) for item in items))
 
     def details(self, item: object, without: Collection[str] = ()) -> Grid:
-        """Return an item, a line for each column that has a value."""
         columns = [column for column in self._shown if column.name not in without and column.value(item) is not None]
         return key_values([(column.name, column.cell(item)) for column in columns])
 
@@ -102,25 +93,19 @@ class Table:
     def listing(
         self, items: Sequence[object], nothing: str, more: str | None = None, without: Collection[str] = ()
     ) -> tuple[RenderableType, ...]:
-        """Items below each other, or what is said where there are none; then how to have the others."""
+        """Return the items as a table, or *nothing* if there are none; then *more*, how to have the others."""
         shown = self.screen(items, without) if items else Text(nothing)
         return (shown,) if more is None else (shown, Text(more))
 
 
 @dataclass(frozen=True, slots=True)
 class TextTable:
-    """A table without lines.
-
-    Attributes:
-        columns: The columns.
-        rows: The cells, as many a row as there are columns.
-    """
+    """A table without lines."""
 
     columns: tuple[Column, ...]
     rows: tuple[tuple[Text, ...], ...]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Fit the table into the width of the console."""
         widths = [
             max([Text(column.name).cell_len, *(row[index].cell_len for row in self.rows)])
             for index, column in enumerate(self.columns)
@@ -152,7 +137,6 @@ class TextTable:
 
 
 def text_table(columns: Iterable[Column], rows: Iterable[Sequence[object]]) -> TextTable:
-    """Return a table of values, or of Text where a style is wanted."""
     return TextTable(
         tuple(columns),
         tuple(tuple(value if isinstance(value, Text) else cell(value) for value in row) for row in rows),
@@ -160,7 +144,7 @@ def text_table(columns: Iterable[Column], rows: Iterable[Sequence[object]]) -> T
 
 
 def key_values(rows: Iterable[tuple[str, object]], *, blank: bool = True) -> Grid:
-    """Names and values, one below the other; those without a value if *blank*."""
+    """Return names and values, one below the other; without a value only if *blank*."""
     table = Grid(box=None, pad_edge=False, show_header=False)
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
@@ -176,7 +160,6 @@ def bold(words: str) -> Text:
 
 
 def cell(value: object, style: str = "") -> Text:
-    """Return a value as the text of a cell; None is a dash."""
     return Text(format_value(value), style=style if value is not None else "dim")
 
 
@@ -185,7 +168,7 @@ def _total(kept: Sequence[int], widths: Sequence[int]) -> int:
 
 
 def _kept(blank: Sequence[bool], widths: Sequence[int], width: int) -> list[int]:
-    """Return the columns to show: blank ones are left out from the right, as long as the width does not suffice."""
+    """Return the columns to show: while the width does not suffice, blank ones are left out from the right."""
     kept = list(range(len(widths)))
     for index in reversed(range(len(widths))):
         if blank[index] and _total(kept, widths) > width:
@@ -194,7 +177,7 @@ def _kept(blank: Sequence[bool], widths: Sequence[int], width: int) -> list[int]
 
 
 def _shrink(widths: list[int], flexible: Sequence[int], kept: Sequence[int], width: int, least: int) -> None:
-    """Narrow the widest of the flexible columns by one, as often as the width requires."""
+    """Narrow the widest of the flexible columns by one at a time until the width suffices."""
     for _ in range(_total(kept, widths) - width):
         widest = max(flexible, key=lambda index: widths[index], default=None)
         if widest is None or widths[widest] <= least:

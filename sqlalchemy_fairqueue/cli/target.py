@@ -33,9 +33,8 @@ class Target:
     """The database, schema and queue that a command is for.
 
     Attributes:
-        engine: Connects to the database.
         schema: The schema of the installation; None: found through the search_path.
-        queue: The queue that the options or the application name, None if they name none.
+        queue: The queue that the options or the application name; None if they name none.
         application: The application's Queue of that name, with its codec and defaults, if it was loaded.
     """
 
@@ -52,11 +51,7 @@ class Target:
 
 @contextlib.contextmanager
 def open_target(options: Options) -> Iterator[Target]:
-    """Find the target. Database errors in the block are raised as CommandError that names the database.
-
-    Raises:
-        CommandError: No database is named, the application cannot be loaded, or the database refuses something.
-    """
+    """Find the target, or raise CommandError; a database error in the block becomes one that names the database."""
     if options.schema:
         check_name("schema", options.schema)
     reference = application_reference(options)
@@ -81,12 +76,10 @@ def open_target(options: Options) -> Iterator[Target]:
 
 
 def application_reference(options: Options) -> str | None:
-    """Return the ``module:name`` that the options or the environment name, None if neither does."""
     return options.app or os.environ.get(APP_VARIABLE, "").strip() or None
 
 
 def names_database(options: Options) -> bool:
-    """Return whether the options or the environment name a database."""
     return bool(options.database_url or os.environ.get(DATABASE_URL_VARIABLE) or application_reference(options))
 
 
@@ -119,15 +112,11 @@ def _engine(options: Options, application: object, reference: str | None) -> Ite
 def choose_database(
     options: Options, application: object, reference: str | None, warn: Callable[[str, str], object]
 ) -> URL | AnyEngine:
-    """The database by the first that names one; the application's engine, with all that is set on it, if it is that.
+    """Choose the database by the first that names one.
 
-    In this order: --database-url, an engine named by --app, the environment, the module of the queue named by --app.
-
-    Args:
-        options: The options.
-        application: What --app names.
-        reference: The words of --app.
-        warn: Called with the database that is chosen and that of the application's engine, where these differ.
+    The order is --database-url, an engine named by --app, the environment, the module of the queue named by --app.
+    Return the application's engine, with all that is set on it, if it leads to that database. If it leads elsewhere,
+    call *warn* with both databases. *application* is what *reference*, the words of --app, names.
     """
     given = _first_named(options, application, reference)
     if not isinstance(given, URL) or options.database_url or not reference:
@@ -177,15 +166,10 @@ _OF_ASYNCPG = {
 
 
 def psycopg_url(text: str, source: str) -> URL:
-    """Return the URL, whichever driver it names, for psycopg.
-
-    Args:
-        text: As given.
-        source: The option or variable that gave it, for the message.
+    """Return the URL for psycopg, whichever driver it names; *source* is the option or variable that gave it.
 
     Raises:
-        CommandError: It cannot be read, or names another database. The message quotes nothing of it, as it may be a
-            secret.
+        CommandError: It cannot be read, or names another database. The message quotes nothing of it, for secrecy.
     """
     try:
         url = make_url(text.strip())
@@ -199,7 +183,7 @@ def psycopg_url(text: str, source: str) -> URL:
 
 
 def of_libpq(url: URL) -> URL:
-    """A URL as libpq reads it: parameters of asyncpg by their names in libpq, without those that libpq has not."""
+    """Return a URL as libpq reads it: parameters of asyncpg get their names in libpq, or are left out."""
     if not url.drivername.endswith("+asyncpg"):
         return url.set(drivername="postgresql")
     query = dict(url.query)
@@ -221,7 +205,7 @@ def display_url(url: URL) -> str:
 
 
 def same_database(one: URL, other: URL) -> bool:
-    """Whether two URLs lead the same role to the same database, by whichever driver and with whichever parameters."""
+    """Return whether two URLs lead the same role to the same database, by whichever driver and parameters."""
     return _place(one) == _place(other)
 
 

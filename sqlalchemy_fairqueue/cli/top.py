@@ -59,8 +59,8 @@ def top(
 ) -> Result | None:
     """Watch channels: ready, scheduled and leased messages, how fast they change, how long the oldest waits.
 
-    done/s are completions, for queues that record their history; change/s is the growth of the number of
-    messages. With --json it prints the last of --count samples (default: 1).
+    done/s are completions, for queues that record their history; change/s is the growth of the number of messages. With
+    --json it prints the last of --count samples (default: 1).
 
     Options:
         sort: By: {choices}; the most first.

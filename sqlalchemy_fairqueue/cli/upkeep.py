@@ -48,11 +48,11 @@ def doctor(
 ) -> Result:
     """Check the installation: schema, privileges, vacuum, snapshots, queues without workers.
 
-    It changes nothing without --repair. The exit status is 1 when a problem was found.
+    It changes nothing without --repair. The exit status is 1 if a problem was found.
 
-    With --repair it brings right what a restore, a copy or a server's clock that went back has left: ids that would
-    come twice, times to come, states that stand twice. It asks, and needs the owner of the tables. Stop the workers
-    before. The exit status is 1 when something is left to repair.
+    With --repair it mends what a restore, a copy or a server's clock that went back has left: ids that would come
+    twice, times to come, states that stand twice. It asks, and needs the owner of the tables. Stop the workers before.
+    The exit status is 1 if something is left to repair.
 
     Options:
         max_age: The age of a ready message from which on there is a warning.
@@ -88,7 +88,7 @@ def doctor(
 
 
 def _repair(connection: Connection, findings: Sequence[Finding], *, yes: bool) -> list[Finding]:
-    """Execute the statements that findings have, after a question, in a transaction; return these findings."""
+    """Ask, then execute the statements of the findings that have any, in a transaction; return these findings."""
     found = [one for one in findings if one.repair]
     if found:
         confirm(f"{'; '.join(one.message for one in found)}. Is no worker running, and shall it be repaired?", yes=yes)

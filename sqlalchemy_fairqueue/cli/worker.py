@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 Probed = Callable[["Worker | AsyncWorker"], contextlib.AbstractContextManager[None]]
 
 Left = Sequence["Leftovers"] | None
-"""The messages that a drained worker left. None: they are not known."""
+"""The messages that a drained worker left; None if they are not known."""
 Ran = tuple[str, dict[str, int], Left]
 References = dict[tuple[str | None, str], str]
 
@@ -102,9 +102,9 @@ def worker(
 ) -> Result:
     """Call the handlers of one or several queues of an application.
 
-    At the first SIGTERM or SIGINT the worker takes no more messages, lets handlers finish within --grace, releases
-    the rest without counting an attempt, and exits with 0. A second signal ends the process at once, unless it comes
-    within two seconds of the first. With --drain the worker stops by itself.
+    At the first SIGTERM or SIGINT the worker takes no more messages, lets handlers finish within --grace, releases the
+    rest without counting an attempt, and exits with 0. A second signal ends the process at once, unless it comes within
+    two seconds of the first. With --drain the worker stops by itself.
 
     The database is that of --database-url, of an engine named by --app, of the environment, or of the engine in the
     module of the first queue. It logs to stderr.
@@ -190,7 +190,7 @@ def _leftovers(left: "Leftovers") -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _optional() -> Iterator[None]:
-    """What is left may not be readable by the worker's role, which does not need it for its work."""
+    """Log a warning if what is left cannot be read: the worker's role needs no right to read it for its work."""
     try:
         yield
     except (FairQueueError, SQLAlchemyError) as error:
@@ -200,8 +200,7 @@ def _optional() -> Iterator[None]:
 def _is_asynchronous(queues: list[Queue], application: object, reference: str) -> bool:
     """Return whether the application is for an event loop: a handler is async, or else its engine is.
 
-    The option or variable that names the database does not count. Only an event loop can call an async handler, and it
-    calls plain ones as well.
+    An event loop can call plain handlers too. The option or variable that names the database does not count.
     """
     if any(handler.asynchronous for queue in queues for handler in handlers_of(queue).values()):
         return True
@@ -304,7 +303,7 @@ def _takes_sync_sessions(queues: list[Queue]) -> bool:
 
 
 def _pool(given: URL, arguments: dict[str, Any]) -> dict[str, Any]:
-    """Arguments of an engine whose pool serves the handlers; the worker's own connections are outside of it."""
+    """Return arguments of an engine whose pool serves the handlers; the worker's own connections are outside of it."""
     return {
         "pool_size": arguments["concurrency"] + _SPARE_CONNECTIONS,
         "pool_pre_ping": True,
@@ -313,7 +312,7 @@ def _pool(given: URL, arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 def _configure_logging(level: LogLevel, written: LogFormat) -> None:
-    # basicConfig does nothing where the application has configured logging.
+    # basicConfig does nothing if the application has configured logging.
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if written is LogFormat.JSON else _Formatter(_LOG_FORMAT))
     logging.basicConfig(handlers=[handler], level=level.upper())

@@ -1,7 +1,7 @@
-"""A dashboard for operators, as an ASGI application: who waits, why, and because of whom.
+"""A dashboard for operators, as an ASGI application (extra ``dashboard``): who waits, why, and because of whom.
 
-It needs the extra ``dashboard``. It reads for everybody through one shared set of figures, and changes something only
-for those whom the application's callback calls operators.
+It reads for everybody through one shared set of figures, and changes something only for operators, as the application's
+callback names them.
 """
 
 from sqlalchemy_fairqueue.dashboard.access import Access, Role

@@ -64,7 +64,7 @@ class Access:
     payloads: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse a role that is none: a text that nobody reads as one would be a viewer without a word."""
+        """Refuse an unknown role, which would silently be a viewer."""
         if self.role not in set(Role):
             raise InvalidArgument(f"role is {self.role!r:.80}; give Role.VIEWER or Role.OPERATOR")
         object.__setattr__(self, "role", Role(self.role))
@@ -88,12 +88,7 @@ class Refused(Exception):
 
 
 async def access_of(request: Request, authorize: Authorize | None) -> Access:
-    """Return the access of the user that sends a request.
-
-    Raises:
-        HTTPException: They have none.
-        Refused: The callback answers the request itself.
-    """
+    """Return the user's access; raise HTTPException without one, Refused if the callback answers the request itself."""
     if authorize is None:
         return ANYBODY
     decision = authorize(request)
@@ -108,17 +103,12 @@ async def access_of(request: Request, authorize: Authorize | None) -> Access:
 
 
 def csrf_token(request: Request) -> str:
-    """Return the token that a form of this browser has to bring."""
     found = request.cookies.get(CSRF_COOKIE, "")
     return found if _TOKEN.fullmatch(found) else secrets.token_hex(_TOKEN_BYTES)
 
 
 def check_origin(request: Request, form: Mapping[str, str]) -> None:
-    """Refuse a form that another site made the browser send.
-
-    Raises:
-        HTTPException: It is one.
-    """
+    """Raise HTTPException if another site made the browser send a form."""
     origin = request.headers.get("origin")
     foreign = origin is not None and not _is_own(request, origin)
     crossed = request.headers.get("sec-fetch-site", "same-origin") not in {"same-origin", "none"}
@@ -131,8 +121,8 @@ def check_origin(request: Request, form: Mapping[str, str]) -> None:
 def _is_own(request: Request, origin: str) -> bool:
     """Return whether an origin is the site that the request was sent to.
 
-    A proxy may have taken TLS away, so that the scheme is the origin's, unless it is known that the request was sent
-    over TLS. A browser leaves the port of the scheme out, a proxy may not.
+    A proxy may have taken TLS away: the scheme is the origin's, unless it is known that the request was sent over TLS.
+    A browser leaves the port of the scheme out, a proxy may not.
     """
     try:
         sender, site = urlsplit(origin), urlsplit(f"//{request.headers.get('host', '')}")
@@ -145,7 +135,6 @@ def _is_own(request: Request, origin: str) -> bool:
 
 
 def record(access: Access, action: str, queue: str, outcome: str, **subject: Any) -> None:
-    """Write a line about an action that was done."""
     about = {name: value for name, value in subject.items() if value is not None}
     words = "".join(f" {name}={value!r:.200}" for name, value in about.items())
     audit_logger.info(

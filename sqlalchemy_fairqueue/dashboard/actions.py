@@ -1,4 +1,4 @@
-"""The actions of operators: each is asked to be confirmed if it cannot be undone, and leaves a line in the log."""
+"""The actions of operators: each asks for a confirmation if it cannot be undone, and leaves a line in the log."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ if TYPE_CHECKING:
 
 _MOST_BYTES = 65_536
 _COUNTED = 100_000
-"""Messages that a question counts one by one."""
+"""The most messages that a question counts one by one."""
 _NAMED = 100
-"""Characters of a user's name that the database keeps."""
+"""The most characters of a user's name that the database keeps."""
 _SHOWN = 200
 _SUBJECTS = ("state", "kind", "error", "schedule", "plan", "group", "consumer")
 """What an action may be about, apart from a channel and messages."""
@@ -57,14 +57,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked before an action is done.
-
-    Attributes:
-        words: The question.
-        button: The answer that does it.
-        effect: Its effects, in sentences.
-        changes: The fields that it changes, with the values before and after.
-    """
+    """What is asked before an action: *button* is the answer that does it, *changes* are values before and after."""
 
     words: str
     button: str
@@ -77,9 +70,8 @@ class Done:
     """What an action did.
 
     Attributes:
-        said: The name of the sentence that the page says afterwards, of ``SAID``.
+        said: The sentence that the page says afterwards, by its name in ``SAID``; *count* is the number in it.
         outcome: The words for the log.
-        count: The number in the sentence.
         to: The page to show afterwards. None: the page with the button.
     """
 
@@ -90,10 +82,10 @@ class Done:
 
 
 class Call(View):
-    """An action as it was asked for.
+    """A requested action.
 
-    What is to be changed is in the query of the address, whose bytes no browser alters; values that somebody entered
-    are in the form.
+    The query of the address says what to change, since no browser alters its bytes; the form has values that somebody
+    entered.
     """
 
     def __init__(
@@ -145,20 +137,17 @@ class Call(View):
 
     @property
     def page(self) -> str:
-        """The page with the button of the action."""
         page = self.query.get("from", "")
         if page not in _PAGES:
             return "./"
         return link(page, queue=self.queue.name, **{name: self.query.get(name) for name in _PAGES[page]})
 
     def back(self, done: Done | None) -> Response:
-        """Redirect to the page, which then says what was done."""
         page = (done and done.to) or self.page
         said = link("", done=done.said, count=done.count) if done else ""
         return RedirectResponse(page + (said.replace("?", "&") if "?" in page else said), 303)
 
     def record(self, done: Done) -> None:
-        """Write the line of the log."""
         ids = self.ids[0] if self.ids and not self.selects else None
         about = {"channel": self.channel, "message_id": ids, **self.about}
         record(self.access, self.query["action"], self.queue.name, done.outcome, **about)
@@ -172,7 +161,6 @@ class Actions:
         self._reading = pages.reading
 
     async def act(self, request: Request) -> Response:
-        """Do one of the actions, or ask whether it is meant."""
         access = await self._pages.access(request)
         form = await _form(request)
         check_origin(request, form)
@@ -241,7 +229,7 @@ async def plan(call: Call) -> Question | Done | None:
                 f"It holds for the {plural(found.channels, 'tenant')} that follow it, but for what is their own."
             ]
         return Question(f"{words} {name!r}?", words, effects, shown)
-    # On the engine, where the call itself brings the plan to its channels.
+    # On the engine, so that the call itself brings the plan to its channels.
     new = () if found else (ChannelPolicy(**changes),)
     await call.reading.call(call.of.plans.configure, name, *new, **(changes if found else {}))
     await call.act(lambda _, **__: None, **changes)
@@ -380,7 +368,7 @@ _ACTIONS: dict[str, Callable[[Call], Awaitable[Question | Done | None]]] = {
 
 
 async def _form(request: Request) -> dict[str, str]:
-    """Return the form that a request sends. A form without a length, or with too great a one, is refused."""
+    """Return the form that a request sends; refuse a form that is too large or does not tell its length."""
     try:
         fits = parse_whole(request.headers.get("content-length", "")) <= _MOST_BYTES
     except ValueError:

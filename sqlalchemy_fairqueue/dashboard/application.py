@@ -48,9 +48,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _OFTEN = 0.7
-"""The part of *keep* after which pages have new reasons, where the figures are kept for longer than that."""
+"""The part of *keep* after which pages have new reasons, if the figures are kept for longer than that."""
 _DUTY = 30
-"""Open pages are told to load anew after at least so many times as long as it takes to read and make them all."""
+"""Open pages load anew after at least this many times the time that it takes to read and make them all."""
 _SELDOM = 5
 """The most times *keep* between these instants, whatever it costs."""
 _LONGEST_SECONDS = 300
@@ -89,7 +89,7 @@ def create_dashboard(
         engine: Connects to the database, as a role that is granted ``monitor``; for dead letters, messages and actions
             also ``operator``. An AsyncEngine must be of the application's event loop.
         queues: The queues, with their codecs. Default: all of the installation.
-        schema: The schema of the installation. None: the queues' own, or where the search_path finds it.
+        schema: The schema of the installation. Default: that of the queues, or the search_path finds it.
         authorize: Called with each request, plain or async. It returns an :class:`Access`, None for somebody who may
             see nothing, or a Response in place of the page, such as a redirect to a login.
         keep: How long figures are kept before they are read anew.
@@ -97,7 +97,7 @@ def create_dashboard(
             of the enqueue. Pages of messages that :mod:`sqlalchemy_fairqueue.otel` traced link there.
 
     Raises:
-        InvalidArgument: *trace_url* is no http address with ``{trace_id}`` in it.
+        InvalidArgument: *trace_url* is no http address with ``{trace_id}`` in it, or *authorize* cannot be called.
 
     Example:
         >>> def authorize(request: Request) -> Access | None:
@@ -145,11 +145,7 @@ def create_dashboard(
 
 
 class Beat:
-    """The instants at which all open pages load anew, so that they share what is read and made.
-
-    Args:
-        reading: What they show.
-    """
+    """The instants at which all open pages load anew, so that they share what is read and made."""
 
     def __init__(self, reading: Reading) -> None:
         self._reading = reading
@@ -158,7 +154,7 @@ class Beat:
 
     @property
     def seconds(self) -> float:
-        """The time until the next one, which comes later where the pages before cost more."""
+        """The time until the next instant, which comes later if the pages before cost more."""
         now = monotonic()
         if now >= self._next:
             cost = self._reading.spent - self._spent
@@ -169,10 +165,7 @@ class Beat:
 
 
 def live(reading: Reading, authorize: Authorize | None) -> Callable[[Request], Awaitable[Response]]:
-    """Return the endpoint of the events. Each says the time of the figures, and nothing else.
-
-    The query may say in ``at`` which figures the page shows; it is empty where it shows none yet.
-    """
+    """Return the endpoint of events with the time of the figures; *at* in the query is the time that a page shows."""
     beat = Beat(reading)
 
     async def events(request: Request) -> Response:
@@ -207,8 +200,6 @@ async def _events(reading: Reading, beat: Beat, seen: str | None) -> AsyncIterat
 
 
 class _Headers:
-    """Sets the headers that keep browsers from running, framing or storing what they should not."""
-
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
 
@@ -224,12 +215,11 @@ class _Headers:
 
 
 class _Paths:
-    """Makes the path of a request what the routes expect: all of it, as it was requested.
+    """Makes the path of a request the whole path that was requested, as the routes expect it.
 
-    Frameworks and servers that have a ``root_path`` from their settings, and a proxy before them that strips it, leave
-    it out, while it stands in the ``root_path`` that the dashboard is mounted at. Litestar ends the path of each
-    mounted application with a slash that was not requested, and a redirect to the path without it would leave the path
-    that the dashboard is mounted at.
+    If a framework or server has a ``root_path`` from its settings and a proxy strips that, the path lacks it, while the
+    ``root_path`` that the dashboard is mounted at has it. Litestar ends the path of each mounted application with a
+    slash that was not requested: a redirect to the path without it would leave the dashboard.
     """
 
     def __init__(self, app: ASGIApp) -> None:

@@ -38,19 +38,19 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.values.reports import ChannelDemand, ChannelStats
 
 _NAME, _TOKEN = secrets.token_hex(16), secrets.token_hex(16)
-"""They stand in a page where each viewer's own name and token come. Nobody can guess them and put them into a name."""
+"""Placeholders in a page for each viewer's own name and token; nobody can guess them and put them into a name."""
 QUEUES = 100
-"""Most queues that a page goes through."""
+"""The most queues that a page goes through."""
 _AT_ONCE = 4
-"""Queues that a page of several reads at once."""
+"""How many queues a page of several reads at once."""
 _LATELY = 4
-"""A channel is read with the others of its queue until so many *keep* after a page asked for it."""
+"""A channel is read with the others of its queue until this many *keep* after a page asked for it."""
 _MOST_WANTED = 1_000
 _MOST_SHARED_SECONDS = 0.25
 
 
 class Unread(Exception):
-    """The figures are being read for the first time: the page comes when they are there."""
+    """The figures are being read for the first time; the page comes when they are there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +58,10 @@ class Row:
     """A tenant in a table, with its queue.
 
     Attributes:
-        queue: Its queue.
-        channel: The tenant.
         waited: How long it waits. None: nothing is ready.
         detail: The figures of what holds it up.
-        shares: Its shares of what the queue shares, that by which it is fair first.
+        shares: Its shares of what the queue shares; the first is the share by which the queue is fair.
         entitled: The part that its weight entitles it to, 0 to 1. None: something of its own holds it back.
-        completed_per_second: Its completions a second, if they are counted.
     """
 
     queue: QueueFigures
@@ -78,14 +75,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class QueuePage:
-    """The queues that a page goes through, a part of thousands.
-
-    Attributes:
-        queues: Those queues.
-        found: How many there are in all.
-        number: The number of the part, from 1.
-        find: What their names contain.
-    """
+    """The queues that a page goes through: part *number*, from 1, of the *found* queues whose names contain *find*."""
 
     queues: Sequence[QueueFigures]
     found: int
@@ -94,19 +84,11 @@ class QueuePage:
 
     @property
     def parts(self) -> int:
-        """How many parts there are."""
         return max(1, -(-self.found // QUEUES))
 
 
 class View:
-    """A request for a page.
-
-    Args:
-        pages: The pages.
-        request: The request.
-        access: Who asks, and what they may do.
-        figures: The figures that the page shows.
-    """
+    """A request for a page: who asks, and the figures that the page shows."""
 
     def __init__(self, pages: PageBase, request: Request, access: Access, figures: Figures) -> None:
         self.pages = pages
@@ -121,7 +103,7 @@ class View:
 
     @property
     def queue(self) -> QueueFigures:
-        """The queue that the address names, or the answer that there is none."""
+        """The queue that the address names; raises HTTPException if there is none."""
         name = self.chosen or ""
         # Browsers send the line feed of a hidden field as two characters.
         found = self.figures.queues.get(name) or self.figures.queues.get(name.replace("\r\n", "\n"))
@@ -131,7 +113,6 @@ class View:
 
     @property
     def queues(self) -> Sequence[QueueFigures]:
-        """The queue that the address names, or all."""
         return list(self.figures.queues.values()) if self.chosen is None else [self.queue]
 
     def listed(self, queues: Sequence[QueueFigures] | None = None) -> QueuePage:
@@ -147,7 +128,7 @@ class View:
         return QueuePage(found[(number - 1) * QUEUES : number * QUEUES], len(found), number, find)
 
     def answer(self, template: str, **values: Any) -> Response:
-        """Return the page of a template with what every page has, and these values."""
+        """Render a template with what every page has, and these values."""
         said = SAID.get(self.query.get("done", ""))
         common = {
             "page": template, "access": self.access, "figures": self.figures, "at": self.figures.at, "csrf": _TOKEN,
@@ -160,13 +141,7 @@ class View:
 
 
 class PageBase:
-    """The base of classes of pages.
-
-    Args:
-        reading: What they show.
-        authorize: Who may see them.
-        trace_url: Where traces are shown, with ``{trace_id}`` in it. None: nowhere.
-    """
+    """The base of classes of pages; *trace_url* is where traces are shown, with ``{trace_id}`` in it."""
 
     def __init__(self, reading: Reading, authorize: Authorize | None, trace_url: str | None = None) -> None:
         self.reading = reading
@@ -176,9 +151,9 @@ class PageBase:
         self._together: dict[str, frozenset[str]] = {}  # the channels of the reading that pages of a queue share
 
     async def tenant_row(self, queue: QueueFigures, figures: Figures, channel: str) -> Row | None:
-        """Return a tenant with the reason of its wait, also one that the figures do not list.
+        """Return a tenant with the reason of its wait, even if the figures do not list it; None if there is none.
 
-        Where the figures are kept for longer than *keep*, the reason is read with those of the other pages.
+        If the figures are kept for longer than *keep*, the reason is read with the reasons of the other pages.
         """
         if self.reading.figures.are_kept_longer:
             queue = await self._queue_now(queue, [channel])
@@ -194,9 +169,9 @@ class PageBase:
     async def tenants_now(self, queues: Iterable[QueueFigures]) -> list[tuple[QueueFigures, ChannelDemand]]:
         """Return the tenants that queues list, with the reasons of this moment, read once for all viewers.
 
-        Those that wait come first, the longest first, then the others, the most messages out first. Where the figures
-        are kept for no longer than *keep*, the reasons are theirs, and so are those of further queues than a page goes
-        through, whose tenants wait less long.
+        Tenants that wait come first, the longest wait first, then the others, the most messages out first. If the
+        figures are kept for no longer than *keep*, they have the reasons. They also have those of queues beyond the
+        number that a page goes through, whose tenants wait less long.
         """
         chosen = list(queues)
         read_again = {queue.name for queue in suffering_most(chosen, QUEUES)}
@@ -219,10 +194,10 @@ class PageBase:
         return sorted(found, key=lambda one: suffering(*one))
 
     async def _queue_now(self, queue: QueueFigures, channels: Sequence[str]) -> QueueFigures:
-        """Figures of a queue that are of this moment for some channels.
+        """Return figures of a queue that are of this moment for some channels.
 
-        All open pages of the queue have one reading: it has the channels that were asked for lately. The first request
-        for others reads these alone, at once: it does not wait for a reading that lacks them.
+        All open pages of the queue share one reading of the channels that were asked for lately. The first request for
+        others reads these alone, at once: it does not wait for a reading that lacks them.
         """
         if not channels:
             return queue
@@ -238,7 +213,7 @@ class PageBase:
         return await self.reading.shared(key, read, self._moment, always=True)
 
     def _wanted_with(self, queue: str, channels: Sequence[str]) -> list[str]:
-        """Return the channels of a queue that pages asked for lately, with these."""
+        """Add channels to those of a queue that pages asked for lately, and return all."""
         wanted, now = self._wanted.get(queue, {}), monotonic()
         lately = now - _LATELY * self.reading.keep.total_seconds()
         found = {channel: at for channel, at in wanted.items() if at >= lately}
@@ -270,12 +245,10 @@ class PageBase:
     def page(
         self, make: Callable[[View], Awaitable[Response]], *, shared: bool = False
     ) -> Callable[[Request], Awaitable[Response]]:
-        """Return the endpoint of a page.
+        """Return the endpoint of a page that *make* makes for the rights of a viewer, without their name and token.
 
-        Args:
-            make: Makes the page for the rights of a viewer, with their name and token left out.
-            shared: Viewers with the same rights who ask for it within a moment get the same one, with their own name
-                and token: what all open pages request at once is made once.
+        If *shared*, viewers with the same rights who ask for it within a moment get the same page, each with their own
+        name and token: what all open pages request at once is made once.
         """
 
         async def endpoint(request: Request) -> Response:
@@ -299,7 +272,6 @@ class PageBase:
         return endpoint
 
     def personal(self, request: Request, access: Access, answer: Response) -> Response:
-        """Return a page with the name and the token of its viewer."""
         token = csrf_token(request)
         name = escape(clean(access.name)).encode()
         body = bytes(answer.body).replace(_TOKEN.encode(), token.encode()).replace(_NAME.encode(), name)
@@ -310,7 +282,7 @@ class PageBase:
 
     @property
     def _moment(self) -> float:
-        """How long a single tenant is kept, in seconds: a reason is on its page within *keep*, whatever comes first."""
+        """Seconds for which a single tenant is kept, so that a reason is on its page within *keep*."""
         return self.reading.keep.total_seconds() / 4
 
     def target_of(self, queue: str) -> Target:
@@ -318,13 +290,13 @@ class PageBase:
 
 
 def suffering(queue: QueueFigures, channel: ChannelDemand) -> tuple[bool, float, int, str]:
-    """Return the key by which tenants are sorted."""
+    """Return the key that sorts tenants: the longest wait first, then the most messages out."""
     waited = queue.waited(channel)
     return waited is None, -(waited.total_seconds() if waited else 0.0), -channel.leased, channel.channel
 
 
 def suffering_most(queues: Collection[QueueFigures], most: int) -> Collection[QueueFigures]:
-    """Return the queues of so many tenants that wait longest, or all queues if they are few."""
+    """Return the queues of the *most* tenants that wait longest, or all queues if they are few."""
     if len(queues) <= most:
         return queues
     waiting = (
@@ -338,14 +310,12 @@ def suffering_most(queues: Collection[QueueFigures], most: int) -> Collection[Qu
 
 
 def whole_of(text: str) -> int:
-    """Return a number of an address; 0 if it is none."""
     with suppress(ValueError):
         return parse_whole(text)
     return 0
 
 
 def message_id_of(text: str) -> int:
-    """Return an id of a message from its text, or answer that it is none."""
     if found := whole_of(text):
         return found
     raise HTTPException(404, f"{text[:40]!r} is no id of a message.")

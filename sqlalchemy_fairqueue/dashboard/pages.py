@@ -48,9 +48,9 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 GROUPED = 10_000
-"""Dead letters that are grouped by their errors, the newest."""
+"""How many of the newest dead letters are grouped by their errors."""
 BULK = 1_000
-"""Dead letters that one action is done on."""
+"""The most dead letters that one action is done on."""
 
 _SUFFERING = 5
 _PAGE = 100
@@ -62,7 +62,7 @@ _SCHEDULES = 200
 _AUDITS = 20
 _HELD = 20
 _MEMBERS = 1000
-"""Members of a group that have not ended that are looked at."""
+"""The most members of a group that have not ended that are looked at."""
 _OVER = {"hour": timedelta(hours=1), "day": timedelta(days=1)}
 _TREND_SECONDS = 15.0
 _ENDS = ("completed", "cancelled")
@@ -71,10 +71,10 @@ _GROUP_STATES = {"open": True, "finished": False}
 
 
 class Pages(PageBase):
-    """The endpoints that show something. Arguments as of PageBase."""
+    """The endpoints that show something."""
 
     async def overview(self, view: View) -> Response:
-        """All queues, and the tenants that wait longest."""
+        """Show all queues, and the tenants that wait longest."""
         figures = view.figures
         found = await self.tenants_now(suffering_most(figures.queues.values(), _SUFFERING))
         listed = view.listed()
@@ -90,7 +90,7 @@ class Pages(PageBase):
         )  # fmt: skip
 
     async def tenants(self, view: View) -> Response:
-        """The tenants that wait, the longest wait first, and those that hold messages."""
+        """Show the tenants that wait, the longest wait first, and then those that hold messages."""
         queues, reason = view.queues, view.query.get("reason")
         found = await self.tenants_now(queues)
         counts = Counter(tenant.reason for _, tenant in found)
@@ -105,7 +105,6 @@ class Pages(PageBase):
         )  # fmt: skip
 
     async def tenant(self, view: View) -> Response:
-        """A tenant: why it waits, its policy, its messages."""
         queue, channel = view.queue, view.query.get("channel", "")
         check_name("channel", channel)
         # First: all pages of the queue read the reasons of the tenants that one of them asked for.
@@ -127,14 +126,13 @@ class Pages(PageBase):
         )  # fmt: skip
 
     async def _trend(self, view: View, queue: QueueFigures, channel: str | None = None) -> dict[str, Any]:
-        """Return what a page shows of a queue or a tenant over time. Samples are new once a minute."""
+        """Return what a page shows of a queue or a tenant over time; workers take a sample each minute."""
         over = "day" if view.query.get("over") == "day" else "hour"
         read = partial(self.reading.queue(queue.name).admin.trend, channel=channel, over=_OVER[over])
         trend = await self.reading.kept(("trend", queue.name, channel, over), read, seconds=_TREND_SECONDS)
         return {"over": over, "trend": trend, "charts": charts_of(trend), "recorded": queue.records_history}
 
     async def messages(self, view: View) -> Response:
-        """The messages of a queue or a tenant, by state and kind, page by page."""
         queues = view.queues
         queue = queues[0] if view.chosen is not None or len(queues) == 1 else None
         which: dict[str, Any] = {name: view.query.get(name) or None for name in ("channel", "kind", "after")}
@@ -153,7 +151,6 @@ class Pages(PageBase):
         )  # fmt: skip
 
     async def message(self, view: View) -> Response:
-        """A message: what happened to it, and its payload."""
         queue, message_id = view.queue, message_id_of(view.query.get("id", ""))
         target, read = self.target_of(queue.name), self.reading.read
         message = next(iter(await read(read_messages, target, [message_id])), None)
@@ -179,7 +176,7 @@ class Pages(PageBase):
                 steps=timeline(message, letter, attempts, view.figures.at),
                 trace=trace_link(self.trace_url, one.headers),
             )  # fmt: skip
-        # It has ended: its result and its attempts in the history are left, as far as they are kept.
+        # It has ended: what is left are its result and its attempts in the history, as far as they are kept.
         [kept] = await read(read_results, target, [message_id])
         end = end_of(kept, attempts)
         if end is None:
@@ -199,7 +196,6 @@ class Pages(PageBase):
         return view.answer("plans", plans=shown, fields=EDITOR, listed=listed)
 
     async def plan(self, view: View) -> Response:
-        """A plan: its policy, and the tenants that follow it."""
         queue, name, after = view.queue, view.query.get("plan", ""), view.query.get("after")
         check_name("plan", name)
         plan = next((one for one in await self._plans(queue.name) if one.name == name), None)
@@ -218,7 +214,6 @@ class Pages(PageBase):
         return await self.reading.kept(("plans", queue), self.reading.queue(queue).plans.list)
 
     async def groups(self, view: View) -> Response:
-        """The groups of queues, the newest first."""
         listed, state = view.listed(), view.query.get("state")
         state = state if state in _GROUP_STATES else None
 
@@ -233,7 +228,6 @@ class Pages(PageBase):
         )
 
     async def group(self, view: View) -> Response:
-        """A group: how far it is, and the members that have not ended."""
         queue, kept = view.queue, self.reading.kept
         try:
             group_id = checked_group_id(view.query.get("group", ""))
@@ -248,7 +242,6 @@ class Pages(PageBase):
         )  # fmt: skip
 
     async def dead(self, view: View) -> Response:
-        """The dead letters of queues by their errors."""
         # Queues with dead letters first: thousands have none.
         queues = sorted(view.queues, key=lambda queue: not queue.stats.dead)
         listed = view.listed(queues)
@@ -275,7 +268,6 @@ class Pages(PageBase):
         return view.answer("schedules", schedules=schedules, refused=refused, most=_SCHEDULES, listed=listed)
 
     async def workers(self, view: View) -> Response:
-        """The consumers, and what each holds."""
         served = {queue.name: queue for queue in view.queues if queue.consumers}
         schema = next((self.target_of(one).schema for one in served), None)
         read = partial(consumers_by_queue, schema=schema, queues=list(served), limit=SHOWN, handlers=_HELD)
@@ -284,7 +276,6 @@ class Pages(PageBase):
         return view.answer("workers", consumers=consumers)
 
     async def audit(self, view: View) -> Response:
-        """What operators did to queues, the last first."""
         listed = view.listed()
         rows = await _of_each(listed.queues, lambda queue: self._audits(queue.name, limit=_PAGE))
         # What was done to the installation stands with each queue.
@@ -293,7 +284,6 @@ class Pages(PageBase):
         return view.answer("audit", audits=found[:_PAGE], listed=listed)
 
     async def _audits(self, queue: str, *, limit: int = _AUDITS, **about: Any) -> Sequence[AuditEntry]:
-        """Return what operators did to a queue, a channel or a message."""
         read = partial(read_audits, target=self.target_of(queue), limit=limit, **about)
         return await self.reading.kept(("audits", queue, limit, *about.items()), read)
 
@@ -315,7 +305,6 @@ async def _granted(reading: Awaitable[R]) -> tuple[R | None, str | None]:
 async def _of_each(
     queues: Iterable[QueueFigures], read: Callable[[QueueFigures], Awaitable[Iterable[R]]]
 ) -> list[tuple[QueueFigures, R]]:
-    """Return all that is read of queues, each with its queue."""
     return [(queue, one) for queue in queues for one in await read(queue)]
 
 

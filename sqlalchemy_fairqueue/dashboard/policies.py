@@ -19,38 +19,32 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.values.reports import ChannelStats, PlanInfo
 
 NO_PLAN = "-"
-"""The choice of a form that stands for no plan. The names of plans come with a prefix."""
+"""The choice of a form that stands for no plan; the names of plans come with a prefix."""
 _PLAN = "plan:"
 _RESET = "reset."
-# What a change of these does is said in figures.
+# The effect of changes of these is told in figures.
 _COUNTED = {"weight", "max_concurrency", "rate", "max_backlog"}
 
 
 @dataclass(frozen=True, slots=True)
 class EditorField:
-    """A field of a policy in an editor.
-
-    Attributes:
-        name: Its name in a policy.
-        definition: Its definition.
-    """
+    """A field of a policy in an editor."""
 
     name: str
     definition: Definition
 
     @property
     def label(self) -> str:
-        """What people read."""
         return self.name.replace("_", " ").capitalize()
 
     @property
     def hint(self) -> str:
-        """Say what the field does, and what an empty input means."""
+        """What the field does, and what an empty input means."""
         return self.definition.help + (f" Empty: {self.definition.none}." if self.definition.none else "")
 
     @property
     def choices(self) -> tuple[str, ...]:
-        """The values that it may have; none: it is written as text."""
+        """The values that it may have; empty if it is written as text."""
         return self.definition.words if isinstance(self.definition, Choice) else ()
 
     @property
@@ -58,18 +52,12 @@ class EditorField:
         return isinstance(self.definition, Count)
 
     def text(self, value: object) -> str:
-        """Write a value as it stands in the form; None is empty."""
         return "" if value is None else self.definition.text(value)
 
     def shown(self, value: object) -> str:
         return self.definition.shown(value)
 
     def read(self, text: str) -> Any:
-        """Parse a value.
-
-        Raises:
-            InvalidArgument: It is none.
-        """
         try:
             return self.definition.parsed(text if text.strip() or not self.definition.none else "none")
         except ValueError as error:
@@ -77,7 +65,6 @@ class EditorField:
 
 
 EDITOR = tuple(EditorField(name, definition) for name, definition in POLICY.items())
-"""All fields of a policy, in the order in which they are shown."""
 _FIELDS = {field.name: field for field in EDITOR}
 
 
@@ -86,7 +73,6 @@ class Change:
     """The change that a form requests.
 
     Attributes:
-        fields: Fields of the policy to change.
         plan: The plan to follow; None: none; UNSET: as before.
         reset: Fields that the plan decides again.
     """
@@ -104,11 +90,7 @@ class Change:
 
 
 def changed_fields(before: PolicyFields, form: Mapping[str, str]) -> dict[str, Any]:
-    """Return the fields of a policy that a form changes.
-
-    Raises:
-        InvalidArgument: A value cannot be kept.
-    """
+    """Return the fields of a policy that a form changes; raise InvalidArgument if a value cannot be kept."""
     # What stands in the form as it was sent is no change: its text may be rounded.
     given = {
         field.name: field.read(form[field.name])
@@ -120,11 +102,7 @@ def changed_fields(before: PolicyFields, form: Mapping[str, str]) -> dict[str, A
 
 
 def change_of(stats: ChannelStats, form: Mapping[str, str]) -> Change:
-    """Return the change that a form requests for a tenant.
-
-    Raises:
-        InvalidArgument: A value cannot be kept, or a field is both changed and reset.
-    """
+    """Return the change that a form requests; raise InvalidArgument if a field is wrong, or changed and reset."""
     fields = changed_fields(stats, form)
     reset = tuple(name for name in POLICY if f"{_RESET}{name}" in form and name in stats.overridden)
     if both := [name for name in reset if name in fields]:
@@ -137,17 +115,7 @@ def change_of(stats: ChannelStats, form: Mapping[str, str]) -> Change:
 def policy_after(
     stats: ChannelStats, change: Change, plans: Mapping[str, PlanInfo], defaults: ChannelPolicy | None
 ) -> ChannelPolicy:
-    """Return the policy that a tenant has after a change.
-
-    Args:
-        stats: The tenant before.
-        change: The change.
-        plans: The plans of the queue by name.
-        defaults: What new channels of the queue start with.
-
-    Raises:
-        InvalidArgument: There is no such plan.
-    """
+    """Return a tenant's policy after a change, by plans and defaults; raise InvalidArgument for an unknown plan."""
     plan = plans.get((stats.plan if change.plan is UNSET else change.plan) or "")
     if isinstance(change.plan, str) and plan is None:
         raise InvalidArgument(f"queue {stats.queue!r} has no plan {change.plan!r}; make it first")
@@ -161,12 +129,11 @@ def policy_after(
 
 
 def differences(before: PolicyFields, after: PolicyFields) -> dict[str, Any]:
-    """Return the fields in which two policies differ, with the values of the second."""
     return {name: getattr(after, name) for name in _FIELDS if getattr(before, name) != getattr(after, name)}
 
 
 def changes_shown(stats: ChannelStats, change: Change, after: ChannelPolicy) -> list[tuple[str, str, str]]:
-    """The differences, with the values before and after: the plan, fields, and fields that are its own no longer."""
+    """Return the differences with both values: the plan, the fields, and the fields that are no longer its own."""
     shown = []
     if change.plan is not UNSET:
         shown.append(("plan", stats.plan or "none", change.plan or "none"))
@@ -177,12 +144,10 @@ def changes_shown(stats: ChannelStats, change: Change, after: ChannelPolicy) -> 
 
 
 def fields_shown(before: PolicyFields, changed: Mapping[str, Any]) -> list[tuple[str, str, str]]:
-    """Fields that change with their values before and after."""
     return [(name, _FIELDS[name].shown(getattr(before, name)), _FIELDS[name].shown(changed[name])) for name in changed]
 
 
 def effect(queue: QueueFigures, stats: ChannelStats, changes: Mapping[str, Any]) -> list[str]:
-    """Return the effects that changes of a tenant have now, in sentences."""
     said = []
     if "weight" in changes:
         competes = any(one.channel == stats.channel and one.competes for one in queue.contention.channels)

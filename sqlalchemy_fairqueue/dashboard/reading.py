@@ -53,25 +53,14 @@ _FIRST_PATIENCE = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """The findings of doctor.
-
-    Attributes:
-        findings: What was found; the worst first.
-        problem: Why nothing could be found. None: it could.
-    """
+    """The findings of doctor, the worst first, or the problem for which nothing could be found."""
 
     findings: Sequence[Finding]
     problem: str | None = None
 
 
 class _Kept:
-    """Something that was read, or is being read.
-
-    Attributes:
-        task: The reading.
-        before: What was read before, if the reading took long.
-        given_until: Until when it is given to those who ask while it is read anew.
-    """
+    """Something that was read, or is being read; *before* is what was read before, if that took long."""
 
     def __init__(self, task: asyncio.Task[Any], before: _Kept | None) -> None:
         self.task = task
@@ -83,7 +72,6 @@ class _Kept:
 
     @property
     def is_good(self) -> bool:
-        """Whether it need not be read anew."""
         return monotonic() < self._good_until
 
     @property
@@ -92,9 +80,9 @@ class _Kept:
         return self.given_until > 0.0 and self._took >= PATIENCE_SECONDS
 
     def finish(self, seconds: float, duty: float, task: asyncio.Task[Any]) -> None:
-        """Keep what was read for so long, or for *duty* times as long as it took; what failed is read anew.
+        """Keep what was read for so many seconds, or for *duty* times as long as it took; what failed is read anew.
 
-        Without *duty* that counts from the begin, since what happened then may not be in it.
+        Without *duty* the time counts from the begin of the reading, which may lack what happened since then.
         """
         self.before = None
         if task.cancelled() or task.exception() is not None:
@@ -109,14 +97,8 @@ class _Kept:
 class Reading:
     """The database as the dashboard reads it, so that it costs the same for one viewer and for a hundred.
 
-    Args:
-        engine: The application's engine, sync or async.
-        queues: The queues. Empty: all of the installation.
-        schema: The schema of the installation.
-        keep: How long what was read is kept.
-
     Attributes:
-        spent: The seconds that it took to read and make pages, but for the shared figures and those of health.
+        spent: The seconds that it took to read and make pages, except the shared figures and those of health.
     """
 
     def __init__(
@@ -147,34 +129,33 @@ class Reading:
             return reading.result() if reading.done() else None
 
     def queue(self, name: str) -> Queue:
-        """Return the queue of that name: the application's own where it was given, with its codec."""
+        """Return the queue of that name: the application's own, with its codec, if it was given."""
         return self._given.get(name) or Queue(name, schema=self.schema)
 
     async def call(self, verb: Callable[..., R], *arguments: Any, **named: Any) -> R:
-        """Call a verb of a queue on the engine: in a thread, or awaited on an async one."""
+        """Call a verb of a queue on the engine, in a thread or awaited."""
         with self.spending(), self._naming_grants():
             if isinstance(self.engine, Engine):
                 return await asyncio.to_thread(verb, self.engine, *arguments, **named)
             return await cast("Awaitable[R]", verb(self.engine, *arguments, **named))
 
     async def act(self, work: Callable[[Connection], R]) -> R:
-        """Do something in one transaction."""
         return await self.call(on, partial(run_transaction, work=work))
 
     async def read(self, verb: Callable[..., R], *arguments: Any, **named: Any) -> R:
-        """Call what reads on a connection. A connection that the server ended meanwhile is replaced."""
+        """Call what reads on a connection; a connection that the server ended meanwhile is replaced."""
         work = partial(run, work=lambda connection: verb(connection, *arguments, **named))
         return await aread_again(lambda: self.call(on, work))
 
     async def kept(
         self, key: Hashable, verb: Callable[..., R], *arguments: Any, seconds: float | None = None, **named: Any
     ) -> R:
-        """Read as :meth:`read` does, and keep it as :meth:`shared` does."""
+        """Read like :meth:`read`, and keep the result like :meth:`shared`."""
         return await self.shared(key, lambda: self.read(verb, *arguments, **named), seconds)
 
     @contextmanager
     def _naming_grants(self) -> Iterator[None]:
-        """Raise NotGranted with the operation to paste where PostgreSQL denies something to the role."""
+        """Raise NotGranted with the operation to paste if PostgreSQL denies something to the role."""
         try:
             yield
         except DBAPIError as error:
@@ -185,7 +166,6 @@ class Reading:
 
     @contextmanager
     def spending(self) -> Iterator[None]:
-        """Count the time that the block takes."""
         began = monotonic()
         try:
             yield
@@ -206,12 +186,10 @@ class Reading:
         What takes long is kept for longer, and read in the background: who asks meanwhile gets what was read before.
 
         Args:
-            key: What is asked for.
-            work: Reads it.
             seconds: For how long it is kept. None: as long as the figures.
-            duty: It is kept for at least so many times as long as it took.
-            always: It is kept for no longer, however long it takes, and never given afterwards. Only for what reads a
-                bounded part of a queue.
+            duty: It is kept for at least this many times as long as it took.
+            always: Never keep it longer, however long it takes, nor give it afterwards. Only for what reads a bounded
+                part of a queue.
         """
         kept = self._kept_or_read(key, work, seconds, duty, always=always)
         before = kept.before
@@ -253,7 +231,7 @@ class Reading:
         self.figures.forget()
 
     async def health(self) -> Health | None:
-        """Return the findings of doctor, a minute old at most, or older if they take long; None while they are made.
+        """Return the findings of doctor, a minute old, or older if they take long to make; None while they are made.
 
         Doctor reads much of a large installation, and nobody waits for that longer than a moment.
         """

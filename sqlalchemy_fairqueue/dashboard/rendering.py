@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _SPARK_WIDTH, _SPARK_HEIGHT = 120, 28
 _FEW = 2
 _FEW_QUEUES = 30
-"""Queues that are offered by their names; if there are more, a name is entered."""
+"""The most queues that are offered by their names; if there are more, a name is entered."""
 _NONE = "\N{EN DASH}"
 _SMALL = 0.1
 _THOUSAND, _MILLION = 10_000, 1_000_000
@@ -54,19 +54,16 @@ def _or_dash(text: Callable[..., str]) -> Callable[..., str]:
 
 
 def short_number(value: float) -> str:
-    """Write ``12,345`` as ``12.3k``."""
     if value >= _MILLION:
         return f"{value / _MILLION:.1f}M"
     return f"{value / 1000:.1f}k" if value >= _THOUSAND else f"{value:,.0f}"
 
 
 def rate_text(value: float, sign: str = "") -> str:
-    """Write a figure a second: ``12.3``."""
     return f"{value:{sign},.1f}" if value else "0"
 
 
 def percent_text(value: float | None) -> str:
-    """Write a part as ``12 %``; a dash for None."""
     if value is None:
         return _NONE
     text = f"{value:.0%}" if value >= _SMALL or not value else f"{value:.1%}"
@@ -75,7 +72,7 @@ def percent_text(value: float | None) -> str:
 
 @lru_cache(2048)
 def link(page: str, /, **query: object) -> str:
-    """Return a page with its arguments, relative to the others: wherever the dashboard is mounted."""
+    """Return a page with its arguments, relative to the others: the dashboard may be mounted anywhere."""
     given = {name: value for name, value in query.items() if value is not None}
     return f"{page}?{urlencode(given)}" if given else page
 
@@ -94,7 +91,7 @@ def payload_text(content: bytes, size: int | None) -> str:
 
 
 def spark(values: Sequence[float]) -> str:
-    """Return the points of a small line of values, from zero to the greatest; empty: there are not two of them."""
+    """Return the points of a small line of values, from zero to the greatest; empty for fewer than two."""
     if len(values) < _FEW:
         return ""
     top = max(*values, 1e-9)
@@ -106,7 +103,7 @@ def spark(values: Sequence[float]) -> str:
 
 
 def buckets(times: HandlerTimes) -> list[tuple[int, str]]:
-    """Return how many attempts took how long: the count of each bucket, and in words, the shortest times first."""
+    """Return how many attempts took how long, the shortest times first: the count of each bucket, and words."""
     bounds = ["0", *map(format_duration, HANDLER_BOUNDS), ""]
     return [
         (count, f"{count:,} from {low} {f'to {high}' if high else 'on'}")

@@ -1,4 +1,4 @@
-"""Timelines of messages: what happened to one, attempt by attempt, and the waits between."""
+"""Timelines of messages: what happened to a message, attempt by attempt, and the waits between."""
 
 from __future__ import annotations
 
@@ -40,11 +40,9 @@ _GONE = ("gone", "calm")
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A step of a timeline.
+    """A step of a timeline; *at* is None for now.
 
     Attributes:
-        at: When it began. None: now.
-        words: What happened.
         level: How it went: calm, warn, bad; between: a wait; now; empty: none of these.
         error: The error that it ended with, or None.
     """
@@ -58,14 +56,7 @@ class Step:
 def timeline(
     message: MessageDetails | None, letter: DeadLetterInfo | None, attempts: Sequence[AttemptDetails], now: datetime
 ) -> list[Step]:
-    """Return the steps of a message, the first one first.
-
-    Args:
-        message: The message, unless it is dead.
-        letter: The dead letter.
-        attempts: Its attempts that ended, the oldest first, as far as they were recorded.
-        now: The time by the database's clock.
-    """
+    """Return the steps of a message or dead letter, the first one first; *attempts* are those that were recorded."""
     one = message or letter
     assert one is not None  # noqa: S101 - one of them is given
     steps = [Step(one.enqueued_at, "enqueued"), *_attempts(attempts, one.enqueued_at)]
@@ -84,7 +75,7 @@ def end_of(kept: FoundResult, attempts: Sequence[AttemptDetails]) -> tuple[str, 
 
 
 def ended_timeline(attempts: Sequence[AttemptDetails], kept: FoundResult) -> list[Step]:
-    """Return the steps of a message that has ended: its attempts, and its end unless the last of them was that."""
+    """Return the steps of a message that has ended: its attempts, and its end unless the last attempt was that."""
     steps = [Step(one.enqueued_at, "enqueued") for one in attempts[:1]]
     steps += _attempts(attempts, attempts[0].enqueued_at) if attempts else ()
     end = end_of(kept, attempts)
@@ -100,7 +91,6 @@ def _is_end(attempt: AttemptDetails) -> bool:
 
 
 def _attempts(attempts: Sequence[AttemptDetails], before: datetime) -> Iterator[Step]:
-    """Yield the steps of attempts, the first of which waited since *before*."""
     for attempt in attempts:
         yield from _waited(attempt.ready_at, attempt.started_at, before)
         yield _attempt(attempt)
@@ -153,12 +143,7 @@ def _matters(wait: timedelta) -> bool:
 
 
 def trace_link(address: str | None, headers: str | Mapping[str, Any] | None) -> str | None:
-    """Return the address that shows the trace of a message; None if it carries none, or nobody said where.
-
-    Args:
-        address: With ``{trace_id}`` and, if wanted, ``{span_id}`` in it.
-        headers: The headers of the message, or their JSON.
-    """
+    """Return the address that shows a message's trace, or None; ``{trace_id}`` and ``{span_id}`` are replaced in it."""
     try:
         found: Any = json.loads(headers) if isinstance(headers, str) else headers
     except ValueError:

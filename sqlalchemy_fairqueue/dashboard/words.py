@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.values.reports import ChannelDemand, QueueCapacity, SharedLimit, Trend
 
 _QUEUES = 3
-"""Queues that are named as those that draw from a shared limit."""
+"""The most queues that are named as those that draw from a shared limit."""
 
 SAID = {
     "pause": "Paused.",
@@ -60,7 +60,7 @@ SAID = {
     "stop_worker": "Asked: within seconds it takes no more messages, and it goes when its handlers have ended.",
     "stop_worker_gone": "Asked, but no worker of that name has a lease: it has probably stopped.",
 }
-"""The sentence after an action, by its name and how it ended."""
+"""The sentence after an action, by the name of the action and how it ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +68,9 @@ class Share:
     """A tenant's share of what its queue shares.
 
     Attributes:
-        used: The share that it uses, 0 to 1. None: it is not known.
+        used: The share that it uses, 0 to 1. None: it is not known, for the reason *unknown*.
         whole: What it is a part of.
-        by: What it is measured by. Empty: the queue shares by messages, and there is no other.
-        unknown: Why it is not known. Empty: it is.
+        by: What it is measured by. Empty: the queue shares by messages, and there is no other share.
     """
 
     used: float | None
@@ -82,13 +81,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A drawing of a trend.
-
-    Attributes:
-        title: Its heading.
-        drawing: The drawing.
-        words: What each line shows, in words.
-    """
+    """A drawing of a trend, with words about each line."""
 
     title: str
     drawing: Drawing
@@ -128,7 +121,6 @@ def _extent(label: str, values: Sequence[float | None], *, durations: bool) -> s
 
 
 def reason_detail(channel: ChannelDemand, queue: QueueFigures) -> str:  # noqa: C901, PLR0911, PLR0912 - one case a reason
-    """Say what holds a tenant up, in figures."""
     stats, until = queue.stats, channel.wait.until if channel.wait else None
     match channel.reason:
         case Reason.QUEUE_PAUSED:
@@ -172,17 +164,14 @@ def reason_detail(channel: ChannelDemand, queue: QueueFigures) -> str:  # noqa: 
 
 
 def share_of(queue: QueueFigures) -> str:
-    """Return the whole that the shares of a queue's tenants are parts of."""
+    """Name the whole that the shares of a queue's tenants are parts of."""
     return _MESSAGES_OUT if queue.contention.served_cost is None else _served(queue)
 
 
 def shares_of(channel: ChannelDemand, queue: QueueFigures, served: float | None = None) -> tuple[Share, ...]:
     """Return the shares of a tenant: by cost or seconds if its queue is fair by these, and by messages.
 
-    Args:
-        channel: The tenant.
-        queue: Its queue.
-        served: Its part of the messages that were served lately. None: it is not known.
+    *served* is its part of the messages that were served lately; None if it is not known.
     """
     lately = () if served is None else (Share(served, "messages that were served lately", "messages served"),)
     share, cost_share = queue.contention.share(channel), queue.contention.cost_share(channel)
@@ -206,7 +195,6 @@ def _served(queue: QueueFigures) -> str:
 
 
 def _out(limited: ChannelDemand | QueueCapacity | SharedLimit, next_cost: int | None, whose: str) -> str:
-    """Say what is out of a limit that is reached."""
     most, used = limited.max_concurrency, limited.current_concurrency or 0
     if most is not None and used >= most:
         return f"{used:,} of {plural(most, 'message')} {whose} {_is(used)} out"
@@ -215,7 +203,6 @@ def _out(limited: ChannelDemand | QueueCapacity | SharedLimit, next_cost: int | 
 
 
 def _with_longest(words: str, channel: ChannelDemand, queue: QueueFigures, leased: int) -> str:
-    """Add the message that is out longest to the words about a limit that is reached."""
     longest = channel.wait.longest_out if channel.wait else None
     if not leased:
         return "all that was out has just ended: the next dequeue takes further messages"
@@ -225,7 +212,6 @@ def _with_longest(words: str, channel: ChannelDemand, queue: QueueFigures, lease
 
 
 def _in(instant: datetime | None, queue: QueueFigures) -> str:
-    """In what time something comes that is due then."""
     return f"in {format_duration(instant - queue.at)}" if instant is not None and instant > queue.at else "now"
 
 
@@ -255,11 +241,10 @@ def _clock(instant: datetime | None) -> str:
 
 _LEVELS = {Level.OK: "good", Level.WARNING: "warn", Level.PROBLEM: "bad"}
 _OF_QUEUES = ("queues", "signals")
-"""Checks of doctor that :func:`judge_queue` makes of newer figures."""
+"""Checks of doctor that :func:`judge_queue` makes with newer figures."""
 
 
 def queue_findings(queue: QueueFigures, past: Sequence[Point] = ()) -> list[Finding]:
-    """Return what doctor finds about a queue, from the figures."""
     return list(judge_queue(queue.stats, queue.at, LONG, past))
 
 
@@ -272,7 +257,7 @@ def queue_state(queue: QueueFigures, past: Sequence[Point] = ()) -> tuple[str, s
 
 
 def headline(figures: Figures, past: Callable[[str], Sequence[Point]], health: Health | None) -> tuple[str, str]:
-    """The worst of what is known in a sentence, and its level: of the queues, and of the other checks of doctor."""
+    """Say the worst that is known of the queues and of the other checks of doctor, with its level."""
     queues = list(figures.queues.values())
     found = [finding for queue in queues for finding in queue_findings(queue, past(queue.name))]
     if health and queues:

@@ -68,13 +68,7 @@ _SETTINGS = (
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """The outcome of all checks.
-
-    Attributes:
-        schema: The schema that holds fairqueue.
-        version: The installed version.
-        findings: What was found, in the order of the checks.
-    """
+    """The outcome of all checks, with the findings in the order of the checks."""
 
     schema: str
     version: int
@@ -94,19 +88,10 @@ def examine(
     allowed: Sequence[str] = (),
     role: Role = Role.CONSUMER,
 ) -> Examination:
-    """Check an installation. It changes nothing, and may take seconds.
+    """Check an installation. It changes nothing, and may take seconds; :class:`CheckContext` explains the arguments.
 
-    Args:
-        connection: In READ COMMITTED, outside of a transaction.
-        schema: The schema of the installation. None: the search_path finds it.
-        queue: The only queue to check. None: all.
-        max_age: How long messages may be ready before it is worth a warning.
-        allowed: What may differ from the installed version, as ``index message_tenant``.
-        role: The work that the connected role is meant for.
-
-    Raises:
-        Unusable: There is no installation, or the role may not use it.
-        SQLAlchemyError: The database is away.
+    The connection must be in READ COMMITTED, outside of a transaction. Raise Unusable if there is no installation, or
+    the role may not use it, and SQLAlchemyError if the database is away.
     """
     with connection.begin():
         schema, version = find_installation(connection, schema, role.value)
@@ -124,14 +109,13 @@ def examine(
 
 
 def _possible_checks(context: CheckContext) -> tuple[list[Check], list[Check]]:
-    """The checks that the role may make, and those that it may not."""
     with context.connection.begin():
         left_out = [check for check in _CHECKS if not _is_possible(context, check)]
     return [check for check in _CHECKS if check not in left_out], left_out
 
 
 def _is_possible(context: CheckContext, check: Check) -> bool:
-    """Whether the role may read what a check reads. What is missing altogether is for the check to find."""
+    """Return whether the role may read what a check reads. What is missing altogether is for the check to find."""
     schema, functions, tables = context.schema, list(check.functions), list(check.tables)
     return not (
         (functions and context.execute("missing_function_privileges", schema=schema, functions=functions).all())
@@ -140,7 +124,7 @@ def _is_possible(context: CheckContext, check: Check) -> bool:
 
 
 def _findings(context: CheckContext, check: Check) -> list[Finding]:
-    """The findings of a check, in a transaction of its own; an error is a finding too."""
+    """Return the findings of a check, which has its own transaction; an error is a finding too."""
     connection = context.connection
     try:
         with connection.begin():

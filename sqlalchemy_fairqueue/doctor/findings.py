@@ -52,11 +52,9 @@ class Finding:
 
     Attributes:
         check: The subject, a word that never changes.
-        level: Its severity.
-        message: The finding in a line.
         remedy: What to do; None: nothing.
         values: The figures behind the message, for programs.
-        repair: Statements that repair it, as the owner: what ``fairqueue doctor --repair`` executes.
+        repair: Statements that ``fairqueue doctor --repair`` executes, as the owner.
     """
 
     check: str
@@ -82,13 +80,9 @@ _QUALIFIER = "fairqueue.fq_"
 
 @once_a_schema
 def query(name: str, schema: str | None = None) -> TextClause:
-    """Return the statement of a file of this folder, ``queries/<name>.sql``, for an installation.
+    """Return the statement of the file ``queries/<name>.sql``, for the installation in a schema.
 
-    The files qualify fairqueue's objects as ``fairqueue.fq_...``, as those of the schema do.
-
-    Args:
-        name: The file.
-        schema: The schema of the installation; None: the statement names none of its objects.
+    The files qualify fairqueue's objects as ``fairqueue.fq_...``. Without a schema, a statement must name none.
     """
     return text(_statement(name).replace(_QUALIFIER, f"{qualifier(schema)}fq_"))
 
@@ -102,7 +96,6 @@ def pasted(name: str, schema: str) -> list[str]:
 
 
 def _statement(name: str) -> str:
-    """Return the text of a file without its comments."""
     lines = (files(__package__) / "queries" / f"{name}.sql").read_text(encoding="utf-8").splitlines()
     return "\n".join(line for line in lines if not line.lstrip().startswith("--")).strip()
 
@@ -112,9 +105,7 @@ class CheckContext:
     """The installation that is checked, and the options of the check.
 
     Attributes:
-        connection: Each check has a read-only transaction of its own on it.
-        schema: The schema that holds fairqueue.
-        version: The installed version.
+        connection: Each check has its own read-only transaction on it.
         queue: The only queue to check; None: all.
         max_age: How long messages may be ready before it is worth a warning.
         allowed: What may differ from the installed version, as ``index message_tenant``.
@@ -130,7 +121,6 @@ class CheckContext:
     role: Role = Role.CONSUMER
 
     def execute(self, name: str, **parameters: object) -> CursorResult[Any]:
-        """Execute a query of this folder."""
         return self.connection.execute(query(name, self.schema), parameters)
 
 
@@ -142,11 +132,10 @@ class Check:
     """A check: a function that yields findings.
 
     Attributes:
-        function: It reads, and changes nothing.
-        nothing: The sentence where it finds nothing. None: then there is none.
+        nothing: What to say if there is no finding; None: say nothing.
         functions: Functions that it calls, which monitors and operators may execute.
         tables: Tables that it reads, which are granted to nobody.
-        any_version: Whether it can be made of versions that this library cannot use.
+        any_version: Whether it can check versions that this library cannot use.
     """
 
     function: Found
@@ -160,7 +149,6 @@ class Check:
         return self.function.__name__.removeprefix("check_")
 
     def __call__(self, context: CheckContext) -> Iterator[Finding]:
-        """Yield the findings, or that there are none."""
         found = False
         for finding in self.function(context):
             found = True
@@ -195,12 +183,9 @@ def persistent_rows(
     sample: Callable[[], Mapping[Hashable, Row[Any]]],
     is_same: Callable[[Row[Any], Row[Any]], bool] = _is_always_same,
 ) -> list[Row[Any]]:
-    """The rows that every sample of two seconds has. It returns at once when no row is left.
+    """Return the rows that every sample of two seconds has, or return at once when no row is left.
 
-    Args:
-        connection: The connection of the samples.
-        sample: Takes one: rows by their identity.
-        is_same: Whether two rows of the same identity, one before and one now, tell of the same state.
+    *sample* returns rows by identity. *is_same* tells whether two of one identity show the same state.
     """
     connection.execute(_CLEAR)
     kept = sample()

@@ -1,4 +1,4 @@
-"""Where fairqueue is installed, and whether this library can use it; the migration to paste where it cannot."""
+"""Where fairqueue is installed, whether this library can use it, and the migration to paste if it cannot."""
 
 from __future__ import annotations
 
@@ -25,10 +25,7 @@ _UNREACHABLE = ("08", "28", "3D000", "53300", "57P01", "57P02", "57P03", "57P05"
 class Unusable(Exception):
     """An installation is missing, is too old, or the role may not use it.
 
-    Args:
-        message: What is wrong.
-        kind: ``schema_missing``, ``schema_outdated`` or ``privilege_missing``.
-        remedy: Lines to paste. None: the message says what to do.
+    *kind* is ``schema_missing``, ``schema_outdated`` or ``privilege_missing``; *remedy* has lines to paste.
     """
 
     def __init__(self, message: str, kind: str, remedy: str | None = None) -> None:
@@ -46,13 +43,8 @@ def is_unreachable(error: DBAPIError) -> bool:
 def find_installation(connection: Connection, schema: str | None, kind: str = "operator") -> tuple[str, int]:
     """Return the schema that holds fairqueue and the installed version, whether or not this library can use it.
 
-    Args:
-        connection: The database.
-        schema: The schema to look in. None: the first one of the search_path that holds it.
-        kind: The kind of work to be granted to a role that may not ask.
-
-    Raises:
-        Unusable: It is missing, or the role may not ask for its version.
+    Without *schema*, that is the first one of the search_path that holds fairqueue. Raise Unusable if there is none, or
+    if the role may not ask for the version: the remedy then grants it the work *kind*.
     """
     row = connection.execute(query("installed"), {"schema": schema}).one_or_none()
     if row is None:
@@ -84,7 +76,7 @@ def needed_kind(error: DBAPIError) -> str | None:
 
 
 def outdated(name: str, version: int, schema: str | None) -> Unusable | None:
-    """Return the error of a version that this library cannot use; None if it can."""
+    """Return the error if this library cannot use a version; None if it can."""
     problem = too_old(version, name)
     if problem is None:
         return None

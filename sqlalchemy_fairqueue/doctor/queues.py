@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 LONG = timedelta(minutes=1)
-"""From when on a summary of queues calls one behind."""
+"""A summary of queues calls a queue behind from this wait on."""
 _MAX_SIGNALS = 10_000
 _GRACE = timedelta(minutes=1)
 """Time for dequeues to reclaim expired leases, which they do a few at a time."""
@@ -34,7 +34,7 @@ _GRACE = timedelta(minutes=1)
 
 @check(functions=("fq_queues", "fq_stats", "fq_now"))
 def check_queues(context: CheckContext) -> Iterator[Finding]:
-    """Each queue: the wait of its oldest ready message, its consumers, the signals that wait for a dequeue."""
+    """Check each queue: the wait of its oldest ready message, its consumers, the signals that wait for a dequeue."""
     connection, schema = context.connection, context.schema
     names = sorted(read_queues(connection, schema))
     if context.queue is not None and context.queue not in names:
@@ -52,7 +52,7 @@ def check_queues(context: CheckContext) -> Iterator[Finding]:
 
 @check("no expired lease holds messages", tables=("fq_lease", "fq_message"))
 def check_leases(context: CheckContext) -> Iterator[Finding]:
-    """Expired leases that hold messages: no dequeue has reclaimed them."""
+    """Find expired leases that hold messages: no dequeue has reclaimed them."""
     for row in context.execute("expired_leases", grace=microseconds(_GRACE), queue=context.queue):
         yield Finding(
             "leases", Level.PROBLEM,
@@ -65,7 +65,7 @@ def check_leases(context: CheckContext) -> Iterator[Finding]:
 
 @check("a session listens for every consumer that waits", tables=("fq_lease",))
 def check_waits(context: CheckContext) -> Iterator[Finding]:
-    """Waits of consumers that nobody listens for: producers notify them in vain."""
+    """Find waits of consumers that nobody listens for: producers notify them in vain."""
     # A worker that stops takes its wait back a moment after its listener is gone.
     unheard = persistent_rows(
         context.connection, lambda: {row.id: row for row in context.execute("unheard_waits", queue=context.queue)}
@@ -99,12 +99,9 @@ def _calm(stats: QueueStats, now: datetime) -> str:
 def judge_queue(stats: QueueStats, now: datetime, max_age: timedelta, past: Sequence[Point] = ()) -> Iterator[Finding]:
     """Yield what an operator should know of a queue, the gravest first; ``values["state"]`` says it in a few words.
 
-    Args:
-        stats: The queue.
-        now: The time, by the database's clock.
-        max_age: How long messages may be ready that workers could take. A queue is behind if the oldest waited longer
-            throughout the last minute, so that one at the bound does not change its state with each dequeue.
-        past: Its points lately, the oldest first. Empty: they are not known.
+    A queue is behind if its oldest message that workers could take waited longer than *max_age* throughout the last
+    minute, so that a queue at the bound does not change its state with each dequeue. *past* has its latest points, the
+    oldest first; empty if they are not known.
     """
     waits = age(stats.oldest_ready_at, now)
     values = {
@@ -147,13 +144,7 @@ def judge_queue(stats: QueueStats, now: datetime, max_age: timedelta, past: Sequ
 
 
 def summary(found: Sequence[Finding], queues: Sequence[QueueStats], now: datetime) -> str:
-    """Return the worst of what was found about queues in a sentence, or how they flow.
-
-    Args:
-        found: The findings, those of :func:`judge_queue` and others.
-        queues: The queues.
-        now: The time, by the database's clock.
-    """
+    """Return the worst of the findings of :func:`judge_queue` and others in a sentence, or how the queues flow."""
     if found:
         worst = max(found, key=lambda finding: finding.level)
         more = f"; {plural(len(found) - 1, 'further finding')}" if len(found) > 1 else ""
@@ -171,7 +162,6 @@ def summary(found: Sequence[Finding], queues: Sequence[QueueStats], now: datetim
 
 
 def _limit_reached(stats: QueueStats) -> str | None:
-    """What is out of a limit of the queue that is reached."""
     used, cost = stats.current_concurrency or 0, stats.current_cost or 0
     if stats.max_concurrency is not None and used >= stats.max_concurrency:
         return f"{used:,} of {plural(stats.max_concurrency, 'message')} out"
@@ -187,7 +177,7 @@ _FEW = 10
 
 
 def _growth(past: Sequence[Point]) -> str | None:
-    """How a backlog grew from the first to the last of its past, if it did throughout and by a fifth."""
+    """Say how a backlog grew from the first to the last point, if it did throughout and by a fifth."""
     if not past or past[-1].at - past[0].at < _GROWTH_PERIOD:
         return None
     first, middle, last = (point.backlog for point in (past[0], past[len(past) // 2], past[-1]))
@@ -207,7 +197,7 @@ _OLDEST = 100_000
     tables=("fq_message", "fq_dead_letter", "fq_channel"),
 )
 def check_kinds(context: CheckContext) -> Iterator[Finding]:
-    """Kinds of messages that died in the last hour, or have failed three times: unknown ones, crashes, errors."""
+    """Find kinds of messages that died in the last hour, or failed three times: unknown kinds, crashes, errors."""
     found = context.execute("kinds", queue=context.queue, period=microseconds(_RECENT), attempts=_AGAIN, most=_OLDEST)
     for row in found:
         facts = (
@@ -230,7 +220,7 @@ _HELD_LONG = timedelta(minutes=1)
 
 @check("nobody keeps a queue from being dequeued", functions=("fq_dispatch_holders",))
 def check_dispatchers(context: CheckContext) -> Iterator[Finding]:
-    """Sessions and prepared transactions that keep the dispatch row of a queue."""
+    """Find sessions and prepared transactions that keep the dispatch row of a queue."""
     for row in _held_dispatch_rows(context):
         yield _dispatcher(row, current_role(context.connection))
 
@@ -268,7 +258,7 @@ def _dispatcher(row: Row[Any], role: str) -> Finding:
 
 
 def _held_since(row: Row[Any], role: str) -> str:
-    """For how long, as far as PostgreSQL tells: it records the age of the owner's state, not that of the lock."""
+    """Say for how long, as far as PostgreSQL tells: it records the age of the owner's state, not that of the lock."""
     if row.since is None:
         return f"for how long role {role!r} may not see" if row.hidden else "for how long is not known"
     if row.pid is None:
@@ -281,7 +271,7 @@ _SHOWN = 10
 
 @check("every schedule is run", functions=("fq_schedules",))
 def check_schedules(context: CheckContext) -> Iterator[Finding]:
-    """Schedules with a problem, and those that have been due for five minutes."""
+    """Find schedules with a problem, and schedules that have been due for five minutes."""
     rows = context.execute("schedules", queue=context.queue).all()
     failing = [row for row in rows if row.problem is not None]
     overdue = [row for row in rows if row.problem is None]

@@ -64,7 +64,7 @@ ALL_TABLES = (
 
 @check()
 def check_privileges(context: CheckContext) -> Iterator[Finding]:
-    """Usage of the schema and execution of the functions: as the role's work needs them."""
+    """Check that the role may use the schema and execute the functions that its work needs."""
     schema, kind = context.schema, context.role.value
     role = context.execute("schema_usage", schema=schema).one()
     values = {"role": role.name, "kind": kind}
@@ -92,7 +92,7 @@ def _a(kind: str) -> str:
 
 @check()
 def check_ownership(context: CheckContext) -> Iterator[Finding]:
-    """Whether the owner of the history could drop all of its partitions."""
+    """Check that the owner of the history could drop all of its partitions."""
     found = context.execute("foreign_partitions", schema=context.schema).all()
     if not found:
         return
@@ -114,9 +114,9 @@ _HARMLESS = {("schema", "usage")}
 
 @check(functions=("fq_grants",))
 def check_grants(context: CheckContext) -> Iterator[Finding]:
-    """Rights of other roles than the owner that no grant stands for, and grants that do not give what they say.
+    """Find rights of roles, except the owner, that no grant stands for, and grants that do not give what they say.
 
-    Nothing is found where the role may not read the grants. An object in ``--allow`` is a role: ``grant app_web``.
+    If the role may not read the grants, nothing is found. An object in ``--allow`` is a role: ``grant app_web``.
     """
     if context.version not in versions() or not may_read_grants(context.connection, context.schema):
         return
@@ -182,7 +182,7 @@ _ALL = ("select", "insert", "update", "delete")
 
 @check()
 def check_row_security(context: CheckContext) -> Iterator[Finding]:
-    """Whether policies may hide rows from a monitor, or from the owner of the functions; no finding where none does."""
+    """Find policies that may hide rows from a monitor, or from the owner of the functions."""
     monitors = context.role is Role.MONITOR
     role = current_role(context.connection)
     if not monitors:

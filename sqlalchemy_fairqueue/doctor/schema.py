@@ -26,7 +26,7 @@ _DRIFT_REMEDY = "find out who changed it outside the migrations; --allow '{}' wh
 
 @check(any_version=True)
 def check_version(context: CheckContext) -> Iterator[Finding]:
-    """Whether this library can use the installed version."""
+    """Check that this library can use the installed version."""
     values = {"schema": context.schema, "version": context.version}
     failure = outdated(context.schema, context.version, context.schema)
     if failure is None:
@@ -40,7 +40,7 @@ def check_version(context: CheckContext) -> Iterator[Finding]:
 
 @check()
 def check_drift(context: CheckContext) -> Iterator[Finding]:
-    """Objects that are not as the migrations left them."""
+    """Find objects that are not as the migrations left them."""
     if context.version not in versions():
         return
     # Grants are a check of their own.
@@ -59,7 +59,7 @@ def check_drift(context: CheckContext) -> Iterator[Finding]:
         yield Finding("drift", Level.WARNING, f"{unseen!r} is allowed and does not differ", "leave it out of --allow")
 
 
-# Checked only where the role may read them: a role that works with the queue need not.
+# Checked only if the role may read them: a role that works with the queue need not.
 _READABLE_QUERIES = {
     "fq_history": "history_ids_in_use",
     "fq_pruned_history": "pruned_ids_in_use",
@@ -72,7 +72,7 @@ _READABLE_QUERIES = {
     tables=("fq_message", "fq_dead_letter", "fq_channel", "fq_signal", "fq_channel_state"),
 )
 def check_sequences(context: CheckContext) -> Iterator[Finding]:
-    """Whether the next ids are new ones, and no dead letter has the id of a message."""
+    """Check that the next ids are new ones, and that no dead letter has the id of a message."""
     # The sequences are read after the ids: ids that are drawn in between are no problem.
     in_use = _ids_in_use(context)
     rows = context.execute("sequences", schema=context.schema, tables=list(in_use)).all()
@@ -84,7 +84,7 @@ def check_sequences(context: CheckContext) -> Iterator[Finding]:
 
 
 def _ids_in_use(context: CheckContext) -> dict[str, int]:
-    """The greatest id of each table; of the history and the schedules, if the role may read them."""
+    """Return the greatest id of each table; of the history and the schedules, if the role may read them."""
     found = dict(context.execute("ids_in_use").one()._asdict())
     tables = list(_READABLE_QUERIES)
     for table in context.execute("readable_tables", schema=context.schema, tables=tables).scalars().all():
@@ -127,12 +127,12 @@ def _repeated_ids(schema: str, count: int) -> Finding:
 _PRUNE = "fairqueue history prune; a worker does it by itself if its role may execute fq_keep_history"
 _MAX_COUNTED = 100_000
 _FIRST = timedelta(minutes=5)
-"""The first housekeeping of a worker comes within a minute; by then it is done."""
+"""The first housekeeping of a worker comes within a minute, and is done by then."""
 
 
 @check(tables=("fq_queue",))
 def check_history(context: CheckContext) -> Iterator[Finding]:
-    """Whether tomorrow's partition exists, rows are in the default one, and readers find all rows."""
+    """Check that tomorrow has a partition, that the default one has no rows, and that readers find all rows."""
     yield from _partitions(context)
     yield from _impostors(context)
     yield from _transactions(context)
@@ -211,7 +211,7 @@ _NOUNS = ("channel", "message", "limit", "plan", "key", "group", "schedule")
     tables=("fq_channel", "fq_channel_state", "fq_message"),
 )
 def check_times(context: CheckContext) -> Iterator[Finding]:
-    """Channels, messages, limits, plans, keys, groups and schedules that were used at times ahead of the clock."""
+    """Find channels, messages, limits, plans, keys, groups and schedules that were used at times ahead of the clock."""
     for row in context.execute("future_times", grace=microseconds(_GRACE), queue=context.queue):
         ahead = duration(row.ahead)
         counts = {f"{noun}s": int(getattr(row, f"{noun}s")) for noun in _NOUNS}
@@ -230,7 +230,7 @@ def check_times(context: CheckContext) -> Iterator[Finding]:
     tables=("fq_channel", "fq_channel_state", "fq_queue_state", "fq_limit_share"),
 )
 def check_states(context: CheckContext) -> Iterator[Finding]:
-    """Channels that dequeues set aside, and channels, queues and shared limits with more than one state row."""
+    """Find channels that dequeues set aside, and channels, queues and shared limits with more than one state row."""
     for row in context.execute("set_aside", queue=context.queue):
         yield Finding(
             "states", Level.WARNING,

@@ -27,7 +27,7 @@ _HALF = 0.5
 
 @check(any_version=True)
 def check_server(context: CheckContext) -> Iterator[Finding]:
-    """The version of the server, and whether it takes writes and notifications."""
+    """Check the version of the server, and whether it takes writes and notifications."""
     row = context.execute("server").one()
     values = {"version": row.version}
     if row.number // 10_000 < OLDEST_MAJOR:
@@ -59,7 +59,7 @@ def check_server(context: CheckContext) -> Iterator[Finding]:
 
 @check(any_version=True)
 def check_clock(context: CheckContext) -> Iterator[Finding]:
-    """The difference between the clocks of this machine and of the server; the queue goes by the server's."""
+    """Compare the clocks of this machine and of the server; the queue goes by the server's."""
     before = datetime.now(UTC)
     server_time = context.execute("clock").scalar_one()
     after = datetime.now(UTC)
@@ -84,14 +84,7 @@ _PAGE = "see the page on servers of the documentation"
 
 @dataclass(frozen=True, slots=True)
 class Platform:
-    """A platform that the queue is known to work on, or not to.
-
-    Attributes:
-        name: What its makers call it.
-        level: Whether the queue works there.
-        message: What is different there.
-        remedy: What to do about it.
-    """
+    """A platform that the queue is known to work on, or not to: what is different there, and what to do about it."""
 
     name: str
     level: Level
@@ -136,7 +129,7 @@ _OF_MARK = {
 
 
 def recognise(version: str, marks: Sequence[str]) -> Platform | None:
-    """The platform, from the text of ``version()`` and from what only it has; None: PostgreSQL, as far as is known."""
+    """Return the platform by the text of ``version()`` and by its own marks; None: PostgreSQL, as far as is known."""
     for part, platform in _OF_VERSION.items():
         if part in version:
             return platform
@@ -144,13 +137,13 @@ def recognise(version: str, marks: Sequence[str]) -> Platform | None:
 
 
 def is_pooler(host: str) -> bool:
-    """Whether the name of a host is that of a transaction pooler, as Neon and others name them."""
+    """Return whether a host is named like a transaction pooler of Neon and others."""
     return host.partition(".")[0].endswith("-pooler")
 
 
 @check(any_version=True)
 def check_platform(context: CheckContext) -> Iterator[Finding]:
-    """A server that is not quite PostgreSQL, and tables that are kept in another way than PostgreSQL's own."""
+    """Find a server that is not quite PostgreSQL, and tables that are not kept as PostgreSQL keeps its own."""
     row = context.execute("platform", schema=context.schema).one()
     platform = recognise(row.version, row.marks)
     if platform is not None:
@@ -186,7 +179,7 @@ _MAX_DEAD_ROWS = 50_000
 
 @check()
 def check_vacuum(context: CheckContext) -> Iterator[Finding]:
-    """Whether vacuum removes the dead rows that every update and delete leaves."""
+    """Check that vacuum removes the dead rows that every update and delete leaves."""
     settings = context.execute("vacuum_settings").one()
     if not settings.autovacuum or not settings.counts:
         name = "autovacuum" if not settings.autovacuum else "track_counts"
@@ -222,7 +215,7 @@ _NEAR, _FULL = 0.8, 0.95
 
 @check()
 def check_connections(context: CheckContext) -> Iterator[Finding]:
-    """The sessions of the server beside its limit."""
+    """Compare the sessions of the server with its limit."""
     row = context.execute("connections").one()
     part = row.used / max(1, row.most)
     level = Level.PROBLEM if part >= _FULL else Level.WARNING if part >= _NEAR else Level.OK
@@ -241,7 +234,7 @@ _LARGE = 100 * 2**20
 
 @check()
 def check_sizes(context: CheckContext) -> Iterator[Finding]:
-    """The sizes of the tables with their indexes: the largest, and all tables and indexes that are large."""
+    """Show the sizes of the largest tables, and of all tables and indexes that are large."""
     rows = context.execute("sizes", schema=context.schema).all()
     tables = {row.name: row.bytes for row in rows if not row.is_index}
     large = {row.name: row.bytes for row in rows if row.is_index and row.bytes >= _LARGE}
@@ -256,7 +249,7 @@ _MUCH = 2**30
 
 @check(functions=("fq_growth",))
 def check_growth(context: CheckContext) -> Iterator[Finding]:
-    """The tables that grew within the last day, as far as workers kept their sizes each hour."""
+    """Find the tables that grew within the last day, as far as workers kept their sizes each hour."""
     rows = [row for row in context.execute("growth") if row.grown >= _LARGE]
     for row in rows:
         period = format_duration(duration(row.period))
@@ -281,7 +274,7 @@ _PROBLEM_TRANSACTIONS = 50_000_000
 
 @check("no open snapshot holds vacuum back")
 def check_snapshots(context: CheckContext) -> Iterator[Finding]:
-    """Open snapshots of sessions, prepared transactions and replication slots, with their age."""
+    """Find open snapshots of sessions, prepared transactions and replication slots, with their age."""
     sessions = list(_sessions(context))
     reported = {finding.values["pid"] for finding in sessions}
     yield from (*sessions, *_hidden_snapshots(context, reported), *_prepared(context), *_slots(context))
@@ -336,7 +329,7 @@ def _hidden_snapshots(context: CheckContext, reported: Collection[int]) -> Itera
 
 
 def _is_same(before: Row[Any], after: Row[Any]) -> bool:
-    """Whether a session may still be in the same transaction, which keeps its id and its snapshot."""
+    """Return whether a session may still be in the same transaction, which keeps its id and its snapshot."""
     if before.xid is not None:
         return bool(before.xid == after.xid)
     return bool(before.xmin == after.xmin)

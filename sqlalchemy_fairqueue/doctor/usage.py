@@ -17,16 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ChannelUsage:
-    """What a channel used of a queue.
-
-    Attributes:
-        queue: The queue.
-        channel: The channel.
-        messages: Messages that were completed.
-        attempts: Attempts that ended, in whichever way.
-        time: How long these took together.
-        cost: What they cost.
-    """
+    """What a channel used of a queue: completed messages, attempts that ended in any way, and their time and cost."""
 
     queue: str
     channel: str
@@ -38,13 +29,9 @@ class ChannelUsage:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """The usage of a month, which begins and ends in UTC.
+    """The usage of a month in UTC, from *since* up to *until*, exclusive.
 
-    Attributes:
-        since: Its first instant.
-        until: The first instant of the next month.
-        pruned_until: Until when its history was pruned, so that earlier attempts are not counted. None: it was not.
-        channels: The channels by queue and name.
+    *pruned_until* tells until when its history was pruned, so that earlier attempts are not counted; None: it was not.
     """
 
     since: datetime
@@ -54,13 +41,9 @@ class Usage:
 
 
 def read_usage(connection: Connection, schema: str | None, month: datetime, queue: str | None = None) -> Usage:
-    """Count what channels used in a month, in queues that recorded their history then.
+    """Count what channels used in the month of an instant, in queues that recorded their history then.
 
-    Args:
-        connection: As a role that may read ``fq_history`` and ``fq_pruned_history``.
-        schema: The schema of the installation.
-        month: An instant in the month.
-        queue: The only queue. None: all.
+    The role must be allowed to read ``fq_history`` and ``fq_pruned_history``.
     """
     since = month.astimezone(UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
     until = (since + timedelta(days=31)).replace(day=1)

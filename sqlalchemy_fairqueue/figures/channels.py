@@ -27,22 +27,19 @@ PAGE = 100_000
 
 
 def messages_of(stats: ChannelStats) -> int:
-    """Undelivered and leased."""
     return stats.undelivered + stats.leased
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """The channels at an instant.
+    """The channels at an instant, by the database's clock.
 
     Attributes:
-        at: The instant, by the database's clock.
-        since: The time since the previous sample; None: it is the first.
-        queues: The counts of the queues.
+        since: The time since the previous sample; None: it is the first, and *changes* and *rates* are empty.
         channels: Those that have messages, had some in the previous sample, or completed some since, with the reasons
             of their waits.
-        changes: Growth of the number of their messages a second, by queue and channel. Empty: it is the first sample.
-        rates: Completions a second, by queue and channel, of queues that record their history. Empty: as changes.
+        changes: Growth of the number of their messages a second, by queue and channel.
+        rates: Completions a second, by queue and channel, of queues that record their history.
         snapshot: The snapshot as PostgreSQL writes it.
     """
 
@@ -69,14 +66,7 @@ class Sample:
 
 
 def take_sample(engine: Engine, schema: str | None, queues: Sequence[Queue], previous: Sample | None) -> Sample:
-    """Read the counts of the queues' channels that are busy, or were since the previous sample, in one snapshot.
-
-    Args:
-        engine: Connects to the database.
-        schema: The schema of the installation.
-        queues: The queues.
-        previous: The sample that changes are counted from. None: there was none.
-    """
+    """Read the counts of channels that are busy, or were since the previous sample, in one snapshot."""
     with engine.connect() as connected:
         connection = isolate(connected, REPEATABLE_READ)
         context = sample_context(connection, schema)
@@ -118,7 +108,6 @@ def _named_channels(queue: Queue, connection: Connection, names: Sequence[str]) 
 
 
 def _busy_channels(queue: Queue, connection: Connection) -> Iterator[ChannelStats]:
-    """Every busy channel of a queue by name, page by page."""
     after = None
     while True:
         page = queue.channels(connection, limit=PAGE, after=after, busy=True)

@@ -21,11 +21,9 @@ class Gauge:
 
     Attributes:
         name: Its name in Prometheus; one that ends with ``_total`` only grows.
-        meaning: Its value, in a sentence.
-        get: Returns its value for a queue, or its values by those of the label. None: it has none.
+        get: Returns its value for a queue, its values by those of the label, or None if it has no value.
         label: The label besides the queue.
-        otel: Its name in OpenTelemetry. Empty: it is not exported there.
-        unit: Its unit there.
+        otel: Its name in OpenTelemetry, with the *unit*. Empty: it is not exported there.
     """
 
     name: str
@@ -36,7 +34,7 @@ class Gauge:
     unit: str = ""
 
     def values(self, queue: QueueFigures) -> list[tuple[str | float | None, float]]:
-        """Return each value with that of the label; None: the gauge has no label."""
+        """Return each value with that of the label, which is None if the gauge has no label."""
         found = self.get(queue)
         if found is None:
             return []

@@ -19,17 +19,11 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.queue import Queue
 
 _CHANNELS = 1000
-"""Channels of a queue whose reasons are read."""
+"""The most channels of a queue whose reasons are read."""
 
 
 def read_leftovers(connection: Connection, queues: Iterable[Queue], worker: str) -> tuple[Leftovers, ...]:
-    """Return the leftovers of the queues that still hold messages.
-
-    Args:
-        connection: Where to ask, by a role that may read statistics.
-        queues: The queues of the worker, which has stopped.
-        worker: Its name. Its leases may not have ended yet.
-    """
+    """Return the leftovers of queues that still hold messages; the worker has stopped, but may still have leases."""
     found = (_leftovers(connection, queue, worker) for queue in queues)
     return tuple(one for one in found if one is not None)
 
@@ -40,7 +34,7 @@ def _leftovers(connection: Connection, queue: Queue, worker: str) -> Leftovers |
         return None
     busy = queue.channels(connection, busy=True, limit=_CHANNELS)
     now = read_clock(connection, queue.schema)
-    # The worker that has left is not the first reason, but the one where nothing else held them back.
+    # The worker that has left gives the reason only if nothing else held the messages back.
     others = any(one.consumer != worker for one in queue.admin.consumers(connection))
     channels = channel_waits(connection, queue, busy, now, replace(stats, consumers=max(stats.consumers, 1)))
     messages: Counter[tuple[Reason, str | None]] = Counter()

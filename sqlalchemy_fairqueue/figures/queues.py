@@ -39,7 +39,7 @@ SHOWN = 200
 
 
 _RIVALS = 20
-"""Channels among which those are found that have most of what a channel waits for."""
+"""The most channels among which the holders of what a channel waits for are found."""
 
 
 def age(since: datetime | None, now: datetime) -> timedelta | None:
@@ -54,20 +54,17 @@ def behind(stats: QueueStats, now: datetime) -> timedelta:
 
 @dataclass(frozen=True)
 class QueueFigures:
-    """A queue at an instant.
+    """A queue at an instant, by the database's clock.
 
     Attributes:
-        at: The instant, by the database's clock.
-        stats: Its counts.
         contention: The channels that wait longest and those that hold most, with the reasons of their waits.
         consumers: Its consumers, those with the most messages.
         limits: The shared limits that it draws from.
         fair_by: What its channels get equal parts of.
         records_history: Whether it records its history, from which completions are counted.
         completed: Completed attempts since the figures before. None: ``Figures.since`` is, or it records no history.
-        completed_per_second: The same a second.
         change_per_second: Growth of the number of its messages a second. None: ``Figures.since`` is.
-        completed_by_channel: Completed attempts since the figures before by channel; empty where completed is None.
+        completed_by_channel: *completed* by channel; empty if that is None.
     """
 
     at: datetime
@@ -93,12 +90,12 @@ class QueueFigures:
 
     @property
     def messages(self) -> int:
-        """Undelivered and leased messages."""
+        """The undelivered and the leased messages."""
         return self.backlog + self.stats.leased
 
     @property
     def oldest_ready(self) -> timedelta | None:
-        """The wait of the oldest ready message. None: nothing is ready."""
+        """The wait of the oldest ready message; None if nothing is ready."""
         return age(self.stats.oldest_ready_at, self.at)
 
     def waited(self, channel: ChannelDemand) -> timedelta | None:
@@ -107,9 +104,9 @@ class QueueFigures:
 
     @property
     def shortfall(self) -> float:
-        """The most that a waiting channel of those lacks of the share that its weight entitles it to, 0 to 1.
+        """The most that a waiting channel lacks of the share that its weight entitles it to, 0 to 1.
 
-        Where it stays high while messages are out, capacity goes to others: by a limit, or since handlers of a few
+        If it stays high while messages are out, capacity goes to others: by a limit, or since handlers of a few
         channels take long.
         """
         contention = self.contention
@@ -121,7 +118,7 @@ class QueueFigures:
 def with_reasons(
     connection: Connection, schema: str | None, figures: QueueFigures, contention: Contention
 ) -> QueueFigures:
-    """Return figures with a contention whose channels have the reasons of their waits."""
+    """Return figures with another contention, whose channels get the reasons of their waits."""
     channels = with_waits(figures.stats, contention, figures.limits, contention.channels, figures.at)
     channels = with_longest_out(connection, Target(schema, figures.name), channels)
     return replace(figures, contention=replace(contention, channels=channels))
@@ -129,12 +126,10 @@ def with_reasons(
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """The queues at an instant.
+    """The queues at an instant, by the database's clock.
 
     Attributes:
-        at: The instant, by the database's clock.
         since: The time since the figures before. None: these are the first, or those before are too old.
-        queues: The queues by name.
         snapshot: The snapshot as PostgreSQL writes it.
     """
 
@@ -151,15 +146,10 @@ def read_figures(
     previous: Figures | None,
     longest: timedelta,
 ) -> Figures:
-    """Read the figures of queues.
+    """Read the figures of queues; None: of all that have channels or are configured.
 
-    Args:
-        connection: In a REPEATABLE READ transaction, so that all is of one snapshot.
-        schema: The schema of the installation.
-        queues: The queues. None: all that have channels or are configured.
-        previous: The figures that rates are counted from. None: there are none.
-        longest: The most time that rates are counted over. Older figures are taken for none: the history since them
-            may be long, and its average says nothing of now.
+    The connection must be in a REPEATABLE READ transaction, so that all is of one snapshot. Rates are counted from
+    *previous*, unless that is older than *longest*: the history since may be long, and its average says nothing of now.
     """
     context = sample_context(connection, schema)
     names = read_queues(connection, schema) if queues is None else [queue.name for queue in queues]
@@ -209,17 +199,10 @@ def channel_waits(
     now: datetime,
     stats: QueueStats | None = None,
 ) -> Sequence[ChannelStats]:
-    """Return channels of a queue with the reasons of their waits.
+    """Return channels of a queue with the reasons of their waits; *stats* are the counts of the queue, if known.
 
     It reads about what the statistics of the queue read, a bounded part of that for a single channel, and nothing if no
     channel waits.
-
-    Args:
-        connection: Where to ask.
-        queue: The queue.
-        channels: The channels.
-        now: The time by the queue's clock.
-        stats: The counts of the queue, if they are known.
     """
     waiting = [one for one in channels if one.undelivered]
     if not waiting:
@@ -238,21 +221,13 @@ def channel_waits(
 
 
 def figures_now(connection: Connection, queue: Queue, figures: QueueFigures, channels: Iterable[str]) -> QueueFigures:
-    """Figures of a queue that are of this moment for some of its channels, where the others may be older.
+    """Return figures of a queue that are of this moment for some of its channels; others may be older.
 
     A bounded part of the queue is read, as for :meth:`Queue.message`: what pauses and limits the queue and each of the
-    channels, since when each waits, and who has the messages that are out. Where more is out, or more channels are
-    ready, than that part has, the totals that shares are taken from are those of the figures, and who has most is found
-    among both. What is scheduled is that of the figures.
-
-    Args:
-        connection: Where to ask.
-        queue: The queue.
-        figures: Its figures.
-        channels: The channels.
-
-    Returns:
-        The figures with the limits of the queue, the channels that are named and those that have its messages.
+    channels, since when each waits, and who has the messages that are out. If more is out, or more channels are ready,
+    than that part has, the totals that shares are taken from are those of *figures*, and who has most is found among
+    both. What is scheduled is that of *figures*. The result lists the channels that are named and those that have
+    messages of the queue.
     """
     target = Target(queue.schema, queue.name)
     capacity, competition, own = read_competition(connection, target, list(channels), rivals=_RIVALS)

@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.queue import Queue
 
 DUTY = 60
-"""Figures are kept for at least so many times as long as it took to read them: the database works for no more than a
-sixtieth of the time for all viewers."""
+"""Figures are kept at least so many times as long as their reading took: it takes a sixtieth of the time at most."""
 LATELY = timedelta(minutes=5)
 """For how long completed attempts count as served lately, as costs do."""
 PATIENCE_SECONDS = 0.05
@@ -35,13 +34,7 @@ PATIENCE_SECONDS = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A queue in the past.
-
-    Attributes:
-        at: The instant.
-        backlog: The messages that no consumer held.
-        behind: How long the oldest ready message waited, if workers could take any; else zero.
-    """
+    """A queue in the past: the messages that no consumer held, and its wait as by :func:`behind`."""
 
     at: datetime
     backlog: int
@@ -56,7 +49,7 @@ class _Served:
         self._counts: Counter[str] = Counter()
 
     def add(self, begin: datetime, at: datetime, counts: Mapping[str, int]) -> None:
-        """Add those of a time, and take away the times that began too long ago. The one that is added stays."""
+        """Add the attempts of a period, which stay, and forget periods that began too long ago."""
         while self._parts and self._parts[0][0] < at - LATELY:
             # What is zero then goes, too.
             self._counts -= Counter(self._parts.popleft()[1])
@@ -71,20 +64,18 @@ class _Served:
 class SharedFigures:
     """The figures of an installation, read at most once in a while, by the first reader that asks.
 
-    Completions are counted from one reading to the next, where no more than five minutes lie between them, or twice the
+    Nothing is read while nobody asks. A reader that comes while another one reads gets the figures before, if there are
+    any. In an event loop nobody waits for a reading that takes long: it goes on in the background, and the figures
+    before are given, as long as somebody asks again and again.
+
+    Completions are counted from one reading to the next if no more than five minutes lie between them, or twice the
     time for which figures are kept. After a longer pause they are counted anew, as after the first reading, so that no
     reading has to count the history of a night.
 
-    A reader that comes while another one reads gets the figures before, if there are any. In an event loop nobody waits
-    for a reading that takes long: it goes on in the background, and the figures before are given, as long as somebody
-    asks again and again. Nothing is read while nobody asks.
-
     Args:
-        engine: An Engine, which :meth:`get` and :meth:`aget` use, or an AsyncEngine, for :meth:`aget` in one event
-            loop.
-        queues: The queues. None: all of the installation.
-        schema: The schema of the installation. None: the search_path finds it.
-        keep: How long figures are kept; longer where reading them takes longer than a sixtieth of it.
+        engine: An Engine for :meth:`get` and :meth:`aget`, or an AsyncEngine for :meth:`aget` in one event loop.
+        queues: Default: all of the installation.
+        keep: How long figures are kept; longer if reading them takes longer than a sixtieth of it.
         points: How many figures of the past are kept for each queue.
     """
 
@@ -118,7 +109,7 @@ class SharedFigures:
 
     @property
     def latest(self) -> Figures | None:
-        """The figures that were read last, however old. None: none were."""
+        """The figures that were read last, however old; None if none were."""
         return self._latest
 
     def past(self, queue: str) -> Sequence[Point]:
@@ -126,10 +117,10 @@ class SharedFigures:
         return tuple(self._past.get(queue, ()))
 
     def served(self, queue: str, channel: str) -> float | None:
-        """Return the part of the queue's attempts that were completed lately which is the channel's, 0 to 1.
+        """Return the channel's part of the queue's attempts that were completed lately, 0 to 1; None if none was.
 
-        Lately is in the last five minutes, or since the figures before if these are older. None: none was, as far as
-        the figures have counted, or the queue records no history.
+        Lately is in the last five minutes, or since the figures before if these are older. Without a history nothing is
+        counted.
         """
         found = self._served.get(queue)
         return found.part(channel) if found else None
@@ -141,10 +132,7 @@ class SharedFigures:
         self._good_until = self._given_until = 0.0
 
     def completed(self, queue: str) -> int:
-        """Return the number of attempts of a queue that were completed between the first figures and the latest.
-
-        Those of longer pauses between readings are not counted.
-        """
+        """Return how many attempts of a queue were completed since the first figures, except in long pauses."""
         return self._completed[queue]
 
     @property
@@ -154,7 +142,6 @@ class SharedFigures:
 
     @property
     def _period(self) -> float:
-        """For how many seconds the latest figures are kept."""
         return max(self._keep, DUTY * self._took)
 
     @property
@@ -195,7 +182,7 @@ class SharedFigures:
             return await self._aread()
         if self._background is None or self._background.done():
             self._background = asyncio.ensure_future(self._aread())
-            # Who asks after that will have the error.
+            # The next reader gets the error.
             self._background.add_done_callback(lambda task: task.cancelled() or task.exception())
         return latest
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def wsgi_application(collector: QueueCollector, *others: Collector) -> WSGIApplication:
-    """Return a WSGI application that exports the metrics of a collector, for Django, Flask or a server of its own.
+    """Return a WSGI application that answers every request with the metrics, for Django, Flask or a server of its own.
 
     Args:
         collector: Made with an Engine.
@@ -45,12 +45,12 @@ def wsgi_application(collector: QueueCollector, *others: Collector) -> WSGIAppli
 
 
 def asgi_application(collector: QueueCollector, *others: Collector) -> ASGIApplication:
-    """Return an ASGI application that exports the metrics of a collector, to mount in FastAPI, Starlette or Litestar.
+    """Return an ASGI application that answers with the metrics, to mount in FastAPI, Starlette or Litestar.
 
     It never blocks the event loop: an AsyncEngine is awaited, an Engine is used in a thread.
 
     Args:
-        collector: Made with an Engine or an AsyncEngine, which must be of the application's event loop.
+        collector: Made with an Engine, or with an AsyncEngine of the application's event loop.
         others: More collectors to export, as ``prometheus_client.REGISTRY``.
 
     Example:
@@ -86,8 +86,6 @@ async def _live(receive: Callable[[], Awaitable[Message]], send: Callable[[Messa
 
 
 class _Collected(Collector):
-    """Metrics that were collected before."""
-
     def __init__(self, families: Iterable[Metric]) -> None:
         self._families = list(families)
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _NAMED = 80
-"""Characters of a channel's name in an exemplar, which may have 128 with its other labels."""
+"""The most characters of a channel's name in an exemplar, which may have 128 with its other labels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +49,7 @@ class MetricDefinition:
     Attributes:
         name: Its name, that of a counter with ``_total``.
         meaning: Its value, in a sentence.
-        labels: The names of its labels.
-        suffixes: What the names of its series end with, of histograms.
+        suffixes: For histograms: what the names of its series end with.
 
     Example:
         >>> [messages] = [metric for metric in METRICS if metric.name == "fairqueue_messages"]
@@ -153,7 +152,7 @@ def queue_families(figures: SharedFigures) -> Iterator[Metric]:
 
 
 def _longest_waits(queues: Iterable[QueueFigures]) -> Metric:
-    """Return the tenants that wait longest, as counts and exemplars: who they are is in no label."""
+    """Return the tenants that wait longest, as counts and exemplars: no label names them."""
     family = GaugeHistogramMetricFamily(LONGEST_WAITS.name, LONGEST_WAITS.meaning, labels=LONGEST_WAITS.labels)
     for queue in queues:
         waited = ((queue.waited(one), one) for one in queue.contention.channels)
@@ -206,7 +205,6 @@ def _bucket(one: Bucket) -> tuple[str, float] | tuple[str, float, Exemplar]:
 
 
 def _le(bound: float) -> str:
-    """Return an upper bound as the label of a bucket."""
     return "+Inf" if isinf(bound) else str(bound)
 
 
@@ -217,11 +215,10 @@ class QueueCollector(Collector):
     is 0, the metrics of queues are missing, and all others of the registry are exported.
 
     Args:
-        engine: Connects to the database, as a role that is granted ``monitor``. Give metrics an Engine of their own
-            with a short ``connect_timeout`` and ``statement_timeout``. An AsyncEngine serves :func:`asgi_application`
-            alone.
+        engine: Connects to the database, as a role that is granted ``monitor``. Give metrics their own Engine with a
+            short ``connect_timeout`` and ``statement_timeout``. An AsyncEngine serves :func:`asgi_application` alone.
         queues: The queues. Default: all of the installation.
-        schema: The schema of the installation. None: the queues' own, or where the search_path finds it.
+        schema: The schema of the installation. Default: that of the queues, or the search_path finds it.
         workers: Workers of this process.
         figures: Figures to use in place of *engine* and *queues*, as those of a dashboard in the same process.
 
@@ -253,11 +250,7 @@ class QueueCollector(Collector):
         return ()
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the metrics now.
-
-        Raises:
-            TypeError: It was made with an AsyncEngine.
-        """
+        """Yield the metrics now; raise TypeError if the engine is an AsyncEngine."""
         if not isinstance(self.figures.engine, Engine):
             raise TypeError("a registry cannot await an AsyncEngine; mount asgi_application, or give an Engine")
         try:
@@ -268,11 +261,7 @@ class QueueCollector(Collector):
             yield from self.families(refused=None)
 
     def families(self, *, refused: Exception | None) -> Iterator[Metric]:
-        """Yield the metrics of what was read last.
-
-        Args:
-            refused: Why nothing could be read now. None: it was.
-        """
+        """Yield the metrics of what was read last; *refused* is the error if nothing could be read now."""
         if refused is not None:
             logger.warning("the figures of the queues cannot be read: %s: %s", type(refused).__name__, logged(refused))
         yield up_family(answered=refused is None)
@@ -282,12 +271,7 @@ class QueueCollector(Collector):
 
 
 class WorkerCollector(Collector):
-    """The metrics of workers of this process alone, for processes that do not export those of queues.
-
-    It asks no database.
-
-    Args:
-        workers: The workers.
+    """The metrics of workers of this process alone, for processes that do not export those of queues; asks no database.
 
     Example:
         >>> registry = CollectorRegistry()

@@ -1,7 +1,4 @@
-"""OpenTelemetry: traces from the enqueue to the handler, through the COMMIT, and metrics of both.
-
-It needs the extra ``otel``. ``instrument()`` is all there is to call.
-"""
+"""OpenTelemetry (extra ``otel``): traces from the enqueue to the handler, through the COMMIT, and metrics of both."""
 
 from sqlalchemy_fairqueue.otel.instrumentation import instrument, observe_queues, uninstrument
 

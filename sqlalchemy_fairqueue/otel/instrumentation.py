@@ -45,7 +45,7 @@ Sending = Literal["span", "context"]
 _NAME = "sqlalchemy_fairqueue"
 _SYSTEM = "fairqueue"
 _LINKED = 128
-"""Most links of a span."""
+"""The most links of a span."""
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600, 14400, 86400)
 
 
@@ -62,11 +62,11 @@ def instrument(
     handler is a ``process`` span; statements of a worker that settle are ``settle`` spans.
 
     Args:
-        process: How a process span belongs to the enqueue: "link", a trace of its own with a link to it, or "child", in
-            the trace of the enqueue. Give "child" where messages are handled soon after.
-        send: "context": messages carry the context of the span that is current, such as the request's. What is
-            enqueued outside of any span carries none. "span": each call that enqueues is a ``send`` span, whose
-            context its messages carry; the SDK needs several times as long for that.
+        process: How a process span belongs to the enqueue: "link", its own trace with a link to it, or "child", in the
+            trace of the enqueue. Give "child" if messages are handled soon after.
+        send: "context": messages carry the context of the current span, such as the request's, or none outside of any
+            span. "span": each call that enqueues is a ``send`` span, whose context its messages carry; the SDK needs
+            several times as long for that.
         tracer_provider: Default: the global one.
         meter_provider: Default: the global one.
 
@@ -104,8 +104,6 @@ def uninstrument() -> None:
 
 
 class _OpenTelemetry:
-    """The instrumentation."""
-
     def __init__(self, tracer: trace.Tracer, meter: metrics.Meter, process: Relation, send: Sending) -> None:
         self._tracer = tracer
         self._process = process
@@ -138,7 +136,7 @@ class _OpenTelemetry:
         )  # fmt: skip
 
     def before_enqueue(self, queue: str, messages: Sequence[Enqueue]) -> Mapping[str, str]:
-        """Return the context that all messages of the call carry: of a send span, or of the span that is current."""
+        """Return the context that all messages of the call carry: of a send span, or of the current span."""
         with self._lock:
             self._sent[queue] += len(messages)
         current = get_current_span().get_span_context()
@@ -210,7 +208,7 @@ class _OpenTelemetry:
 
     @contextmanager
     def settling(self, queue: str, verb: str, deliveries: Sequence[Delivery]) -> Iterator[None]:
-        """A settle span around a statement."""
+        """Open a settle span around a statement."""
         attributes = _common(queue, "settle", verb) | {"messaging.batch.message_count": len(deliveries)}
         measured = _measured(queue, verb)
         began = perf_counter()
@@ -226,7 +224,6 @@ class _OpenTelemetry:
             self._operation.record(perf_counter() - began, measured)
 
     def settled(self, verb: str, deliveries: Sequence[Delivery]) -> None:
-        """Count deliveries by how they were settled."""
         for queue, count in Counter(delivery.queue for delivery in deliveries).items():
             self._settled.add(count, _measured(queue, verb))
 
@@ -237,7 +234,6 @@ def _is_sampled_out(current: SpanContext) -> bool:
 
 
 def _common(queue: str, operation: str, name: str) -> dict[str, Any]:
-    """Return the attributes of every span."""
     return _measured(queue, name) | {"messaging.operation.type": operation}
 
 
@@ -266,7 +262,7 @@ def observe_queues(
     Args:
         engine: Connects to the database, as a role that is granted ``monitor``.
         queues: The queues. Default: all of the installation.
-        schema: The schema of the installation. None: the queues' own, or where the search_path finds it.
+        schema: The schema of the installation. Default: that of the queues, or the search_path finds it.
         meter_provider: Default: the global one.
 
     Example:

@@ -25,7 +25,7 @@ _FIELDS = ("traceparent", "tracestate")
 def injected(context: SpanContext) -> dict[str, str]:
     """Return the headers that carry the context of a span; none if nothing is traced."""
     # As the propagator writes them, in a quarter of the time. A context is a tuple of these six. Its properties would
-    # be a call each, and a format of integers another one: both are slow where other work has emptied the caches.
+    # be a call each, and a format of integers another one: both are slow if other work has emptied the caches.
     trace_id, span_id, _, flags, state, is_valid = context
     if not is_valid:
         return {}
@@ -52,6 +52,6 @@ def span_context(context: Context) -> SpanContext:
 
 
 def links(deliveries: Iterable[Delivery]) -> list[Link]:
-    """Links to where deliveries were enqueued, as far as that was traced."""
+    """Return links to where deliveries were enqueued, as far as that was traced."""
     contexts = (extracted(delivery.headers) for delivery in deliveries)
     return [Link(span_context(context)) for context in contexts if context is not None]

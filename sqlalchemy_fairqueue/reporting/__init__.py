@@ -1,10 +1,8 @@
 """Fairness reports: figures about the service of channels, and a page that shows and defines them.
 
-Read ``template/definitions.toml`` first; it has the meaning and the source of each figure. ``figures`` and ``reports``
-are the values; ``page`` and ``plots`` show them. ``history`` reads a history into the process; ``kernel``,
-``fair_shares`` and ``measurement`` calculate its figures; ``replaying`` replays it and tries policies; ``making``
-assembles the report, for Spark too. ``simulation`` dequeues a recorded history under other policies. Nothing here needs
-Spark.
+Read ``template/definitions.toml`` first: it has the meaning and the source of each figure. ``history`` reads a history,
+``measurement`` calculates its figures, ``replaying`` tries other policies on it, and ``making`` assembles the report,
+for Spark too. Nothing here needs Spark.
 """
 
 from __future__ import annotations

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     LastLabels = dict[str, tuple[datetime, str]]
 
 TIME = pa.timestamp("us", "UTC")
-"""The type of instants."""
 
 HISTORY = pa.schema({
     "id": pa.int64(), "queue": pa.string(), "channel_id": pa.int64(), "channel": pa.string(), "message_id": pa.int64(),
@@ -30,25 +29,22 @@ HISTORY = pa.schema({
     "started_at": TIME, "finished_at": TIME, "outcome": pa.string(), "error": pa.string(), "recorded_xid": pa.int64(),
     "cost": pa.int64(), "group": pa.string(),
 })  # fmt: skip
-"""All columns of a history."""
 
 COLUMNS = ("queue", "channel_id", "channel", "ready_at", "started_at", "finished_at", "outcome")
 """The columns of a history that are measured."""
 
 REPLAYED_COLUMNS = ("id", *COLUMNS[:3], "message_id", "kind", "attempt", "enqueued_at", *COLUMNS[3:])
-"""The columns of a history that are replayed."""
 
 COST = "cost"
-"""A column of a history: what the attempt cost. Without it, or where it is null, that is 1."""
+"""The column of an attempt's cost; without it, or if it is null, the cost is 1."""
 
 PRIORITY = "priority"
-"""An optional column of a history: the priority that a message was enqueued with, or null."""
+"""An optional column: the priority that a message was enqueued with, or null."""
 
 OUTCOMES = ("completed", "retried", "released", "buried", "expired", "cancelled")
 
 
 def check_columns(names: Sequence[str], needed: Sequence[str] = COLUMNS) -> None:
-    """Refuse a table that lacks columns of a history, with InvalidArgument."""
     missing = [name for name in needed if name not in names]
     if missing:
         raise InvalidArgument(
@@ -93,7 +89,7 @@ def recorded_costs(history: pa.Table) -> pa.Array:
 
 
 def check_ids(rows: pa.Table) -> None:
-    """Refuse a queue in which an id belongs to two channels, with InvalidArgument."""
+    """Raise InvalidArgument if an id belongs to two channels."""
     ids, of_id = encoded(rows, "channel_id")
     names, of_name = encoded(rows, "channel")
     name_of = np.zeros(len(ids), np.int64)
@@ -107,20 +103,11 @@ def check_ids(rows: pa.Table) -> None:
 
 
 class QueueAttempts:
-    """The attempts of one queue, an array for each column; channels are numbered in the order of their ids.
+    """The attempts of one queue: an array for each column, times in microseconds.
 
-    Attributes:
-        ids: Ids of the channels.
-        names: Names of the channels.
-        counts: Attempts of each channel.
-        channel: The channel number of each attempt.
-        ready: When each was ready, in microseconds, as *started* and *finished*.
-        wait: From ready to started.
-        service: From started to finished.
-        outcome: The index of the outcome in OUTCOMES; the next number for any other.
-        cost: The cost of each; None: all cost the same.
-        begin: The least of *ready*.
-        end: The greatest of *finished*.
+    Channels are numbered in the order of their ids. ``ids``, ``names`` and ``counts`` have an entry for each channel,
+    the other arrays one for each attempt. ``outcome`` is an index of OUTCOMES; one past the last stands for any other
+    outcome. ``cost`` is None if all attempts cost the same.
     """
 
     def __init__(self, rows: pa.Table) -> None:
@@ -157,16 +144,12 @@ class QueueAttempts:
 
 
 def check_label_column(column: str, names: Sequence[str]) -> None:
-    """Refuse a column of labels that the history lacks, with InvalidArgument."""
     if column not in names:
         raise InvalidArgument(f"the history has no column {column!r} of labels: it has {', '.join(names)}")
 
 
 def last_labels(attempts: pa.Table, column: str) -> LastLabels:
-    """Return the label of each channel's last attempt that has one, with the end of that attempt.
-
-    *attempts* has the columns channel and finished_at; labels are converted to text.
-    """
+    """Return the label of each channel's last attempt that has a label, with the end of that attempt."""
     table = pa.table({
         "channel": attempts["channel"].cast(pa.string()),
         "label": attempts[column].cast(pa.string()),
@@ -177,10 +160,7 @@ def last_labels(attempts: pa.Table, column: str) -> LastLabels:
 
 
 def labels_of(parts: Iterable[LastLabels]) -> dict[str, str]:
-    """Return the labels of channels, from the parts of a history; a label that several channels share gets the channel.
-
-    Channels without a label are left out.
-    """
+    """Combine the labels of parts of a history; a label that several channels share gets the channel's name added."""
     last = _last(item for part in parts for item in part.items())
     labels = {channel: label for channel, (_, label) in sorted(last.items())}
     times = Counter(labels.values())

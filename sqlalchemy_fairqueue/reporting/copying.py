@@ -27,11 +27,10 @@ _ESCAPES = {"\\\\": _NUL, "\\n": "\n", "\\t": "\t", "\\r": "\r", "\\b": "\b", "\
 
 
 def copied_text(connection: psycopg.Connection, query: str, parameters: Mapping[str, object]) -> Iterator[bytearray]:
-    """Yield the rows of a query, in chunks of about four megabytes of text, at least one row each.
+    """Yield the rows of a query in chunks of about four megabytes of text, at least one row each.
 
-    Args:
-        connection: With client encoding UTF-8. Busy until the iterator ends; closed after an error or an early end.
-        query: A select with the ``%(name)s`` values of *parameters*.
+    The connection needs client encoding UTF-8. It is busy until the iterator ends, and closed after an error or an
+    early end. *parameters* are the values of ``%(name)s`` in the query.
     """
     wire = connection.pgconn
     copy = psycopg.ClientCursor(connection).mogrify(f"copy ({query}) to stdout", parameters)
@@ -63,7 +62,6 @@ def copied_text(connection: psycopg.Connection, query: str, parameters: Mapping[
 
 
 def _expect(result: PGresult | None, status: pq.ExecStatus) -> None:
-    """Raise the server's error if the result has another status."""
     if result is None or result.status != status:
         raise (
             psycopg.errors.error_from_result(result) if result else psycopg.OperationalError("the connection was lost")
@@ -73,10 +71,7 @@ def _expect(result: PGresult | None, status: pq.ExecStatus) -> None:
 def parsed(text: bytearray, schema: pa.Schema, since: Mapping[str, str], *, use_threads: bool) -> pa.RecordBatch:
     """Parse a chunk of rows; instants and durations are microseconds, binaries hexadecimal digits.
 
-    Args:
-        schema: The columns in order.
-        since: Columns of instants that the server sends as differences, with the column that they refer to.
-        use_threads: Whether columns are parsed in parallel.
+    *since* names the columns that the server sends as the difference from another column, with that other column.
     """
     read = csv.ReadOptions(column_names=schema.names, use_threads=use_threads, block_size=len(text) + 1)
     convert = csv.ConvertOptions(

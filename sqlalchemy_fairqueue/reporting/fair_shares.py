@@ -43,17 +43,13 @@ MESSAGES_A_SHARE = 8
 
 
 def shown_window(span: int) -> int:
-    """Return the width of the windows in which a queue is shown."""
     return rung(span / _WINDOWS)
 
 
 def fairness_window(span: int, attempts: int, backlogged: int) -> int:
-    """Return the width of the windows for fair shares, in which a backlogged channel gets several messages.
+    """Return a width of windows in which a backlogged channel gets several messages on average.
 
-    Args:
-        span: From the first event of the queue to the last.
-        attempts: The number of attempts.
-        backlogged: The sum of the channels' backlogged times.
+    *span* is the time from the queue's first event to the last, *backlogged* the sum of the channels' backlogged times.
     """
     return rung(max(MESSAGES_A_SHARE * backlogged / max(attempts, 1), span / _FAIRNESS_WINDOWS))
 
@@ -70,7 +66,6 @@ _THOUSAND = 1000
 
 
 def grouped(values: Numbers, ends: Numbers) -> list[tuple[int, ...]]:
-    """Return percentiles and maximum of each group of consecutive values; *values* is reordered."""
     found, begin = [], 0
     for end in ends.tolist():
         found.append(nearest_ranks(values[begin:end]) if end > begin else ())
@@ -87,7 +82,6 @@ def nearest_ranks(values: Numbers) -> tuple[int, ...]:
 
 
 def spread_of(values: Numbers) -> Spread:
-    """Return the spread of durations in microseconds; *values* is reordered."""
     return Spread(*map(duration, nearest_ranks(values)))
 
 
@@ -103,15 +97,10 @@ _WINDOW_NUMBERS = ("stretch_begin", "stretch_end", "worst_begin", "worst_end")
 
 @dataclass(frozen=True, slots=True)
 class FairShares:
-    """Fair shares of a queue's channels.
+    """Fair shares of a queue's channels, which are numbered as in *names*.
 
-    Attributes:
-        names: Names of the channels.
-        width: The width of the windows, in microseconds.
-        shares: The shares of the channels, by number.
-        windows: Windows in which a channel was served, numbered from the epoch.
-        indexes: Jain's index of each window; NaN if no channels competed.
-        amounts: What each channel was served, in messages or cost.
+    *windows* of *width* microseconds, numbered from the epoch, are those in which a channel was served. *indexes* has
+    Jain's index of each; NaN if no channels competed. *amounts* is what each channel was served, in messages or cost.
     """
 
     names: Sequence[str]
@@ -128,12 +117,10 @@ class FairShares:
 
     @property
     def least_fairness(self) -> float | None:
-        """The least of the indexes; None if no channels ever competed."""
         return float(self._competed.min()) if len(self._competed) else None
 
     @property
     def contended(self) -> float:
-        """The fraction of windows in which at least two channels competed."""
         return len(self._competed) / len(self.windows)
 
     @property
@@ -145,7 +132,6 @@ class FairShares:
         return float(self.shares.served[number] / self.shares.share[number]) if self.shares.share[number] else None
 
     def denial_of(self, number: int) -> Denial | None:
-        """Return when a channel was denied its share, and because of whom; None if it was not."""
         shares, width = self.shares, self.width
         if not round(shares.denied[number] * width):
             return None
@@ -183,12 +169,7 @@ class FairShares:
 
 @dataclass(frozen=True, slots=True)
 class Division:
-    """Divides what a queue served among its channels.
-
-    Attributes:
-        policies: The policies of the channels; None if unknown.
-        compile: Whether to compile the kernel.
-    """
+    """Divides what a queue served among its channels, whose policies are None if unknown."""
 
     attempts: QueueAttempts
     events: kernel.Events
@@ -203,7 +184,8 @@ class Division:
     def by_costs(self, backlogged: int, width: int) -> FairShares | None:
         """Return the fair shares of cost; None if all attempts cost the same.
 
-        The windows are at least *width* wide, so that a backlogged channel gets several expensive messages in each.
+        The windows are at least *width* wide, and so wide that a backlogged channel gets several expensive messages in
+        each.
         """
         attempts = self.attempts
         if attempts.cost is None:

@@ -47,7 +47,6 @@ class Starvation:
 
     Attributes:
         lasted: The time in it in which other channels were served.
-        from_: Its beginning.
         to: When the channel's next attempt began.
     """
 
@@ -58,11 +57,7 @@ class Starvation:
 
 @dataclass(frozen=True, slots=True)
 class Culprit:
-    """A channel that received what another one was denied.
-
-    Attributes:
-        part: The fraction of the denied messages that it received above its own share.
-    """
+    """A channel that received a *part*, a fraction, of what another one was denied, above its own share."""
 
     channel: str
     part: float
@@ -73,11 +68,10 @@ class Denial:
     """When a channel was denied its fair share, and because of whom.
 
     Attributes:
-        from_: The beginning of its worst stretch of windows.
-        to: The end of that stretch.
+        from_: The beginning of its worst stretch of windows; *to* is the end.
         part: The fraction of its denied messages in that stretch.
-        culprits: The channels that received most of it, the greatest part first; known for the twenty channels of a
-            queue that were denied most.
+        culprits: The channels that received most of these messages, the greatest part first. Only the twenty channels
+            of a queue that were denied most have culprits.
     """
 
     from_: datetime
@@ -88,14 +82,10 @@ class Denial:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChannelCosts:
-    """The cost of a channel's attempts, and its fair share of the total cost.
+    """The cost of a channel's attempts, and its fair share of the total cost; the fields of ChannelFigures, by cost.
 
     Attributes:
-        cost: Total cost of its attempts.
-        fair_share: Served cost / fair share during its backlog; None: no backlog.
         denied_cost: Cost below its share, over all windows.
-        above_share: Cost above its share, over all windows.
-        denial: When it was denied its share, and because of whom; None: never.
     """
 
     cost: int
@@ -107,15 +97,7 @@ class ChannelCosts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueCosts:
-    """The cost of a queue's attempts, and how evenly it was shared.
-
-    Attributes:
-        cost: Total cost of all attempts.
-        fairness: Mean of Jain's index by cost over its windows; None: no channels competed.
-        least_fairness: The index of its least fair window.
-        fairness_window: The width of these windows.
-        contended: The fraction of these windows in which at least two channels competed.
-    """
+    """The cost of a queue's attempts, and how evenly it was shared; the fields of QueueFigures, by cost."""
 
     cost: int
     fairness: float | None
@@ -126,7 +108,7 @@ class QueueCosts:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """The policy of a channel when the report was made, and its plan. None means no limit, no plan."""
+    """The policy and plan of a channel when the report was made; None means no limit, no plan."""
 
     max_concurrency: int | None = None
     rate_interval: timedelta | None = None
@@ -147,14 +129,13 @@ class ChannelFigures:
         fair_share: Served / fair share during its backlog; None: no backlog.
         backlogged: The time in which it had messages ready and not started.
         starved: The part of it in which none of its messages was leased while other channels were served.
-        longest_starvation: The longest stretch of that, or None.
         greatest_concurrency: Most of its messages leased at once.
         greatest_rate: Most attempts begun in one second.
         greatest_burst: The least burst that would have allowed its attempts; None: its policy has no rate.
         policy: None if unknown.
         above_share: Messages above its fair share, over all windows; None: not computed.
-        denial: When it was denied its share, and because of whom; None: never, or not computed.
-        by_cost: Its fair share of cost; None: all attempts of the queue cost the same.
+        denial: None: never denied its share, or not computed.
+        by_cost: None: all attempts of the queue cost the same.
     """
 
     queue: str
@@ -195,10 +176,9 @@ class WindowFigures:
     """A queue in one window of time.
 
     Attributes:
-        started: Attempts begun.
         completed: Attempts that completed their message.
         waiting: Messages ready and not started at the end of the window.
-        wait: Waits of the attempts begun; None: no attempts.
+        wait: Waits of the attempts that started; None: no attempts.
         fairness: Mean of Jain's index over it; None: no channels competed.
     """
 
@@ -212,22 +192,17 @@ class WindowFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueFigures:
-    """A queue as a whole.
+    """A queue as a whole; fields that :class:`ChannelFigures` has too mean the same.
 
     Attributes:
         from_: When its first message became ready.
         to: When its last attempt ended.
-        channels: How many channels were served.
-        wait: From ready to started.
-        service: From started to finished.
         busy: The time in which at least one message was leased.
-        greatest_concurrency: Most messages leased at once.
         fairness: Mean of Jain's index over its windows; None: no channels competed.
         least_fairness: The index of its least fair window.
         fairness_window: The width of the windows of the index.
         contended: The fraction of these windows in which at least two channels competed.
         window: The width of the windows in *windows*.
-        by_cost: How evenly cost was shared; None: all attempts cost the same.
     """
 
     queue: str
@@ -251,14 +226,11 @@ class QueueFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanFigures:
-    """The channels of a queue that follow one plan, together.
+    """The channels of a queue that follow one plan, together; other fields are explained at :class:`ChannelFigures`.
 
     Attributes:
         plan: None: the channels without a plan.
-        channels: How many channels were served.
         part: Their fraction of the queue's attempts.
-        wait: From ready to started.
-        denied_wait: The part of the mean wait that they owe to denied fair shares, at least.
         denied_channels: How many of them were denied a part of their fair share.
         service: Total time from started to finished.
         service_part: Their fraction of the queue's service time.

@@ -41,7 +41,6 @@ def _digits(value: float) -> str:
 
 
 def number(value: float | None, digits: int = 0) -> str:
-    """Format a number with thousands separators; a dash for None."""
     return "\u2013" if value is None else f"{value:,.{digits}f}"
 
 

@@ -1,7 +1,4 @@
-"""Histories as Arrow tables: read from the database in one transaction, or from a Parquet archive.
-
-While a run compacts an archive, some files have rows that another file has too. Readers skip them.
-"""
+"""Histories as Arrow tables: read from the database in one transaction, or from a Parquet archive."""
 
 from __future__ import annotations
 
@@ -45,13 +42,7 @@ _EPOCH = date(1970, 1, 1)
 
 
 class ArchiveFile(NamedTuple):
-    """A file of an archive.
-
-    Attributes:
-        day: The UTC day, in days since the epoch.
-        low: The first transaction.
-        high: One past the last transaction.
-    """
+    """A file of an archive: its UTC day, counted from the epoch, and its transactions from *low* to below *high*."""
 
     day: int
     low: int
@@ -59,7 +50,7 @@ class ArchiveFile(NamedTuple):
 
     @classmethod
     def named(cls, path: str) -> ArchiveFile | None:
-        """Return the file with this path, separated by slashes; None if no run names a file so."""
+        """Return the file with this path, separated by slashes; None if a run gives no such name."""
         found = _FILE.fullmatch(path)
         return found and cls((date.fromisoformat(found[1]) - _EPOCH).days, int(found[2]), int(found[3]))
 
@@ -69,7 +60,6 @@ class ArchiveFile(NamedTuple):
 
     @property
     def path(self) -> str:
-        """The path within the archive's folder."""
         return f"{self.folder}/history-{self.low}-{self.high}.parquet"
 
 
@@ -78,7 +68,7 @@ def day_of(number: int) -> date:
 
 
 def _in_order(paths: Iterable[str]) -> Iterator[tuple[ArchiveFile, str, int]]:
-    """Yield the files of an archive by day and first transaction, the longest first, with where those before end."""
+    """Yield an archive's files by day and first transaction, the longest first; with each, where those before end."""
     files = ((file, path) for path in paths if (file := ArchiveFile.named(path)))
     reached = defaultdict[int, int](int)
     for file, path in sorted(files, key=lambda one: (one[0].day, one[0].low, -one[0].high, one[1])):
@@ -87,15 +77,12 @@ def _in_order(paths: Iterable[str]) -> Iterator[tuple[ArchiveFile, str, int]]:
 
 
 def superseded(paths: Iterable[str]) -> set[str]:
-    """Return the paths of files whose rows are all in another file of the same day.
-
-    Only files with names that a run gives are considered.
-    """
+    """Return the files whose rows another file of the day has too; readers skip them while an archive is compacted."""
     return {path for file, path, reached in _in_order(paths) if 0 < file.high <= reached}
 
 
 def has_gap(paths: Iterable[str]) -> bool:
-    """Return whether a day lacks a file before or between others, since its folder was listed during a compaction."""
+    """Return whether rows of a day are missing before or between its files: they were listed during a compaction."""
     return any(file.low > reached for file, _, reached in _in_order(paths))
 
 
@@ -105,7 +92,6 @@ MOST_ATTEMPTS = 20_000_000
 _TEXTS = ("queue", "channel", "kind", "outcome")
 _CODES = pa.dictionary(pa.int32(), pa.string())
 COLUMNS = (*REPLAYED_COLUMNS, COST)
-"""The columns that are read."""
 
 _SCHEMA = pa.schema([(name, _CODES if name in _TEXTS else HISTORY.field(name).type) for name in COLUMNS])
 # The server sends differences of times, which have fewer digits.
@@ -130,14 +116,13 @@ _QUEUES = "select q.name, q.fair_by, q.max_concurrency from {schema}fq_queue q w
 
 @dataclass(frozen=True, slots=True)
 class RecordedHistory:
-    """A history that was read.
+    """A history that was read: a row for each ended attempt, and what applied at the time of the reading.
 
     Attributes:
-        attempts: One row for each ended attempt.
-        policies: The policies of channels by queue and channel, at the time of the reading.
-        policies_known: Whether they were read.
-        settings: The settings of queues by queue, at that time; others have none.
-        plans: The plans of channels by queue and channel, at that time; others have none.
+        policies: By queue and channel.
+        policies_known: Whether policies were read or given.
+        settings: By queue; queues that were never configured are missing.
+        plans: By queue and channel; channels without a plan are missing.
 
     See Also:
         :func:`read_history`
@@ -161,12 +146,12 @@ def read_history(
 ) -> RecordedHistory:
     """Read the history of a database, and the policies of its channels, in one read-only transaction.
 
-    It uses its own connection, by psycopg, without statement timeout, and takes no lock that a queue waits for. The
-    snapshot keeps vacuums from removing rows until everything is read, one to two million attempts a second.
+    It opens its own psycopg connection without statement timeout, and takes no lock that a queue waits for. Its
+    snapshot keeps vacuums from removing rows until everything is read, at one to two million attempts a second.
 
     Args:
-        queue: None: all queues.
-        schema: The schema of the installation. None: the search_path finds it.
+        queue: Default: all queues.
+        schema: The schema of the installation. Default: the search_path finds it.
         since: Earliest end of an attempt, inclusive.
         until: Latest end of an attempt, exclusive.
         most: The most attempts to read.
@@ -175,14 +160,13 @@ def read_history(
         HistoryEmpty: There is no such attempt.
         HistoryTooLong: There are more than *most*.
         HistoryUnreadable: The server is unreachable, or refuses.
-        ValueError: A time has no time zone.
+        ValueError: A time has no time zone, or the engine is asynchronous or not of psycopg.
 
     Example:
         >>> queue.configure(engine, history=True)
         >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
         >>> queue.complete(engine, queue.dequeue(engine))
-        >>> history = read_history(engine, queue=queue.name, since=datetime.now(UTC) - timedelta(days=7))
-        >>> history.attempts.num_rows
+        >>> read_history(engine, queue=queue.name, since=datetime.now(UTC) - timedelta(days=7)).attempts.num_rows
         1
     """
     clauses, values = _condition(queue, since, until)
@@ -207,28 +191,19 @@ def read_history(
 def read_policies(
     engine: Engine, *, queue: str | None = None, schema: str | None = None
 ) -> dict[tuple[str, str], ChannelPolicy]:
-    """Read the policies of channels, by queue and channel, for a history from an archive.
-
-    Arguments and errors are those of :func:`read_history`.
-    """
+    """Read policies by queue and channel, for :func:`read_archive`; arguments and errors as in :func:`read_history`."""
     with _connection(engine) as connection:
         return _policies(connection, queue, schema)
 
 
 def read_plans(engine: Engine, *, queue: str | None = None, schema: str | None = None) -> dict[tuple[str, str], str]:
-    """Read the plans of channels, by queue and channel, for a history from an archive.
-
-    Arguments and errors are those of :func:`read_history`.
-    """
+    """Read plans by queue and channel, for :func:`read_archive`; arguments and errors as in :func:`read_history`."""
     with _connection(engine) as connection:
         return _plans(connection, queue, schema)
 
 
 def read_settings(engine: Engine, *, queue: str | None = None, schema: str | None = None) -> dict[str, QueueSettings]:
-    """Read the settings of queues, for a history from an archive. Queues that were never configured are missing.
-
-    Arguments and errors are those of :func:`read_history`.
-    """
+    """Read settings by queue, for :func:`read_archive`; arguments and errors as in :func:`read_history`."""
     with _connection(engine) as connection:
         return _settings(connection, queue, schema)
 
@@ -244,20 +219,17 @@ def read_archive(
     plans: Mapping[tuple[str, str], str] | None = None,
     label: str | None = None,
 ) -> RecordedHistory:
-    """Read an archive that Spark made, in a local folder.
+    """Read an archive that Spark made, in a local folder; *queue*, *since* and *until* are as in :func:`read_history`.
 
     Args:
         path: The folder, or one of its Parquet files.
-        queue: None: all queues.
-        since: Earliest end of an attempt, inclusive.
-        until: Latest end of an attempt, exclusive.
-        policies: An archive has no policies; pass those of :func:`read_policies`.
-        settings: Those of :func:`read_settings`.
-        plans: Those of :func:`read_plans`.
-        label: Another column to read, with labels of tenants.
+        policies: From :func:`read_policies`: an archive has none.
+        settings: From :func:`read_settings`.
+        plans: From :func:`read_plans`.
+        label: A further column to read, with labels of tenants.
 
     Raises:
-        HistoryEmpty: It has no attempts.
+        HistoryEmpty: It has no such attempts.
         HistoryUnreadable: It does not exist, or is no archive.
         InvalidArgument: It has no column *label*.
     """
@@ -291,11 +263,11 @@ def read_archive(
 
 
 LISTINGS = 5
-"""How often a folder is listed, as a listing may lack files that are being joined."""
+"""How often a folder is listed at most: a listing may lack files that are being joined."""
 
 
 def _files_of(path: Path) -> Path | list[str]:
-    """Return the files of an archive, without those whose rows another file has; the path of anything else."""
+    """Return an archive's files, except those whose rows another file has; the path itself if it is something else."""
     files: list[str] = []
     for _ in range(LISTINGS):
         files = sorted(file.as_posix() for file in path.rglob("*.parquet") if not _is_hidden(file.relative_to(path)))
@@ -343,7 +315,6 @@ def _settings(connection: psycopg.Connection, queue: str | None, schema: str | N
 def _rows(
     connection: psycopg.Connection, statement: str, column: str, queue: str | None, schema: str | None
 ) -> list[tuple[Any, ...]]:
-    """Return the rows of a queue, whose name is in *column*; all rows without a queue."""
     condition, values = ("true", {}) if queue is None else (f"{column} = %(queue)s", {"queue": queue})
     text = statement.format(schema=_qualifier(schema), condition=condition)
     return connection.execute(text.encode(), values).fetchall()

@@ -1,11 +1,9 @@
 """Kernel of the report: walks through the events of a queue in time, compiled by numba if it is installed.
 
-``sweep`` goes once through all events; ``divide`` once through the windows of fair shares, whose width follows from the
-sweep. Both take events sorted by time, in microseconds, and fill arrays with one row for each channel.
-
-Sweep line: M. I. Shamos, D. Hoey, "Geometric intersection problems", 1976. Fair shares by water-filling: D. Bertsekas,
-R. Gallager, "Data Networks", 2nd edition, 1992, section 6.5.2. All compiled functions are in this module, since numba
-caches compiled code until the file of that function changes.
+Times are microseconds. Sweep line: M. I. Shamos, D. Hoey, "Geometric intersection problems", 1976. Fair shares by
+water-filling: D. Bertsekas, R. Gallager, "Data Networks", 2nd edition, 1992, section 6.5.2. All compiled functions are
+in this module: numba caches compiled code until the file of the function changes, whatever happens to the functions
+that it calls.
 """
 
 from __future__ import annotations
@@ -37,15 +35,10 @@ class Channel:
         served_then: How long the queue had been served until then.
         backlogged: How long messages waited.
         starved: How long other channels were served during that, but not this one.
-        concurrency: Most messages leased at once.
-        begun_at: The beginning of its present starvation; -1: none.
+        begun_at: The beginning of its latest starvation; -1: none yet.
         begun_served: How long the queue had been served until then.
-        lasted: How long others were served in the longest starvation.
-        longest_begin: The beginning of that starvation.
-        longest_end: Its end.
-        second: The second of its last start.
-        in_second: Starts in that second.
-        rate: Most starts in one second.
+        lasted: How long others were served in its longest starvation, from *longest_begin* to *longest_end*.
+        in_second: Its starts in *second*, the second of the last one; *rate* is the most in one second.
         interval: The interval of its rate; zero: no rate.
         theoretical: The theoretical arrival time of its next message in the cell rate algorithm.
         burst: The least burst that would have allowed its starts.
@@ -74,8 +67,7 @@ class Channel:
 class Events(NamedTuple):
     """The events of a queue's attempts in three groups, each sorted by time, with the channel of each event.
 
-    ``started_held`` and ``finished_held`` are 1 for attempts with a duration, and 0 for others, which do not count for
-    concurrency.
+    An attempt without duration has 0 in ``started_held`` and ``finished_held``: it does not count for concurrency.
     """
 
     ready_at: Any
@@ -117,12 +109,9 @@ def _count_start(channel: Channel, at: int) -> None:
 
 
 def sweep(events: Events, channels: Sequence[Channel]) -> tuple[int, int]:
-    """Go through all events in time, and fill *channels*.
+    """Go through all events in time, and fill *channels*. Return the time of service and the most leased messages.
 
-    At one instant, ends come before messages that become ready, and these before starts: an end makes room for a start.
-
-    Returns:
-        How long the queue was served, and the most messages leased at once.
+    At one instant, ends come first, then messages that become ready, then starts: an end makes room for a start.
     """
     # Compiled code gets a plain tuple: numba's cache on disk must not refer to classes, which a later version may lack.
     ready_at, ready_channel, started_at, started_channel, started_held, finished_at, finished_channel, finished_held = (
@@ -179,18 +168,13 @@ class Shares(NamedTuple):
     For shares of cost, "messages" below means their cost.
 
     Attributes:
-        weights: Weights of the policies.
         most: The most messages in a window that the policy allows; infinity: no limit.
         share: Fair shares in windows that began with a backlog of the channel.
         served: Messages that it received in these.
         denied: Messages below its share.
         above: Messages above its share.
-        stretch: Denied messages in the present stretch of windows with denial.
-        stretch_begin: The first window of that stretch.
-        stretch_end: Its last window.
-        worst: Denied messages in its worst stretch.
-        worst_begin: The first window of that.
-        worst_end: Its last window.
+        stretch: Denied messages in its present stretch of windows with denial, from *stretch_begin* to *stretch_end*.
+        worst: Denied messages in its worst stretch, from *worst_begin* to *worst_end*.
         victims: The row of a channel in *blame*; -1: none.
         blame: Messages that each victim (rows) was denied by what each channel received above its share (columns).
         windows: Windows in which messages were started.
@@ -221,16 +205,10 @@ _GAP = 2
 
 @compilable
 def _share_out(shares: Shares, members: Any, waiting: Any, served: Any, window: int) -> float:
-    """Compare what channels received in a window with their fair shares, and add it to *shares*.
+    """Compare what channels received in a window with their fair shares, and add it to *shares*; return Jain's index.
 
-    Args:
-        members: Channels that had messages left or received some.
-        waiting: Their messages left from before.
-        served: The messages that they received, at least one.
-        window: The number of the window.
-
-    Returns:
-        Jain's index; NaN if fewer than two channels competed.
+    *members* had messages left from before, *waiting*, or received some, *served*, at least one together. The index is
+    NaN if fewer than two channels competed.
     """
     weights = shares.weights[members]
     if served.sum() == 0:
@@ -297,17 +275,10 @@ def _join(members: Any, index: Any, size: int, channel: int) -> int:
 
 
 def divide(events: Events, width: int, shares: Shares, ready_size: Any, started_size: Any) -> int:
-    """Go through the windows of fair shares, and fill *shares*.
+    """Go through the windows of fair shares, and fill *shares*. Return in how many windows messages started.
 
     A channel can use the messages that were ready when a window began, or those that it received if these are more.
-
-    Args:
-        width: The width of a window.
-        ready_size: The weight of each message that became ready: 1, or its cost.
-        started_size: The same of those that started.
-
-    Returns:
-        The number of windows in which messages were started.
+    *ready_size* and *started_size* are the weights of the messages that became ready and started: 1, or their costs.
     """
     ready_at, ready_channel, started_at, started_channel = events[0], events[1], events[2], events[3]
     shares = Shares(*shares)
@@ -333,7 +304,6 @@ def divide(events: Events, width: int, shares: Shares, ready_size: Any, started_
         shares.windows[found] = window
         shares.indexes[found] = _share_out(shares, present, waiting[present], served[present], window)
         found += 1
-        # Messages that became ready within the window.
         while ready < count and ready_at[ready] < end:
             channel = ready_channel[ready]
             waiting[channel] += ready_size[ready]

@@ -1,7 +1,4 @@
-"""Assembly of a fairness report: the figures, replays and advice of each queue, and the page of all.
-
-Each queue is a :func:`queue_report`, in this process or in a worker of Spark.
-"""
+"""Assembly of a fairness report: the figures, replays and advice of each queue, and the page of all."""
 
 from __future__ import annotations
 
@@ -39,25 +36,12 @@ V = TypeVar("V")
 
 
 def of_queue(values: Mapping[tuple[str, str], V], queue: str) -> dict[str, V]:
-    """Return the values of one queue by channel, from values by queue and channel."""
     return {channel: value for (name, channel), value in values.items() if name == queue}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What a report shall contain.
-
-    Attributes:
-        policies: By queue and channel.
-        policies_known: Whether policies and plans were given.
-        plans: By queue and channel.
-        settings: By queue.
-        scenarios: The scenarios to replay, by name.
-        replayed: Whether to replay the record and try policies.
-        window: The width of the windows over time.
-        objective: The target for waits.
-        label: The column of labels.
-    """
+    """What a report shall contain, as the arguments of :func:`report` say; *label* is the column of labels."""
 
     policies: Mapping[tuple[str, str], ChannelPolicy]
     policies_known: bool
@@ -81,13 +65,7 @@ class Asked:
 
 
 class QueueReport(NamedTuple):
-    """The report of one queue.
-
-    Attributes:
-        labels: The labels of its channels, each with the time of its attempt.
-        replays: The replay of the record and of each scenario; empty if nothing was replayed.
-        advice: A policy for it, or None.
-    """
+    """The figures, labels, replays and advice of one queue; the first replay is that of the record."""
 
     measured: MeasuredQueue
     labels: LastLabels
@@ -96,7 +74,7 @@ class QueueReport(NamedTuple):
 
 
 def queue_report(rows: pa.Table, asked: Asked, tell: Callable[[], object] = lambda: None) -> QueueReport:
-    """Make the report of a queue from its attempts. *tell* is called before each step."""
+    """Make the report of one queue from its attempts, here or in a worker of Spark; call *tell* before each step."""
     name: str = rows["queue"][0].as_py()
     policies, plans = of_queue(asked.policies, name), of_queue(asked.plans, name)
     shown = {(name, channel): figures_policy(policy, plans.get(channel)) for channel, policy in policies.items()}
@@ -131,12 +109,7 @@ def assembled(
     tenant: str | None,
     replays: Sequence[Replay] = (),
 ) -> Report:
-    """Return the report of all queues, with its page; the arguments are those of :func:`report`.
-
-    Raises:
-        HistoryEmpty: There is no queue, or none has *tenant*.
-        InvalidArgument: The queues are from several databases.
-    """
+    """Assemble the report of all queues, and write its page; arguments and errors are those of :func:`report`."""
     figures = figures_of([one.measured for one in parts])
     if tenant is not None and tenant not in {one.channel for one in figures.channels}:
         raise HistoryEmpty(no_attempts_of(tenant))
@@ -183,10 +156,10 @@ def report(
         history: From :func:`read_history` or :func:`read_archive`.
         scenarios: Scenarios to replay, for comparison with the history.
         output: The file of the page, which is replaced. None: no page.
-        window: The width of the windows over time. None: one that gives at most 240 windows.
+        window: The width of the windows over time. Default: such that there are at most 240.
         objective: A target for the waits of each tenant, such as "p95 < 2 s".
-        labels: Names of tenants on the page, by channel; or the column of the history that has them, of which each
-            channel's last attempt counts. Other channels keep their names.
+        labels: Names of tenants on the page by channel, or the column of the history that has them: the last label of a
+            channel counts. Other channels keep their names.
         tenant: A channel. The page is about it alone, on one sheet, and names no other; the figures cover all.
         replayed: Whether to replay the record under its own policies, which tells how far forecasts can be trusted, and
             to try limits for the tenant that denied others their share or made them miss the objective.
@@ -194,16 +167,14 @@ def report(
 
     Raises:
         HistoryEmpty: The history has no attempts, or none of *tenant*.
-        InvalidArgument: A column is missing, the history is from several databases, or two scenarios have the same
-            name.
+        InvalidArgument: A column is missing, two scenarios have one name, or the history is from several databases.
         ValueError: The objective is invalid.
 
     Example:
         >>> queue.configure(engine, history=True)
         >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
         >>> queue.complete(engine, queue.dequeue(engine))
-        >>> made = report(read_history(engine, queue=queue.name), output=None, replayed=False)
-        >>> [channel] = made.figures.channels
+        >>> [channel] = report(read_history(engine, queue=queue.name), output=None, replayed=False).figures.channels
         >>> channel.channel, channel.attempts, channel.wait.p95 < timedelta(minutes=1)
         ('customer-7', 1, True)
     """

@@ -47,7 +47,7 @@ _LEAST_SERVICE = 10_000
 
 
 class MeasuredQueue(NamedTuple):
-    """The figures of a queue, of its channels with their ids, and of their plans in descending order of denied wait."""
+    """The figures of a queue, of its channels with their ids, and of its plans in descending order of denied wait."""
 
     queue: QueueFigures
     channels: list[ChannelFigures]
@@ -58,28 +58,17 @@ class MeasuredQueue(NamedTuple):
 def measure_queue(
     rows: pa.Table, policies: Policies, window: timedelta | None = None, *, compile_: bool | None = None
 ) -> MeasuredQueue:
-    """Measure one queue.
+    """Measure one queue from its attempts; raise InvalidArgument if an id belongs to two channels.
 
-    Args:
-        rows: Its attempts, with the columns of COLUMNS; times as timestamps.
-        policies: By queue and channel; other channels have no limits and equal weights.
-        window: The width of the windows over time. None: one that gives at most 240 windows.
-        compile_: Whether to compile the kernel. None: if numba is installed and the history is long enough.
-
-    Raises:
-        InvalidArgument: An id belongs to two channels.
+    Channels that *policies* lacks have no limits and equal weights. By default there are at most 240 windows, and the
+    kernel is compiled if numba is installed and the history is long enough.
     """
     check_ids(rows)
     return _Queue(QueueAttempts(rows), policies, window, compile_=compile_).figures()
 
 
 def figures_of(measured: Sequence[MeasuredQueue]) -> Figures:
-    """Combine the figures of queues into those of a history.
-
-    Raises:
-        HistoryEmpty: There is no queue.
-        InvalidArgument: The id of a channel is in two queues.
-    """
+    """Combine the figures of queues; raise HistoryEmpty for none, InvalidArgument if they share a channel's id."""
     if not measured:
         raise HistoryEmpty(empty_history())
     measured = sorted(measured, key=lambda one: one.queue.queue)
@@ -96,8 +85,6 @@ def figures_of(measured: Sequence[MeasuredQueue]) -> Figures:
 
 
 class _Queue:
-    """Measures one queue."""
-
     def __init__(
         self, attempts: QueueAttempts, policies: Policies, window: timedelta | None, *, compile_: bool | None
     ) -> None:
@@ -192,7 +179,6 @@ class _Queue:
         return found
 
     def _plans(self, channels: Sequence[ChannelFigures]) -> list[PlanFigures]:
-        """Return the figures by plan; empty if no channel follows one."""
         attempts = self._attempts
         members: defaultdict[str | None, list[int]] = defaultdict(list)
         for number, policy in enumerate(self._policies):

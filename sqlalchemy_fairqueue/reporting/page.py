@@ -1,7 +1,4 @@
-"""Page of a report: one HTML file without scripts and external resources.
-
-Names of tenants are arbitrary text: jinja2 escapes them, unprintable characters are shown as escapes, and the page
-forbids scripts and foreign resources (Content-Security-Policy).
+"""Page of a report: one HTML file without scripts and external resources, which its Content-Security-Policy forbids.
 
 The page about one tenant contains nobody else's figures or names, so you can give it to that tenant.
 """
@@ -32,13 +29,7 @@ _COMPARED = 15
 
 
 class Definition(NamedTuple):
-    """The definition of a figure.
-
-    Attributes:
-        title: Its name on the page.
-        fields: The fields in ``figures`` that hold it.
-        source: The data that it is read from, or the publication that defines it.
-    """
+    """The definition of a figure: its title on the page, the fields that hold it, and what it is read from."""
 
     title: str
     meaning: str
@@ -60,7 +51,6 @@ def page_of(report: Report) -> str:
 
 
 def rendered(template: str, report: Report, **values: object) -> str:
-    """Render a template with the style and the formats that all pages share."""
     from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415 - the figures do not need it
 
     environment = Environment(

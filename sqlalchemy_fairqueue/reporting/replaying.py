@@ -32,14 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RecordedQueue:
-    """The common input of replays of a queue.
-
-    Attributes:
-        trace: The work.
-        capacity: The capacity that the record shows.
-        policies: The recorded policies that limit or weigh channels.
-        settings: The recorded settings.
-    """
+    """The common input of replays of a queue: its work, its capacity, and its policies that limit or weigh channels."""
 
     name: str
     trace: Trace
@@ -51,11 +44,7 @@ class RecordedQueue:
 def recorded_queue(
     rows: pa.Table, policies: Mapping[str, ChannelPolicy], settings: QueueSettings | None = None
 ) -> RecordedQueue:
-    """Prepare a queue for replays, from its rows, policies and settings.
-
-    Raises:
-        InvalidArgument: A row occurs twice, or a message is in two channels.
-    """
+    """Prepare a queue for replays; raise InvalidArgument if a row occurs twice, or a message is in two channels."""
     trace = trace_of(rows)
     limited = {channel: policy for channel, policy in policies.items() if policy != ChannelPolicy()}
     name: str = rows["queue"][0].as_py()
@@ -65,13 +54,7 @@ def recorded_queue(
 def replay_of(
     queue: RecordedQueue, scenario: Scenario | None, *, policies_known: bool, window: timedelta | None = None
 ) -> Replay:
-    """Return the figures of a replay of a queue.
-
-    Args:
-        scenario: None: the record's own policies, with the error against the record.
-        policies_known: Whether the record's policies are known.
-        window: The width of the windows over time. None: as for the report.
-    """
+    """Replay a queue under a scenario; None: under the record's own policies, with the error against the record."""
     chosen = as_recorded(queue.policies, queue.settings) if scenario is None else scenario
     workers = chosen.workers
     capacity = queue.capacity if workers is None else Capacity(workers, 0, workers, workers)
@@ -123,8 +106,6 @@ _PARTS = (2, 4)
 
 
 class _Followers(NamedTuple):
-    """The channels of a record that follow a plan, and those outside of it that suffer."""
-
     plan: str | None
     members: set[str]
     others: set[str]
@@ -141,18 +122,11 @@ def advice_of(
 ) -> Advice | None:
     """Return advice for a queue in which tenants were denied their share or miss the objective; None for others.
 
-    It tries limits of concurrency for one tenant: the one that received most of what others were denied; if nobody was
-    denied, the one that occupied the workers longest. The limits are a half and a quarter of the workers, and one. It
-    advises the limit that shortens the mean wait of the others most. If other channels follow the tenant's plan, it
-    tries the same limits for all of them, and advises that for the plan if it shortens the wait of those outside of the
-    plan by another tenth.
-
-    Args:
-        channels: The figures of the record's channels.
-        again: The replay under the record's own policies, with which forecasts are compared.
-        policies_known: Whether the record's policies are known.
-        objective: The target for waits.
-        plans: The plans of channels.
+    Try limits of concurrency for the tenant that received most of what others were denied; if nobody was denied, for
+    the tenant that occupied the workers longest. The limits are a half and a quarter of the workers, and one. The limit
+    that shortens the mean wait of the others most is advised. If other channels follow the tenant's plan, the same
+    limits are tried for all of them; the plan gets the advice if that shortens the wait of the channels outside by
+    another tenth. Waits are compared with those in *again*, the replay under the record's own policies.
     """
     late = () if objective is None else objective.missed(channels)
     victims: Sequence[ChannelFigures] = [one for one in channels if one.denial and one.denial.culprits]
@@ -171,10 +145,7 @@ def _longest_served(queue: RecordedQueue) -> str:
 
 
 def _followers(queue: RecordedQueue, channel: str, plans: Mapping[str, str], sufferers: set[str]) -> _Followers | None:
-    """Return the channels that share the plan of *channel* and those that suffer outside of it.
-
-    Return None if the channel has no plan, no other channel follows it, or nobody outside of it suffers.
-    """
+    """Return the channels of the channel's plan and the sufferers outside of it; None if one of both is missing."""
     plan = plans.get(channel)
     if plan is None:
         return None

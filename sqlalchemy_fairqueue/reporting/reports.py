@@ -77,11 +77,7 @@ class Objective:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Parse an objective as people write it: ``p95 < 2 s``, ``mean<500ms``.
-
-        Raises:
-            ValueError: The text has another form.
-        """
+        """Parse an objective as people write it: ``p95 < 2 s``, ``mean<500ms``; raise ValueError for another form."""
         found = _TEXT.fullmatch(text)
         if found is None:
             raise ValueError(f"{text!r:.80} is no objective; give one like 'p95 < 2 s', of p50, p95, p99, max or mean")
@@ -89,10 +85,7 @@ class Objective:
 
     @classmethod
     def of(cls, value: Self | str | None) -> Self | None:
-        """Return an objective that is given as an Objective or as text.
-
-        Raises:
-            ValueError: The text has another form.
+        """Return an Objective as it is, and parse a text like :meth:`parse`.
 
         Example:
             >>> Objective.of("p95 < 2 s") == Objective.parse("p95 < 2 s")
@@ -115,7 +108,7 @@ class Objective:
 
 
 TRUSTED_ERROR = 0.15
-"""The greatest error of a replay of the record itself with which forecasts can be trusted."""
+"""The greatest error of a replay of the record with which forecasts can be trusted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,8 +123,8 @@ class ReplayedQueue:
         greatest_workers: The capacity in the quarter in which it was greatest.
         policies_known: Whether the record's policies were given.
         settings: The settings of the scenario, as text.
-        replay_error: For a replay under the record's own policies: the mean difference between the replayed and the
-            recorded time from ready to finished, as a fraction of the mean recorded time. Otherwise None.
+        replay_error: The mean difference between the replayed and the recorded time from ready to finished, as a
+            fraction of the mean recorded time. None: the replay is under other policies than the record's.
         replay_bias: The same with its sign; negative: the replay is faster.
     """
 
@@ -156,11 +149,7 @@ class ReplayedQueue:
 class Replay:
     """The figures of a replay, for comparison with the history.
 
-    Attributes:
-        name: Its name on the page, like "customer-7 with three workers".
-        channels: Figures of the same channels.
-        queues: Figures of the same queues, if known.
-        replayed: The workers and the error of each queue, if known.
+    *name* stands on the page. *queues*, and *replayed* with the workers and the error of each, are empty if unknown.
     """
 
     name: str
@@ -175,13 +164,12 @@ class Advice:
 
     Attributes:
         channel: That tenant.
-        before: In the replay of the record, the mean wait of the others that were denied their share or miss the
+        before: The mean wait, in the replay of the record, of the others that were denied their share or miss the
             objective; with a plan, of those outside of it.
         own_before: The mean wait of *channel* in it.
-        max_concurrency: The policy to set; None: no advice.
-        after: *before* with the policy.
-        own_after: *own_before* with the policy.
-        reason: Why there is no advice.
+        max_concurrency: The limit to set; None: no advice, for *reason*.
+        after: *before* with the limit.
+        own_after: *own_before* with the limit.
         plan: The plan to set it for; None: only for that tenant.
 
     See Also:
@@ -206,8 +194,8 @@ class Report:
     Attributes:
         path: The page, or None.
         objective: The target for the tenants' waits, or None.
-        advice: Policies to set; empty if nobody was denied its share, or nothing was replayed.
-        labels: The names of tenants on the page, by channel; others keep their names.
+        advice: Limits to set; empty if nobody was denied its share, or nothing was replayed.
+        labels: Names of tenants on the page, by channel; others keep their names.
 
     Example:
         >>> queue.configure(engine, history=True)

@@ -1,7 +1,6 @@
-"""Simulation of queues: a recorded history is replayed under other policies.
+"""Simulation of one queue: its recorded history is dequeued again under another scenario. Nothing here needs Spark.
 
-``replay`` takes arrivals and durations from a history, for one queue and scenario; ``simulator`` dequeues them as the
-queue would, on the rows of ``state``. Nothing here needs Spark.
+``replay`` takes arrivals and durations from the history; ``simulator`` dequeues them, on the rows of ``state``.
 """
 
 from __future__ import annotations

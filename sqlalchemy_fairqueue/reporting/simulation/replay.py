@@ -3,8 +3,8 @@
 The trace has the arrivals of messages and the durations of attempts, without the order of service. A message arrives
 when it was enqueued, and is ordered in its channel by the time it became ready; its next attempt follows the previous
 one by the recorded delay. An attempt that expired or was released is leased as long as recorded, and occupies no
-worker. A history lacks priorities, unless a column ``priority`` has them, commit times of enqueues, and messages
-without an ended attempt. The capacity of the workers is estimated from the trace.
+worker. The history lacks commit times of enqueues, messages without an ended attempt, and, without a column
+``priority``, priorities.
 """
 
 from __future__ import annotations
@@ -50,23 +50,20 @@ if TYPE_CHECKING:
     Numbers = NDArray[np.int64]
 
 UNHANDLED = ("expired", "released")
-"""Outcomes of attempts that count as not handled: their lease ended, or they were given back."""
 
 
 class Trace(NamedTuple):
-    """The work of a queue, as input of the simulator.
+    """The work of a queue, as input of the simulator; times are microseconds.
 
     Attributes:
         history: The recorded attempts, in the order of *attempts*.
         channels: Names of the channels, in the order of their ids.
-        messages: A record array.
-        attempts: A record array.
+        messages: A record array of Message.
+        attempts: A record array of Attempt.
         arrivals: The messages in the order of their enqueues.
         begin: When the first attempt began; there were no workers before.
         channel_of: The channel number of each attempt.
-        ready: When each attempt was ready, as recorded.
-        started: When it started, no earlier than that.
-        finished: When it finished, no earlier than that.
+        started: When each attempt started, no earlier than *ready*; *finished* is no earlier than both.
     """
 
     history: pa.Table
@@ -82,12 +79,9 @@ class Trace(NamedTuple):
 
 
 def trace_of(history: pa.Table) -> Trace:
-    """Return the trace of a queue's history.
+    """Return the trace of a history; raise InvalidArgument if a row occurs twice, or a message is in two channels.
 
     A clock that was set back is treated as one that stopped.
-
-    Raises:
-        InvalidArgument: A row occurs twice, or a message is in two channels.
     """
     message_ids, started = numbers(history, "message_id"), numbers(history, "started_at")
     ids = numbers(history, "id")
@@ -175,28 +169,24 @@ class Capacity:
 def capacity_of(trace: Trace, policies: Mapping[str, ChannelPolicy]) -> Capacity:
     """Estimate how many messages the workers of a history handle at once while they have enough to do.
 
-    The estimate is the mean number of leased messages, weighted by time, over the stretches of backlog. Workers and
-    durations then go together: workers / mean duration is the number of messages that the workers did a second, by
-    Little's law (J. D. C. Little, A proof for the queuing formula L = lambda W, 1961).
+    The estimate is the mean number of leased messages, weighted by time, over the stretches of backlog. By Little's law
+    (J. D. C. Little, A proof for the queuing formula L = lambda W, 1961), workers / mean duration is then the number of
+    messages that the workers did a second.
 
-    - A message counts from the start of its attempt to the end. Attempts that expired or were released do not count:
-      a worker was killed, or gave back what it had prefetched when it stopped. A replay lets them take no worker
-      either.
-    - A message that waited in a prefetch buffer and was then handled counts from its lease on. The history does not
-      tell when its handler began. The buffer makes the mean and the durations greater by the same factor, so that the
-      messages done a second are right nevertheless.
+    - A message counts from the start of its attempt to the end. Attempts that expired or were released do not count: a
+      worker was killed, or gave back what it had prefetched when it stopped. They take no worker in a replay either.
+    - A message that waited in a prefetch buffer and was then handled counts from its lease on, since the history does
+      not tell when its handler began. The buffer makes the mean and the durations greater by the same factor, so that
+      the messages done a second are right nevertheless.
     - A backlog is a time in which at least as many messages wait as were ever leased at once: enough for each worker.
       Below that, workers may be idle because a dequeue takes a while.
-    - A stretch of backlog counts only if as many attempts end in it. In a shorter one the workers were not busy, but
-      about to begin.
+    - A stretch of backlog counts only if at least that many attempts end in it. In a shorter one the workers were about
+      to begin.
     - A channel at its ``max_concurrency`` and a channel with a rate count as without waiting messages: they may wait
       for their policy.
 
-    Without such a stretch the record shows no shortage of workers. The estimate is then the most messages that were
-    leased at once.
-
-    Args:
-        policies: The policies that the record was made under, by channel; others have no limits.
+    Without such a stretch the record shows no shortage of workers, and the estimate is the most messages that were
+    leased at once. *policies* are those that the record was made under, by channel; other channels have no limits.
     """
     ready, started, finished = trace.ready, trace.started, trace.finished
     handled = (trace.attempts["unhandled"] == 0).astype(np.int64)
@@ -227,7 +217,7 @@ def capacity_of(trace: Trace, policies: Mapping[str, ChannelPolicy]) -> Capacity
 
 
 def _stretches(backlogged: NDArray[np.bool_], ended: Numbers, least: int) -> NDArray[np.bool_]:
-    """Return the backlogged spans in stretches in which at least *least* attempts end."""
+    """Return the backlogged spans that belong to stretches in which at least *least* attempts end."""
     begins = backlogged & ~np.append(False, backlogged[:-1])
     number = np.cumsum(begins) - 1
     if not begins.any():
@@ -271,22 +261,18 @@ SCHEMA = pa.schema([pa.field("scenario", pa.string()), *(one for one in HISTORY 
 def replay_queue(
     history: pa.Table, scenario: Scenario, policies: Mapping[str, ChannelPolicy] | None = None
 ) -> pa.Table:
-    """Return the history that a scenario would have given for a queue.
+    """Return the history that a scenario would have given for a queue; *history* has all of its attempts.
 
-    Args:
-        history: All attempts of one queue.
-        policies: The record's policies, by channel; others have no limits.
-
-    Returns:
-        One row for each attempt. Times are the replay's; ids count the attempts in the order of their ends; the
-        consumer is the number of a worker; outcomes are the recorded ones; error and recorded_xid are null.
+    Channels that *policies*, those of the record, lacks have no limits. The result has a row for each attempt. Its
+    times are the replay's; ids count the attempts in the order of their ends; the consumer is the number of a worker;
+    outcomes are the recorded ones; error and recorded_xid are null.
     """
     trace = trace_of(history)
     return replayed_trace(trace, scenario, scenario.workers or capacity_of(trace, policies or {}).workers)
 
 
 def replayed_trace(trace: Trace, scenario: Scenario, workers: float) -> pa.Table:
-    """Replay a trace, which is not changed; one row for each attempt, in the order of the trace."""
+    """Replay a trace, which is not changed; return a row for each attempt, in the order of the trace."""
     attempts = simulated_attempts(trace, scenario, workers)
     started, finished = attempts["started"], attempts["finished"]
     ready = _ready_times(trace, started, finished)
@@ -370,7 +356,7 @@ def _set_costs(attempts: Any, trace: Trace, scenario: Scenario) -> None:
     """Set the costs of attempts that are known at the delivery and at the end.
 
     By cost, the whole cost is known at the delivery, as if it had been declared. By seconds, a worker reports the
-    milliseconds of a handler at its end; it reports 0 for a released message, and nothing if it is killed.
+    milliseconds of a handler at its end, 0 for a released message, and nothing if it is killed.
     """
     if scenario.fair_by == "cost":
         attempts["cost"] = recorded_costs(trace.history).to_numpy(zero_copy_only=False)

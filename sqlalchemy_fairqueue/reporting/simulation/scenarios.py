@@ -20,10 +20,9 @@ if TYPE_CHECKING:
 Discipline = Literal["fair", "fifo"]
 
 RECORDED = "as recorded"
-"""The scenario of the recorded history."""
 
 REPLAYED = "as recorded, replayed"
-"""The scenario that replays the recorded history under its own policies."""
+"""The name of the scenario that replays the record under its own policies."""
 
 _MOST = 2**31 - 1
 _LEAST_WORKERS = 0.01
@@ -32,12 +31,7 @@ _PATTERN = re.compile(r"[*?[]")
 
 @dataclass(frozen=True, slots=True)
 class QueueSettings:
-    """The settings of a recorded queue that apply to all of its channels.
-
-    Attributes:
-        fair_by: What its channels share equally.
-        max_concurrency: None: no limit.
-    """
+    """What the channels of a recorded queue share equally, and the limit of the queue, or None."""
 
     fair_by: FairBy = "messages"
     max_concurrency: int | None = None
@@ -50,19 +44,19 @@ class Scenario:
     Attributes:
         discipline: "fair": channels take turns, by weight, as in a dequeue. "fifo": messages are delivered in the order
             of their due times, whatever their channels.
-        fair_by: What channels share equally. "messages", as in a queue that was never configured; "cost", the recorded
-            cost, as if it had been declared at the enqueue; "seconds", the recorded durations, charged as a queue and
-            its workers do: first by the channel's mean, then each second while a handler runs, and exactly at the end.
-        workers: Messages handled at once by all workers; fractions are allowed. None: the capacity that the history
+        fair_by: What channels share equally. "messages", the default of queues; "cost", the recorded cost, as if it had
+            been declared at the enqueue; "seconds", the recorded durations, charged as a queue and its workers do:
+            first by the channel's mean, then each second while a handler runs, and exactly at the end.
+        workers: Messages handled at once by all workers; may be a fraction. Default: the capacity that the history
             shows, see :func:`~sqlalchemy_fairqueue.reporting.simulation.replay.capacity_of`. If the recorded workers
-            prefetch, durations contain the time in their buffers; then give multiples of the capacity on the report's
-            page instead of numbers of handlers.
-        batch: Messages that each worker dequeues at once and then handles one after another. More than one shows the
-            effect of prefetching on fairness.
+            prefetch, durations contain the time in their buffers: then give multiples of the capacity on the report's
+            page, not numbers of handlers.
+        batch: Messages that a worker dequeues at once and handles one after another. More than one shows how
+            prefetching affects fairness.
         max_concurrency: The limit of the queue. None: no limit.
         defaults: The policy of channels that *policies* does not name.
         policies: Policies by the name of a channel, or by a pattern: ``*`` any text, ``?`` one character, ``[ab]`` one
-            of these. The exact name comes first, then the first matching pattern. A policy applies as a whole; no field
+            of these. The exact name comes first, then the first matching pattern. A policy applies as a whole: no field
             comes from *defaults*.
 
     Example:
@@ -157,7 +151,6 @@ def _check_workers(workers: object) -> None:
 def as_recorded(
     policies: Mapping[str, ChannelPolicy], settings: QueueSettings | None = None, *, name: str = REPLAYED
 ) -> Scenario:
-    """Return the scenario of a queue's own settings and policies, by channel."""
     own = settings or QueueSettings()
     return Scenario(
         name=name,
@@ -168,11 +161,7 @@ def as_recorded(
 
 
 def check_scenarios(scenarios: Sequence[Scenario]) -> dict[str, Scenario]:
-    """Return the scenarios by name.
-
-    Raises:
-        InvalidArgument: There are none, one is something else, or two have the same name.
-    """
+    """Return the scenarios by name; raise InvalidArgument if there are none, or two share a name."""
     named: dict[str, Scenario] = {}
     for scenario in scenarios:
         if not isinstance(scenario, Scenario):

@@ -7,8 +7,8 @@ is skipped because it has been locked for a second.
 An attempt has three events: arrival, start and finish. An event costs O(log channels + log workers). In a queue that is
 fair by seconds, each second costs O(workers).
 
-The module is long since all compiled functions are here: numba caches compiled code until the file of the function
-changes, and ignores the files of functions that it calls.
+All compiled functions are here: numba caches compiled code until the file of the function changes, whatever happens to
+the functions that it calls.
 """
 
 from __future__ import annotations
@@ -125,9 +125,6 @@ def _head(dispatcher: Dispatcher, channel: Channel) -> int:
     return dispatcher.message_heaps[channel.offset + 1] if dispatcher.message_heaps[channel.offset] > 0 else -1
 
 
-# The steps of fq_hear and fq_dequeue.
-
-
 @compilable
 def _allowed_at(channel: Channel) -> int:
     """Return when the channel's rate allows a message, at the earliest."""
@@ -156,7 +153,6 @@ def _ready_at(dispatcher: Dispatcher, channel: Channel) -> int:
 
 @compilable
 def _update_ready(dispatcher: Dispatcher, number: int) -> None:
-    """Place a channel in the ready order, if its limit allows."""
     channel = dispatcher.channels[number]
     if channel.heap_index > 0:
         _sift_up(dispatcher.ready_heap, dispatcher.channels, number)
@@ -167,7 +163,6 @@ def _update_ready(dispatcher: Dispatcher, number: int) -> None:
 
 @compilable
 def _hear(dispatcher: Dispatcher, costs: CostState | None, message: int) -> None:
-    """Hear of a message that is ready, or will be."""
     number = dispatcher.messages[message].channel
     channel = dispatcher.channels[number]
     _push(dispatcher.message_heaps, dispatcher.messages, message, channel.offset)
@@ -366,10 +361,7 @@ def _take_by_tags(  # noqa: PLR0917 - numba compiles no keyword-only parameters
     bound: int,
     now: int,
 ) -> int:
-    """Take messages in the order of start tags, up to *bound*, at most *depth* of a channel (fq_cut_batch).
-
-    Return how many.
-    """
+    """Take messages by start tags up to *bound*, at most *depth* of a channel (fq_cut_batch). Return how many."""
     channels, merge_heap = dispatcher.channels, costs.merge_heap
     count = 0
     while count < limit and merge_heap[0] > 0 and channels[merge_heap[1]].sort_key <= bound:
@@ -506,7 +498,6 @@ def _charge_running(
 
 @compilable
 def _begin(dispatcher: Dispatcher, pool: WorkerPool, attempts: Sequence[Attempt], number: int, count: int) -> None:
-    """Begin the first of a worker's new messages."""
     assigned = pool.assigned
     first, last = number * pool.batch, number * pool.batch + count - 1
     # Handled from the end, so that a count tells how many are left.
@@ -566,10 +557,7 @@ def _lease(  # noqa: PLR0917 - numba compiles no keyword-only parameters
 def _proceed(
     dispatcher: Dispatcher, costs: CostState | None, pool: WorkerPool, attempts: Sequence[Attempt], now: int
 ) -> tuple[int, int]:
-    """End the message of the first entry, or its pause.
-
-    Return the number of ended messages, and the worker that is idle then, or -1.
-    """
+    """End the message of the first entry, or its pause. Return how many messages ended, and the idle worker or -1."""
     number = pool.heap[1]
     worker = pool.workers[number]
     ended = 0
@@ -674,16 +662,10 @@ def simulate(
     arrivals: Integers,
     attempts: Sequence[Attempt],
 ) -> None:
-    """Simulate a trace: fill in the times of each attempt.
+    """Simulate a trace: fill in the times of each attempt. *costs* is None for first come, first served.
 
-    At one instant, attempts finish first, then running ones are charged, messages arrive, and workers dequeue.
-
-    Args:
-        dispatcher: The state of the dispatcher, with all messages of the trace.
-        costs: Further state of a fair queue; None: first come, first served.
-        pool: The workers, all idle.
-        arrivals: The messages in the order of their enqueues.
-        attempts: The attempts of the trace.
+    At one instant, attempts finish first, then running ones are charged, messages arrive, and workers dequeue. At first
+    all workers are idle; *arrivals* are the messages in the order of their enqueues.
     """
     # Compiled code gets plain tuples: numba's cache on disk must not refer to classes, which a later version may lack.
     state, workers = Dispatcher(*dispatcher), WorkerPool(*pool)

@@ -1,7 +1,8 @@
 """State of the simulator: rows of numpy record arrays for numba, or objects for plain Python.
 
 All fields are 64-bit integers, times in microseconds. Messages are numbered by id, attempts by message and order,
-channels by id.
+channels by id. In each class, ``heap_index`` is the index of a member in its heap, zero if it is in none; the heap is
+sorted by ``sort_key``, then ``tie_breaker``.
 """
 
 from __future__ import annotations
@@ -38,16 +39,13 @@ class Channel:
         rate_at: When its rate allows the full burst again.
         sort_key: While it is ready, its start tag, below zero; otherwise when it may be ready; NEVER: no message. First
             come, first served: when its first message is due.
-        tie_breaker: The order of channels with equal sort keys.
-        heap_index: Its index in the heap of ready channels; zero: not in it.
         offset: Where the heap of its messages begins.
-        tag: The virtual start time of its next message; NEVER: none yet.
+        tag: The start tag of its next message; NEVER: none yet.
         tag_rest: Cost that is not yet in the tag, less than its weight; negative: a credit.
         is_noted: 1 if the next dequeue hears of it.
         freed: Messages that ended since it was last heard of.
         corrected: Cost above what was charged, since it was last heard of.
-        took: Milliseconds of the messages that ended since then.
-        timed: How many messages these are.
+        took: Milliseconds of the *timed* messages that ended since then.
         mean_cost: Recent milliseconds of its messages; -1: unknown.
     """
 
@@ -73,13 +71,11 @@ class Channel:
 
 @dataclass(slots=True)
 class Message:
-    """A message and its state.
+    """A message and its state. The heap is that of its channel, and has only undelivered messages that have arrived.
 
     Attributes:
         arrives_at: When it was enqueued.
-        sort_key: Its order in the channel: dequeue_at.
-        tie_breaker: Its number.
-        heap_index: Its index in the heap of its channel; zero: delivered, or not yet arrived.
+        sort_key: Its order in the channel: when it is due, or its negated priority.
         attempt: Its present attempt, or the next.
         stop: One past its last attempt.
     """
@@ -100,11 +96,9 @@ class Attempt:
     Attributes:
         service: Its duration.
         delay: The delay of the next attempt; zero: the message keeps its place.
-        worker: The number of its worker.
         order: The number of the delivery, from zero.
         unhandled: 1 if it is leased without a worker.
-        cost: What its channel is charged: 1 in a queue that is fair by messages; in one that is fair by seconds, the
-            charge so far.
+        cost: What its channel is charged; in a queue that is fair by seconds, the charge so far.
         took: The milliseconds that its settlement reports in a queue that is fair by seconds; -1: none.
     """
 
@@ -121,13 +115,7 @@ class Attempt:
 
 @dataclass(slots=True)
 class Tag:
-    """The place of a channel in the heap of start tags, the greatest on top.
-
-    Attributes:
-        sort_key: The negated start tag.
-        tie_breaker: The number of the channel.
-        heap_index: Zero: it has no start tag yet.
-    """
+    """The place of a channel in the heap of start tags, by the negated tag: the greatest is on top."""
 
     sort_key: int = 0
     tie_breaker: int = 0
@@ -136,12 +124,10 @@ class Tag:
 
 @dataclass(slots=True)
 class Worker:
-    """A worker, which handles messages one after another, pauses, and then dequeues more.
+    """A worker, which handles messages one after another, pauses, and then dequeues more; busy ones are in a heap.
 
     Attributes:
         sort_key: The end of its present message or pause.
-        tie_breaker: Its number.
-        heap_index: Its index in the heap of busy workers; zero: idle.
         rest: How many more messages it has leased; -1: it pauses.
         pause: The length of its next pause.
     """
@@ -155,12 +141,7 @@ class Worker:
 
 @dataclass(slots=True)
 class Selection:
-    """A channel that a pass of a dequeue has selected.
-
-    Attributes:
-        quota: Messages that may be taken from it.
-        taken: Messages that were taken.
-    """
+    """A channel that a pass of a dequeue has selected; at most *quota* messages may be taken from it."""
 
     channel: int = 0
     quota: int = 0
@@ -168,11 +149,11 @@ class Selection:
 
 
 class Dispatcher(NamedTuple):
-    """State of the dispatcher.
+    """State of the dispatcher. A heap is an array: its size, then the numbers of its members.
 
     Attributes:
         messages: All messages of the trace.
-        ready_heap: A heap of the ready channels: its size, then the channels.
+        ready_heap: The ready channels.
         message_heaps: A heap of messages for each channel, one after another.
         selections: An array for as many channels as a batch has messages, or for all if these are fewer.
         max_concurrency: The limit of the queue; NEVER: none.
@@ -187,17 +168,14 @@ class Dispatcher(NamedTuple):
 
 
 class CostState(NamedTuple):
-    """Further state of the dispatcher of a fair queue.
-
-    It is separate, so that the simulator can be compiled without it for first come, first served.
+    """Further state of the dispatcher of a fair queue; simulators of first come, first served are compiled without it.
 
     Attributes:
-        waiting_heap: A heap of channels that will be ready later: its size, then the channels.
-        merge_heap: A heap of channels that a batch takes messages from.
+        waiting_heap: The channels that will be ready later.
+        merge_heap: The channels that a batch takes messages from.
         noted: The channels that the next dequeue hears of: their number, then the channels.
         greatest_tag: The greatest start tag, if tags never fall.
-        tags: The start tags of the channels in a queue that is fair by seconds.
-        tag_heap: A heap of these.
+        tags: The start tags of the channels in a queue that is fair by seconds; *tag_heap* is a heap of them.
         is_timed: Whether the queue is fair by seconds.
     """
 
@@ -214,14 +192,12 @@ class WorkerPool(NamedTuple):
     """The workers.
 
     Attributes:
-        workers: All workers, and after them an entry for each attempt that occupies none.
-        size: The number of workers.
-        heap: A heap of the busy entries by their ends: its size, then their numbers.
+        workers: All *size* workers, and after them an entry for each attempt that occupies none.
+        heap: The busy entries, by their ends.
         idle: The idle workers.
         spare: The unused entries after the workers: their number, then the entries.
         assigned: The leased messages: a batch for each worker, then one for each further entry.
-        batch: Most messages that a worker can get at once.
-        requested: Messages that it requests.
+        batch: Most messages that a worker can get at once; it asks for *requested* ones.
         begin: When they begin to dequeue.
         pause: Microseconds of pause for each second of service.
     """
@@ -239,7 +215,6 @@ class WorkerPool(NamedTuple):
 
 
 def records(kind: type[Any], count: int) -> Any:
-    """Return a numpy record array of rows of a kind, with the defaults of its fields."""
     rows = np.zeros(count, dtype=[(field.name, np.int64) for field in fields(kind)])
     for field in fields(kind):
         if field.default:
@@ -251,10 +226,7 @@ _KINDS = {tuple(one.__slots__): one for one in (Channel, Message, Attempt, Tag, 
 
 
 def objects(value: Any, kind: type[Any] | None = None) -> Any:
-    """Return the rows of a record array as objects, and another array as a list of numbers.
-
-    Other values stay as they are.
-    """
+    """Return the rows of a record array as objects, another array as a list of numbers, other values as they are."""
     if not isinstance(value, np.ndarray):
         return value
     if value.dtype.names is None:
@@ -275,7 +247,7 @@ _NUMBA: Any = import_module("numba") if find_spec("numba") else None
 
 
 def compilable(function: Callable[P, R]) -> Callable[P, R]:
-    """Let compiled functions call this one. For all others it is unchanged."""
+    """Let compiled functions call this one; other callers get it unchanged."""
     if _NUMBA is None:
         return function
     marked: Callable[P, R] = import_module("numba.extending").register_jitable(function)
@@ -284,10 +256,7 @@ def compilable(function: Callable[P, R]) -> Callable[P, R]:
 
 @cache
 def compiled(function: Callable[P, R]) -> Callable[P, R] | None:
-    """Return a function that is compiled on its first call; None without numba.
-
-    Compiled code is cached on disk for later processes, if possible.
-    """
+    """Return a function that is compiled on its first call, and cached on disk if possible; None without numba."""
     if _NUMBA is None:
         return None
     try:
