@@ -2,6 +2,7 @@
 
 # Annotations are read when the program starts, so that they must not be postponed.
 import json
+import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
@@ -151,7 +152,7 @@ def list_messages(
     such = "" if state is None and kind is None and key is None else "such "
     nothing, more = f"{whose} has no {such}messages", None
     if ended is not None:
-        nothing += f" in its history: 'fairqueue configure queue {queue.name} --history' records one"
+        nothing += f" in its history: {_recording(queue)} records one"
     if found.next is not None:
         nothing = f"no {such}messages of {whose} among those that were read"
         more = f"there may be more: --after={found.next}"
@@ -225,7 +226,7 @@ def _ended(installation: Installation, queue: Queue, message_id: int | None) -> 
     if kept.state not in _ENDED and not attempts:
         raise not_found_error(
             f"queue {queue.name!r} has no message {wanted}: it is done, withdrawn, purged or of another queue; "
-            f"'fairqueue configure queue {queue.name} --history' records how messages end"
+            f"{_recording(queue)} records how messages end"
         )
     last = attempts[-1] if attempts else None
     of_last = asdict(last) if last else dict.fromkeys(("channel", "kind", "enqueued_at", "finished_at"))
@@ -356,8 +357,12 @@ def _cancelled(message: MessageDetails, now: datetime) -> str | None:
         return None
     return (
         f"{format_duration(now - message.cancelled_at)} ago, its handler still runs: it goes when the handler ends, or "
-        f"'fairqueue workers stop {message.consumer}' stops that worker, or its lease ends"
+        f"'fairqueue workers stop {shlex.quote(message.consumer or '')}' stops that worker, or its lease ends"
     )
+
+
+def _recording(queue: Queue) -> str:
+    return f"'fairqueue configure queue {shlex.quote(queue.name)} --history'"
 
 
 def _ahead(message: MessageDetails) -> str:

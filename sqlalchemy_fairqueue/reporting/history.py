@@ -27,6 +27,7 @@ from sqlalchemy_fairqueue.reporting.errors import HistoryEmpty, HistoryTooLong, 
 from sqlalchemy_fairqueue.reporting.simulation.scenarios import QueueSettings
 from sqlalchemy_fairqueue.sql.schema import quoted
 from sqlalchemy_fairqueue.times import duration, instant_microseconds
+from sqlalchemy_fairqueue.values.checks import check_instant
 from sqlalchemy_fairqueue.values.fields import Rate
 from sqlalchemy_fairqueue.values.policies import ChannelPolicy
 
@@ -231,7 +232,7 @@ def read_archive(
     Raises:
         HistoryEmpty: It has no such attempts.
         HistoryUnreadable: It does not exist, or is no archive.
-        InvalidArgument: It has no column *label*.
+        InvalidArgument: It has no column *label*, or a time has no time zone.
     """
     from pyarrow import dataset  # noqa: PLC0415 - a history in the database needs none
 
@@ -244,8 +245,10 @@ def read_archive(
         if queue is not None:
             conditions.append(pc.field("queue") == queue)
         if since is not None:
+            check_instant("since", since)
             conditions.append(pc.field("finished_at") >= pa.scalar(since, TIME))
         if until is not None:
+            check_instant("until", until)
             conditions.append(pc.field("finished_at") < pa.scalar(until, TIME))
         if label is not None:
             check_label_column(label, found.schema.names)

@@ -11,6 +11,7 @@ from sqlalchemy import Engine, NullPool, create_engine
 
 from sqlalchemy_fairqueue import ChannelPolicy, Queue
 from sqlalchemy_fairqueue.embedded import Server
+from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.reporting import (
     HistoryEmpty,
     HistoryTooLong,
@@ -121,3 +122,5 @@ def test_an_archive_is_read_in_the_process(tmp_path: Path) -> None:
     assert set(read_archive(tmp_path / "archive", queue="mails").attempts["queue"].to_pylist()) == {"mails"}
     with pytest.raises(HistoryUnreadable, match="there is no archive at"):
         read_archive(tmp_path / "none")
+    with pytest.raises(InvalidArgument, match="no time zone"):
+        read_archive(tmp_path / "archive", until=NOON.replace(tzinfo=None))
