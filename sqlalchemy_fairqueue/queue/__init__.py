@@ -1,7 +1,4 @@
-"""Public class of the library: ``Queue``, one object for each queue.
-
-This package checks what callers ask for; ``unit_of_work``, ``consumer`` and ``database`` send it.
-"""
+"""Public class of the library: ``Queue``, one object for each queue. This package checks what callers ask for."""
 
 from sqlalchemy_fairqueue.queue.admin import Admin, DeadLetters
 from sqlalchemy_fairqueue.queue.configuration import ConfigurationMethods, Limits, Plans
@@ -42,9 +39,13 @@ class Queue(
     Make one object for each queue, in a module of the application. Making it is cheap and connects to nothing; its only
     state is what :meth:`dequeue` remembers between calls.
 
-    Every verb takes the session, Connection or Engine that it works on as its first argument, sync or async. Async ones
-    return a coroutine, except where a verb is only recorded on a session. A bad argument raises InvalidArgument before
-    anything is recorded or sent. A missing or outdated installation raises SchemaMismatch.
+    Every verb takes the session, Connection or Engine that it works on as its first argument, sync or async. A session
+    records enqueues, settlements and changes, and sends them with its COMMIT. All other calls are sent at once, do not
+    see what is only recorded, and return a coroutine if the target is async.
+
+    A bad argument raises InvalidArgument, and an unknown field TypeError, before anything is recorded or sent. Recorded
+    verbs raise AutocommitError if the session or connection is in AUTOCOMMIT. A missing or outdated installation raises
+    SchemaMismatch.
 
     Args:
         name: 1 to 512 bytes. The queue needs no declaration; its first enqueue creates what it needs.
@@ -96,29 +97,17 @@ class Queue(
 
     @property
     def schedules(self) -> Schedules:
-        """The queue's schedules, by which messages recur.
-
-        See Also:
-            :class:`~sqlalchemy_fairqueue.queue.Schedules`
-        """
+        """The queue's schedules, by which messages recur."""
         return Schedules(self)
 
     @property
     def dead_letters(self) -> DeadLetters:
-        """The queue's dead letters, which will not be tried again.
-
-        See Also:
-            :class:`~sqlalchemy_fairqueue.queue.DeadLetters`
-        """
+        """The queue's dead letters, which will not be tried again."""
         return DeadLetters(self)
 
     @property
     def groups(self) -> Groups:
-        """The queue's groups of messages, which :meth:`group` makes.
-
-        See Also:
-            :class:`~sqlalchemy_fairqueue.queue.Groups`
-        """
+        """The queue's groups of messages, which :meth:`group` makes."""
         return Groups(self)
 
     @property

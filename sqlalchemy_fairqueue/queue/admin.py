@@ -74,10 +74,9 @@ _COUNT = Shape(("pg_catalog.count(*)",))
 
 
 class DeadLetters(Facet[QueueBase]):
-    """Dead letters of a queue, as ``queue.dead_letters``.
+    """Dead letters of a queue, as ``queue.dead_letters``. Each call is sent at once, also on a session.
 
-    Each call is sent at once: on a session or connection in its transaction, on an engine in its own. It does not see
-    what a session has recorded but not sent. A dead letter must match all filters that are given.
+    A dead letter must match all filters that are given.
 
     Example:
         >>> queue.dead_letters.list(engine)
@@ -133,26 +132,19 @@ class DeadLetters(Facet[QueueBase]):
         limit: int = 1000,
         **filters: Unpack[DeadLetterFilters],
     ) -> dict[int, str]:
-        """Make dead letters due again as the same messages with the same ids, the oldest death first.
+        """Make dead letters due again under their ids, the oldest death first. Return the outcome of each by id.
 
-        Their attempts count from zero. max_backlog does not hold them back.
+        The outcomes are "redriven"; "duplicate" if another message holds the key, so that the letter stays dead;
+        "missing" if no dead letter has the id. Attempts count from zero. max_backlog does not apply.
 
-        In the lock order this is a settlement: the same transaction cannot enqueue afterwards, so use an engine or a
-        separate transaction. The call locks the dead letters and their keys. It waits for another redrive or purge of
-        named ids, and for transactions that add or settle the same keys. Without ids it skips locked dead letters.
+        In the lock order the call is a settlement: its transaction cannot enqueue afterwards, and it raises
+        AutocommitError in AUTOCOMMIT. It locks the dead letters and their keys. It waits for another redrive or purge
+        of named ids, and for transactions that add or settle the same keys. Without ids it skips locked dead letters.
 
         Args:
             message_ids: One id or several. None: the oldest.
             limit: Most to redrive if no ids are given, 1 to 100,000. To redrive all, repeat the call while one is
                 redriven; dead letters whose key is taken come last.
-            filters: channel, kind, key and ordering_key, as for :meth:`list`.
-
-        Returns:
-            The outcome of each, by id: "redriven"; "duplicate" if another message holds its key, so that it stays dead;
-            "missing" if no such dead letter has the id.
-
-        Raises:
-            AutocommitError: On a session or connection in AUTOCOMMIT.
 
         Example:
             >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
@@ -180,10 +172,8 @@ class DeadLetters(Facet[QueueBase]):
         The call locks them. It waits for another redrive or purge of named ids, and skips others that are locked.
 
         Args:
-            message_ids: One id or several.
             until: Latest death (aware), exclusive.
             before: The former name of *until*. Give one of the two.
-            filters: channel, kind, key and ordering_key, as for :meth:`list`.
 
         Example:
             >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
@@ -210,7 +200,6 @@ def redriving(target: Target, *, limit: int = 1, **which: Any) -> Call:
 
 
 def checked_ids(message_ids: Ids) -> list[int] | None:
-    """Check one or several ids of messages, and return them as a list; None if none are given."""
     if message_ids is None:
         return None
     given: object = message_ids
@@ -223,9 +212,7 @@ def checked_ids(message_ids: Ids) -> list[int] | None:
 
 
 class Admin(Facet[QueueBase]):
-    """Rare operations of operators, as ``queue.admin``.
-
-    Each call is sent at once: on a session or connection in its transaction, on an engine in its own.
+    """Rare operations of operators, as ``queue.admin``. Each call is sent at once, also on a session.
 
     Example:
         >>> queue.admin.consumers(engine)
@@ -236,21 +223,17 @@ class Admin(Facet[QueueBase]):
     def move(self, where: Where, message_id: int | None, channel: str) -> MoveOutcome:
         """Move a waiting message to another channel of the queue, where its time and priority place it.
 
-        It keeps its id, key, payload and attempts. The channel is created if it is new. max_backlog does not hold the
-        message back.
+        It keeps its id, key, payload and attempts. The channel is created if it is new. max_backlog does not apply.
 
-        In the lock order this is a settlement: the same transaction cannot enqueue afterwards, so use an engine or a
-        separate transaction. The call locks the channel if it is new, the key and the message. It waits for
+        In the lock order the call is a settlement: its transaction cannot enqueue afterwards, and it raises
+        AutocommitError in AUTOCOMMIT. It locks the channel if it is new, the key and the message. It waits for
         transactions that create the channel or add the same key to it, and then for one that delivers, settles, cancels
-        or replaces the message. A cancel that waits for the move reports "missing", and must be called again.
+        or replaces the message. A cancel that waits for the move reports "missing"; call it again.
 
         Returns:
             "moved"; "unchanged" if it is in that channel already; "leased" if a consumer holds it, so that it stays;
             "duplicate" if another message of that channel holds its key, so that it stays; "missing" if it is done,
             dead, withdrawn, or in another queue.
-
-        Raises:
-            AutocommitError: On a session or connection in AUTOCOMMIT.
 
         Example:
             >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
@@ -284,22 +267,18 @@ class Admin(Facet[QueueBase]):
         A waiting message gets the place in its channel that it would have had without a delay. Its attempts stay
         counted. A dead letter is redriven, as by ``queue.dead_letters.redrive``. Limits, rates and pauses still apply.
 
-        In the lock order this is a settlement: the same transaction cannot enqueue afterwards, so use an engine or a
-        separate transaction. The call locks the message, and waits for a transaction that delivers, settles, cancels or
-        replaces it. For a dead letter it takes the locks of a redrive.
+        In the lock order the call is a settlement: its transaction cannot enqueue afterwards, and it raises
+        AutocommitError in AUTOCOMMIT. It locks the message, and waits for a transaction that delivers, settles, cancels
+        or replaces it. For a dead letter it takes the locks of a redrive.
 
         Args:
-            message_id: The id of the message or dead letter.
             channel: Replaces the id, together with *key* or *ordering_key* or both. Finds no dead letters.
-            ordering_key: Of several messages with it, the one that a consumer holds is meant, or else the next.
+            ordering_key: If several messages have it, the call takes the leased one, or else the next.
 
         Returns:
             "due"; "unchanged" if it was due already; "redriven" if it was dead; "leased" if a consumer holds it;
             "duplicate" if it is dead and another message holds its key, so that it stays dead; "missing" if it is done,
             withdrawn, or in another queue.
-
-        Raises:
-            AutocommitError: On a session or connection in AUTOCOMMIT.
 
         Example:
             >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1, delay=timedelta(hours=1)).message_id
@@ -323,15 +302,13 @@ class Admin(Facet[QueueBase]):
 
     @verb
     def attempts(self, where: Where, message_id: int | None, *, limit: int = 100) -> tuple[AttemptDetails, ...]:
-        """Return the ended attempts at a message, the oldest first, even if the message is done or dead.
+        """Return the last ended attempts at a message, at most *limit* (1 to 10,000), the oldest first.
 
-        A queue records attempts after ``queue.configure(where, history=True)``, and keeps them for its
-        history_retention. The last attempt at a done message is "completed" or "cancelled"; a message that was purged,
-        or withdrawn before its delivery, has no such attempt. An attempt that no worker ended is "expired" once its
-        lease is found to be over. The call costs one index probe for each day of history.
-
-        Args:
-            limit: Return only the last so many, 1 to 10,000.
+        It finds attempts at done and dead messages too. A queue records attempts after ``queue.configure(where,
+        history=True)``, and keeps them for its history_retention. The last attempt at a done message is "completed" or
+        "cancelled"; a message that was purged, or withdrawn before its delivery, has no such attempt. An attempt that
+        no worker ended is "expired" once its lease is found to be over. The call costs one index probe for each day of
+        history.
 
         Example:
             >>> queue.configure(engine, history=True)
@@ -357,10 +334,9 @@ class Admin(Facet[QueueBase]):
         limit: int = 100_000,
         **filters: Unpack[UndeliveredFilters],
     ) -> int:
-        """Count the messages that ``queue.purge`` with the same arguments would delete. It reads the same rows.
+        """Count the messages that ``queue.purge`` with the same arguments would delete, by reading the same rows.
 
-        Args:
-            limit: Stop counting at this number, 1 to 1,000,000,000.
+        It stops counting at *limit*, 1 to 1,000,000,000.
 
         Example:
             >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1, kind="parse")
@@ -386,24 +362,21 @@ class Admin(Facet[QueueBase]):
         after: str | None = None,
         scan: int = _SCAN,
     ) -> AttemptPage:
-        """Return a page of ended attempts, the last recorded first.
+        """Return a page of ended attempts that match all filters, the last recorded first.
 
-        A queue records them after ``queue.configure(where, history=True)``, and keeps them for its history_retention.
-        Attempts must match all filters that are given. No index helps: the call reads at most *scan* attempts of all
-        queues of the schema, about 2 us each. So a page may be empty although it is not the last.
+        A queue records them as for :meth:`attempts`. No index helps: the call reads at most *scan* (1 to 1,000,000)
+        attempts of all queues of the schema, about 2 us each. So a page may be empty although it is not the last.
 
         Args:
             limit: 1 to 10,000.
             after: ``page.next`` of the previous page, with the same filters.
-            scan: 1 to 1,000,000.
 
         Example:
             >>> queue.configure(engine, history=True)
-            >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
+            >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
             >>> queue.complete(engine, queue.dequeue(engine))
-            >>> [attempt] = queue.admin.recent_attempts(engine, channel="customer-7", outcome="completed")
-            >>> attempt.message_id == message_id
-            True
+            >>> [attempt.channel for attempt in queue.admin.recent_attempts(engine, outcome="completed")]
+            ['customer-7']
         """
         check_names(channel=channel, kind=kind)
         if outcome is not None:
@@ -436,14 +409,14 @@ class Admin(Facet[QueueBase]):
     ) -> None:
         """Record an action on the queue, or on a channel or messages of it, for :meth:`audits`.
 
-        The command line and the dashboard record each change in the transaction that makes it; your own tools can do
-        the same by this call. Housekeeping deletes the records after 90 days.
+        The command line and the dashboard record each change in the transaction that makes it. Your own tools can do
+        the same with this call. Housekeeping deletes the records after 90 days.
 
         Args:
-            where: A session, Connection or Engine. On a session or connection it is part of its transaction.
-            what: The action, such as "pause". by: Who did it. Default: the database role.
-
-            message_ids: One id or several; each gets a record of its own. details: Anything else, as JSON.
+            what: The action, such as "pause".
+            by: Who did it. Default: the database role.
+            message_ids: One id or several; each gets its own record.
+            details: Anything else, as JSON.
 
         Example:
             >>> with Session(engine) as session, session.begin():
@@ -471,8 +444,8 @@ class Admin(Facet[QueueBase]):
     ) -> list[AuditEntry]:
         """Return recorded actions on the queue, the last first: who paused, cancelled, purged, redrove or configured.
 
-        Without a channel and a message, actions on the installation are included, such as on shared limits. It reads by
-        an index only what it returns.
+        Without a channel and a message, it includes actions on the installation, such as on shared limits. By an index
+        it reads only what it returns.
 
         Args:
             before: Only earlier actions: give the last one of the previous page, or a time (aware).
@@ -494,22 +467,15 @@ class Admin(Facet[QueueBase]):
 
     @on_engine
     def erase(self, engine: Engine, channel: str) -> Erasure:
-        """Delete all that the queue has of a channel, also what consumers hold, and the channel itself.
+        """Delete all that the queue has of a channel, including leased messages, and the channel itself.
 
-        A message that is out is gone: when its handler ends, its settlement raises LeaseLost, and what the handler
-        wrote in that transaction is rolled back. Members of groups count as cancelled. What stays are copies outside of
-        the queue: archives and tables that Spark wrote, logs, traces.
+        If a handler holds a message of the channel, its settlement raises LeaseLost, and what it wrote in that
+        transaction is rolled back. Members of groups count as cancelled. Copies outside of the queue stay: archives and
+        tables that Spark wrote, logs, traces.
 
-        Stop what enqueues to the channel first, and remove its schedules from code, or it comes again. Each transaction
-        deletes up to 10,000 rows of a kind; a call that ends half-way is called again. Reading the history and the
-        results of all channels takes about 2 us a row.
-
-        Args:
-            engine: An Engine or AsyncEngine: it takes several transactions.
-            channel: The channel.
-
-        Raises:
-            InvalidArgument: A bad name.
+        First stop what enqueues to the channel, and remove its schedules from code; otherwise the channel is created
+        again. The call needs an engine for its transactions, each of which deletes up to 10,000 rows of a kind. If a
+        call ends half-way, call it again. It reads the history and the results of all channels, about 2 us a row.
 
         Example:
             >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
@@ -549,8 +515,8 @@ class Admin(Facet[QueueBase]):
         The call waits for another transaction that has asked the same consumer.
 
         Args:
-            consumer: The worker's name, as in :meth:`consumers`. by: Who asks, for the worker's log. Default: the
-                database role.
+            consumer: The worker's name, as in :meth:`consumers`.
+            by: Who asks, for the worker's log. Default: the database role.
 
         Returns:
             Whether a consumer of that name has an unexpired lease. If False, there is probably none, or it has just
@@ -586,10 +552,7 @@ class Admin(Facet[QueueBase]):
     def contention(self, where: Where, *, limit: int = 100) -> Contention:
         """Return the channels that wait longest and those with the most leased messages, with what decides their turn.
 
-        It costs about as much as ``queue.stats``.
-
-        Args:
-            limit: Most channels of each of the two groups, 1 to 100,000.
+        Each group has at most *limit* (1 to 100,000) channels. The call costs about as much as ``queue.stats``.
 
         Example:
             >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
@@ -602,22 +565,17 @@ class Admin(Facet[QueueBase]):
     def trend(self, where: Where, *, channel: str | None = None, over: timedelta = timedelta(hours=1)) -> Trend:
         """Return the queue or a channel over the last hours: backlog, oldest wait, served, failed, times of handlers.
 
-        Workers keep a sample of their queues each minute, for 25 hours: of the queue, and of the 20 channels with the
-        longest backlogs. What was served, and the times of handlers, are known of queues that record their history. It
-        reads the samples of that time and 10,000 attempts of the history, whatever the queue has.
+        Workers store a sample of their queues each minute, and keep it for 25 hours: of the queue, and of the 20
+        channels with the longest backlogs. Only a queue that records its history knows what was served and the times of
+        handlers. The call reads the samples of that time and at most 10,000 attempts of the history.
 
         Args:
-            where: A session, connection or engine.
-            channel: This channel. None: the queue.
-            over: How far back it looks, a minute to a day. Up to 100 minutes come in steps of a minute, up to 500 in
-                steps of five, more in steps of fifteen.
-
-        Raises:
-            InvalidArgument: A bad argument.
+            channel: None: the whole queue.
+            over: How far back to look, a minute to a day. Up to 100 minutes the points are a minute apart, up to 500
+                five minutes, beyond that fifteen.
 
         Example:
-            >>> trend = queue.admin.trend(engine, over=timedelta(hours=1))
-            >>> len(trend.points)
+            >>> len(queue.admin.trend(engine, over=timedelta(hours=1)).points)
             60
         """
         check_names(channel=channel)

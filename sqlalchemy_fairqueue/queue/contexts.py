@@ -1,7 +1,4 @@
-"""Contexts, by which a handler asks about its delivery while it works, and the middleware around handlers.
-
-This module keeps the declared middleware and composes calls; workers and tests make the calls.
-"""
+"""Contexts, by which a handler asks about its delivery while it works, and the middleware around handlers."""
 
 from __future__ import annotations
 
@@ -65,7 +62,7 @@ class HeldState(Protocol):
 
     @property
     def enqueues(self) -> GroupMethods | None:
-        """The queue of the delivery, by which it adds members to groups; None in a process of its own."""
+        """The queue that adds members to groups; None in a child process."""
         ...
 
     def check(self) -> None: ...
@@ -110,11 +107,7 @@ class Context:
 
     @property
     def deliveries(self) -> list[Delivery]:
-        """All deliveries of the call, in order; several if the handler is declared with ``batch``.
-
-        See Also:
-            :meth:`retry`
-        """
+        """All deliveries of the call, in order; several if the handler is declared with ``batch``."""
         return [held.delivery for held in self._held.batch]
 
     def retry(self, delivery: Delivery, *, delay: timedelta | None = None, error: str | None = None) -> None:
@@ -125,16 +118,13 @@ class Context:
         :meth:`bury`.
 
         Args:
-            delivery: A delivery of the call.
+            delivery: A delivery of the call; others raise InvalidArgument.
             delay: As for :class:`~sqlalchemy_fairqueue.Retry`, and so is *error*.
-
-        Raises:
-            InvalidArgument: The delivery belongs to another call.
 
         Example:
             >>> @queue.handler("embed", batch=Batch(max_messages=50))
             ... def embed(deliveries: list[Delivery], context: Context) -> None:
-            ...     for delivery in deliveries:
+            ...     for delivery in context.deliveries:
             ...         if not delivery.payload:
             ...             context.bury(delivery, "an empty text")
             >>> receipt = queue.enqueue(engine, channel="customer-7", payload="", kind="embed")
@@ -153,11 +143,7 @@ class Context:
         self._settle(delivery, Release(delay=delay))
 
     def bury(self, delivery: Delivery, reason: str) -> None:
-        """Make one message of a batch a dead letter, under the rules of :meth:`retry`.
-
-        See Also:
-            :meth:`retry`
-        """
+        """Make one message of a batch a dead letter, under the rules of :meth:`retry`."""
         self._settle(delivery, Bury(reason))
 
     def _settle(self, delivery: Delivery, outcome: Outcome) -> None:
@@ -203,8 +189,7 @@ class Context:
     def resource(self, kind: type[T]) -> T:
         """Return the only resource that is an instance of this class.
 
-        Raises:
-            InvalidArgument: No resource is, or several are; use ``resources`` to find one by name.
+        If none or several are, it raises InvalidArgument; use ``resources`` to find one by name.
         """
         found = [name for name, one in self._resources.items() if isinstance(one, kind)]
         if len(found) != 1:
@@ -276,15 +261,12 @@ class Context:
 
     @property
     def cost(self) -> int | None:
-        """The cost of this call to its channel, in the unit of ``enqueue(cost=)``; set it by ``context.cost = 412``.
+        """The cost of this call to its channel, 0 to 1,000,000,000 in the unit of ``enqueue(cost=)``; assign it.
 
         The worker passes it on when it settles the delivery, however the handler ends; the channel pays the difference
         to the declared cost, or gets it back. None, the initial value: the declared cost stands, or in a queue that is
         fair by seconds the milliseconds that the handler takes. A handler that settles its delivery by a verb gives the
         cost there. The deliveries of a batch share the cost equally.
-
-        Raises:
-            InvalidArgument: The value is neither None nor an int of 0 to 1,000,000,000.
 
         Example:
             >>> @queue.handler("ask")
@@ -403,9 +385,6 @@ class MiddlewareMethods(QueueBase):
 
         The middleware declared first is the outermost; ``Worker(middleware=[...])`` wraps all of it.
 
-        Raises:
-            InvalidArgument: The function does not take two arguments.
-
         Example:
             >>> @queue.middleware
             ... def named(context: Context, proceed):
@@ -414,8 +393,7 @@ class MiddlewareMethods(QueueBase):
             >>> @queue.handler("parse")
             ... def parse(delivery: Delivery) -> None:
             ...     print("parsed")
-            >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1, kind="parse")
-            >>> Worker(engine, queue, concurrency=1).run(drain=True)
+            >>> perform(queue, 1, kind="parse")
             begin parse
             parsed
         """
@@ -425,11 +403,7 @@ class MiddlewareMethods(QueueBase):
 
 
 def check_middleware(function: object) -> None:
-    """Refuse middleware that is not a plain or async function of two arguments.
-
-    Raises:
-        InvalidArgument: It has another signature, or is a generator.
-    """
+    """Refuse middleware that is not a plain or async function of two arguments."""
     if not callable(function):
         raise InvalidArgument(f"middleware is {function!r:.80}; give a function of context and proceed")
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
@@ -452,8 +426,7 @@ def middleware_of(queue: MiddlewareMethods, outer: Sequence[AnyMiddleware] = ())
 def middleware_for(handler: Handler, middleware: Sequence[AnyMiddleware]) -> tuple[AnyMiddleware, ...]:
     """Return the middleware for a handler: async middleware for an async handler, plain for a plain one.
 
-    Raises:
-        WorkerError: There is middleware, but none of the handler's kind.
+    If there is middleware but none of the handler's kind, it raises WorkerError.
     """
     found = tuple(one for one in middleware if is_asynchronous(one) == handler.asynchronous)
     if middleware and not found:

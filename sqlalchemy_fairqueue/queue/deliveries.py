@@ -37,17 +37,16 @@ _LEAST = timedelta(microseconds=1)
 
 
 class DeliveryMethods(QueueBase):
-    """dequeue and extend, and the verbs that settle a delivery.
+    """dequeue and extend, and the verbs that settle a delivery: complete, retry, release and bury.
 
-    complete, retry, release and bury settle deliveries. Their target decides when:
+    Their target decides when a settlement takes effect:
 
-    - On a session they are recorded, and sent with its COMMIT. If a delivery was lost, the whole COMMIT fails with
+    - On a session it is recorded, and sent with the COMMIT. If a delivery was lost, the whole COMMIT fails with
       LeaseLost: business effects and completion happen together or not at all.
-    - On a Connection they are sent at once, in its transaction.
-    - On an Engine they have their own transaction. If some deliveries are lost, LeaseLost names them; others are
-      settled.
+    - On a Connection it is sent at once, in its transaction.
+    - On an Engine it has its own transaction. If some deliveries are lost, LeaseLost names them; others are settled.
 
-    They lock the messages, in the order of their ids, and nothing else.
+    Settlements lock the messages, in the order of their ids, and nothing else.
     """
 
     def _begin(self) -> None:
@@ -55,7 +54,6 @@ class DeliveryMethods(QueueBase):
         self._consumers: WeakKeyDictionary[Engine, Consumer] = WeakKeyDictionary()
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return all but the remembered leases: a copy gets its own."""
         return {name: value for name, value in vars(self).items() if name != "_consumers"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -66,12 +64,12 @@ class DeliveryMethods(QueueBase):
     def dequeue(
         self, engine: Engine, *, limit: int = 1, lease: timedelta = LEASE, max_bytes: int = MAX_BYTES
     ) -> Deliveries:
-        """Lease up to *limit* ready messages, taking channels in turn.
+        """Lease up to *limit* ready messages, taking channels in turn, and return the deliveries in fair order.
 
         The lease is committed when this returns, and ends *lease* from now or a little later. Until then the caller
         must complete, retry, release or bury each delivery; afterwards another consumer may hold the message, and every
         verb raises LeaseLost. The call runs READ COMMITTED transactions of its own, one statement each, and waits for
-        no lock.
+        no lock. ``due_in`` of the result says when to poll again.
 
         Args:
             engine: An Engine or AsyncEngine. A session is refused, since an uncommitted lease protects nothing.
@@ -79,9 +77,6 @@ class DeliveryMethods(QueueBase):
             lease: How long the caller holds the messages, up to 365 days; ``extend`` prolongs it.
             max_bytes: Most bytes of contents and headers to take, 64 MiB by default. The batch ends before the message
                 that would exceed it, with ``due_in`` zero. A message that is larger by itself comes alone.
-
-        Returns:
-            The deliveries in fair order; empty if nothing is ready. ``due_in`` of the list says when to poll again.
 
         Example:
             >>> receipt = queue.enqueue(engine, channel="customer-7", payload={"file": "a.pdf"})
@@ -118,9 +113,10 @@ class DeliveryMethods(QueueBase):
         cost: int | None = None,
         result: Any = None,
     ) -> None:
-        """Settle deliveries whose work is done, and delete their messages. The class says when it takes effect.
+        """Settle deliveries whose work is done, and delete their messages.
 
-        A completion after the end of the lease still counts if nobody else has taken the message.
+        On a session it takes effect with the COMMIT, which fails with LeaseLost if a delivery was lost. A completion
+        after the end of the lease still counts if nobody else has taken the message.
 
         Args:
             cost: The actual cost of each, 0 to 1,000,000,000 in the unit of ``enqueue(cost=)``; the channel pays the
@@ -129,14 +125,13 @@ class DeliveryMethods(QueueBase):
 
         Raises:
             PayloadError: The result cannot be encoded, or has more than 1,048,576 bytes.
-            LeaseLost: The caller does not hold some delivery any more; nothing changed for these.
+            LeaseLost: The caller does not hold some delivery any more; nothing changed for these. On an Engine the
+                others are settled.
 
         Example:
-            >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
+            >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
             >>> with Session(engine) as session, session.begin():
             ...     queue.complete(session, queue.dequeue(engine))
-            >>> queue.message(engine, message_id) is None
-            True
         """
         given = None if result is None else given_result(self.codec, result)
         return self._settle(where, Verb.COMPLETE, deliveries, cost=cost, result=given)
@@ -192,9 +187,7 @@ class DeliveryMethods(QueueBase):
         error: str | None = None,
         cost: int | None = None,
     ) -> None:
-        """Move the messages of deliveries to the dead letters, with the reason and the error.
-
-        Cost and errors are those of :meth:`complete`.
+        """Move the messages of deliveries to the dead letters. Cost and errors are those of :meth:`complete`.
 
         Example:
             >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
@@ -208,10 +201,8 @@ class DeliveryMethods(QueueBase):
     def extend(self, engine: Engine, deliveries: Held, *, lease: timedelta = LEASE) -> datetime:
         """Extend the lease of deliveries to *lease* from now, in its own transaction. It is never shortened.
 
-        One lease may cover several messages; it is extended for all of them.
-
-        Returns:
-            The new end of the lease; of several leases, the first end.
+        One lease may cover several messages; it is extended for all of them. The call returns the new end; of several
+        leases, the first end.
 
         Raises:
             LeaseLost: The lease has ended, or a delivery is not held under it any more; nothing changed for that lease.

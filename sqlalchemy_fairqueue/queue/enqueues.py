@@ -56,8 +56,8 @@ class AddedHeaders:
     """Headers that are added to each message of a call, encoded once.
 
     Args:
-        carried: Headers of the instrumentation. A message that has one of these names itself gets none of them. So does
-            a message with large headers of its own, whose size tracing must not push over the database's limit.
+        carried: Headers of the instrumentation. A message that has one of these names itself gets none of them. Neither
+            does a message with large headers of its own, whose size tracing must not push over the database's limit.
         membership: The group of the messages, which becomes a header; None if they are in no group.
     """
 
@@ -71,11 +71,7 @@ class AddedHeaders:
         """The headers of messages that have no others, as JSON."""
 
     def with_own(self, own: Mapping[str, Any]) -> bytes:
-        """Return a message's own headers together with the added ones, as JSON.
-
-        Raises:
-            PayloadError, TypeError, ValueError: JSON cannot represent a value.
-        """
+        """Return a message's own headers together with the added ones, as JSON."""
         if not any(name in own for name in self._carried):
             encoded = _headers.encode({**own, **self._all})
             if len(encoded) <= _CARRIED_UP_TO or not self._carried:
@@ -115,9 +111,8 @@ class EnqueueMethods(QueueBase):
         documents the arguments. The options are delay, at, priority, key, headers, max_attempts, on_duplicate, cost,
         unique_for, unique_from, ordering_key and coalesce.
 
-        Returns:
-            A receipt. Its ``message_id`` and ``outcome`` are set after the session's COMMIT, or on return for an engine
-            or connection.
+        The ``message_id`` and ``outcome`` of the receipt are set after the session's COMMIT, or on return for an engine
+        or connection.
 
         Raises:
             PayloadError: The payload cannot be encoded, or is larger than the channel's max_payload_bytes.
@@ -148,15 +143,10 @@ class EnqueueMethods(QueueBase):
 
     @recorded
     def enqueue_many(self, where: RecordedWhere, messages: Iterable[Enqueue]) -> list[Receipt]:
-        """Add messages in one statement, all or none, as :meth:`enqueue` adds one.
+        """Add messages in one statement, all or none, as :meth:`enqueue` adds one. Return receipts in the same order.
 
         All are checked and encoded before the first is recorded or sent. Without messages nothing is sent. On an engine
-        the transaction is READ COMMITTED.
-
-        Returns:
-            A receipt for each message, in their order, filled in as that of :meth:`enqueue`.
-
-        Errors are those of :meth:`enqueue`.
+        the transaction is READ COMMITTED. Errors are those of :meth:`enqueue`.
 
         Example:
             >>> files = [Enqueue(channel="customer-7", payload={"file": name}) for name in ("a.pdf", "b.pdf")]

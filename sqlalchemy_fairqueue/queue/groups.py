@@ -69,19 +69,14 @@ class _Members:
         Args:
             job: A job of the group's queue, also with options: ``parse.options(delay=...)``.
             channel: A group may have members in many channels.
-            args: As for ``Job.prepare``, and so are *kwargs*.
-
-        Raises:
-            TypeError, PayloadError: As for ``Job.prepare``.
-            InvalidArgument: The job belongs to another queue; otherwise as for :meth:`enqueue_many`.
+            args: As for ``Job.prepare``, and so are *kwargs* and errors.
 
         Example:
             >>> @queue.job
             ... def parse(context: Context, *, page: int) -> None:
             ...     print(page)
-            >>> with Session(engine) as session, session.begin():
-            ...     with queue.group(session) as group:
-            ...         receipts = [group.enqueue(parse, "customer-7", page=page) for page in (1, 2)]
+            >>> with Session(engine) as session, session.begin(), queue.group(session) as group:
+            ...     receipts = [group.enqueue(parse, "customer-7", page=page) for page in (1, 2)]
             >>> queue.groups.status(engine, group.id).pending
             2
         """
@@ -98,15 +93,14 @@ class _Members:
         A message that is skipped as a duplicate, or dropped, is no member.
 
         Raises:
-            InvalidArgument: A bad message; ``on_duplicate="replace"``, which could rewrite a member of another group; a
-                header ``group`` of its own; or the group takes no more members.
+            InvalidArgument: The group takes no more members; or a message has its own header ``group``, or
+                ``on_duplicate="replace"``, which could rewrite a member of another group.
             PayloadError: A payload cannot be encoded.
 
         Example:
             >>> pages = [Enqueue(channel="customer-7", payload=page) for page in (1, 2, 3)]
-            >>> with Session(engine) as session, session.begin():
-            ...     with queue.group(session) as group:
-            ...         receipts = group.enqueue_many(pages)
+            >>> with Session(engine) as session, session.begin(), queue.group(session) as group:
+            ...     receipts = group.enqueue_many(pages)
             >>> [receipt.outcome for receipt in receipts]
             ['created', 'created', 'created']
         """
@@ -175,9 +169,8 @@ class Group(_Members):
         """Add messages to the group, as :meth:`MemberGroup.enqueue_many` does, within its block.
 
         Example:
-            >>> with Session(engine) as session, session.begin():
-            ...     with queue.group(session) as group:
-            ...         receipts = group.enqueue_many([Enqueue(channel="customer-7", payload=1)])
+            >>> with Session(engine) as session, session.begin(), queue.group(session) as group:
+            ...     receipts = group.enqueue_many([Enqueue(channel="customer-7", payload=1)])
             >>> queue.groups.status(engine, group.id).pending
             1
         """
@@ -202,9 +195,6 @@ class MemberGroup(_Members):
     fails with LeaseLost after a lost lease, and with MessageCancelled after a cancel. The group finishes only when the
     new members have ended too.
 
-    Attributes:
-        id: The group's id.
-
     See Also:
         :meth:`within`
     """
@@ -222,9 +212,8 @@ class MemberGroup(_Members):
             ... def split(delivery: Delivery, context: Context) -> None:
             ...     with Session(engine) as session, session.begin():
             ...         context.group.within(session).enqueue_many([Enqueue(channel="customer-7", payload="page")])
-            >>> with Session(engine) as session, session.begin():
-            ...     with queue.group(session) as group:
-            ...         receipts = group.enqueue_many([Enqueue(channel="customer-7", payload="file", kind="split")])
+            >>> with Session(engine) as session, session.begin(), queue.group(session) as group:
+            ...     receipts = group.enqueue_many([Enqueue(channel="customer-7", payload="file", kind="split")])
             >>> Worker(engine, queue, concurrency=1).run(drain=True)
             >>> queue.groups.status(engine, group.id).total
             2
@@ -252,26 +241,20 @@ class GroupMethods(EnqueueMethods):
         If its channel is full, the follow-up waits.
 
         Only ``group.enqueue`` and ``group.enqueue_many`` add members. Other enqueues to this queue within the block
-        give an :class:`~sqlalchemy_fairqueue.errors.OutsideGroupWarning`.
-
-        Members do not wait for each other; they update no common row.
+        give an :class:`~sqlalchemy_fairqueue.errors.OutsideGroupWarning`. Members do not wait for each other; they
+        update no common row.
 
         Args:
             session: For an AsyncSession it is a plain ``with`` too, since everything is recorded.
             then: The follow-up: a prepared call of a job, ``then=report.prepare(channel="customer-7", run=1)``, or an
-                Enqueue for this queue. None: the group only counts.
+                Enqueue for this queue. It must leave out on_duplicate, coalesce, cost and unique_for. None: the group
+                only counts.
             on_failure: The follow-up if a member failed or was cancelled. None: *then* follows in that case too.
-
-        Raises:
-            InvalidArgument: A bad argument; or a follow-up with ``on_duplicate`` "raise" or "replace", a cost, or
-                unique_for.
-            PayloadError: The payload of a follow-up cannot be encoded.
 
         Example:
             >>> then = Enqueue(channel="customer-7", payload={"run": 1}, kind="report")
-            >>> with Session(engine) as session, session.begin():
-            ...     with queue.group(session, then=then) as group:
-            ...         receipts = group.enqueue_many([Enqueue(channel="customer-7", payload=page) for page in (1, 2)])
+            >>> with Session(engine) as session, session.begin(), queue.group(session, then=then) as group:
+            ...     receipts = group.enqueue_many([Enqueue(channel="customer-7", payload=page) for page in (1, 2)])
             >>> queue.groups.status(engine, group.id).pending
             2
         """
@@ -351,9 +334,8 @@ class Groups(Facet[QueueBase]):
             UnknownGroup: The queue has no such group, or has forgotten it.
 
         Example:
-            >>> with Session(engine) as session, session.begin():
-            ...     with queue.group(session) as group:
-            ...         receipts = group.enqueue_many([Enqueue(channel="customer-7", payload=1)])
+            >>> with Session(engine) as session, session.begin(), queue.group(session) as group:
+            ...     receipts = group.enqueue_many([Enqueue(channel="customer-7", payload=1)])
             >>> queue.groups.status(engine, group.id).pending
             1
         """
@@ -363,9 +345,7 @@ class Groups(Facet[QueueBase]):
     def list(
         self, where: Where, *, is_open: bool | None = None, limit: int = 1000, before: GroupStatus | None = None
     ) -> builtins.list[GroupStatus]:
-        """Return groups of the queue, the newest first, with their present counts.
-
-        It includes the members that ended within the last second, which workers have not counted yet.
+        """Return groups of the queue, the newest first, with their present counts, as for :meth:`status`.
 
         Args:
             is_open: True: only open groups. False: only finished ones.
@@ -373,9 +353,8 @@ class Groups(Facet[QueueBase]):
             before: The last group of the previous page.
 
         Example:
-            >>> with Session(engine) as session, session.begin():
-            ...     with queue.group(session) as group:
-            ...         receipts = group.enqueue_many([Enqueue(channel="customer-7", payload=1)])
+            >>> with Session(engine) as session, session.begin(), queue.group(session) as group:
+            ...     receipts = group.enqueue_many([Enqueue(channel="customer-7", payload=1)])
             >>> [status.id == group.id for status in queue.groups.list(engine, is_open=True)]
             [True]
         """
@@ -386,25 +365,21 @@ class Groups(Facet[QueueBase]):
 
     @verb
     def cancel(self, where: Where, group_id: UUID | str) -> GroupCancellation:
-        """Withdraw all members of a group that have not ended, at once, in the transaction of a session or connection.
+        """Withdraw the open members of a group. Return how many are gone, and how many consumers still hold.
 
-        Each member is cancelled as by ``queue.cancel``, and cannot add members any more. When the members that
-        consumers hold have ended, the follow-up is enqueued: *on_failure* if there is one.
+        Each member that has not ended is cancelled as by ``queue.cancel``, and cannot add members any more. When the
+        members that consumers hold have ended, the follow-up is enqueued: *on_failure* if there is one.
 
         The call locks the members until the transaction ends, and waits for transactions that have one locked. In the
-        lock order this is a settlement: enqueue before it.
-
-        Returns:
-            How many members are gone, and how many consumers still hold.
+        lock order it is a settlement: enqueue before it.
 
         Raises:
             UnknownGroup: The queue has no such group, or has forgotten it.
             IsolationError: The transaction is REPEATABLE READ or SERIALIZABLE.
 
         Example:
-            >>> with Session(engine) as session, session.begin():
-            ...     with queue.group(session) as group:
-            ...         receipts = group.enqueue_many([Enqueue(channel="customer-7", payload=1)])
+            >>> with Session(engine) as session, session.begin(), queue.group(session) as group:
+            ...     receipts = group.enqueue_many([Enqueue(channel="customer-7", payload=1)])
             >>> cancellation = queue.groups.cancel(engine, group.id)
             >>> queue.stats(engine).ready
             0
