@@ -1,7 +1,6 @@
 """Handlers of a queue by kind, and functions that each worker calls at its start and stop.
 
-This module keeps what was declared; workers call the functions. Functions of the start return resources, which handlers
-take as arguments.
+Functions of the start return resources, which handlers take as arguments.
 """
 
 from __future__ import annotations
@@ -53,7 +52,6 @@ class LifespanFunction:
         name: The function's name, which is also the name of its resource.
         takes: Names of parameters, each with the name of the resource that it takes.
         resource_type: The annotated type that it returns or yields; None without an annotation.
-        asynchronous: Whether its result must be awaited.
         generator: Whether it yields; the code after the yield runs at the stop.
     """
 
@@ -77,12 +75,7 @@ class LifespanMethods(QueueBase):
         """Declare a function that each worker of this queue calls when it starts. Use it as a decorator.
 
         Its return value is a resource with the function's name. It may also yield the resource once; the code after the
-        ``yield`` runs when the worker stops::
-
-            @queue.on_start
-            def http() -> Iterator[Client]:
-                with Client() as client:
-                    yield client
+        ``yield`` runs when the worker stops.
 
         A handler that is declared later takes the resource by a parameter of this name, or by one without a default
         that is annotated with the type that the function returns or yields. Later on_start functions and
@@ -97,9 +90,6 @@ class LifespanMethods(QueueBase):
 
         If a function fails, the started ones are stopped, and the start raises
         :class:`~sqlalchemy_fairqueue.errors.StartError`. A worker that is started again calls the functions again.
-
-        Raises:
-            InvalidArgument: A parameter matches no resource, or the queue has a resource of this name already.
 
         Example:
             >>> @queue.on_start
@@ -130,14 +120,11 @@ class LifespanMethods(QueueBase):
     def on_stop(self, function: F, /) -> F:
         """Declare a function that each worker of this queue calls when it stops. Use it as a decorator.
 
-        It takes resources as :meth:`on_start` functions do. The functions run after the last handler has returned or
-        was left behind, and after all deliveries are settled: in reverse order of declaration, followed by the code
-        after the yields of on_start functions, also in reverse order. They run if all on_start functions of the queue
-        have run, however the worker ends, unless its process is killed. An error is logged, and the other functions
-        still run. A function that several queues of a worker declare runs once.
-
-        Raises:
-            InvalidArgument: A parameter matches no resource, or the function is a generator or declared already.
+        It takes resources as :meth:`on_start` functions do, and may not yield. The functions run after the last handler
+        has returned or was left behind, and after all deliveries are settled: in reverse order of declaration, followed
+        by the code after the yields of on_start functions, also in reverse order. They run if all on_start functions of
+        the queue have run, however the worker ends, unless its process is killed. An error is logged, and the other
+        functions still run. A function that several queues of a worker declare runs once.
 
         Example:
             >>> @queue.on_stop
@@ -161,11 +148,7 @@ def lifespan_of(queue: LifespanMethods) -> tuple[tuple[LifespanFunction, ...], t
 def resources_taken(
     function: Callable[..., Any], parameters: Iterable[inspect.Parameter], known: Mapping[str, LifespanFunction]
 ) -> dict[str, str]:
-    """Return the resource for each parameter that takes one, by the parameter's name.
-
-    Raises:
-        InvalidArgument: Several resources have the type of a parameter.
-    """
+    """Return the name of the resource that each parameter takes, by the parameter's name."""
     if not known:
         return {}
     hints = hints_of(function)
@@ -182,11 +165,7 @@ def resources_taken(
 
 
 def resource_of_type(wanted: Any, known: Mapping[str, LifespanFunction], whose: str) -> str | None:
-    """Return the name of the resource that is declared with exactly this type, or None.
-
-    Raises:
-        InvalidArgument: Several resources have the type.
-    """
+    """Return the name of the resource that is declared with exactly this type; InvalidArgument if several are."""
     found = [name for name, one in known.items() if one.resource_type is not None and one.resource_type == wanted]
     if len(found) > 1:
         raise InvalidArgument(f"{whose} may be any of the resources {', '.join(found)}; take one by its name")
@@ -259,7 +238,6 @@ class Handler:
     Attributes:
         retry: Its own policy, or None for the worker's.
         session_type: The class that its parameter ``session`` is annotated with, or None.
-        asynchronous: Whether its result must be awaited.
         isolated: Whether it runs in a child process.
         schema: The payload schema of a job, or None.
         resources: Names of parameters, each with the name of the resource that it takes.
@@ -329,10 +307,6 @@ class HandlerMethods(LifespanMethods):
                 of them has failed an attempt. A message that was tried before comes alone, so that only the one that
                 fails or crashes dies. Limits, rates and costs count each message.
 
-        Raises:
-            InvalidArgument: The kind has a handler already, a parameter matches nothing, or the function cannot run in
-                another process.
-
         Example:
             >>> @queue.handler("parse", timeout=timedelta(minutes=5))
             ... def parse(delivery: Delivery, session: Session) -> None:
@@ -367,9 +341,6 @@ class HandlerMethods(LifespanMethods):
         Args:
             kind: The kind of the dead letters, up to 500 bytes.
             options: retry, timeout and isolation, as for :meth:`handler`.
-
-        Raises:
-            InvalidArgument: The kind has such a function already, or a parameter matches nothing.
 
         Example:
             >>> @queue.on_dead("parse")
@@ -438,7 +409,6 @@ class HandlerMethods(LifespanMethods):
 
 
 def handlers_of(queue: HandlerMethods) -> Mapping[str, Handler]:
-    """Return the handlers that were declared so far, by kind."""
     return queue._handlers  # noqa: SLF001 - for workers alone
 
 
@@ -449,13 +419,9 @@ def follow_dead(connection: Connection, queue: HandlerMethods, target: Target) -
 
 
 def session_type_of(queues: Iterable[HandlerMethods], base: type[S]) -> type[S]:
-    """Return the most derived class among the annotations of handlers' ``session`` parameters.
+    """Return the most derived class among the annotations of handlers' ``session`` parameters that derive from *base*.
 
-    Args:
-        base: Session or AsyncSession; other classes are ignored.
-
-    Raises:
-        InvalidArgument: Neither of two annotated classes is derived from the other.
+    If neither of two annotated classes is derived from the other, it raises InvalidArgument.
     """
     found, taker = base, ""
     for handler in (handler for queue in queues for handler in handlers_of(queue).values()):

@@ -51,7 +51,6 @@ class Job(Generic[C, P, R_co]):
     To call the job is to call the function here and now.
 
     Attributes:
-        kind: The kind of its messages.
         schema: Converts its arguments to a payload and back.
 
     See Also:
@@ -97,20 +96,14 @@ class Job(Generic[C, P, R_co]):
     def options(self, **options: Unpack[EnqueueOptions]) -> Job[C, P, R_co]:
         """Return a copy of the job that enqueues with these options: ``parse.options(delay=...).enqueue(...)``.
 
-        Args:
-            options: Arguments of ``Queue.enqueue``: delay, at, priority, key, headers, max_attempts, on_duplicate,
-                cost, unique_for, unique_from, ordering_key, coalesce. Each replaces its earlier value.
-
-        Raises:
-            TypeError: There is no such option.
+        The options are those of ``Queue.enqueue``. Each replaces its earlier value; an unknown one raises TypeError.
 
         Example:
             >>> @queue.job
             ... def parse(context: Context, *, file: str) -> None:
             ...     print(file)
-            >>> with Session(engine) as session, session.begin():
-            ...     later = parse.options(delay=timedelta(hours=1), key="a.pdf")
-            ...     receipt = later.enqueue(session, "customer-7", file="a.pdf")
+            >>> later = parse.options(delay=timedelta(hours=1), key="a.pdf")
+            >>> receipt = later.enqueue(engine, "customer-7", file="a.pdf")
             >>> queue.stats(engine).scheduled
             1
         """
@@ -133,25 +126,21 @@ class Job(Generic[C, P, R_co]):
         Raises:
             TypeError: An argument is missing or unknown.
             PayloadError: The annotation does not allow the value of an argument; the error names both.
-            InvalidArgument: A bad channel or option.
 
         Example:
             >>> @queue.job
             ... def parse(context: Context, *, file: str) -> None:
             ...     print(file)
             >>> files = [parse.prepare("customer-7", file=name) for name in ("a.pdf", "b.pdf")]
-            >>> with Session(engine) as session, session.begin():
-            ...     receipts = queue.enqueue_many(session, files)
+            >>> receipts = queue.enqueue_many(engine, files)
         """
         return Enqueue(channel=channel, payload=self.schema.encode(args, kwargs), kind=self.kind, **self._options)
 
     @recorded
     def enqueue(self, where: RecordedWhere, /, channel: str, *args: P.args, **kwargs: P.kwargs) -> Receipt:
-        """Enqueue a call: on a session with its COMMIT, elsewhere at once, as ``Queue.enqueue`` does.
+        """Enqueue a call: on a session with its COMMIT, elsewhere at once.
 
-        Raises:
-            TypeError, PayloadError: As for :meth:`prepare`.
-            FairQueueError: As for ``Queue.enqueue``.
+        Arguments are those of :meth:`prepare`. Errors are those of :meth:`prepare` and ``Queue.enqueue``.
 
         Example:
             >>> @queue.job
@@ -180,13 +169,7 @@ class Job(Generic[C, P, R_co]):
 
         Args:
             name: Unique in the channel.
-            recurrence: The times: ``Recurrence(cron="0 3 * * *", timezone="Europe/Berlin")``.
-            channel: Usually the tenant.
-            args: The job's arguments, as for :meth:`prepare`, and so are *kwargs*.
-
-        Raises:
-            TypeError, PayloadError: As for :meth:`prepare`.
-            FairQueueError: As for ``queue.schedules.set``.
+            args: As for :meth:`prepare`, and so are *channel*, *kwargs* and errors.
 
         Example:
             >>> @queue.job
@@ -194,8 +177,6 @@ class Job(Generic[C, P, R_co]):
             ...     print(file)
             >>> nightly = Recurrence(cron="0 3 * * *", timezone="Europe/Berlin")
             >>> parse.schedule(engine, "nightly", nightly, "customer-7", file="all.pdf")
-            >>> [schedule.name for schedule in queue.schedules.list(engine)]
-            ['nightly']
         """
         _check_recurrence(recurrence)
         call = self.prepare(channel, *args, **kwargs)
@@ -230,17 +211,9 @@ class Job(Generic[C, P, R_co]):
     def result(
         self, where: Any, message_id: int | None, *, channel: str | None = None, timeout: timedelta | None = None
     ) -> Any:
-        """Return the value that a call returned, as the annotated type, by ``Queue.result``.
+        """Return the value that a call returned, as the annotated type.
 
-        Args:
-            where: Waiting needs an Engine.
-            message_id: The message of the call.
-            channel: The channel that the message must be in, as for ``Queue.result``. None: any.
-            timeout: How long to wait for the end of the call. None: do not wait.
-
-        Raises:
-            ResultError: As for ``Queue.result``; its subclasses say how the call ended.
-            InvalidArgument: The message belongs to another job.
+        Arguments and errors are those of ``Queue.result``. A message of another job raises InvalidArgument.
 
         Example:
             >>> queue.configure(engine, result_retention=timedelta(hours=1))

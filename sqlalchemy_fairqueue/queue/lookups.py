@@ -54,10 +54,9 @@ ERROR = 2**20
 
 
 class LookupMethods(QueueBase):
-    """stats, channels, message and messages. They lock nothing.
+    """stats, channels, message and messages. They lock nothing and are sent at once.
 
-    Each call is sent at once: on a session or connection in its transaction, on an engine in its own. It does not see
-    what a session has recorded but not sent. message and messages need the grant "operator".
+    message and messages need the grant "operator".
     """
 
     @verb
@@ -120,8 +119,8 @@ class LookupMethods(QueueBase):
 
         ``queue.codec.decode(message.content)`` is its payload. ``wait`` says why it waits and who holds what it waits
         for: other channels, and with a shared limit other queues. ``history`` has its ended attempts;
-        ``queue.admin.attempts`` returns those of settled messages too. Dead letters are not found;
-        ``queue.dead_letters`` lists them.
+        ``queue.admin.attempts`` returns those of settled messages too. The result is None if the message is done, dead
+        or withdrawn, or never existed; ``queue.dead_letters`` lists dead letters.
 
         The call reads O(log n) and a bounded part of the queue. It counts up to 1,000 messages ahead of this one, and
         up to 60,000 leased messages. It computes shares from 1,000 channels with leased messages and 1,000 ready ones;
@@ -130,13 +129,7 @@ class LookupMethods(QueueBase):
         Args:
             channel: Replaces the id, together with *key* or *ordering_key* or both.
             key: The message that holds it. A message that was cancelled while a consumer holds it has no key any more.
-            ordering_key: Of several messages with it, the one that a consumer holds is meant, or else the next.
-
-        Returns:
-            The message; None if it is done, dead or withdrawn, or never existed.
-
-        Raises:
-            InvalidArgument: Neither an id nor a name is given, or both.
+            ordering_key: If several messages have it, the call takes the leased one, or else the next.
 
         Example:
             >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1, key="invoice-12").message_id
@@ -195,7 +188,6 @@ class LookupMethods(QueueBase):
         "leased", the call also reads the ids of all leased messages of the queue.
 
         Args:
-            channel: A channel that does not exist has no messages.
             state: "leased", "ready", "held" or "scheduled".
             key: Needs *channel*.
             limit: 1 to 10,000.
@@ -266,11 +258,7 @@ def _position(after: object, channel: str | None) -> tuple[int, ...]:
 def checked_name(
     message_id: int | None, channel: str | None, key: str | None, ordering_key: str | None
 ) -> MessageName | None:
-    """Check that either an id or a name is given. Return the name, or None for an id.
-
-    Raises:
-        InvalidArgument: Neither is given, or both.
-    """
+    """Check that either an id or a name is given. Return the name, or None for an id."""
     named = channel is not None and (key is not None or ordering_key is not None)
     if named == (message_id is not None) or (not named and (channel or key or ordering_key) is not None):
         raise InvalidArgument(
@@ -309,17 +297,12 @@ class WithdrawalMethods(QueueBase):
         The call locks the message until the transaction ends, and waits for a transaction that has it locked. Meanwhile
         dequeues skip it; after a rollback it is ready again.
 
-        A name means the messages that have it when the transaction sends its work, before its own enqueues.
+        A name means the messages that have it when the transaction sends its work, before its own enqueues. The
+        ``outcome`` and ``outcomes`` of the receipt are set after the COMMIT, on a Connection at once.
 
         Args:
             channel: Replaces the id, together with *key* or *ordering_key* or both.
             ordering_key: All messages with it are withdrawn.
-
-        Returns:
-            A receipt. Its ``outcome`` and ``outcomes`` are set after the COMMIT, on a Connection at once.
-
-        Raises:
-            InvalidArgument: No message can have this id or name; or neither or both are given.
 
         Example:
             >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
@@ -340,7 +323,8 @@ class WithdrawalMethods(QueueBase):
     ) -> PurgeReceipt:
         """Delete all messages of a channel that no consumer holds: ready, scheduled and held ones.
 
-        Messages must match all filters that are given. ``queue.admin.count_undelivered`` counts them before.
+        Messages must match all filters that are given. ``queue.admin.count_undelivered`` counts them before. The
+        ``purged`` of the receipt is set after the COMMIT, on a Connection at once.
 
         Leased messages stay, and so do those that another transaction has locked or not committed. A transaction sends
         its enqueues first, so its own messages are deleted too. If the channel does not exist, nothing is deleted.
@@ -351,12 +335,8 @@ class WithdrawalMethods(QueueBase):
         "scheduled" those that are due later.
 
         Args:
-            channel: The channel.
             filters: kind, key and ordering_key; state, which is "ready", "scheduled" or "held" at the time when the
                 call is sent; since, the earliest enqueue (aware), inclusive; until, the latest enqueue, exclusive.
-
-        Returns:
-            A receipt. Its ``purged`` is set after the COMMIT, on a Connection at once.
 
         Example:
             >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1, kind="parse")

@@ -101,21 +101,18 @@ class ResultMethods(HandlerMethods):
     ) -> Any:
         """Return what the handler returned, if ``configure(where, result_retention=...)`` makes the queue keep it.
 
-        The value is decoded like a payload. If the kind is a job of this queue, it has the annotated return type.
+        The value is decoded like a payload. If the kind is a job of this queue, it has the annotated return type. It is
+        None if a verb completed the message without a result.
 
         Args:
-            where: Waiting needs an Engine.
             message_id: The id in the receipt. Ids are consecutive numbers, which anybody can guess.
             channel: The channel that the message must be in, such as the channel of the tenant who asks. Messages of
                 other channels raise UnknownMessage then, and so do messages whose channel is not kept any more. None:
                 any.
-            timeout: How long to wait for the end of the message. None, the default: do not wait. Waiting holds no
-                connection of the pool: one listening connection an engine tells all its waiters when to poll, and they
-                poll every 5 seconds in any case. A handler that waits keeps its place in the worker and gets a
-                HandlerWaitWarning; a :meth:`group` follows messages without waiting.
-
-        Returns:
-            The value; also None if a verb completed the message without a result.
+            timeout: How long to wait for the end of the message; needs an Engine. None, the default: do not wait.
+                Waiting holds no connection of the pool: one listening connection an engine tells all its waiters when
+                to poll, and they poll every 5 seconds in any case. A handler that waits keeps its place in the worker
+                and gets a HandlerWaitWarning; a :meth:`group` follows messages without waiting.
 
         Raises:
             ResultNotReady: The message has not ended, or not in time. It is a TimeoutError.
@@ -125,7 +122,6 @@ class ResultMethods(HandlerMethods):
                 it is known.
             UnknownMessage: The queue never had such a message, or it is not known to be in the *channel*.
             PayloadError: The codec cannot decode the kept value, or it does not fit the job's annotation.
-            InvalidArgument: A bad argument, or a timeout with a session or Connection.
 
         Example:
             >>> queue.configure(engine, result_retention=timedelta(hours=1))
@@ -229,7 +225,6 @@ class _LoopEvent:
             self._loop.call_soon_threadsafe(self._event.set)
 
     def wait(self, seconds: float) -> None:
-        """Wait until the event is set, at most this long."""
         # It needs greenlet.
         from sqlalchemy.util import await_only  # noqa: PLC0415
 
@@ -243,13 +238,7 @@ class _LoopEvent:
 
 
 class _Wait:
-    """One wait for the result of a message.
-
-    Args:
-        engine: The engine of the queue.
-        asked: The question.
-        wake: Called by another thread when a poll is worthwhile.
-    """
+    """One wait for the result of a message. Another thread calls *wake* when a poll is worthwhile."""
 
     def __init__(
         self,
@@ -309,7 +298,6 @@ class _Wait:
         return min(poll, left)
 
     def unregister(self, connection: Connection) -> None:
-        """Remove the registration, so that nobody notifies this wait any more."""
         message_id = self._asked.message_id
         doing = f"stop waiting for the result of message {message_id}"
         call = self._target.call("fq_wait_for_result", doing, message_id=message_id, waiter=str(self._waiter), wait=0)
@@ -353,11 +341,7 @@ def results_of_batch(result: object, count: int) -> list[Any]:
 
 
 def given_result(codec: Codec, value: object) -> EncodedResult:
-    """Encode a result that the application passes to a verb.
-
-    Raises:
-        PayloadError: It cannot be encoded, or is too large.
-    """
+    """Encode a result that the application passes to a verb, or raise PayloadError."""
     return EncodedResult(None if value is None else _content(codec, None, value))
 
 

@@ -66,16 +66,12 @@ class ScheduleMethods(EnqueueMethods, HandlerMethods):
         The worker's role needs the grant "producer" too.
 
         Args:
-            name: Default: the function's name.
+            name: Default: the function's name. The channel must have no other schedule of that name in code.
             channel: As for ``schedules.set``, and so are the options: cron, every, timezone, catch_up, jitter, payload,
                 headers, max_attempts and ordering_key.
             kind: The kind of its messages. Default: the name. The function becomes the handler of this kind, unless it
                 is that already, so several schedules can share it.
             retry: As for :meth:`handler`, and so is *timeout*.
-
-        Raises:
-            InvalidArgument: As for ``schedules.set`` and :meth:`handler`; or the channel has a schedule of that name
-                already.
 
         Example:
             >>> @queue.periodic(channel="system", every=timedelta(hours=6))
@@ -111,8 +107,6 @@ class ScheduleMethods(EnqueueMethods, HandlerMethods):
 
 class Schedules(Facet[ScheduleMethods]):
     """Schedules of a queue, as ``queue.schedules``: messages that recur.
-
-    Changes are recorded on a session, and sent at once on a connection or engine.
 
     Example:
         >>> queue.schedules.set(engine, "nightly", channel="customer-7", cron="0 3 * * *")
@@ -156,20 +150,16 @@ class Schedules(Facet[ScheduleMethods]):
         Args:
             name: Unique in the channel, so that each tenant can have its "nightly".
             channel: The channel of its messages. The first message creates it.
-            kind: As for ``queue.enqueue``.
             options: cron, every, timezone, catch_up and jitter, as for :class:`~sqlalchemy_fairqueue.Recurrence`;
                 payload, which is encoded immediately, headers, max_attempts and ordering_key, as for ``queue.enqueue``.
             job: A prepared call of a typed job, ``job=parse.prepare("customer-7", upload="a.pdf")``, instead of
                 channel, kind, payload, headers, max_attempts and ordering_key.
 
         Raises:
-            InvalidArgument: A bad argument, an expression that is invalid or never comes, or an unknown time zone.
             PayloadError: The codec cannot encode the payload.
 
         Example:
             >>> queue.schedules.set(engine, "nightly", channel="customer-7", cron="0 3 * * *", timezone="Europe/Berlin")
-            >>> [schedule.name for schedule in queue.schedules.list(engine)]
-            ['nightly']
         """
         recurrence, given = _parts(**options)
         message = _message(channel, kind, job, given)
@@ -185,8 +175,6 @@ class Schedules(Facet[ScheduleMethods]):
         Example:
             >>> queue.schedules.set(engine, "nightly", channel="customer-7", cron="0 3 * * *")
             >>> queue.schedules.remove(engine, "nightly", channel="customer-7")
-            >>> queue.schedules.list(engine)
-            []
         """
         return self._perform(where, [change.remove_schedule(self._target, *_checked(channel, name))], None)
 
@@ -219,13 +207,10 @@ class Schedules(Facet[ScheduleMethods]):
 
     @verb
     def run(self, where: Where, name: str, *, channel: str) -> int | None:
-        """Enqueue the message of a schedule at once, in addition to its slots, even while it is paused.
+        """Enqueue the message of a schedule in addition to its slots, even while it is paused. Return the message's id.
 
-        On a session or connection this happens in its transaction. The header ``scheduled_for`` is the time of the
-        call.
-
-        Returns:
-            The message's id; None if the channel is full and its policy says "drop".
+        It is sent at once: on a session or connection in its transaction. The header ``scheduled_for`` is the time of
+        the call. If the channel is full and its policy says "drop", the result is None.
 
         Raises:
             UnknownSchedule: The channel has no such schedule.
