@@ -117,8 +117,7 @@ class PayloadSchema:
         return self._convert(payload, payload if isinstance(payload, Mapping) else {})
 
     def check_known(self, payload: Any) -> None:
-        """Raise PayloadError if neither this version of the function nor an older one has some argument of a payload.
-        """
+        """Raise PayloadError if neither this version of the function nor an older one knows some argument."""
         if self._known is None or not isinstance(payload, Mapping):
             return
         if unknown := sorted(payload.keys() - self._known - self._former):

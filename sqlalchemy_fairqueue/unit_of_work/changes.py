@@ -49,7 +49,6 @@ class Change:
 
     Attributes:
         lock_key: Orders the changes of a queue and phase; changes with the same key keep their order.
-        send: Performs the change.
         locks_queue: Whether it locks the row of its queue.
         changed_plan: The plan that it changes or removes.
         used_plan: The plan that it puts a channel on.
@@ -94,13 +93,7 @@ def configure_channel(
     plan: str | Unset | None = UNSET,
     reset: tuple[str, ...] = (),
 ) -> Change:
-    """Change the policy of a channel.
-
-    Args:
-        policy: The policy with which a new channel starts.
-        plan: The plan that it follows from now on. None: no plan.
-        reset: Fields that its plan decides again.
-    """
+    """Change the policy of a channel; a new channel starts with *policy*. A *plan* of None means no plan."""
     call = target.call(
         "fq_configure_channel",
         f"configure {target.named(channel)}",
@@ -163,7 +156,6 @@ def configure_plan(target: Target, name: str, changes: PolicyChanges | None) -> 
 
 
 def pause(target: Target, channel: str | None, *, new: bool = False) -> Change:
-    """Stop serving a channel, or the whole queue if it is None. *new* creates a missing channel."""
     call = target.call("fq_pause", f"pause {target.named(channel)}", channel=channel, new=new)
     advice = "correct the name, or pause(..., new=True) makes the channel"
     makes = ChannelPolicy() if new else None

@@ -67,11 +67,7 @@ class Operation(Protocol):
 
 @dataclass(slots=True, eq=False)
 class Share:
-    """The operations of one queue on one connection.
-
-    Attributes:
-        phases: The operations by phase, in the order of the calls.
-    """
+    """The operations of one queue on one connection, by phase and in the order of the calls."""
 
     link: Link
     target: Target
@@ -96,7 +92,6 @@ class Step(NamedTuple):
 
 
 def run(connection: Connection, steps: Sequence[Step]) -> list[ReceiptUpdate]:
-    """Send steps one by one, and return the updates of receipts."""
     answers = [step.call.tuples(connection) for step in steps]
     return [update for step, rows in zip(steps, answers, strict=True) for update in step.finish(rows)]
 
@@ -128,9 +123,6 @@ class Settle:
     """The settlement of a delivery.
 
     Attributes:
-        delay: For retry and release.
-        reason: For bury.
-        error: For retry and bury.
         cost: The actual cost of the attempt. None: as charged.
         charged: The cost that its channel was charged while its handler ran, or None.
         result: For complete, the result to keep, or None.
@@ -153,7 +145,6 @@ class Cancel:
     """A withdrawal of messages.
 
     Attributes:
-        receipt: Receives the outcomes.
         name: The name of the messages, whose ids :func:`find_named` finds; None if ids were given.
     """
 
@@ -189,11 +180,7 @@ def lock_messages(share: Share, ids: Iterable[int]) -> None:
 
 
 def settle_and_cancel(share: Share) -> list[ReceiptUpdate]:
-    """Settle and cancel messages. All are locked in the order of their ids before one changes.
-
-    Raises:
-        LeaseLost: A delivery is lost. The transaction must be rolled back.
-    """
+    """Settle and cancel messages, after locking all in the order of their ids. A lost delivery raises LeaseLost."""
     connection, target, cancels = share.link.connection, share.target, share.phases.get(CANCELS)
     if not cancels:
         return run(connection, settle_steps(share))
@@ -238,8 +225,7 @@ def settle_steps(share: Share, *, refusing: bool = False) -> list[Step]:
 def settle(connection: Connection, target: Target, verb: Verb, settles: Sequence[Settle]) -> None:
     """Settle deliveries of one queue by one verb, in one statement. If one is there twice, the first counts.
 
-    Raises:
-        LeaseLost: Some are lost; the others are settled, unless the caller rolls back.
+    If some are lost, it raises LeaseLost; the others are settled, unless the caller rolls back.
     """
     run(connection, _verb_steps(connection, target, verb, settles))
 
@@ -314,12 +300,9 @@ class EnqueueMessage:
     """An enqueue of a message.
 
     Attributes:
-        content: The encoded payload.
         headers: JSON text.
         max_attempts: The message's own number or the queue's.
         policy: For a new channel, if the queue has no configured defaults.
-        receipt: Receives the outcome.
-        membership: The group of the message, or None.
     """
 
     phase: ClassVar[int] = ENQUEUES
@@ -342,9 +325,8 @@ class MakeGroup:
     """The creation of a group.
 
     Attributes:
-        then: The follow-up.
         on_failure: The follow-up if a member failed or was cancelled.
-        policy: For new channels of these, if the queue has no configured defaults.
+        policy: For new channels of the follow-ups, if the queue has no configured defaults.
         sent: Called after the commit.
     """
 
@@ -401,8 +383,7 @@ class Members:
 
         Raises:
             UnknownGroup: Another transaction creates the group, or the adding message is no member.
-            LeaseLost: The adding delivery is lost.
-            MessageCancelled: The adding message was cancelled.
+            LeaseLost, MessageCancelled: The adding message is not held any more.
         """
         if self.join:
             for group_id in dict.fromkeys([*(make.group_id for make in self._makes), *self._adders]):
@@ -441,7 +422,6 @@ class Members:
 
 
 def members_of(share: Share) -> Members | None:
-    """Return the groups of a share; None, as nearly always, if there are none."""
     memberships = dict.fromkeys(map(_membership, share.phases.get(ENQUEUES, ())))
     memberships.pop(None, None)
     return Members(share, memberships) if memberships or GROUPS in share.phases else None
@@ -455,7 +435,9 @@ def enqueue_steps(
     *,
     refusing: bool = False,
 ) -> list[Step]:
-    """Return the steps that create groups and add messages.
+    """Return the steps that create groups and add messages. They raise as ``Queue.enqueue`` does.
+
+    DuplicateMessage also comes from an enqueue that meets a message cancelled before it in the transaction.
 
     Args:
         leased: Other messages of the queue that the transaction locks afterwards; those that it settles or cancels are
@@ -463,9 +445,6 @@ def enqueue_steps(
         cancelled: Each message that the transaction cancels, with the number of enqueues recorded before the cancel.
         refusing: Whether the statement travels with the COMMIT, so that it must fail itself for an outcome that raises.
             There are no cancels then.
-
-    The steps raise DuplicateMessage and ChannelFull as ``Queue.enqueue`` does. DuplicateMessage also comes from an
-    enqueue that meets a message cancelled before it in the transaction.
     """
     steps = [] if members is None else members.make_steps()
     enqueues: list[EnqueueMessage] | None = share.phases.get(ENQUEUES)

@@ -78,10 +78,10 @@ class Guard(Protocol):
     """Watches over the transactions of a session."""
 
     def __call__(self) -> None:
-        """Called at the beginning of each commit; an exception fails the commit."""
+        """Check at the beginning of each commit; an exception fails the commit."""
 
     def failed(self, error: BaseException) -> None:
-        """Called with each driver error on a connection of the session, as SQLAlchemy raises it."""
+        """Note a driver error on a connection of the session, as SQLAlchemy raises it."""
 
 
 @dataclass(slots=True, eq=False)
@@ -157,11 +157,7 @@ def transactions(session: Session) -> tuple[SessionTransaction, SessionTransacti
 
 
 def connection_of(session: Session, target: Target) -> Connection:
-    """Return the session's connection to the database of the queue.
-
-    Raises:
-        FairQueueError: The session has several engines or none, and the queue does not say which.
-    """
+    """Return the session's connection to the database of the queue."""
     try:
         return session.connection(bind_arguments=dict(target.bind_arguments or {}))
     except AssertionError as error:
@@ -180,11 +176,7 @@ def connection_of(session: Session, target: Target) -> Connection:
 
 
 def joined(session: Session, target: Target) -> Connection:
-    """Return the session's connection for work that is sent at once, and note it in the lock order.
-
-    Raises:
-        UnsentWork: As for :func:`transactions`.
-    """
+    """Return the session's connection for work that is sent at once, and note it in the lock order."""
     root, _ = transactions(session)
     found = connection_of(session, target)
     _state_of(session).records[root].connections.add(found)
@@ -194,12 +186,8 @@ def joined(session: Session, target: Target) -> Connection:
 def record(session: Session, operations: Sequence[Operation]) -> None:
     """Keep operations of one queue, at least one, until the session's COMMIT.
 
-    If a COMMIT is under way and has sent its work already, they are sent at once.
-
-    Raises:
-        InvalidArgument: The driver of the session's engine is not supported.
-        UnsentWork: As for :func:`transactions`.
-        LockOrderError: They are sent at once, and one is out of order.
+    If a COMMIT is under way and has sent its work already, they are sent at once, which may raise LockOrderError.
+    :func:`transactions` says when UnsentWork is raised.
     """
     target, bind = operations[0].target, session.bind
     if bind is None or target.bind_arguments or type(session).get_bind is not Session.get_bind:
@@ -234,10 +222,6 @@ def send_recorded(session: Session) -> None:
     """Send recorded work at once, as the COMMIT would, and begin the lock order anew.
 
     Only for tests that roll back at their end: what the transaction sends later may meet locks in the wrong order.
-
-    Raises:
-        UnsentWork: As for :func:`transactions`.
-        DuplicateMessage, ChannelFull, LeaseLost: As from a COMMIT.
     """
     transactions(session)
     session.flush()
@@ -374,7 +358,7 @@ def _collected(session: Session, ours: _Record) -> Work:
 
 
 def _committed_next(session: Session, root: SessionTransaction) -> Connection | None:
-    """Return the session's only connection, if only its COMMIT follows our listener, or None.
+    """Return the session's only connection if only its COMMIT follows our listener.
 
     None: there are several connections or none, a joined external transaction, two phases, or later hooks. The session
     has nothing left to flush.
