@@ -22,11 +22,7 @@ _WHOLE = re.compile(r"\d{1,19}", re.ASCII)
 
 
 def parse_whole(text: str) -> int:
-    """Parse decimal digits as a number that fits PostgreSQL's bigint: ``0``, ``4711``.
-
-    Raises:
-        ValueError: The text has another form. Python would accept ``1_000``, and fail at thousands of digits.
-    """
+    """Parse decimal digits as a number that fits PostgreSQL's bigint: ``0``, ``4711``. Other text raises ValueError."""
     if not _WHOLE.fullmatch(text) or (number := int(text)) >= 2**63:
         raise ValueError(f"{text!r:.80} is no whole number from 0 to {2**63 - 1}")
     return number
