@@ -67,8 +67,7 @@ class InvalidArgument(FairQueueError, ValueError, codes=("QF001",)):
 class PayloadError(FairQueueError, ValueError, codes=("QF011",)):
     """A payload cannot be encoded or is too long, or a stored content cannot be decoded.
 
-    Attributes:
-        path: The place in the payload, like ``$.pages[3].size``; ``$`` is the payload itself.
+    ``path`` is the place in the payload, like ``$.pages[3].size``; ``$`` is the payload itself.
 
     Example:
         >>> queue.enqueue(engine, channel="customer-7", payload={"pages": [{"at": datetime.now(UTC)}]})
@@ -101,12 +100,10 @@ class NotGranted(FairQueueError, codes=("QF007",)):
 class DuplicateMessage(FairQueueError):
     """Another message of the channel holds the key, and ``on_duplicate`` is "raise".
 
-    If the key has a period (``unique_for``), that message may have ended.
-
-    A transaction that cancels the message and enqueues under its key gets this error with any ``on_duplicate``:
-    enqueues are sent before cancels, so neither message would remain.
-
-    The message was not added. The transaction of a connection stays usable; a COMMIT fails as a whole.
+    If the key has a period (``unique_for``), that message may have ended. A transaction that cancels the message and
+    enqueues under its key gets this error with any ``on_duplicate``: enqueues are sent before cancels, so neither
+    message would remain. The message was not added. The transaction of a connection stays usable; a COMMIT fails as a
+    whole.
 
     Attributes:
         message_id: The message that holds the key.
@@ -116,7 +113,7 @@ class DuplicateMessage(FairQueueError):
         >>> receipt = queue.enqueue(engine, channel="a", payload=1, key="report")
         >>> queue.enqueue(engine, channel="a", payload=2, key="report", on_duplicate="raise")
         Traceback (most recent call last):
-        sqlalchemy_fairqueue.errors.DuplicateMessage: key 'report' stands already in channel 'a': ...
+        sqlalchemy_fairqueue.errors.DuplicateMessage: key 'report' stands already in channel 'a': message ...
     """
 
     channel: str
@@ -142,10 +139,8 @@ class DuplicateMessage(FairQueueError):
 class ChannelFull(FairQueueError, codes=("QF005",)):
     """A channel has as many undelivered messages as its ``max_backlog`` allows, and its policy says "raise".
 
-    The message was not added. The transaction of a connection stays usable; a COMMIT fails as a whole.
-
-    Attributes:
-        channel: None if it is unknown, and so is max_backlog.
+    The message was not added. The transaction of a connection stays usable; a COMMIT fails as a whole. ``channel`` and
+    ``max_backlog`` are None if they are unknown.
 
     Example:
         >>> queue.configure_channel(engine, "customer-7", max_backlog=1)
@@ -176,9 +171,8 @@ class OutsideGroupWarning(FairQueueWarning):
 class LockOrderError(FairQueueError):
     """An enqueue that is sent at once breaks the lock order. Nothing was sent; the transaction is usable.
 
-    Attributes:
-        sent: What the transaction has sent before: (schema, queue, channel, key), or "completion".
-        refused: The enqueue, which sorts before that.
+    ``refused`` is the enqueue, and sorts before ``sent``, what the transaction has sent: (schema, queue, channel, key),
+    or "completion".
 
     Example:
         >>> with engine.begin() as connection:
@@ -206,9 +200,9 @@ class AutocommitError(FairQueueError):
 
 
 class IsolationError(FairQueueError, codes=("QF003",)):
-    """A dequeue, a limit on a whole queue or a migration needs another kind of transaction.
+    """A dequeue, a limit on a whole queue or a migration needs another kind of transaction: READ COMMITTED.
 
-    All three need READ COMMITTED; a migration also needs a transaction that may write.
+    A migration also needs a transaction that may write.
 
     Example:
         >>> with engine.execution_options(isolation_level="SERIALIZABLE").connect() as connection:
@@ -351,8 +345,7 @@ class HandlerTimeout(FairQueueError):
 class HandlerCrashed(FairQueueError):
     """The child process of a handler (``isolation="process"``) ended before the handler; its attempt failed.
 
-    Attributes:
-        exitcode: The exit status, or the negative number of the signal that killed it; None if unknown.
+    ``exitcode`` is the exit status, or the negative number of the signal that killed it; None if unknown.
 
     Example:
         >>> print(HandlerCrashed(17, "parse", exitcode=-9))  # as the last error of the message says it
@@ -409,12 +402,7 @@ class WorkerError(FairQueueError):
 
 @dataclass(eq=False, repr=False)
 class StartError(WorkerError):
-    """An ``on_start`` function failed, so the worker did not start. The cause is kept.
-
-    Attributes:
-        queue: The queue that declared it.
-        function: Its name.
-        problem: What it raised, as text.
+    """An ``on_start`` function failed, so the worker did not start. The cause is kept, and ``problem`` is its text.
 
     Example:
         >>> @queue.on_start
@@ -422,7 +410,7 @@ class StartError(WorkerError):
         ...     raise ConnectionError("mail.example does not answer")
         >>> @queue.handler("mail")
         ... def mail(delivery: Delivery) -> None: ...
-        >>> Worker(engine, queue, concurrency=1).run(drain=True)
+        >>> Worker(engine, queue).start()
         Traceback (most recent call last):
         sqlalchemy_fairqueue.errors.StartError: on_start function 'mailer' of queue ... failed, ...
     """
@@ -486,9 +474,6 @@ class ResultError(FairQueueError):
 class ResultNotReady(ResultError, TimeoutError):
     """A message has not ended, or not within the timeout. It goes on; ask again later.
 
-    Attributes:
-        timeout: None if the call did not wait.
-
     Example:
         >>> queue.result(engine, queue.enqueue(engine, channel="customer-7", payload=1).message_id)
         Traceback (most recent call last):
@@ -508,9 +493,7 @@ class ResultNotReady(ResultError, TimeoutError):
 class MessageFailed(ResultError):
     """The message whose result was asked for is a dead letter.
 
-    Attributes:
-        reason: Why it is not tried again.
-        error: Its last error with the traceback, or None.
+    ``reason`` says why it is not tried again; ``error`` is its last error with the traceback, or None.
 
     Example:
         >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
@@ -539,9 +522,8 @@ class ResultCancelled(ResultError):
 
     Example:
         >>> queue.configure(engine, result_retention=timedelta(hours=1))
-        >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
-        >>> receipt = queue.cancel(engine, message_id)
-        >>> queue.result(engine, message_id)
+        >>> receipt = queue.cancel(engine, queue.enqueue(engine, channel="customer-7", payload=1).message_id)
+        >>> queue.result(engine, receipt.message_id)
         Traceback (most recent call last):
         sqlalchemy_fairqueue.errors.ResultCancelled: message ... was cancelled and has no result; ...
     """
@@ -554,10 +536,7 @@ class ResultCancelled(ResultError):
 
 @dataclass(eq=False, repr=False)
 class ResultNotKept(ResultError):
-    """The message has ended, but its result is not kept, or not any more.
-
-    Attributes:
-        problem: Why, as far as it is known.
+    """The message has ended, but its result is not kept, or not any more. ``problem`` says why, if it is known.
 
     Example:
         >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id

@@ -76,8 +76,6 @@ _COUNT = Shape(("pg_catalog.count(*)",))
 class DeadLetters(Facet[QueueBase]):
     """Dead letters of a queue, as ``queue.dead_letters``. Each call is sent at once, also on a session.
 
-    A dead letter must match all filters that are given.
-
     Example:
         >>> queue.dead_letters.list(engine)
         []
@@ -96,17 +94,15 @@ class DeadLetters(Facet[QueueBase]):
         after: DeadLetterInfo | None = None,
         **filters: Unpack[DeadLetterFilters],
     ) -> builtins.list[DeadLetterInfo]:
-        """Return dead letters, the oldest first.
+        """Return the dead letters that match all filters, at most *limit* (1 to 100,000), the oldest first.
 
         Indexes serve all filters but *error*. With *error* the call scans the dead letters that match the others until
         it has found *limit*; a million take about a second.
 
         Args:
-            message_ids: One id or several.
             error: A text that the reason or the error contains.
             since: Earliest death (aware), inclusive.
             until: Latest death (aware), exclusive.
-            limit: 1 to 100,000.
             after: The last dead letter of the previous page.
             filters: channel and kind; key and ordering_key, which need a channel.
 
@@ -139,12 +135,9 @@ class DeadLetters(Facet[QueueBase]):
 
         In the lock order the call is a settlement: its transaction cannot enqueue afterwards, and it raises
         AutocommitError in AUTOCOMMIT. It locks the dead letters and their keys. It waits for another redrive or purge
-        of named ids, and for transactions that add or settle the same keys. Without ids it skips locked dead letters.
-
-        Args:
-            message_ids: One id or several. None: the oldest.
-            limit: Most to redrive if no ids are given, 1 to 100,000. To redrive all, repeat the call while one is
-                redriven; dead letters whose key is taken come last.
+        of named ids, and for transactions that add or settle the same keys. Without ids it skips locked dead letters
+        and redrives at most *limit* (1 to 100,000). To redrive all, repeat the call while one is redriven; dead letters
+        whose key is taken come last.
 
         Example:
             >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
@@ -170,10 +163,7 @@ class DeadLetters(Facet[QueueBase]):
         """Delete dead letters for good and return how many; without filters, all of the queue.
 
         The call locks them. It waits for another redrive or purge of named ids, and skips others that are locked.
-
-        Args:
-            until: Latest death (aware), exclusive.
-            before: The former name of *until*. Give one of the two.
+        *until* is the latest death (aware), exclusive; *before* is its former name.
 
         Example:
             >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
@@ -223,17 +213,15 @@ class Admin(Facet[QueueBase]):
     def move(self, where: Where, message_id: int | None, channel: str) -> MoveOutcome:
         """Move a waiting message to another channel of the queue, where its time and priority place it.
 
-        It keeps its id, key, payload and attempts. The channel is created if it is new. max_backlog does not apply.
+        It keeps its id, key, payload and attempts. The channel is created if it is new. max_backlog does not apply. The
+        outcome is "moved"; "unchanged" if it is in that channel already; "leased" if a consumer holds it, so that it
+        stays; "duplicate" if another message of that channel holds its key, so that it stays; "missing" if it is done,
+        dead, withdrawn, or in another queue.
 
         In the lock order the call is a settlement: its transaction cannot enqueue afterwards, and it raises
         AutocommitError in AUTOCOMMIT. It locks the channel if it is new, the key and the message. It waits for
         transactions that create the channel or add the same key to it, and then for one that delivers, settles, cancels
         or replaces the message. A cancel that waits for the move reports "missing"; call it again.
-
-        Returns:
-            "moved"; "unchanged" if it is in that channel already; "leased" if a consumer holds it, so that it stays;
-            "duplicate" if another message of that channel holds its key, so that it stays; "missing" if it is done,
-            dead, withdrawn, or in another queue.
 
         Example:
             >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
@@ -266,19 +254,16 @@ class Admin(Facet[QueueBase]):
 
         A waiting message gets the place in its channel that it would have had without a delay. Its attempts stay
         counted. A dead letter is redriven, as by ``queue.dead_letters.redrive``. Limits, rates and pauses still apply.
+        The message has this id, or this *channel* and *key* or *ordering_key* or both, which find no dead letters. If
+        several have the ordering key, the call takes the leased one, or else the next.
+
+        The outcome is "due"; "unchanged" if it was due already; "redriven" if it was dead; "leased" if a consumer holds
+        it; "duplicate" if it is dead and another message holds its key, so that it stays dead; "missing" if it is done,
+        withdrawn, or in another queue.
 
         In the lock order the call is a settlement: its transaction cannot enqueue afterwards, and it raises
         AutocommitError in AUTOCOMMIT. It locks the message, and waits for a transaction that delivers, settles, cancels
         or replaces it. For a dead letter it takes the locks of a redrive.
-
-        Args:
-            channel: Replaces the id, together with *key* or *ordering_key* or both. Finds no dead letters.
-            ordering_key: If several messages have it, the call takes the leased one, or else the next.
-
-        Returns:
-            "due"; "unchanged" if it was due already; "redriven" if it was dead; "leased" if a consumer holds it;
-            "duplicate" if it is dead and another message holds its key, so that it stays dead; "missing" if it is done,
-            withdrawn, or in another queue.
 
         Example:
             >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1, delay=timedelta(hours=1)).message_id
@@ -364,12 +349,9 @@ class Admin(Facet[QueueBase]):
     ) -> AttemptPage:
         """Return a page of ended attempts that match all filters, the last recorded first.
 
-        A queue records them as for :meth:`attempts`. No index helps: the call reads at most *scan* (1 to 1,000,000)
-        attempts of all queues of the schema, about 2 us each. So a page may be empty although it is not the last.
-
-        Args:
-            limit: 1 to 10,000.
-            after: ``page.next`` of the previous page, with the same filters.
+        A page has at most *limit* (1 to 10,000). A queue records them as for :meth:`attempts`. No index helps: the call
+        reads at most *scan* (1 to 1,000,000) attempts of all queues of the schema, about 2 us each. So a page may be
+        empty although it is not the last. Give ``page.next`` as *after*, with the same filters, to get the next page.
 
         Example:
             >>> queue.configure(engine, history=True)
@@ -410,12 +392,11 @@ class Admin(Facet[QueueBase]):
         """Record an action on the queue, or on a channel or messages of it, for :meth:`audits`.
 
         The command line and the dashboard record each change in the transaction that makes it. Your own tools can do
-        the same with this call. Housekeeping deletes the records after 90 days.
+        the same with this call. Housekeeping deletes the records after 90 days. Each of several messages gets its own
+        record.
 
         Args:
-            what: The action, such as "pause".
             by: Who did it. Default: the database role.
-            message_ids: One id or several; each gets its own record.
             details: Anything else, as JSON.
 
         Example:
@@ -442,14 +423,10 @@ class Admin(Facet[QueueBase]):
         before: AuditEntry | datetime | None = None,
         limit: int = 100,
     ) -> list[AuditEntry]:
-        """Return recorded actions on the queue, the last first: who paused, cancelled, purged, redrove or configured.
+        """Return recorded actions on the queue, at most *limit* (1 to 10,000), the last first.
 
         Without a channel and a message, it includes actions on the installation, such as on shared limits. By an index
-        it reads only what it returns.
-
-        Args:
-            before: Only earlier actions: give the last one of the previous page, or a time (aware).
-            limit: 1 to 10,000.
+        it reads only what it returns. *before* is the last action of the previous page, or a time (aware).
 
         Example:
             >>> queue.admin.record_audit(engine, "purge", by="dana", channel="customer-7", details={"purged": 12})
@@ -509,18 +486,12 @@ class Admin(Facet[QueueBase]):
         """Ask a worker to stop gracefully, as SIGTERM does: all of its queues, with its own grace period.
 
         The worker sees the request within about two seconds after the commit, even if it is idle or all of its handlers
-        are busy, and logs who asked. Every worker of the queue with this name stops, in all processes. A worker that
-        starts after the commit does not; so a supervisor that restarts workers restarts this one too.
+        are busy, and logs who asked (*by*, or else the database role). Every worker of the queue with this name stops,
+        in all processes. A worker that starts after the commit does not; so a supervisor that restarts workers restarts
+        this one too. The call waits for another transaction that has asked the same consumer.
 
-        The call waits for another transaction that has asked the same consumer.
-
-        Args:
-            consumer: The worker's name, as in :meth:`consumers`.
-            by: Who asks, for the worker's log. Default: the database role.
-
-        Returns:
-            Whether a consumer of that name has an unexpired lease. If False, there is probably none, or it has just
-            started; the request holds nevertheless.
+        It returns whether a consumer of that name has an unexpired lease. If not, there is probably none, or it has
+        just started; the request holds nevertheless.
 
         Example:
             >>> queue.admin.stop_worker(engine, "worker-1", by="alice")  # nobody of that name works on the queue
@@ -534,11 +505,9 @@ class Admin(Facet[QueueBase]):
 
     @verb
     def consumers(self, where: Where, *, limit: int = 100, handlers: int = 0) -> list[ConsumerInfo]:
-        """Return the consumers with an unexpired lease and what each holds, the most messages first.
+        """Return at most *limit* (1 to 100,000) consumers with an unexpired lease, those with the most messages first.
 
-        Args:
-            limit: 1 to 100,000.
-            handlers: How many messages of each to return, 0 to 10,000, those held longest first.
+        *handlers* is how many messages of each to return, 0 to 10,000, those held longest first.
 
         Example:
             >>> queue.admin.consumers(engine)
@@ -569,10 +538,8 @@ class Admin(Facet[QueueBase]):
         channels with the longest backlogs. Only a queue that records its history knows what was served and the times of
         handlers. The call reads the samples of that time and at most 10,000 attempts of the history.
 
-        Args:
-            channel: None: the whole queue.
-            over: How far back to look, a minute to a day. Up to 100 minutes the points are a minute apart, up to 500
-                five minutes, beyond that fifteen.
+        *over* is how far back to look, a minute to a day. Up to 100 minutes the points are a minute apart, up to 500
+        five minutes, beyond that fifteen.
 
         Example:
             >>> len(queue.admin.trend(engine, over=timedelta(hours=1)).points)

@@ -48,9 +48,9 @@ class ConfigurationMethods(QueueBase):
         """Change settings and defaults of the queue. Settings that are not given stay as they are.
 
         Args:
-            defaults: The policy of channels that are created from now on, instead of ``Queue(defaults=...)``; existing
-                channels keep theirs. A ChannelPolicy replaces the whole policy. A dict such as ``{"max_backlog": 500}``
-                changes only its fields; the first such change starts from ``Queue(defaults=...)``.
+            defaults: The policy of channels that are created from now on, instead of ``Queue(defaults=...)``. A
+                ChannelPolicy replaces the whole policy. A dict such as ``{"max_backlog": 500}`` changes only its
+                fields; the first such change starts from ``Queue(defaults=...)``.
             max_concurrency: Most leased messages of the whole queue, exactly, in addition to the limits of its
                 channels. None: no limit. After the limit is lowered, nothing is delivered until fewer messages are
                 leased.
@@ -59,18 +59,18 @@ class ConfigurationMethods(QueueBase):
             rate: Most messages, or most cost, of the whole queue in a time, exactly, such as the quota of an API that
                 all tenants use: a :class:`~sqlalchemy_fairqueue.Rate` or its text, ``"50/s"``, ``"100000/min of
                 cost"``. None: no rate.
-            limits: The names of at most 16 shared limits, made by ``limits.configure``. All of them apply, in addition
-                to the queue's own. None: none.
+            limits: The names of at most 16 shared limits, made by ``limits.configure``, which all apply too. None:
+                none.
             history: Whether ``fq_history`` records attempts that begin after the commit.
-            history_retention: How long attempts are kept, at least a day, since whole days are dropped. None: 30 days,
-                the initial value.
+            history_retention: How long attempts are kept, at least a day; whole days are dropped. None: 30 days, the
+                initial value.
             dead_letter_retention: How long dead letters are kept before housekeeping deletes them. None: for ever, the
                 initial value. A dict such as ``{"parse": timedelta(days=1)}`` changes only its kinds; None as a value
                 resets a kind to the common time, and None as a key is the common time.
             result_retention: How long the results of handlers are kept for :meth:`result`, for messages delivered after
                 the commit. Housekeeping deletes them later. None: not at all, the initial value.
             default_plan: The plan, made by ``plans.configure``, that channels created from now on follow; it takes
-                precedence over defaults. Existing channels keep their plan, or none. None: no plan.
+                precedence over defaults. None: no plan.
             on_dead: What happens to messages of an ordering key when one of them dies after the commit. "continue", the
                 initial value: the next ones go on. "hold": they wait until the dead letter is redriven or purged.
             on_dead_kinds: The kinds whose dead letters cause a message to :meth:`on_dead` handlers. Workers add the
@@ -124,9 +124,9 @@ class ConfigurationMethods(QueueBase):
         Args:
             channel: A new channel is created. It starts with the queue's configured defaults, or else with
                 ``Queue(defaults=...)``.
-            policy: Replaces the channel's whole policy, including its plan and overridden fields; the channel then
-                follows no plan.
-            plan: The plan that the channel follows from now on. None: no plan; the present values stay.
+            policy: Replaces the channel's whole policy and overridden fields; the channel then follows no plan.
+            plan: The plan that the channel follows from now on. None: no plan; the present values stay. An unknown plan
+                raises InvalidArgument, on a session at the COMMIT.
             reset: Names of overridden fields, such as ``["weight"]``, that the plan shall decide again, or without a
                 plan the queue's configured defaults. ``"all"``: every field. With ``plan=None`` too, the channel is as
                 if it had never been configured, and housekeeping forgets it when it is idle.
@@ -140,9 +140,6 @@ class ConfigurationMethods(QueueBase):
         The call locks the channel's state. If it sets max_concurrency, directly or by a plan, it also locks the leased
         messages of the channel, and waits for transactions that are completing them. It waits for a transaction that
         changes or removes the plan. Until the transaction ends the channel is not served; keep it short and separate.
-
-        Raises:
-            InvalidArgument: The plan does not exist. On a session the COMMIT raises it.
 
         Example:
             >>> queue.configure_channel(engine, "customer-7", max_concurrency=4, rate="10/s")
@@ -175,17 +172,11 @@ class ConfigurationMethods(QueueBase):
 
         After the commit no dequeue takes a message of it. Leased messages stay with their consumers and may be settled.
         Enqueues continue, and nothing is lost. A paused channel keeps its limits and its turn. A channel is served if
-        neither it nor its queue is paused.
+        neither it nor its queue is paused. The call locks the queue's row or the channel's state until the transaction
+        ends, and waits for other transactions that have it locked.
 
-        The call locks the queue's row or the channel's state until the transaction ends, and waits for other
-        transactions that have it locked.
-
-        Args:
-            new: Whether to create a missing channel, so that you can stop a tenant before its first message. Otherwise
-                it is refused, since its name may be mistyped.
-
-        Raises:
-            UnknownChannel: The channel does not exist. On a session the COMMIT raises it and fails as a whole.
+        A missing channel raises UnknownChannel, since its name may be mistyped; on a session the COMMIT raises it and
+        fails as a whole. ``new=True`` creates the channel, so that you can stop a tenant before its first message.
 
         Example:
             >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
@@ -233,7 +224,8 @@ class Plans(Facet[QueueBase]):
 
         A channel follows the plan after ``configure_channel(where, channel, plan="gold")`` or, for new channels,
         ``configure(where, default_plan="gold")``. A change writes one row, however many channels follow. Fields that
-        were configured for one channel alone keep their values there.
+        were configured for one channel alone keep their values there. *policy* and *changes* are as for
+        :meth:`~sqlalchemy_fairqueue.Queue.configure_channel`; a new plan starts without limits.
 
         After the commit no dequeue takes messages beyond the new max_concurrency and rate, or by the old weight: it
         first copies the plan to the channel. Consumers copy it to all other channels, a thousand a dequeue, and wake
@@ -241,16 +233,10 @@ class Plans(Facet[QueueBase]):
         have locked. Until then enqueues to a channel follow the old values of the other fields. ``list`` tells when all
         channels have the change.
 
-        If a plan sets max_concurrency for the first time while a transaction is completing a message of a channel, that
-        channel is not served until the transaction ends. Nobody waits.
-
-        Args:
-            name: Unique in the queue.
-            policy: Replaces the whole policy of the plan.
-            changes: As for :meth:`~sqlalchemy_fairqueue.Queue.configure_channel`. A new plan starts without limits.
-
         The call locks the rows of the queue and the plan until the transaction ends. It waits for another change of the
-        plan, and for transactions that put a channel on it.
+        plan, and for transactions that put a channel on it. If a plan sets max_concurrency for the first time while a
+        transaction is completing a message of a channel, that channel is not served until the transaction ends. Nobody
+        waits.
 
         Example:
             >>> queue.plans.configure(engine, "gold", weight=5, max_concurrency=20)
@@ -274,10 +260,9 @@ class Plans(Facet[QueueBase]):
 
     @recorded
     def remove(self, where: RecordedWhere, name: str) -> None:
-        """Remove a plan, if it exists. It must not be a default, and no channel may follow it.
+        """Remove a plan, if it exists.
 
-        Raises:
-            InvalidArgument: The plan is in use. On a session the COMMIT raises it.
+        A plan that is a default or that channels follow raises InvalidArgument, on a session at the COMMIT.
 
         Example:
             >>> queue.plans.configure(engine, "gold", weight=5)
@@ -320,17 +305,15 @@ class Limits(Facet[QueueBase]):
         """Create or change a limit that several queues share: ``limits.configure(session, "openai", rate="50/s")``.
 
         ``configure(where, limits=["openai"])`` makes a queue draw from it. Together its queues never exceed it. Queues
-        that always have messages get equal parts; the others use what is left over.
+        that always have messages get equal parts; the others use what is left over. Dequeues of its queues run one
+        after another. A consumer that the limit holds back polls 50 times a second.
 
-        Args:
-            name: Unique in the schema of the queue.
-            max_concurrency: Most leased messages of all its queues, exactly. None: no limit.
-            max_cost_out: Most that these messages cost together, exactly. None: no limit.
-            rate: Most messages, or most cost, of all its queues in a time, exactly. None: no rate.
+        Limits that are not given stay; None lifts one. All are exact: *max_concurrency*, the most leased messages of
+        all its queues; *max_cost_out*, the most that these cost together; *rate*, the most messages, or most cost, in a
+        time.
 
-        Values that are not given stay. Dequeues of its queues run one after another. A consumer that the limit holds
-        back polls 50 times a second. The call locks the limit until the transaction ends; meanwhile its queues are not
-        served.
+        The name is unique in the schema of the queue. The call locks the limit until the transaction ends; meanwhile
+        its queues are not served.
 
         Example:
             >>> queue.limits.configure(engine, "openai", max_concurrency=20, rate="50/s")
@@ -346,10 +329,9 @@ class Limits(Facet[QueueBase]):
 
     @recorded
     def remove(self, where: RecordedWhere, name: str) -> None:
-        """Remove a shared limit, if it exists. No queue may draw from it.
+        """Remove a shared limit, if it exists.
 
-        Raises:
-            InvalidArgument: Queues draw from it. On a session the COMMIT raises it.
+        A limit that a queue draws from raises InvalidArgument, on a session at the COMMIT.
 
         Example:
             >>> queue.limits.configure(engine, "unused", max_concurrency=20)
@@ -363,9 +345,9 @@ class Limits(Facet[QueueBase]):
         """Return the shared limits of the schema by name, with the queues and messages that use them, at once.
 
         Example:
-            >>> queue.limits.configure(engine, "mail", max_concurrency=3)
-            >>> [limit.name for limit in queue.limits.list(engine)]
-            ['mail', ...]
+            >>> queue.limits.configure(engine, "sms", max_concurrency=3)
+            >>> [limit.name for limit in queue.limits.list(engine, "sms")]
+            ['sms']
         """
         check_names(limit=name)
         return self._ask(where, partial(read_limits, schema=self._target.schema, name=name))

@@ -115,11 +115,7 @@ class Context:
 
         This holds if the handler returns: the worker then settles the delivery, in the handler's transaction if it
         takes a session. If the handler raises, all deliveries have failed. The same applies to :meth:`release` and
-        :meth:`bury`.
-
-        Args:
-            delivery: A delivery of the call; others raise InvalidArgument.
-            delay: As for :class:`~sqlalchemy_fairqueue.Retry`, and so is *error*.
+        :meth:`bury`. *delay* and *error* are as for :class:`~sqlalchemy_fairqueue.Retry`.
 
         Example:
             >>> @queue.handler("embed", batch=Batch(max_messages=50))
@@ -175,7 +171,7 @@ class Context:
     def resources(self) -> Mapping[str, Any]:
         """The resources that the queue's :meth:`~sqlalchemy_fairqueue.Queue.on_start` functions made, by name.
 
-        Empty in a child process (``isolation="process"``).
+        A child process (``isolation="process"``) has none.
 
         Example:
             >>> @queue.handler("call")
@@ -253,10 +249,7 @@ class Context:
 
     @property
     def max_attempts(self) -> int:
-        """The message becomes a dead letter after this many attempts.
-
-        It is the lower one of the message's own limit (``delivery.max_attempts``) and the retry policy's.
-        """
+        """The lower one of the message's own limit (``delivery.max_attempts``) and the retry policy's."""
         return self._held.max_attempts
 
     @property
@@ -272,10 +265,7 @@ class Context:
             >>> @queue.handler("ask")
             ... def ask(delivery: Delivery, context: Context) -> None:
             ...     context.cost = 412  # tokens that the answer took
-            >>> context = make_context(make_delivery(queue, "why?"))
-            >>> perform(queue, "why?", kind="ask", context=context)
-            >>> context.cost
-            412
+            >>> perform(queue, "why?", kind="ask")
         """
         return self._held.cost
 
@@ -306,10 +296,8 @@ class Context:
     def check(self) -> None:
         """Return if the handler may go on, or raise why it may not.
 
-        Raises:
-            LeaseLost: The lease may have ended.
-            MessageCancelled: The message was cancelled.
-            HandlerTimeout: The timeout of this kind is over.
+        It raises LeaseLost if the lease may have ended, MessageCancelled if the message was cancelled, and
+        HandlerTimeout if the timeout of this kind is over.
         """
         self._held.check()
 
@@ -375,15 +363,14 @@ class MiddlewareMethods(QueueBase):
         The function takes the :class:`~sqlalchemy_fairqueue.Context` of the delivery, and ``proceed``, which calls the
         handler. It must return what ``proceed`` returned, an outcome or None. An async function wraps async handlers
         and awaits ``proceed()``; a plain one wraps plain handlers, in their thread. A queue with both kinds of handlers
-        needs one middleware for each.
+        needs one middleware for each. The middleware declared first is the outermost; ``Worker(middleware=[...])``
+        wraps all of it.
 
         Middleware is part of the handler. It runs in the transaction of ``context.session``, before the completion. An
         outcome that it raises or returns replaces the handler's. An exception fails the attempt. Its time counts
         towards the timeout. It runs once for each attempt, again if the transaction could not be serialized, and not
         for payloads that cannot be decoded. With ``isolation="process"`` it runs in the worker, around the call of the
         child process.
-
-        The middleware declared first is the outermost; ``Worker(middleware=[...])`` wraps all of it.
 
         Example:
             >>> @queue.middleware

@@ -39,14 +39,9 @@ _LEAST = timedelta(microseconds=1)
 class DeliveryMethods(QueueBase):
     """dequeue and extend, and the verbs that settle a delivery: complete, retry, release and bury.
 
-    Their target decides when a settlement takes effect:
-
-    - On a session it is recorded, and sent with the COMMIT. If a delivery was lost, the whole COMMIT fails with
-      LeaseLost: business effects and completion happen together or not at all.
-    - On a Connection it is sent at once, in its transaction.
-    - On an Engine it has its own transaction. If some deliveries are lost, LeaseLost names them; others are settled.
-
-    Settlements lock the messages, in the order of their ids, and nothing else.
+    On an engine a settlement has its own transaction; if some deliveries are lost, LeaseLost names them, and others are
+    settled. On a session, if one was lost, the whole COMMIT fails: business effects and completion happen together or
+    not at all. Settlements lock the messages, in the order of their ids, and nothing else.
     """
 
     def _begin(self) -> None:
@@ -64,7 +59,7 @@ class DeliveryMethods(QueueBase):
     def dequeue(
         self, engine: Engine, *, limit: int = 1, lease: timedelta = LEASE, max_bytes: int = MAX_BYTES
     ) -> Deliveries:
-        """Lease up to *limit* ready messages, taking channels in turn, and return the deliveries in fair order.
+        """Lease up to *limit* (1 to 100,000) ready messages, channels in turn. Return the deliveries in fair order.
 
         The lease is committed when this returns, and ends *lease* from now or a little later. Until then the caller
         must complete, retry, release or bury each delivery; afterwards another consumer may hold the message, and every
@@ -72,8 +67,7 @@ class DeliveryMethods(QueueBase):
         no lock. ``due_in`` of the result says when to poll again.
 
         Args:
-            engine: An Engine or AsyncEngine. A session is refused, since an uncommitted lease protects nothing.
-            limit: Most messages to take, 1 to 100,000.
+            engine: A session is refused, since an uncommitted lease protects nothing.
             lease: How long the caller holds the messages, up to 365 days; ``extend`` prolongs it.
             max_bytes: Most bytes of contents and headers to take, 64 MiB by default. The batch ends before the message
                 that would exceed it, with ``due_in`` zero. A message that is larger by itself comes alone.
@@ -115,8 +109,9 @@ class DeliveryMethods(QueueBase):
     ) -> None:
         """Settle deliveries whose work is done, and delete their messages.
 
-        On a session it takes effect with the COMMIT, which fails with LeaseLost if a delivery was lost. A completion
-        after the end of the lease still counts if nobody else has taken the message.
+        On a session the COMMIT does it, and fails as a whole if a delivery is lost. An engine settles the others. A
+        completion after the end of the lease still counts if nobody else has taken the message. The call locks only the
+        messages.
 
         Args:
             cost: The actual cost of each, 0 to 1,000,000,000 in the unit of ``enqueue(cost=)``; the channel pays the
@@ -125,8 +120,7 @@ class DeliveryMethods(QueueBase):
 
         Raises:
             PayloadError: The result cannot be encoded, or has more than 1,048,576 bytes.
-            LeaseLost: The caller does not hold some delivery any more; nothing changed for these. On an Engine the
-                others are settled.
+            LeaseLost: The caller does not hold some delivery any more; nothing changed for these.
 
         Example:
             >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
@@ -148,14 +142,9 @@ class DeliveryMethods(QueueBase):
     ) -> None:
         """Settle failed deliveries: each message is tried again, or becomes a dead letter after its last attempt.
 
-        Args:
-            delay: How long to wait before the next attempt. The message then stands behind those that were due before
-                it, or where its priority puts it. None: at once, in its old place in the channel.
-            error: What went wrong, kept with the message.
-            cost: The cost of the attempt, as for :meth:`complete`.
-
-        Raises:
-            LeaseLost: As for :meth:`complete`.
+        *error* is kept with the message. Cost and errors are those of :meth:`complete`. After a *delay* the message
+        stands behind those that were due before it, or where its priority puts it. None: it is due at once, in its old
+        place in the channel.
 
         Example:
             >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
@@ -202,10 +191,8 @@ class DeliveryMethods(QueueBase):
         """Extend the lease of deliveries to *lease* from now, in its own transaction. It is never shortened.
 
         One lease may cover several messages; it is extended for all of them. The call returns the new end; of several
-        leases, the first end.
-
-        Raises:
-            LeaseLost: The lease has ended, or a delivery is not held under it any more; nothing changed for that lease.
+        leases, the first end. It raises LeaseLost if a lease has ended, or a delivery is not held under it any more;
+        then nothing changed for that lease.
 
         Example:
             >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)

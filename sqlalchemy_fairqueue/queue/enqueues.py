@@ -109,28 +109,23 @@ class EnqueueMethods(QueueBase):
 
         The payload is encoded immediately; later changes to it have no effect. :class:`~sqlalchemy_fairqueue.Enqueue`
         documents the arguments. The options are delay, at, priority, key, headers, max_attempts, on_duplicate, cost,
-        unique_for, unique_from, ordering_key and coalesce.
-
-        The ``message_id`` and ``outcome`` of the receipt are set after the session's COMMIT, or on return for an engine
-        or connection.
+        unique_for, unique_from, ordering_key and coalesce. The ``message_id`` and ``outcome`` of the receipt are set
+        after the session's COMMIT, or on return for an engine or connection.
 
         Raises:
             PayloadError: The payload cannot be encoded, or is larger than the channel's max_payload_bytes.
             DuplicateMessage: Another message holds the key, and on_duplicate is "raise".
             ChannelFull: The channel has reached its max_backlog, and its policy says "raise".
             LockOrderError: A call on a connection is out of lock order.
-            AutocommitError: The session or connection commits each statement by itself.
 
-        A bad argument and a payload that cannot be encoded raise at once. On a session the COMMIT raises all other
-        errors, and nothing is committed. On a connection nothing was added and its transaction stays usable, except
-        after a payload that is too large: then roll it back.
+        A payload that cannot be encoded raises at once. On a session the COMMIT raises all other errors, and nothing is
+        committed. On a connection nothing was added and its transaction stays usable, except after a payload that is
+        too large: then roll it back.
 
         Example:
             >>> with Session(engine) as session, session.begin():
             ...     receipt = queue.enqueue(session, channel="customer-7", payload={"file": "a.pdf"}, kind="parse")
             >>> receipt.outcome
-            'created'
-            >>> queue.enqueue(engine, channel="customer-7", payload={"file": "b.pdf"}, kind="parse").outcome
             'created'
         """
         operations = self._enqueues([Enqueue(channel=channel, payload=payload, kind=kind, **options)])

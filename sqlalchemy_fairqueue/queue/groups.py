@@ -64,12 +64,7 @@ class _Members:
         self._adder = adder
 
     def enqueue(self, job: _Job[P], /, channel: str, *args: P.args, **kwargs: P.kwargs) -> Receipt:
-        """Add a call of a job to the group, with the session's COMMIT, as ``Job.enqueue`` adds one.
-
-        Args:
-            job: A job of the group's queue, also with options: ``parse.options(delay=...)``.
-            channel: A group may have members in many channels.
-            args: As for ``Job.prepare``, and so are *kwargs* and errors.
+        """Add a call of a job of this queue to the group, as ``Job.enqueue`` does. Members may be in many channels.
 
         Example:
             >>> @queue.job
@@ -90,12 +85,8 @@ class _Members:
     def enqueue_many(self, messages: Iterable[Enqueue]) -> list[Receipt]:
         """Add messages to the group: prepared calls of jobs, or any Enqueue. Their header ``group`` has its id.
 
-        A message that is skipped as a duplicate, or dropped, is no member.
-
-        Raises:
-            InvalidArgument: The group takes no more members; or a message has its own header ``group``, or
-                ``on_duplicate="replace"``, which could rewrite a member of another group.
-            PayloadError: A payload cannot be encoded.
+        A message that is skipped as a duplicate, or dropped, is no member. InvalidArgument refuses messages with their
+        own header ``group``, or with ``on_duplicate="replace"``, which could rewrite a member of another group.
 
         Example:
             >>> pages = [Enqueue(channel="customer-7", payload=page) for page in (1, 2, 3)]
@@ -119,10 +110,7 @@ class _Members:
 
 
 class Group(_Members):
-    """A new group: ``with queue.group(session, then=...) as group: group.enqueue(...)``.
-
-    Attributes:
-        id: Known from the beginning, for ``queue.groups.status``.
+    """A new group: ``with queue.group(session, then=...) as group: group.enqueue(...)``. Its ``id`` is known at once.
 
     See Also:
         :meth:`~sqlalchemy_fairqueue.Queue.group`
@@ -171,8 +159,6 @@ class Group(_Members):
         Example:
             >>> with Session(engine) as session, session.begin(), queue.group(session) as group:
             ...     receipts = group.enqueue_many([Enqueue(channel="customer-7", payload=1)])
-            >>> queue.groups.status(engine, group.id).pending
-            1
         """
         if not self._is_open:
             raise InvalidArgument(
@@ -229,7 +215,8 @@ class GroupMethods(EnqueueMethods):
 
         The group and its members exist after the session's COMMIT. A savepoint that rolls back drops its members. If
         the block raises, nothing of the group is enqueued. After the commit only handlers of members can add members,
-        by ``context.group``.
+        by ``context.group``. Other enqueues to this queue within the block do not join the group, and give an
+        :class:`~sqlalchemy_fairqueue.errors.OutsideGroupWarning`.
 
         When the last member has ended, a worker of any queue of the installation enqueues *then*, exactly once, within
         about a second; at once if there are no members. A member has ended when it is completed, dead, cancelled or
@@ -238,11 +225,7 @@ class GroupMethods(EnqueueMethods):
         content.
 
         The handler of the follow-up reads the counts from ``context.after_group``, or from the header ``after_group``.
-        If its channel is full, the follow-up waits.
-
-        Only ``group.enqueue`` and ``group.enqueue_many`` add members. Other enqueues to this queue within the block
-        give an :class:`~sqlalchemy_fairqueue.errors.OutsideGroupWarning`. Members do not wait for each other; they
-        update no common row.
+        If its channel is full, the follow-up waits. Members do not wait for each other; they update no common row.
 
         Args:
             session: For an AsyncSession it is a plain ``with`` too, since everything is recorded.
@@ -328,10 +311,7 @@ class Groups(Facet[QueueBase]):
     def status(self, where: Where, group_id: UUID | str) -> GroupStatus:
         """Return the present counts of a group, including members that ended within the last second.
 
-        Groups are kept for seven days after they are finished.
-
-        Raises:
-            UnknownGroup: The queue has no such group, or has forgotten it.
+        Groups are kept for seven days after they are finished. An unknown or forgotten group raises UnknownGroup.
 
         Example:
             >>> with Session(engine) as session, session.begin(), queue.group(session) as group:
@@ -345,12 +325,10 @@ class Groups(Facet[QueueBase]):
     def list(
         self, where: Where, *, is_open: bool | None = None, limit: int = 1000, before: GroupStatus | None = None
     ) -> builtins.list[GroupStatus]:
-        """Return groups of the queue, the newest first, with their present counts, as for :meth:`status`.
+        """Return at most *limit* (1 to 100,000) groups, the newest first, with counts as for :meth:`status`.
 
-        Args:
-            is_open: True: only open groups. False: only finished ones.
-            limit: 1 to 100,000.
-            before: The last group of the previous page.
+        *is_open* True means only open groups, False only finished ones. *before* is the last group of the previous
+        page.
 
         Example:
             >>> with Session(engine) as session, session.begin(), queue.group(session) as group:
@@ -371,11 +349,8 @@ class Groups(Facet[QueueBase]):
         members that consumers hold have ended, the follow-up is enqueued: *on_failure* if there is one.
 
         The call locks the members until the transaction ends, and waits for transactions that have one locked. In the
-        lock order it is a settlement: enqueue before it.
-
-        Raises:
-            UnknownGroup: The queue has no such group, or has forgotten it.
-            IsolationError: The transaction is REPEATABLE READ or SERIALIZABLE.
+        lock order it is a settlement: enqueue before it. An unknown group raises UnknownGroup, and a REPEATABLE READ or
+        SERIALIZABLE transaction IsolationError.
 
         Example:
             >>> with Session(engine) as session, session.begin(), queue.group(session) as group:

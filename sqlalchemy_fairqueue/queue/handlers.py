@@ -46,10 +46,9 @@ _KINDS = inspect.Parameter
 
 @dataclass(frozen=True, slots=True)
 class LifespanFunction:
-    """A function that a worker calls at its start or its stop.
+    """A function that a worker calls at its start or its stop, and the name of its resource.
 
     Attributes:
-        name: The function's name, which is also the name of its resource.
         takes: Names of parameters, each with the name of the resource that it takes.
         resource_type: The annotated type that it returns or yields; None without an annotation.
         generator: Whether it yields; the code after the yield runs at the stop.
@@ -86,10 +85,8 @@ class LifespanMethods(QueueBase):
         The functions run in the order of their declaration, queue by queue, after the schemas were checked and before
         the first message is taken. A function that several queues of a worker declare runs once. In a Worker they run
         in the thread that starts it. In an AsyncWorker all run in one task, plain ones in threads; only an AsyncWorker
-        calls async ones.
-
-        If a function fails, the started ones are stopped, and the start raises
-        :class:`~sqlalchemy_fairqueue.errors.StartError`. A worker that is started again calls the functions again.
+        calls async ones. If a function fails, the started ones are stopped, and the start raises
+        :class:`~sqlalchemy_fairqueue.errors.StartError`. A worker that is started again calls them again.
 
         Example:
             >>> @queue.on_start
@@ -276,9 +273,8 @@ class HandlerMethods(LifespanMethods):
     def handler(self, kind: Any = "default", **options: Unpack[HandlerOptions]) -> Any:
         """Declare the function that workers call with the deliveries of a kind.
 
-        ``@queue.handler`` means ``@queue.handler()``: the kind is "default", as for messages without a kind.
-
-        The function takes the delivery, and may take ``session``, ``context`` and resources of :meth:`on_start`.
+        ``@queue.handler`` means ``@queue.handler()``: the kind is "default", as for messages without a kind. The
+        function takes the delivery, and may take ``session``, ``context`` and resources of :meth:`on_start`.
 
         With ``session`` it gets a Session (an async function an AsyncSession). After it returns, the worker commits its
         writes and the completion together, so its effects in this database happen exactly once. It must not commit
@@ -290,7 +286,6 @@ class HandlerMethods(LifespanMethods):
         Release, Bury) says what to do, and any other exception retries by the policy.
 
         Args:
-            kind: The kind given to ``enqueue(kind=...)``.
             retry: A policy for this kind instead of the worker's.
             timeout: How long a call may take; then the attempt has failed, and the message is retried or buried at
                 once. An async function is cancelled and a child process killed. A thread cannot be interrupted: from
@@ -331,16 +326,12 @@ class HandlerMethods(LifespanMethods):
         """Declare the handler of messages that report dead letters of a kind. Use it as a decorator.
 
         The transaction that buries a message, for whatever reason, also enqueues a message of kind ``"on_dead:" +
-        kind`` to the same channel, even beyond its max_backlog. The function handles it as any other; it is declared as
-        with :meth:`handler`. The payload is a dict with ``message_id``, ``channel``, ``kind``, ``reason``, ``error``,
-        ``attempts``, ``key`` and ``ordering_key`` of the dead letter.
+        kind`` (so *kind* has up to 500 bytes) to the same channel, even beyond its max_backlog. The function handles it
+        as any other; it is declared as with :meth:`handler`. The payload is a dict with ``message_id``, ``channel``,
+        ``kind``, ``reason``, ``error``, ``attempts``, ``key`` and ``ordering_key`` of the dead letter.
 
         This begins when a worker that has the function first starts, and applies to dead letters from all workers. A
         worker without the function leaves the message to one that has it. ``configure(on_dead_kinds=...)`` ends it.
-
-        Args:
-            kind: The kind of the dead letters, up to 500 bytes.
-            options: retry, timeout and isolation, as for :meth:`handler`.
 
         Example:
             >>> @queue.on_dead("parse")
@@ -421,7 +412,7 @@ def follow_dead(connection: Connection, queue: HandlerMethods, target: Target) -
 def session_type_of(queues: Iterable[HandlerMethods], base: type[S]) -> type[S]:
     """Return the most derived class among the annotations of handlers' ``session`` parameters that derive from *base*.
 
-    If neither of two annotated classes is derived from the other, it raises InvalidArgument.
+    Two classes of which neither derives from the other raise InvalidArgument.
     """
     found, taker = base, ""
     for handler in (handler for queue in queues for handler in handlers_of(queue).values()):

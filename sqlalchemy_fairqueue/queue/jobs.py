@@ -50,9 +50,6 @@ class Job(Generic[C, P, R_co]):
 
     To call the job is to call the function here and now.
 
-    Attributes:
-        schema: Converts its arguments to a payload and back.
-
     See Also:
         :meth:`~sqlalchemy_fairqueue.Queue.job`
     """
@@ -118,14 +115,10 @@ class Job(Generic[C, P, R_co]):
     def prepare(self, /, channel: str, *args: P.args, **kwargs: P.kwargs) -> Enqueue:
         """Return the message for a call, for ``Queue.enqueue_many``.
 
-        Args:
-            channel: Usually the tenant.
-            args: The job's arguments, without context and session. They are converted immediately; later changes have
-                no effect. The payload has only the given arguments; a worker fills in the defaults of its own version.
-
-        Raises:
-            TypeError: An argument is missing or unknown.
-            PayloadError: The annotation does not allow the value of an argument; the error names both.
+        The arguments are those of the job without context and session. They are converted immediately; later changes
+        have no effect. The payload has only the given arguments; a worker fills in the defaults of its own version. A
+        missing or unknown argument raises TypeError. A value that the annotation does not allow raises PayloadError,
+        which names both.
 
         Example:
             >>> @queue.job
@@ -138,9 +131,7 @@ class Job(Generic[C, P, R_co]):
 
     @recorded
     def enqueue(self, where: RecordedWhere, /, channel: str, *args: P.args, **kwargs: P.kwargs) -> Receipt:
-        """Enqueue a call: on a session with its COMMIT, elsewhere at once.
-
-        Arguments are those of :meth:`prepare`. Errors are those of :meth:`prepare` and ``Queue.enqueue``.
+        """Enqueue a call. Arguments and errors are those of :meth:`prepare` and ``Queue.enqueue``.
 
         Example:
             >>> @queue.job
@@ -148,8 +139,6 @@ class Job(Generic[C, P, R_co]):
             ...     print(file)
             >>> with Session(engine) as session, session.begin():
             ...     receipt = parse.enqueue(session, "customer-7", file="a.pdf")
-            >>> receipt.outcome
-            'created'
         """
         payload = self.schema.encode(args, kwargs)
         return self.queue.enqueue(where, channel=channel, payload=payload, kind=self.kind, **self._options)
@@ -165,11 +154,7 @@ class Job(Generic[C, P, R_co]):
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> None:
-        """Enqueue a call again and again, as ``queue.schedules.set`` does.
-
-        Args:
-            name: Unique in the channel.
-            args: As for :meth:`prepare`, and so are *channel*, *kwargs* and errors.
+        """Enqueue a call again and again. Arguments and errors are those of :meth:`prepare` and ``schedules.set``.
 
         Example:
             >>> @queue.job
@@ -351,17 +336,11 @@ class JobMethods(ScheduleMethods, ResultMethods):
                 ``embed.enqueue(session, "customer-7", Text("one"))``.
             former: Names of arguments, or of fields of an item, that older versions had. They are ignored in payloads.
 
-        Raises:
-            InvalidArgument: The kind has a handler already; an argument has no annotation, or none that can be
-                converted; ``context`` or ``session`` come later than first and second; the queue's codec takes only
-                bytes; or with ``batch`` the function takes something else than one list.
-
         Example:
             >>> @queue.job(retry=RetryPolicy(max_attempts=5))
             ... def parse(context: Context, session: Session, *, file: str, pages: int = 1) -> None:
             ...     print(file, pages)
-            >>> with Session(engine) as session, session.begin():
-            ...     receipt = parse.enqueue(session, channel="customer-7", file="a.pdf", pages=3)
+            >>> receipt = parse.enqueue(engine, channel="customer-7", file="a.pdf", pages=3)
             >>> Worker(engine, queue, concurrency=1).run(drain=True)
             a.pdf 3
         """

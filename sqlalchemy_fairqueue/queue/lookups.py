@@ -83,14 +83,11 @@ class LookupMethods(QueueBase):
         after: str | None = None,
         busy: bool = False,
     ) -> list[ChannelStats]:
-        """Return channels by name, with their counts, their policy, and when they were last served.
+        """Return at most *limit* (1 to 100,000) channels by name: counts, policy, and when they were last served.
 
-        Args:
-            channel: Only this one, if it exists.
-            limit: 1 to 100,000.
-            after: The last name of the previous page; names sort as UTF-8 bytes.
-            busy: Only channels with ready, scheduled or leased messages, or with signals that no dequeue has heard.
-                Idle channels then cost nothing. Dead letters and pauses do not make a channel busy.
+        *after* is the last name of the previous page; names sort as UTF-8 bytes. With *busy* the call returns only
+        channels that have ready, scheduled or leased messages, or signals that no dequeue has heard. Idle channels then
+        cost nothing. Dead letters and pauses do not make a channel busy.
 
         Example:
             >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
@@ -122,14 +119,12 @@ class LookupMethods(QueueBase):
         ``queue.admin.attempts`` returns those of settled messages too. The result is None if the message is done, dead
         or withdrawn, or never existed; ``queue.dead_letters`` lists dead letters.
 
+        A *key* finds the message that holds it; a message that was cancelled while a consumer holds it has no key any
+        more. An *ordering_key* finds the leased message of several, or else the next.
+
         The call reads O(log n) and a bounded part of the queue. It counts up to 1,000 messages ahead of this one, and
         up to 60,000 leased messages. It computes shares from 1,000 channels with leased messages and 1,000 ready ones;
         if there are more, a channel's entitled share is an upper bound. ``queue.admin.contention`` reads all.
-
-        Args:
-            channel: Replaces the id, together with *key* or *ordering_key* or both.
-            key: The message that holds it. A message that was cancelled while a consumer holds it has no key any more.
-            ordering_key: If several messages have it, the call takes the leased one, or else the next.
 
         Example:
             >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1, key="invoice-12").message_id
@@ -172,11 +167,10 @@ class LookupMethods(QueueBase):
         after: str | None = None,
         scan: int = _SCAN,
     ) -> MessagePage:
-        """Return a page of unsettled messages, with the first 65,536 bytes of each content.
+        """Return a page of the unsettled messages that match all filters, with the first 65,536 bytes of each content.
 
         Messages of one channel come in the order of delivery: first those that consumers hold, by id, then the others.
-        Messages of the whole queue come by id, in the order of their enqueues. Messages must match all filters that are
-        given.
+        Messages of the whole queue come by id, in the order of their enqueues.
 
         ``page.next`` tells where the next page begins; it is None on the last page. A message that keeps its place in
         the order is on exactly one page, whatever is enqueued or settled between pages. One that is delivered or
@@ -288,7 +282,9 @@ class WithdrawalMethods(QueueBase):
         """Withdraw a message, or all messages of an ordering key. If none is found, nothing happens.
 
         If a consumer holds the message, a completion still counts; settled in any other way, the message is gone. Its
-        key is free at once, and its worker learns of the cancel at the next heartbeat.
+        key is free at once, and its worker learns of the cancel at the next heartbeat. A channel with a key or ordering
+        key means the messages that have it when the transaction sends its work, before its own enqueues. The
+        ``outcome`` and ``outcomes`` of the receipt are set after the COMMIT, on a Connection at once.
 
         A transaction sends its enqueues before its cancels, so the key of a message that it cancels is still taken for
         its own enqueues. An enqueue under that key after the cancel raises DuplicateMessage. To rewrite the message,
@@ -296,13 +292,6 @@ class WithdrawalMethods(QueueBase):
 
         The call locks the message until the transaction ends, and waits for a transaction that has it locked. Meanwhile
         dequeues skip it; after a rollback it is ready again.
-
-        A name means the messages that have it when the transaction sends its work, before its own enqueues. The
-        ``outcome`` and ``outcomes`` of the receipt are set after the COMMIT, on a Connection at once.
-
-        Args:
-            channel: Replaces the id, together with *key* or *ordering_key* or both.
-            ordering_key: All messages with it are withdrawn.
 
         Example:
             >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
@@ -321,10 +310,12 @@ class WithdrawalMethods(QueueBase):
         channel: str,
         **filters: Unpack[UndeliveredFilters],
     ) -> PurgeReceipt:
-        """Delete all messages of a channel that no consumer holds: ready, scheduled and held ones.
+        """Delete all messages of a channel that no consumer holds and that match all filters.
 
-        Messages must match all filters that are given. ``queue.admin.count_undelivered`` counts them before. The
-        ``purged`` of the receipt is set after the COMMIT, on a Connection at once.
+        The filters are kind, key and ordering_key; state, which is "ready", "scheduled" or "held" when the call is
+        sent; since, the earliest enqueue (aware), inclusive; until, the latest enqueue, exclusive.
+        ``queue.admin.count_undelivered`` counts the messages before. The ``purged`` of the receipt is set after the
+        COMMIT, on a Connection at once.
 
         Leased messages stay, and so do those that another transaction has locked or not committed. A transaction sends
         its enqueues first, so its own messages are deleted too. If the channel does not exist, nothing is deleted.
@@ -333,10 +324,6 @@ class WithdrawalMethods(QueueBase):
         served. It waits for a dequeue that is serving the channel. A million messages take seconds. *key* and
         *ordering_key* are found by an index; otherwise the call reads all undelivered messages of the channel, or with
         "scheduled" those that are due later.
-
-        Args:
-            filters: kind, key and ordering_key; state, which is "ready", "scheduled" or "held" at the time when the
-                call is sent; since, the earliest enqueue (aware), inclusive; until, the latest enqueue, exclusive.
 
         Example:
             >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1, kind="parse")

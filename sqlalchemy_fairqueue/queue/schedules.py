@@ -58,15 +58,14 @@ class ScheduleMethods(EnqueueMethods, HandlerMethods):
     ) -> Callable[[F], F]:
         """Declare a schedule in code, and the function that handles its messages.
 
-        Each worker of the queue sets the schedule when it starts. Only workers that have it in their code run its
-        slots, so a schedule that was removed from the code runs no more once the last worker of the old code has
-        stopped. Its row is removed after it has been due for a week; until then a worker that has it again continues by
-        catch_up. If two versions of the code differ, the worker that started last decides.
-
-        The worker's role needs the grant "producer" too.
+        Each worker of the queue sets the schedule when it starts; its role needs the grant "producer" too. Only workers
+        that have it in their code run its slots, so a schedule that was removed from the code runs no more once the
+        last worker of the old code has stopped. Its row is removed after it has been due for a week; until then a
+        worker that has it again continues by catch_up. If two versions of the code differ, the worker that started last
+        decides.
 
         Args:
-            name: Default: the function's name. The channel must have no other schedule of that name in code.
+            name: Default: the function's name.
             channel: As for ``schedules.set``, and so are the options: cron, every, timezone, catch_up, jitter, payload,
                 headers, max_attempts and ordering_key.
             kind: The kind of its messages. Default: the name. The function becomes the handler of this kind, unless it
@@ -141,11 +140,10 @@ class Schedules(Facet[ScheduleMethods]):
         the message. While no worker runs, nothing is enqueued; *catch_up* decides what happens to these slots.
 
         A call with another cron, timezone or every begins anew from now. Other changes keep the slots, and the same
-        call again changes nothing. A paused schedule stays paused.
+        call again changes nothing. A paused schedule stays paused. The call locks the schedule until the transaction
+        ends, and waits for another transaction that changes it.
 
         The message has two headers: ``schedule``, the name, and ``scheduled_for``, the slot as an ISO time in UTC.
-
-        The call locks the schedule until the transaction ends, and waits for another transaction that changes it.
 
         Args:
             name: Unique in the channel, so that each tenant can have its "nightly".
@@ -154,9 +152,6 @@ class Schedules(Facet[ScheduleMethods]):
                 payload, which is encoded immediately, headers, max_attempts and ordering_key, as for ``queue.enqueue``.
             job: A prepared call of a typed job, ``job=parse.prepare("customer-7", upload="a.pdf")``, instead of
                 channel, kind, payload, headers, max_attempts and ordering_key.
-
-        Raises:
-            PayloadError: The codec cannot encode the payload.
 
         Example:
             >>> queue.schedules.set(engine, "nightly", channel="customer-7", cron="0 3 * * *", timezone="Europe/Berlin")
@@ -183,10 +178,8 @@ class Schedules(Facet[ScheduleMethods]):
         """Pause a schedule. Slots that come during the pause are skipped, whatever its catch_up.
 
         Messages that it has enqueued are still delivered; pause the channel to stop these. Locks are those of
-        :meth:`remove`.
-
-        Raises:
-            UnknownSchedule: The channel has no such schedule. On a session the COMMIT raises it and fails as a whole.
+        :meth:`remove`. A missing schedule raises UnknownSchedule; on a session the COMMIT raises it and fails as a
+        whole.
 
         Example:
             >>> queue.schedules.set(engine, "nightly", channel="customer-7", cron="0 3 * * *")
@@ -210,17 +203,12 @@ class Schedules(Facet[ScheduleMethods]):
         """Enqueue the message of a schedule in addition to its slots, even while it is paused. Return the message's id.
 
         It is sent at once: on a session or connection in its transaction. The header ``scheduled_for`` is the time of
-        the call. If the channel is full and its policy says "drop", the result is None.
-
-        Raises:
-            UnknownSchedule: The channel has no such schedule.
-            ChannelFull: The channel is full, and its policy says "raise".
+        the call. A missing schedule raises UnknownSchedule. If the channel is full, the call raises ChannelFull or, if
+        its policy says "drop", returns None.
 
         Example:
             >>> queue.schedules.set(engine, "nightly", channel="customer-7", cron="0 3 * * *", kind="report")
             >>> message_id = queue.schedules.run(engine, "nightly", channel="customer-7")
-            >>> queue.message(engine, message_id).kind
-            'report'
         """
         _checked(channel, name)
         return self._ask(where, partial(run_schedule, target=self._target, channel=channel, name=name))
@@ -235,11 +223,9 @@ class Schedules(Facet[ScheduleMethods]):
         limit: int = 1000,
         after: ScheduleInfo | None = None,
     ) -> builtins.list[ScheduleInfo]:
-        """Return the schedules of the queue by channel and name, without those that a session has only recorded.
+        """Return at most *limit* (1 to 100,000) schedules by channel and name. It does not see what is only recorded.
 
-        Args:
-            limit: 1 to 100,000.
-            after: The last schedule of the previous page.
+        *after* is the last schedule of the previous page.
 
         Example:
             >>> queue.schedules.set(engine, "hourly", channel="customer-7", every=timedelta(hours=1))
