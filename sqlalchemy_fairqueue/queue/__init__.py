@@ -52,13 +52,12 @@ class Queue(
         schema: The schema given to ``op.create_fairqueue(schema=...)``. None, the default: the search_path finds it; it
             must find the same installation on all connections of an engine.
         codec: Converts payloads to bytes. Default: JSON. Every process that uses the queue needs the same codec.
-        defaults: The policy of channels that this object's enqueues create, unless ``configure`` has set defaults in
-            the database.
+        defaults: The policy of channels that this object's enqueues create, unless ``configure`` has set defaults.
         max_attempts: A failing message becomes a dead letter after this many attempts, unless it has its own number.
         bind_arguments: For sessions with several engines: passed to ``Session.connection(bind_arguments=...)`` to
             choose the engine of the queue, such as ``{"mapper": Upload}``.
         notify: Whether transactions of this object wake waiting consumers by NOTIFY, which is sent only while a
-            consumer waits. Give False if you run PREPARE TRANSACTION by your own SQL, which PostgreSQL refuses after a
+            consumer waits. Give False if your own SQL runs PREPARE TRANSACTION, which PostgreSQL refuses after a
             NOTIFY. (Two-phase sessions and connections of SQLAlchemy never notify.) Workers then find the work at their
             next poll; start them with ``Worker(listen=False)``, so that they poll more often. A producer behind a
             transaction pooler can notify; a worker there cannot listen.
@@ -79,20 +78,12 @@ class Queue(
 
     @property
     def plans(self) -> Plans:
-        """The queue's plans, which are policies with a name that channels follow.
-
-        See Also:
-            :class:`~sqlalchemy_fairqueue.queue.Plans`
-        """
+        """The queue's plans, which are policies with a name that channels follow."""
         return Plans(self)
 
     @property
     def limits(self) -> Limits:
-        """The shared limits, which several queues draw from.
-
-        See Also:
-            :class:`~sqlalchemy_fairqueue.queue.Limits`
-        """
+        """The shared limits, which several queues draw from."""
         return Limits(self)
 
     @property
@@ -112,9 +103,5 @@ class Queue(
 
     @property
     def admin(self) -> Admin:
-        """The rare operations on single messages and workers, for operators.
-
-        See Also:
-            :class:`~sqlalchemy_fairqueue.queue.Admin`
-        """
+        """The rare operations on single messages and workers, for operators."""
         return Admin(self)

@@ -473,7 +473,7 @@ class Admin(Facet[QueueBase]):
                 [row] = self._ask(engine, batch.rows)
                 *numbers, after = row
                 counts.update(dict(zip(row._fields, numbers, strict=False)))
-            # The first call begins a round, which the second one ends if all transactions of then have ended.
+            # Two calls: one marks the idle channel, the next deletes it if all transactions see the mark.
             for _ in range(2):
                 self._ask(engine, forget.rows)
             found = partial(read_channel_stats, target=self._target, channels=[channel], limit=1)
@@ -508,10 +508,6 @@ class Admin(Facet[QueueBase]):
         """Return at most *limit* (1 to 100,000) consumers with an unexpired lease, those with the most messages first.
 
         *handlers* is how many messages of each to return, 0 to 10,000, those held longest first.
-
-        Example:
-            >>> queue.admin.consumers(engine)
-            []
         """
         check_count("limit", limit, 1, 100_000)
         check_count("handlers", handlers, 0, 10_000)

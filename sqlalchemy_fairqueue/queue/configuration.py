@@ -88,14 +88,12 @@ class ConfigurationMethods(QueueBase):
         ends. Keep such transactions short and separate. Consumers of a queue with one of these limits dequeue one after
         another.
 
-        Raises:
-            InvalidArgument: A plan or a shared limit does not exist. On a session the COMMIT raises it.
-            IsolationError: One of these four in a REPEATABLE READ or SERIALIZABLE transaction.
+        A plan or shared limit that does not exist raises InvalidArgument, on a session at the COMMIT. One of the four
+        limits in a REPEATABLE READ or SERIALIZABLE transaction raises IsolationError.
 
         Example:
-            >>> queue.configure(engine, max_concurrency=50, defaults=ChannelPolicy(max_concurrency=5))
-            >>> queue.stats(engine).max_concurrency
-            50
+            >>> queue.limits.configure(engine, "openai", rate="50/s")
+            >>> queue.configure(engine, max_concurrency=50, limits=["openai"], defaults={"max_backlog": 500})
         """
         checked = setting_changes("configure", settings)
         changes: list[Operation] = []
@@ -142,9 +140,8 @@ class ConfigurationMethods(QueueBase):
         changes or removes the plan. Until the transaction ends the channel is not served; keep it short and separate.
 
         Example:
-            >>> queue.configure_channel(engine, "customer-7", max_concurrency=4, rate="10/s")
-            >>> [(channel.channel, channel.policy.max_concurrency) for channel in queue.channels(engine)]
-            [('customer-7', 4)]
+            >>> queue.plans.configure(engine, "gold", weight=5)
+            >>> queue.configure_channel(engine, "customer-7", plan="gold", max_concurrency=4, rate="10/s")
         """
         check_name("channel", channel)
         fields = reset_fields("configure_channel", reset)
@@ -273,12 +270,7 @@ class Plans(Facet[QueueBase]):
 
     @verb
     def list(self, where: Where, name: str | None = None) -> builtins.list[PlanInfo]:
-        """Return the plans of the queue by name, with the number of channels that follow each, at once.
-
-        Example:
-            >>> [plan.name for plan in queue.plans.list(engine)]
-            []
-        """
+        """Return the plans of the queue by name, with the number of channels that follow each, at once."""
         check_names(plan=name)
         return self._ask(where, partial(read_plans, target=self._target, name=name))
 
@@ -342,12 +334,6 @@ class Limits(Facet[QueueBase]):
 
     @verb
     def list(self, where: Where, name: str | None = None) -> builtins.list[SharedLimit]:
-        """Return the shared limits of the schema by name, with the queues and messages that use them, at once.
-
-        Example:
-            >>> queue.limits.configure(engine, "sms", max_concurrency=3)
-            >>> [limit.name for limit in queue.limits.list(engine, "sms")]
-            ['sms']
-        """
+        """Return the shared limits of the schema by name, with the queues and messages that use them, at once."""
         check_names(limit=name)
         return self._ask(where, partial(read_limits, schema=self._target.schema, name=name))

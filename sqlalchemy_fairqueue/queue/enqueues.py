@@ -47,8 +47,8 @@ _NONE: Mapping[str, str] = {}
 # attrgetter is called from C, which matters for many messages.
 _kind = attrgetter("message.kind")
 _receipt = attrgetter("receipt")
-# With longer headers of its own a message carries none of these: as text in the database, with its spaces, headers may
-# have twice as many bytes.
+# A message with longer headers of its own carries no others: headers may have twice as many bytes as text in the
+# database, with its spaces.
 _CARRIED_UP_TO = HEADERS_BYTES // 2
 
 

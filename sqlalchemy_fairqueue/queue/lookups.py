@@ -236,7 +236,7 @@ def _wait(connection: Connection, target: Target, message: MessageDetails) -> Wa
     if message.behind is not None:
         return Wait(Reason.ORDERING_KEY, behind=message.behind)
     capacity, competition, own = read_competition(connection, target, [message.channel])
-    # The message is ready. The reading knows that only for some channels.
+    # The message is ready, and the reading knows that only for some channels.
     own = [replace(one, oldest_ready_at=message.due_at) for one in own]
     limits = read_limits(connection, target.schema, queue=target.queue)
     waiting = with_longest_out(connection, target, with_waits(capacity, competition, limits, own, now))
@@ -327,6 +327,8 @@ class WithdrawalMethods(QueueBase):
 
         Example:
             >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1, kind="parse")
+            >>> queue.admin.count_undelivered(engine, "customer-7", kind="parse", state="ready")
+            1
             >>> queue.purge(engine, "customer-7", kind="parse", state="ready").purged
             1
         """

@@ -36,9 +36,8 @@ _AT = " - at `"
 class PayloadSchema:
     """The names and types of the arguments in a job's payload, and which of them may be missing.
 
-    Args:
-        parameters: The parameters of the function that the payload has.
-        former: Names of arguments of older versions, which are ignored.
+    *parameters* are those of the function that the payload has. *former* are arguments of older versions, which are
+    ignored.
     """
 
     def __init__(
@@ -67,10 +66,8 @@ class PayloadSchema:
     def encode(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """Convert the arguments of a call to the plain values of a payload.
 
-        Raises:
-            TypeError: An argument is missing or unknown.
-            PayloadError: The annotation does not allow the value of an argument, or it would not come back equal and of
-                the same type.
+        A missing or unknown argument raises TypeError. A value raises PayloadError if its annotation does not allow it,
+        or if it would not come back equal and of the same type.
         """
         given = kwargs
         # Binding the arguments would take longer than everything else.
@@ -193,8 +190,7 @@ class ResultSchema:
     """The return type of a job's function: converts values to plain values, and back.
 
     If the function has no annotation, or none that can be converted, values are read as the codec returns them. A value
-    that cannot be kept is no error if the queue keeps no results. *is_batch*: the function returns a list with a value
-    for each message.
+    that cannot be kept is no error if the queue keeps no results.
     """
 
     def __init__(self, kind: str, function: Callable[..., Any], *, is_batch: bool = False) -> None:
@@ -202,11 +198,7 @@ class ResultSchema:
         self._type = _result_type(function, is_batch=is_batch)
 
     def plain(self, value: Any) -> Any:
-        """Convert a returned value to plain values.
-
-        It raises PayloadError if the value cannot be converted, does not fit the annotation, or would not come back
-        equal and of the same type.
-        """
+        """Convert a returned value to plain values, or raise PayloadError as :meth:`PayloadSchema.encode` does."""
         try:
             plain = msgspec.to_builtins(value, str_keys=True, enc_hook=_plain_model)
         except RecursionError:

@@ -115,12 +115,9 @@ class ResultMethods(HandlerMethods):
                 and gets a HandlerWaitWarning; a :meth:`group` follows messages without waiting.
 
         Raises:
-            ResultNotReady: The message has not ended, or not in time. It is a TimeoutError.
-            MessageFailed: The message is a dead letter. The error has the reason and the last error.
-            ResultCancelled: The message was cancelled.
-            ResultNotKept: The message is completed, but its result is not kept, or not any more. The error says why if
-                it is known.
-            UnknownMessage: The queue never had such a message, or it is not known to be in the *channel*.
+            ResultError: A subclass says why: ResultNotReady, which is a TimeoutError (not ended, or not in time),
+                MessageFailed (a dead letter), ResultCancelled, ResultNotKept (completed, but the result is not kept, or
+                not any more), UnknownMessage (never in this queue, or not known to be in the *channel*).
             PayloadError: The codec cannot decode the kept value, or it does not fit the job's annotation.
 
         Example:

@@ -55,7 +55,6 @@ class Change:
         channel: The channel whose state it locks.
         makes: The policy with which it creates the channel, or None.
         limits: Whether it makes leased messages count that did not count before, of its channel or of the queue.
-        receipt: Receives the result of :attr:`send`.
     """
 
     target: Target
@@ -246,10 +245,7 @@ def lock_queues(shares: Sequence[Share]) -> None:
 
 
 def lock_channels(shares: Sequence[Share]) -> None:
-    """Lock the states of changed channels, and create missing ones that a change creates.
-
-    If a queue gets a limit, dequeues are stopped.
-    """
+    """Lock the states of changed channels, and create missing ones. If a queue gets a limit, dequeues are stopped."""
     for share in shares:
         if any(change.limits and change.channel is None for change in share.phases.get(CHANGES, ())):
             share.target.call("fq_stop_deliveries", f"stop {share.target.named()}").rows(share.link.connection)
@@ -260,7 +256,7 @@ def lock_channels(shares: Sequence[Share]) -> None:
                 channels[change.channel] = change.makes
         enqueues = share.phases.get(ENQUEUES, [])
         for channel in {enqueue.message.channel for enqueue in enqueues}:
-            # They come first, and make it.
+            # Enqueues are sent first, and create the channel.
             if channels.get(channel) is not None:
                 channels[channel] = enqueues[0].policy
         if channels:

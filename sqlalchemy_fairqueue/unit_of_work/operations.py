@@ -79,11 +79,9 @@ class Share:
 
 
 class Step(NamedTuple):
-    """A statement, and what follows from its rows.
+    """A statement. *finish* returns the updates of receipts for its rows, or raises.
 
-    Attributes:
-        finish: Returns the updates of receipts for its rows, or raises.
-        failure: Makes the error to raise if the statement travelled with COMMIT and refused it.
+    *failure* makes the error to raise if the statement travelled with COMMIT and refused it.
     """
 
     call: Call
@@ -125,7 +123,6 @@ class Settle:
     Attributes:
         cost: The actual cost of the attempt. None: as charged.
         charged: The cost that its channel was charged while its handler ran, or None.
-        result: For complete, the result to keep, or None.
     """
 
     phase: ClassVar[int] = SETTLEMENTS
@@ -142,11 +139,7 @@ class Settle:
 
 @dataclass(slots=True, eq=False)
 class Cancel:
-    """A withdrawal of messages.
-
-    Attributes:
-        name: The name of the messages, whose ids :func:`find_named` finds; None if ids were given.
-    """
+    """A withdrawal of messages by their ids, or by a *name*, whose ids :func:`find_named` finds."""
 
     phase: ClassVar[int] = CANCELS
     target: Target
@@ -243,7 +236,6 @@ def _verb_steps(
             "delays": [one.delay for one in ordered],
             "errors": [one.error for one in ordered],
             "reasons": [one.reason for one in ordered],
-            # The result to keep of a completed message, if any.
             "results": [one.result or EncodedResult() if one.delivery.keeps_result else None for one in ordered],
             "notify": all(map(notifies, ordered)),
         }
@@ -297,12 +289,9 @@ _membership = attrgetter("membership")
 # Not frozen, unlike other values: creating it takes a third of the time.
 @dataclass(slots=True, eq=False)
 class EnqueueMessage:
-    """An enqueue of a message.
+    """An enqueue of a message, with *headers* as JSON text.
 
-    Attributes:
-        headers: JSON text.
-        max_attempts: The message's own number or the queue's.
-        policy: For a new channel, if the queue has no configured defaults.
+    *policy* is for a new channel, if the queue has no configured defaults.
     """
 
     phase: ClassVar[int] = ENQUEUES
@@ -322,12 +311,10 @@ class EnqueueMessage:
 
 @dataclass(frozen=True, slots=True)
 class MakeGroup:
-    """The creation of a group.
+    """The creation of a group. *on_failure* follows if a member failed or was cancelled.
 
-    Attributes:
-        on_failure: The follow-up if a member failed or was cancelled.
-        policy: For new channels of the follow-ups, if the queue has no configured defaults.
-        sent: Called after the commit.
+    *policy* is for new channels of the follow-ups, if the queue has no configured defaults. *sent* is called after the
+    commit.
     """
 
     phase: ClassVar[int] = GROUPS
@@ -381,9 +368,8 @@ class Members:
     def send_joins(self) -> None:
         """Count the created members, unless the server has.
 
-        Raises:
-            UnknownGroup: Another transaction creates the group, or the adding message is no member.
-            LeaseLost, MessageCancelled: The adding message is not held any more.
+        It raises UnknownGroup if another transaction creates the group, or the adding message is no member; and
+        LeaseLost or MessageCancelled if the adding message is not held any more.
         """
         if self.join:
             for group_id in dict.fromkeys([*(make.group_id for make in self._makes), *self._adders]):

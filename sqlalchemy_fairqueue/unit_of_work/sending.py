@@ -114,7 +114,6 @@ class Work:
     """The queue work of a transaction, sorted by connection and queue in lock order, and then by phase.
 
     Attributes:
-        connect: Returns the connection to the database of a queue.
         operations: All operations in the order of the calls; messages of a channel are added in this order.
         ordered: The connections whose lock order it has advanced.
     """
@@ -128,7 +127,6 @@ class Work:
     _by_target: dict[int, Share] = field(default_factory=dict)
 
     def add(self, operations: Sequence[Operation]) -> None:
-        """Add operations, and find the connection of each new queue."""
         self.operations += operations
         share: Share | None = None
         before: Target | None = None
@@ -245,8 +243,8 @@ def _committed(
 def send(connection: Connection, operations: Sequence[Operation], *, last: bool = False) -> list[ReceiptUpdate]:
     """Send operations in a connection's transaction, as :meth:`Work.send` does.
 
-    *last* says that only the COMMIT follows. The caller commits in any case, although the operations may have travelled
-    with the COMMIT.
+    If *last*, only the COMMIT follows: the caller commits in any case, although the operations may have travelled with
+    it.
     """
     work = Work(lambda _: connection)
     work.add(operations)

@@ -88,9 +88,7 @@ class Guard(Protocol):
 class _State:
     """The state of a session that has queue work or is watched.
 
-    Attributes:
-        records: The records of its open transactions, created on demand.
-        listens: Whether it has a listener of its own after those of its class, to collect what these record.
+    *listens*: the session has its own listener after those of its class, to collect what these record.
     """
 
     records: defaultdict[SessionTransaction, _Record] = field(default_factory=partial(defaultdict, _Record))
@@ -116,10 +114,9 @@ def guard(session: Session, check: Guard | None) -> None:
 def transactions(session: Session) -> tuple[SessionTransaction, SessionTransaction]:
     """Return the session's outermost and innermost transaction; begin one if it has none.
 
-    Raises:
-        InvalidRequestError: It has none and may not begin one by itself.
-        UnsentWork: The transactions can send nothing any more: one was rolled back, or the outermost was committed or
-            prepared. The error of a failed flush is the cause.
+    A session that has none and may not begin one raises InvalidRequestError. Transactions that can send nothing any
+    more raise UnsentWork: one was rolled back, or the outermost was committed or prepared. The error of a failed flush
+    is the cause.
     """
     root = session.get_transaction()
     if root is None:
@@ -157,7 +154,6 @@ def transactions(session: Session) -> tuple[SessionTransaction, SessionTransacti
 
 
 def connection_of(session: Session, target: Target) -> Connection:
-    """Return the session's connection to the database of the queue."""
     try:
         return session.connection(bind_arguments=dict(target.bind_arguments or {}))
     except AssertionError as error:
@@ -187,7 +183,7 @@ def record(session: Session, operations: Sequence[Operation]) -> None:
     """Keep operations of one queue, at least one, until the session's COMMIT.
 
     If a COMMIT is under way and has sent its work already, they are sent at once, which may raise LockOrderError.
-    :func:`transactions` says when UnsentWork is raised.
+    UnsentWork is raised as by :func:`transactions`.
     """
     target, bind = operations[0].target, session.bind
     if bind is None or target.bind_arguments or type(session).get_bind is not Session.get_bind:
@@ -318,8 +314,7 @@ def _before_outermost_commit(session: Session) -> None:
     while (nested := session.get_nested_transaction()) is not None:
         if not is_committing(root) or is_committing(nested):
             return
-        # The outermost transaction commits while savepoints are open. SQLAlchemy would release them later, too late for
-        # us.
+        # The outermost transaction commits while savepoints are open. SQLAlchemy would release them too late for us.
         nested.commit()
     state = session.__dict__.get(_STATE) or _state_of(session)
     if state.guard is not None:
@@ -358,10 +353,9 @@ def _collected(session: Session, ours: _Record) -> Work:
 
 
 def _committed_next(session: Session, root: SessionTransaction) -> Connection | None:
-    """Return the session's only connection if only its COMMIT follows our listener.
+    """Return the session's only connection if only its COMMIT follows our listener. There is nothing left to flush.
 
-    None: there are several connections or none, a joined external transaction, two phases, or later hooks. The session
-    has nothing left to flush.
+    None: there are several connections or none, a joined external transaction, two phases, or later hooks.
     """
     [*_, last] = session.dispatch.before_commit
     if session.twophase or last not in (_before_commit, _before_outermost_commit):
