@@ -47,13 +47,9 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """A drawing.
+    """A drawing: a title for screen readers, lines by label, heights with texts, places in percent with texts.
 
-    Attributes:
-        title: A description for screen readers.
-        lines: The label of each line, and its points; where values are missing, it is parted.
-        ticks: Heights, with their texts.
-        times: Places on the axis of time in percent, with their texts.
+    The points of a line are parted where values are missing.
     """
 
     title: str

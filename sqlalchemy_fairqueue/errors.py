@@ -100,14 +100,10 @@ class NotGranted(FairQueueError, codes=("QF007",)):
 class DuplicateMessage(FairQueueError):
     """Another message of the channel holds the key, and ``on_duplicate`` is "raise".
 
-    If the key has a period (``unique_for``), that message may have ended. A transaction that cancels the message and
-    enqueues under its key gets this error with any ``on_duplicate``: enqueues are sent before cancels, so neither
-    message would remain. The message was not added. The transaction of a connection stays usable; a COMMIT fails as a
-    whole.
-
-    Attributes:
-        message_id: The message that holds the key.
-        cancelled: Whether the transaction cancels that message.
+    ``message_id`` holds the key. If the key has a period (``unique_for``), that message may have ended. A transaction
+    that cancels the message and enqueues under its key gets this error with any ``on_duplicate``, and ``cancelled`` is
+    True: enqueues are sent before cancels, so neither message would remain. The message was not added. The transaction
+    of a connection stays usable; a COMMIT fails as a whole.
 
     Example:
         >>> receipt = queue.enqueue(engine, channel="a", payload=1, key="report")
@@ -200,7 +196,7 @@ class AutocommitError(FairQueueError):
 
 
 class IsolationError(FairQueueError, codes=("QF003",)):
-    """A dequeue, a limit on a whole queue or a migration needs another kind of transaction: READ COMMITTED.
+    """A dequeue, a limit of a whole queue, a cancel of a group or a migration needs a READ COMMITTED transaction.
 
     A migration also needs a transaction that may write.
 

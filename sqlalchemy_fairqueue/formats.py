@@ -87,10 +87,8 @@ def format_longest(longest: LongestOut, now: datetime, channel: str | None = Non
 def end_words(state: str, at: datetime | None, attempts: Sequence[AttemptDetails]) -> str:
     """Describe how a message ended: ``completed at 2026-03-01 10:00:00 UTC, 2 attempts, ran 3.2s``.
 
-    Args:
-        state: The outcome; "gone" if it ended after its last recorded attempt in an unknown way.
-        at: None: at the end of its last attempt.
-        attempts: The recorded attempts, the oldest first.
+    The state is "gone" if the message ended after its last recorded attempt in an unknown way. If *at* is None, it
+    ended with its last attempt. The oldest attempt is the first.
     """
     if not attempts:
         return f"{state} at {format_value(at)} UTC"

@@ -40,8 +40,9 @@ class Queue(
     state is what :meth:`dequeue` remembers between calls.
 
     Every verb takes the session, Connection or Engine that it works on as its first argument, sync or async. A session
-    records enqueues, settlements and changes, and sends them with its COMMIT. All other calls are sent at once, do not
-    see what is only recorded, and return a coroutine if the target is async.
+    records enqueues, settlements and changes, and sends them with its COMMIT. All other calls are sent at once: in the
+    transaction of the session or connection, or in one of their own on an engine. They do not see what is only
+    recorded, and return a coroutine if the target is async.
 
     A bad argument raises InvalidArgument, and an unknown field TypeError, before anything is recorded or sent. Recorded
     verbs raise AutocommitError if the session or connection is in AUTOCOMMIT. A missing or outdated installation raises

@@ -254,8 +254,8 @@ class Admin(Facet[QueueBase]):
 
         A waiting message gets the place in its channel that it would have had without a delay. Its attempts stay
         counted. A dead letter is redriven, as by ``queue.dead_letters.redrive``. Limits, rates and pauses still apply.
-        The message has this id, or this *channel* and *key* or *ordering_key* or both, which find no dead letters. If
-        several have the ordering key, the call takes the leased one, or else the next.
+        A *channel* with a *key* or *ordering_key* or both may replace the id, but finds no dead letters; of several
+        messages with the ordering key it finds the leased one, or else the next.
 
         The outcome is "due"; "unchanged" if it was due already; "redriven" if it was dead; "leased" if a consumer holds
         it; "duplicate" if it is dead and another message holds its key, so that it stays dead; "missing" if it is done,
@@ -473,7 +473,7 @@ class Admin(Facet[QueueBase]):
                 [row] = self._ask(engine, batch.rows)
                 *numbers, after = row
                 counts.update(dict(zip(row._fields, numbers, strict=False)))
-            # Two calls: one marks the idle channel, the next deletes it if all transactions see the mark.
+            # Two calls: the first begins a round, the second deletes if all transactions from before it have ended.
             for _ in range(2):
                 self._ask(engine, forget.rows)
             found = partial(read_channel_stats, target=self._target, channels=[channel], limit=1)

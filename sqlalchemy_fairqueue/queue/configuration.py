@@ -220,20 +220,18 @@ class Plans(Facet[QueueBase]):
         """Create or change a plan: ``queue.plans.configure(session, "gold", ChannelPolicy(weight=5, rate="50/s"))``.
 
         A channel follows the plan after ``configure_channel(where, channel, plan="gold")`` or, for new channels,
-        ``configure(where, default_plan="gold")``. A change writes one row, however many channels follow. Fields that
-        were configured for one channel alone keep their values there. *policy* and *changes* are as for
-        :meth:`~sqlalchemy_fairqueue.Queue.configure_channel`; a new plan starts without limits.
+        ``configure(where, default_plan="gold")``. Fields that were configured for one channel alone keep their values
+        there. *policy* and *changes* are as for :meth:`~sqlalchemy_fairqueue.Queue.configure_channel`; a new plan
+        starts without limits.
 
-        After the commit no dequeue takes messages beyond the new max_concurrency and rate, or by the old weight: it
-        first copies the plan to the channel. Consumers copy it to all other channels, a thousand a dequeue, and wake
-        those that it frees. On an Engine this call does so itself before it returns, except for channels that others
-        have locked. Until then enqueues to a channel follow the old values of the other fields. ``list`` tells when all
-        channels have the change.
+        After the commit no dequeue takes messages beyond the new max_concurrency and rate, or by the old weight.
+        Enqueues to a channel follow the old values of the other fields until the plan is copied to it. Consumers copy
+        it to a thousand channels a dequeue. On an Engine this call does so before it returns, except for channels that
+        others have locked. ``list`` tells when all channels have the change.
 
         The call locks the rows of the queue and the plan until the transaction ends. It waits for another change of the
         plan, and for transactions that put a channel on it. If a plan sets max_concurrency for the first time while a
-        transaction is completing a message of a channel, that channel is not served until the transaction ends. Nobody
-        waits.
+        transaction is completing a message of a channel, that channel is not served until the transaction ends.
 
         Example:
             >>> queue.plans.configure(engine, "gold", weight=5, max_concurrency=20)
@@ -296,16 +294,13 @@ class Limits(Facet[QueueBase]):
     ) -> None:
         """Create or change a limit that several queues share: ``limits.configure(session, "openai", rate="50/s")``.
 
-        ``configure(where, limits=["openai"])`` makes a queue draw from it. Together its queues never exceed it. Queues
-        that always have messages get equal parts; the others use what is left over. Dequeues of its queues run one
-        after another. A consumer that the limit holds back polls 50 times a second.
+        ``configure(where, limits=["openai"])`` makes a queue of the schema draw from it. Together its queues never
+        exceed it. Queues that always have messages get equal parts; the others use what is left over. Dequeues of its
+        queues run one after another. A consumer that the limit holds back polls 50 times a second. The call locks the
+        limit until the transaction ends; meanwhile its queues are not served.
 
-        Limits that are not given stay; None lifts one. All are exact: *max_concurrency*, the most leased messages of
-        all its queues; *max_cost_out*, the most that these cost together; *rate*, the most messages, or most cost, in a
-        time.
-
-        The name is unique in the schema of the queue. The call locks the limit until the transaction ends; meanwhile
-        its queues are not served.
+        Values that are not given stay; None lifts a limit. *max_concurrency* is the most leased messages of all its
+        queues, *max_cost_out* the most that these cost together, and *rate* the most messages, or most cost, in a time.
 
         Example:
             >>> queue.limits.configure(engine, "openai", max_concurrency=20, rate="50/s")

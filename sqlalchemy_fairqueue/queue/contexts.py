@@ -249,7 +249,7 @@ class Context:
 
     @property
     def max_attempts(self) -> int:
-        """The lower one of the message's own limit (``delivery.max_attempts``) and the retry policy's."""
+        """The attempts after which the message is dead, the lower of its own limit and the retry policy's."""
         return self._held.max_attempts
 
     @property
@@ -294,10 +294,9 @@ class Context:
         return Context(self._held, self._session, resources)
 
     def check(self) -> None:
-        """Return if the handler may go on, or raise why it may not.
+        """Return if the handler may go on.
 
-        It raises LeaseLost if the lease may have ended, MessageCancelled if the message was cancelled, and
-        HandlerTimeout if the timeout of this kind is over.
+        Otherwise it raises LeaseLost if the lease may have ended, MessageCancelled, or HandlerTimeout.
         """
         self._held.check()
 
@@ -411,10 +410,7 @@ def middleware_of(queue: MiddlewareMethods, outer: Sequence[AnyMiddleware] = ())
 
 
 def middleware_for(handler: Handler, middleware: Sequence[AnyMiddleware]) -> tuple[AnyMiddleware, ...]:
-    """Return the middleware for a handler: async middleware for an async handler, plain for a plain one.
-
-    If there is middleware but none of the handler's kind, it raises WorkerError.
-    """
+    """Return the async middleware for an async handler, the plain for a plain one; WorkerError if only others exist."""
     found = tuple(one for one in middleware if is_asynchronous(one) == handler.asynchronous)
     if middleware and not found:
         kind, other = ("async", "plain") if handler.asynchronous else ("plain", "async")

@@ -37,12 +37,7 @@ _LEAST = timedelta(microseconds=1)
 
 
 class DeliveryMethods(QueueBase):
-    """dequeue and extend, and the verbs that settle a delivery: complete, retry, release and bury.
-
-    On an engine a settlement has its own transaction; if some deliveries are lost, LeaseLost names them, and others are
-    settled. On a session, if one was lost, the whole COMMIT fails: business effects and completion happen together or
-    not at all. Settlements lock the messages, in the order of their ids, and nothing else.
-    """
+    """dequeue and extend, and the verbs that settle a delivery: complete, retry, release and bury."""
 
     def _begin(self) -> None:
         super()._begin()
@@ -109,9 +104,10 @@ class DeliveryMethods(QueueBase):
     ) -> None:
         """Settle deliveries whose work is done, and delete their messages.
 
-        On a session the COMMIT does it, and fails as a whole if a delivery is lost. An engine settles the others. A
-        completion after the end of the lease still counts if nobody else has taken the message. The call locks only the
-        messages.
+        On a session the COMMIT settles. If a delivery is lost, it fails as a whole with LeaseLost: business effects and
+        completion happen together or not at all. On an engine the other deliveries are settled. A completion after the
+        end of the lease still counts if nobody else has taken the message. Settlements lock the messages, in the order
+        of their ids, and nothing else.
 
         Args:
             cost: The actual cost of each, 0 to 1,000,000,000 in the unit of ``enqueue(cost=)``; the channel pays the

@@ -68,8 +68,7 @@ class _Members:
 
         Example:
             >>> @queue.job
-            ... def parse(context: Context, *, page: int) -> None:
-            ...     print(page)
+            ... def parse(context: Context, *, page: int) -> None: ...
             >>> with Session(engine) as session, session.begin(), queue.group(session) as group:
             ...     receipts = [group.enqueue(parse, "customer-7", page=page) for page in (1, 2)]
             >>> queue.groups.status(engine, group.id).pending
@@ -228,10 +227,10 @@ class GroupMethods(EnqueueMethods):
         If its channel is full, the follow-up waits. Members do not wait for each other; they update no common row.
 
         Args:
-            session: For an AsyncSession it is a plain ``with`` too, since everything is recorded.
+            session: A plain ``with`` serves an AsyncSession too, since everything is recorded.
             then: The follow-up: a prepared call of a job, ``then=report.prepare(channel="customer-7", run=1)``, or an
-                Enqueue for this queue. It must leave out on_duplicate, coalesce, cost and unique_for. None: the group
-                only counts.
+                Enqueue for this queue, without on_duplicate, coalesce, cost and unique_for. None: the group only
+                counts.
             on_failure: The follow-up if a member failed or was cancelled. None: *then* follows in that case too.
 
         Example:

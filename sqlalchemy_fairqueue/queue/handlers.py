@@ -46,12 +46,11 @@ _KINDS = inspect.Parameter
 
 @dataclass(frozen=True, slots=True)
 class LifespanFunction:
-    """A function that a worker calls at its start or its stop, and the name of its resource.
+    """A function that a worker calls at its start or its stop. A resource has its name.
 
     Attributes:
         takes: Names of parameters, each with the name of the resource that it takes.
         resource_type: The annotated type that it returns or yields; None without an annotation.
-        generator: Whether it yields; the code after the yield runs at the stop.
     """
 
     function: Callable[..., Any]
@@ -236,9 +235,7 @@ class Handler:
         retry: Its own policy, or None for the worker's.
         session_type: The class that its parameter ``session`` is annotated with, or None.
         isolated: Whether it runs in a child process.
-        schema: The payload schema of a job, or None.
         resources: Names of parameters, each with the name of the resource that it takes.
-        batch: How many deliveries a call gets; None: one.
     """
 
     kind: str
@@ -410,10 +407,7 @@ def follow_dead(connection: Connection, queue: HandlerMethods, target: Target) -
 
 
 def session_type_of(queues: Iterable[HandlerMethods], base: type[S]) -> type[S]:
-    """Return the most derived class among the annotations of handlers' ``session`` parameters that derive from *base*.
-
-    Two classes of which neither derives from the other raise InvalidArgument.
-    """
+    """Return the class, derived from *base*, that all ``session`` parameters accept, or raise InvalidArgument."""
     found, taker = base, ""
     for handler in (handler for queue in queues for handler in handlers_of(queue).values()):
         wanted = handler.session_type

@@ -97,8 +97,7 @@ class Job(Generic[C, P, R_co]):
 
         Example:
             >>> @queue.job
-            ... def parse(context: Context, *, file: str) -> None:
-            ...     print(file)
+            ... def parse(context: Context, *, file: str) -> None: ...
             >>> later = parse.options(delay=timedelta(hours=1), key="a.pdf")
             >>> receipt = later.enqueue(engine, "customer-7", file="a.pdf")
             >>> queue.stats(engine).scheduled
@@ -122,8 +121,7 @@ class Job(Generic[C, P, R_co]):
 
         Example:
             >>> @queue.job
-            ... def parse(context: Context, *, file: str) -> None:
-            ...     print(file)
+            ... def parse(context: Context, *, file: str) -> None: ...
             >>> files = [parse.prepare("customer-7", file=name) for name in ("a.pdf", "b.pdf")]
             >>> receipts = queue.enqueue_many(engine, files)
         """
@@ -135,8 +133,7 @@ class Job(Generic[C, P, R_co]):
 
         Example:
             >>> @queue.job
-            ... def parse(context: Context, *, file: str) -> None:
-            ...     print(file)
+            ... def parse(context: Context, *, file: str) -> None: ...
             >>> with Session(engine) as session, session.begin():
             ...     receipt = parse.enqueue(session, "customer-7", file="a.pdf")
         """
@@ -158,8 +155,7 @@ class Job(Generic[C, P, R_co]):
 
         Example:
             >>> @queue.job
-            ... def parse(context: Context, *, file: str) -> None:
-            ...     print(file)
+            ... def parse(context: Context, *, file: str) -> None: ...
             >>> nightly = Recurrence(cron="0 3 * * *", timezone="Europe/Berlin")
             >>> parse.schedule(engine, "nightly", nightly, "customer-7", file="all.pdf")
         """
@@ -316,8 +312,8 @@ class JobMethods(ScheduleMethods, ResultMethods):
         """Make a typed job of a function: ``@queue.job`` or ``@queue.job(timeout=...)``.
 
         The function may take ``context`` first, then ``session``, as :meth:`handler` says. Both may have other names if
-        they are annotated with Context, and with Session, AsyncSession or a subclass. Resources of :meth:`on_start` are
-        found by ``context.resource(...)``.
+        they are annotated with Context, and with Session, AsyncSession or a subclass. ``context.resource(...)`` finds
+        resources of :meth:`on_start`.
 
         All other parameters are the arguments in the payload. They need annotations: plain values, dataclasses,
         TypedDicts, msgspec structs, pydantic models, enums, UUID, datetime, date, time, timedelta, Decimal, bytes, and
@@ -326,7 +322,7 @@ class JobMethods(ScheduleMethods, ResultMethods):
 
         A worker calls the function with the same arguments. Arguments missing from the payload get the function's
         defaults. A payload that does not fit is a dead letter at once, with a reason that names the argument. A message
-        with an unknown argument is left to other workers, which may know it, as a message of an unknown kind is.
+        with an unknown argument, like one of an unknown kind, is left to other workers, which may know it.
 
         Args:
             kind: The kind of its messages. Default: the function's name.

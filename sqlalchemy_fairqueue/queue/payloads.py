@@ -34,11 +34,7 @@ _AT = " - at `"
 
 
 class PayloadSchema:
-    """The names and types of the arguments in a job's payload, and which of them may be missing.
-
-    *parameters* are those of the function that the payload has. *former* are arguments of older versions, which are
-    ignored.
-    """
+    """The names and types of the arguments in a job's payload. *former* arguments of older versions are ignored."""
 
     def __init__(
         self, kind: str, function: Callable[..., Any], parameters: list[inspect.Parameter], former: Iterable[str] = ()
@@ -189,8 +185,7 @@ def _field_names(annotation: Any) -> frozenset[str] | None:
 class ResultSchema:
     """The return type of a job's function: converts values to plain values, and back.
 
-    If the function has no annotation, or none that can be converted, values are read as the codec returns them. A value
-    that cannot be kept is no error if the queue keeps no results.
+    If the function has no annotation, or none that can be converted, values are read as the codec returns them.
     """
 
     def __init__(self, kind: str, function: Callable[..., Any], *, is_batch: bool = False) -> None:

@@ -68,13 +68,7 @@ _READ_ONLY = "25006"
 
 @dataclass(frozen=True, slots=True)
 class ResultQuestion:
-    """A question about how a message ended.
-
-    Attributes:
-        channel: The channel that the message must be in. None: any.
-        timeout: How long to wait for its end. None: do not wait.
-        kind: The kind that the message must have, if a job asks. None: any.
-    """
+    """A question about how a message ended; *channel* and *kind* refuse other messages, and *timeout* lets it wait."""
 
     message_id: int
     channel: str | None
@@ -110,9 +104,9 @@ class ResultMethods(HandlerMethods):
                 other channels raise UnknownMessage then, and so do messages whose channel is not kept any more. None:
                 any.
             timeout: How long to wait for the end of the message; needs an Engine. None, the default: do not wait.
-                Waiting holds no connection of the pool: one listening connection an engine tells all its waiters when
-                to poll, and they poll every 5 seconds in any case. A handler that waits keeps its place in the worker
-                and gets a HandlerWaitWarning; a :meth:`group` follows messages without waiting.
+                Waiting holds no connection of the pool; all waits of an engine share one listening connection. A
+                handler that waits keeps its place in the worker and gets a HandlerWaitWarning; a :meth:`group` follows
+                messages without waiting.
 
         Raises:
             ResultError: A subclass says why: ResultNotReady, which is a TimeoutError (not ended, or not in time),

@@ -1,7 +1,4 @@
-"""Operations of a transaction: enqueues, groups, settlements and cancels, their statements and outcomes.
-
-The operations of one queue are sent together; each change of configuration is sent by itself (:mod:`.changes`).
-"""
+"""Operations of a transaction: enqueues, groups, settlements and cancels, their statements and outcomes."""
 
 from __future__ import annotations
 
@@ -79,10 +76,7 @@ class Share:
 
 
 class Step(NamedTuple):
-    """A statement. *finish* returns the updates of receipts for its rows, or raises.
-
-    *failure* makes the error to raise if the statement travelled with COMMIT and refused it.
-    """
+    """A statement; what to do with its rows; and the error if it travelled with the COMMIT and refused it."""
 
     call: Call
     finish: Callable[[Sequence[Any]], list[ReceiptUpdate]] = lambda _: []
@@ -120,9 +114,7 @@ class Verb(Enum):
 class Settle:
     """The settlement of a delivery.
 
-    Attributes:
-        cost: The actual cost of the attempt. None: as charged.
-        charged: The cost that its channel was charged while its handler ran, or None.
+    *cost* None means as charged. *charged* is the cost that its channel was charged while its handler ran, or None.
     """
 
     phase: ClassVar[int] = SETTLEMENTS
@@ -197,10 +189,9 @@ def _fill_cancel(receipt: CancelReceipt, outcomes: dict[int, CancelOutcome]) -> 
 
 
 def settle_steps(share: Share, *, refusing: bool = False) -> list[Step]:
-    """Return the steps that settle messages of a queue, after locking all in the order of their ids.
+    """Return the steps that lock messages of a queue in the order of their ids and settle them, or raise LeaseLost.
 
-    *refusing* steps travel with the COMMIT and fail themselves if a delivery is lost. The steps raise LeaseLost; the
-    transaction must be rolled back then.
+    *refusing* steps travel with the COMMIT and fail themselves if a delivery is lost.
     """
     by_verb: dict[Verb, list[Settle]] = {}
     for one in share.phases.get(SETTLEMENTS, ()):
@@ -216,10 +207,7 @@ def settle_steps(share: Share, *, refusing: bool = False) -> list[Step]:
 
 
 def settle(connection: Connection, target: Target, verb: Verb, settles: Sequence[Settle]) -> None:
-    """Settle deliveries of one queue by one verb, in one statement. If one is there twice, the first counts.
-
-    If some are lost, it raises LeaseLost; the others are settled, unless the caller rolls back.
-    """
+    """Settle deliveries by one verb. Lost ones raise LeaseLost; the others are settled unless the caller rolls back."""
     run(connection, _verb_steps(connection, target, verb, settles))
 
 
@@ -289,10 +277,7 @@ _membership = attrgetter("membership")
 # Not frozen, unlike other values: creating it takes a third of the time.
 @dataclass(slots=True, eq=False)
 class EnqueueMessage:
-    """An enqueue of a message, with *headers* as JSON text.
-
-    *policy* is for a new channel, if the queue has no configured defaults.
-    """
+    """An enqueue of a message. *policy* is for a new channel, if the queue has no configured defaults."""
 
     phase: ClassVar[int] = ENQUEUES
     target: Target
@@ -311,11 +296,7 @@ class EnqueueMessage:
 
 @dataclass(frozen=True, slots=True)
 class MakeGroup:
-    """The creation of a group. *on_failure* follows if a member failed or was cancelled.
-
-    *policy* is for new channels of the follow-ups, if the queue has no configured defaults. *sent* is called after the
-    commit.
-    """
+    """The creation of a group. *policy* is for new channels of the follow-ups, *sent* is called after the commit."""
 
     phase: ClassVar[int] = GROUPS
     target: Target
@@ -429,8 +410,7 @@ def enqueue_steps(
         leased: Other messages of the queue that the transaction locks afterwards; those that it settles or cancels are
             known. If messages are replaced, all are locked in one order.
         cancelled: Each message that the transaction cancels, with the number of enqueues recorded before the cancel.
-        refusing: Whether the statement travels with the COMMIT, so that it must fail itself for an outcome that raises.
-            There are no cancels then.
+        refusing: Whether the statement travels with the COMMIT and must fail itself; there are no cancels then.
     """
     steps = [] if members is None else members.make_steps()
     enqueues: list[EnqueueMessage] | None = share.phases.get(ENQUEUES)

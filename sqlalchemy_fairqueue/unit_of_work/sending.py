@@ -82,7 +82,6 @@ class LockOrder:
             )
 
     def advance(self, keys: Iterable[LockKey]) -> None:
-        """Remember the greatest of these keys, whose locks the transaction has now."""
         # A generator: many keys in memory would cost the garbage collector more than this.
         self.furthest = max(chain(filter(None, [self.furthest]), keys), default=None)
 
@@ -91,10 +90,7 @@ _lock_orders: WeakKeyDictionary[Transaction, LockOrder] = WeakKeyDictionary()
 
 
 def lock_order_of(connection: Connection) -> LockOrder:
-    """Return the lock order of a connection's transaction. Begin one if there is none.
-
-    A connection in AUTOCOMMIT raises AutocommitError.
-    """
+    """Return the lock order of a connection's transaction, begun if need be. AUTOCOMMIT raises AutocommitError."""
     return _lock_orders.setdefault(Link(connection).transaction(), LockOrder())
 
 
@@ -243,8 +239,8 @@ def _committed(
 def send(connection: Connection, operations: Sequence[Operation], *, last: bool = False) -> list[ReceiptUpdate]:
     """Send operations in a connection's transaction, as :meth:`Work.send` does.
 
-    If *last*, only the COMMIT follows: the caller commits in any case, although the operations may have travelled with
-    it.
+    If *last*, only the COMMIT follows. The caller commits in any case, although they may have travelled with the
+    COMMIT.
     """
     work = Work(lambda _: connection)
     work.add(operations)

@@ -86,10 +86,7 @@ class Guard(Protocol):
 
 @dataclass(slots=True, eq=False)
 class _State:
-    """The state of a session that has queue work or is watched.
-
-    *listens*: the session has its own listener after those of its class, to collect what these record.
-    """
+    """The state of a session that has queue work or is watched. It *listens* if it has its own listener."""
 
     records: defaultdict[SessionTransaction, _Record] = field(default_factory=partial(defaultdict, _Record))
     listens: bool = False
@@ -112,11 +109,10 @@ def guard(session: Session, check: Guard | None) -> None:
 
 
 def transactions(session: Session) -> tuple[SessionTransaction, SessionTransaction]:
-    """Return the session's outermost and innermost transaction; begin one if it has none.
+    """Return the session's outermost and innermost transaction; begin one if it has none and autobegins.
 
-    A session that has none and may not begin one raises InvalidRequestError. Transactions that can send nothing any
-    more raise UnsentWork: one was rolled back, or the outermost was committed or prepared. The error of a failed flush
-    is the cause.
+    If they can send nothing any more, it raises UnsentWork, whose cause is the error of a failed flush, if there was
+    one.
     """
     root = session.get_transaction()
     if root is None:
@@ -180,10 +176,9 @@ def joined(session: Session, target: Target) -> Connection:
 
 
 def record(session: Session, operations: Sequence[Operation]) -> None:
-    """Keep operations of one queue, at least one, until the session's COMMIT.
+    """Keep operations of one queue, at least one, until the session's COMMIT. It raises as :func:`transactions` does.
 
     If a COMMIT is under way and has sent its work already, they are sent at once, which may raise LockOrderError.
-    UnsentWork is raised as by :func:`transactions`.
     """
     target, bind = operations[0].target, session.bind
     if bind is None or target.bind_arguments or type(session).get_bind is not Session.get_bind:
