@@ -393,11 +393,7 @@ class Admin(Facet[QueueBase]):
 
         The command line and the dashboard record each change in the transaction that makes it. Your own tools can do
         the same with this call. Housekeeping deletes the records after 90 days. Each of several messages gets its own
-        record.
-
-        Args:
-            by: Who did it. Default: the database role.
-            details: Anything else, as JSON.
+        record. *by* is who did it, by default the database role. *details* is anything else, as JSON.
 
         Example:
             >>> with Session(engine) as session, session.begin():

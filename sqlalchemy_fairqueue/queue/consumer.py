@@ -63,13 +63,10 @@ def _what(found: SetAside) -> str:
 class Consumer:
     """One consumer of one queue on one engine. Threads may share it; a forked child starts anew.
 
-    Args:
-        name: Shown beside its leases. None: host, process and a random part.
-        keep: Called with each lease that got deliveries and with the time.monotonic before that dequeue; returns the
-            lease object for the deliveries. Workers use it to watch over their leases.
-
-    Attributes:
-        is_held_up: Whether the last dequeue found a due message that another transaction has locked.
+    *name* is shown beside its leases; None: host, process and a random part. *keep* is called with each lease that got
+    deliveries and with the time.monotonic before that dequeue, and returns the lease object for the deliveries, which
+    workers watch over. *is_held_up* tells whether the last dequeue found a due message that another transaction has
+    locked.
     """
 
     def __init__(

@@ -79,14 +79,10 @@ class Job(Generic[C, P, R_co]):
 
         Example:
             >>> @queue.job
-            ... def parse(context: Context, *, file: str) -> Bury:
-            ...     return Bury("not a file")
+            ... def parse(context: Context, *, file: str) -> None: ...
             >>> @parse.on_dead
             ... def tell(delivery: Delivery) -> None:
-            ...     print(delivery.payload["kind"], delivery.payload["reason"])
-            >>> receipt = parse.enqueue(engine, "customer-7", file="a.pdf")
-            >>> Worker(engine, queue, concurrency=1).run(drain=True)
-            parse not a file
+            ...     print(delivery.channel, delivery.payload["reason"])
         """
         return self.queue.on_dead(self.kind)(function)
 

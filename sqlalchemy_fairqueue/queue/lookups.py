@@ -181,12 +181,8 @@ class LookupMethods(QueueBase):
         at most *scan* messages, so a page may be empty although it is not the last. If state is not given or is
         "leased", the call also reads the ids of all leased messages of the queue.
 
-        Args:
-            state: "leased", "ready", "held" or "scheduled".
-            key: Needs *channel*.
-            limit: 1 to 10,000.
-            after: ``page.next`` of the previous page, with the same filters.
-            scan: 1 to 1,000,000.
+        *limit* is 1 to 10,000, *scan* 1 to 1,000,000. *state* is "leased", "ready", "held" or "scheduled". *key* needs
+        a channel. *after* is ``page.next`` of the previous page, with the same filters.
 
         Example:
             >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id

@@ -74,8 +74,7 @@ class ScheduleMethods(EnqueueMethods, HandlerMethods):
 
         Example:
             >>> @queue.periodic(channel="system", every=timedelta(hours=6))
-            ... def tidy_up(delivery: Delivery) -> None:
-            ...     print("tidying up")
+            ... def tidy_up(delivery: Delivery) -> None: ...
             >>> list(queue.schedules.declared)
             [('system', 'tidy_up')]
         """
@@ -203,8 +202,9 @@ class Schedules(Facet[ScheduleMethods]):
         """Enqueue the message of a schedule in addition to its slots, even while it is paused. Return the message's id.
 
         It is sent at once: on a session or connection in its transaction. The header ``scheduled_for`` is the time of
-        the call. A missing schedule raises UnknownSchedule. If the channel is full, the call raises ChannelFull or, if
-        its policy says "drop", returns None.
+        the call. The call locks a channel that it creates, and no lock order is checked. A missing schedule raises
+        UnknownSchedule. If the channel is full, the call raises ChannelFull or, if its policy says "drop", returns
+        None.
 
         Example:
             >>> queue.schedules.set(engine, "nightly", channel="customer-7", cron="0 3 * * *", kind="report")
