@@ -504,6 +504,10 @@ class Admin(Facet[QueueBase]):
         """Return at most *limit* (1 to 100,000) consumers with an unexpired lease, those with the most messages first.
 
         *handlers* is how many messages of each to return, 0 to 10,000, those held longest first.
+
+        Example:
+            >>> [found.consumer for found in queue.admin.consumers(engine, handlers=3)]
+            []
         """
         check_count("limit", limit, 1, 100_000)
         check_count("handlers", handlers, 0, 10_000)

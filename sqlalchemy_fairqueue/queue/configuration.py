@@ -268,7 +268,12 @@ class Plans(Facet[QueueBase]):
 
     @verb
     def list(self, where: Where, name: str | None = None) -> builtins.list[PlanInfo]:
-        """Return the plans of the queue by name, with the number of channels that follow each, at once."""
+        """Return the plans of the queue by name, with the number of channels that follow each, at once.
+
+        Example:
+            >>> [plan.name for plan in queue.plans.list(engine)]
+            []
+        """
         check_names(plan=name)
         return self._ask(where, partial(read_plans, target=self._target, name=name))
 
@@ -329,6 +334,12 @@ class Limits(Facet[QueueBase]):
 
     @verb
     def list(self, where: Where, name: str | None = None) -> builtins.list[SharedLimit]:
-        """Return the shared limits of the schema by name, with the queues and messages that use them, at once."""
+        """Return the shared limits of the schema by name, with the queues and messages that use them, at once.
+
+        Example:
+            >>> queue.limits.configure(engine, "sms", max_concurrency=3)
+            >>> [limit.name for limit in queue.limits.list(engine, "sms")]
+            ['sms']
+        """
         check_names(limit=name)
         return self._ask(where, partial(read_limits, schema=self._target.schema, name=name))

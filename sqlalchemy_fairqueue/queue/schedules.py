@@ -226,6 +226,10 @@ class Schedules(Facet[ScheduleMethods]):
         """Return at most *limit* (1 to 100,000) schedules by channel and name. It does not see what is only recorded.
 
         *after* is the last schedule of the previous page.
+
+        Example:
+            >>> [schedule.name for schedule in queue.schedules.list(engine, channel="customer-7")]
+            []
         """
         check_names(channel=channel, schedule=name)
         check_count("limit", limit, 1, 100_000)
