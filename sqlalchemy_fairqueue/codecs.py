@@ -1,7 +1,4 @@
-"""Codecs: objects that encode payloads as bytes, and decode them.
-
-A codec is any object with ``encode`` and ``decode``. It does not know queues.
-"""
+"""Codecs: objects that encode payloads as bytes, and decode them."""
 
 from __future__ import annotations
 
@@ -33,7 +30,7 @@ _OF_JOBS = (UUID, Decimal, date, time, timedelta, bytes, Enum, set, frozenset)
 
 @runtime_checkable
 class Codec(Protocol):
-    """The interface of a codec.
+    """The interface of a codec: any object with ``encode`` and ``decode``. It does not know queues.
 
     All processes that use a queue need codecs that understand each other's content.
 

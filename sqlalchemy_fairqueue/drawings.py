@@ -31,20 +31,14 @@ _UNITS = (86_400.0, " d"), (3_600.0, " h"), (60.0, " min"), (0.0, " s")
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """The axis of time.
-
-    Attributes:
-        begin: Its begin.
-        end: Its end.
-        moment: Returns the text of an instant; of all but the first, with the begin.
-    """
+    """The axis of time. *moment* returns the text of an instant; of all but the first, with the begin."""
 
     begin: datetime
     end: datetime
     moment: Callable[[datetime, datetime | None], str]
 
     def times(self) -> list[tuple[int, str]]:
-        """Places in percent, with their texts."""
+        """Return places in percent, with their texts."""
         span = self.end - self.begin
         return [
             (25 * part, self.moment(self.begin + span * part / 4, self.begin if part else None)) for part in range(5)
@@ -53,13 +47,9 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """A drawing.
+    """A drawing: a title for screen readers, lines by label, heights with texts, places in percent with texts.
 
-    Attributes:
-        title: A description for screen readers.
-        lines: The label of each line, and its points; where values are missing, it is parted.
-        ticks: Heights, with their texts.
-        times: Places on the axis of time in percent, with their texts.
+    The points of a line are parted where values are missing.
     """
 
     title: str
@@ -95,7 +85,7 @@ class Drawing:
 
 
 def linear(title: str, axis: Axis, series: Series, *, durations: bool = False) -> Drawing:
-    """A drawing from zero on, of numbers or of durations in seconds. Whole numbers have whole ticks."""
+    """Draw numbers or durations in seconds, from zero on. Whole numbers have whole ticks."""
     most = max((value for values in series.values() for value in values if value is not None), default=0) or 1
     size, unit = next(one for one in _UNITS if most >= one[0]) if durations else (1.0, "")
     size = size or 1.0
@@ -107,7 +97,7 @@ def linear(title: str, axis: Axis, series: Series, *, durations: bool = False) -
 
 
 def logarithmic(title: str, axis: Axis, series: Series) -> Drawing:
-    """A drawing of durations, in seconds."""
+    """Draw durations, in seconds."""
     ticks = list(_DURATIONS)
     found = [min(max(value, ticks[0]), _LONGEST) for values in series.values() for value in values if value is not None]
     first = min(bisect_right(ticks, min(found)) - 1, len(ticks) - 2)

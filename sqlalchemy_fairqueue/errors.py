@@ -1,7 +1,7 @@
 """Errors and warnings of this package.
 
-Each message says what happened, with the values, and then what to do. A class lists its SQLSTATE codes, by which
-``database`` converts driver errors to the class.
+A message says what happened, with the values, and then what to do. A class lists the SQLSTATE codes of driver errors
+that ``database`` converts to it.
 """
 
 from __future__ import annotations
@@ -22,9 +22,6 @@ if TYPE_CHECKING:
 class FairQueueError(Exception):
     """Base of every error of this package.
 
-    Attributes:
-        of_sqlstate: The class for each SQLSTATE that has one.
-
     Example:
         >>> try:
         ...     queue.pause(engine, "custmer-7")
@@ -43,7 +40,6 @@ class FairQueueError(Exception):
         return str(self.args[0]) if self.args else ""
 
     def __init_subclass__(cls, codes: tuple[str, ...] = (), **kwargs: Any) -> None:
-        """Register the class for its SQLSTATE codes."""
         super().__init_subclass__(**kwargs)
         for code in codes:
             FairQueueError.of_sqlstate[code] = cls
@@ -61,11 +57,9 @@ class InvalidArgument(FairQueueError, ValueError, codes=("QF001",)):
     """An argument is not allowed.
 
     Example:
-        >>> try:
-        ...     Rate(0)
-        ... except InvalidArgument as error:
-        ...     print(error)
-        the count of a rate is 0; give a number above 0, such as 50
+        >>> Rate(0)
+        Traceback (most recent call last):
+        sqlalchemy_fairqueue.errors.InvalidArgument: the count of a rate is 0; give a number above 0, such as 50
     """
 
 
@@ -73,15 +67,12 @@ class InvalidArgument(FairQueueError, ValueError, codes=("QF001",)):
 class PayloadError(FairQueueError, ValueError, codes=("QF011",)):
     """A payload cannot be encoded or is too long, or a stored content cannot be decoded.
 
-    Attributes:
-        path: The place in the payload, like ``$.pages[3].size``; ``$`` is the payload itself.
+    ``path`` is the place in the payload, like ``$.pages[3].size``; ``$`` is the payload itself.
 
     Example:
-        >>> try:
-        ...     queue.enqueue(engine, channel="customer-7", payload={"pages": [{"at": datetime.now(UTC)}]})
-        ... except PayloadError as error:
-        ...     print(error.path)
-        $.pages[0].at
+        >>> queue.enqueue(engine, channel="customer-7", payload={"pages": [{"at": datetime.now(UTC)}]})
+        Traceback (most recent call last):
+        sqlalchemy_fairqueue.errors.PayloadError: payload at $.pages[0].at: a datetime cannot be encoded as JSON; ...
     """
 
     problem: str
@@ -95,11 +86,9 @@ class SchemaMismatch(FairQueueError, codes=("QF004", "42883", "42P01", "3F000", 
     """The queue is not installed in this schema, or in a version that this library cannot use.
 
     Example:
-        >>> try:
-        ...     Queue("documents", schema="elsewhere").stats(engine)
-        ... except SchemaMismatch as error:
-        ...     print(error)
-        fairqueue is not installed in schema 'elsewhere'; put op.create_fairqueue(version=1, schema='elsewhere') ...
+        >>> Queue("documents", schema="elsewhere").stats(engine)
+        Traceback (most recent call last):
+        sqlalchemy_fairqueue.errors.SchemaMismatch: fairqueue is not installed in schema 'elsewhere'; ...
     """
 
 
@@ -111,25 +100,16 @@ class NotGranted(FairQueueError, codes=("QF007",)):
 class DuplicateMessage(FairQueueError):
     """Another message of the channel holds the key, and ``on_duplicate`` is "raise".
 
-    If the key has a period (``unique_for``), that message may have ended.
-
-    The error also occurs with any ``on_duplicate`` if the transaction first cancels the message and then enqueues under
-    its key: enqueues are sent before cancels, so neither message would remain.
-
-    The message was not added. The transaction of a connection stays usable; a COMMIT fails as a whole.
-
-    Attributes:
-        message_id: The message that holds the key.
-        cancelled: Whether the transaction cancels that message.
+    ``message_id`` holds the key. If the key has a period (``unique_for``), that message may have ended. A transaction
+    that cancels the message and enqueues under its key gets this error with any ``on_duplicate``, and ``cancelled`` is
+    True: enqueues are sent before cancels, so neither message would remain. The message was not added. The transaction
+    of a connection stays usable; a COMMIT fails as a whole.
 
     Example:
-        >>> message_id = queue.enqueue(engine, channel="a", payload=1, key="report").message_id
-        >>> try:
-        ...     with Session(engine) as session, session.begin():
-        ...         receipt = queue.enqueue(session, channel="a", payload=2, key="report", on_duplicate="raise")
-        ... except DuplicateMessage as error:
-        ...     print(error.message_id == message_id)
-        True
+        >>> receipt = queue.enqueue(engine, channel="a", payload=1, key="report")
+        >>> queue.enqueue(engine, channel="a", payload=2, key="report", on_duplicate="raise")
+        Traceback (most recent call last):
+        sqlalchemy_fairqueue.errors.DuplicateMessage: key 'report' stands already in channel 'a': message ...
     """
 
     channel: str
@@ -155,19 +135,15 @@ class DuplicateMessage(FairQueueError):
 class ChannelFull(FairQueueError, codes=("QF005",)):
     """A channel has as many undelivered messages as its ``max_backlog`` allows, and its policy says "raise".
 
-    The message was not added. The transaction of a connection stays usable; a COMMIT fails as a whole.
-
-    Attributes:
-        channel: None if it is unknown, and so is max_backlog.
+    The message was not added. The transaction of a connection stays usable; a COMMIT fails as a whole. ``channel`` and
+    ``max_backlog`` are None if they are unknown.
 
     Example:
         >>> queue.configure_channel(engine, "customer-7", max_backlog=1)
-        >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
-        >>> try:
-        ...     receipt = queue.enqueue(engine, channel="customer-7", payload=2)
-        ... except ChannelFull as error:
-        ...     print(error.channel)
-        customer-7
+        >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
+        >>> queue.enqueue(engine, channel="customer-7", payload=2)
+        Traceback (most recent call last):
+        sqlalchemy_fairqueue.errors.ChannelFull: channel 'customer-7' of queue ... has reached its max_backlog ...
     """
 
     problem: str
@@ -191,18 +167,15 @@ class OutsideGroupWarning(FairQueueWarning):
 class LockOrderError(FairQueueError):
     """An enqueue that is sent at once breaks the lock order. Nothing was sent; the transaction is usable.
 
-    Attributes:
-        sent: What the transaction has sent before: (schema, queue, channel, key), or "completion".
-        refused: The enqueue, which sorts before that.
+    ``refused`` is the enqueue, and sorts before ``sent``, what the transaction has sent: (schema, queue, channel, key),
+    or "completion".
 
     Example:
-        >>> with Session(engine) as session:
-        ...     message_id = queue.enqueue(session.connection(), channel="b", payload=1, key="invoice-12").message_id
-        ...     try:
-        ...         receipt = queue.enqueue(session.connection(), channel="a", payload=1, key="invoice-12")
-        ...     except LockOrderError as error:
-        ...         print(error.refused[2:])
-        ('a', 'invoice-12')
+        >>> with engine.begin() as connection:
+        ...     receipt = queue.enqueue(connection, channel="b", payload=1)
+        ...     receipt = queue.enqueue(connection, channel="a", payload=1)
+        Traceback (most recent call last):
+        sqlalchemy_fairqueue.errors.LockOrderError: enqueue to channel 'a' of queue ... after channel 'b' of queue ...
     """
 
     problem: str
@@ -215,28 +188,23 @@ class AutocommitError(FairQueueError):
 
     Example:
         >>> autocommit = engine.execution_options(isolation_level="AUTOCOMMIT")
-        >>> try:
-        ...     with Session(autocommit) as session, session.begin():
-        ...         receipt = queue.enqueue(session, channel="customer-7", payload=1)
-        ... except AutocommitError as error:
-        ...     print(error)
-        the connection to ... is in AUTOCOMMIT, where queue work would not be atomic with the business writes; ...
+        >>> with Session(autocommit) as session, session.begin():
+        ...     receipt = queue.enqueue(session, channel="customer-7", payload=1)
+        Traceback (most recent call last):
+        sqlalchemy_fairqueue.errors.AutocommitError: the connection to ... is in AUTOCOMMIT, ...
     """
 
 
 class IsolationError(FairQueueError, codes=("QF003",)):
-    """A dequeue, a limit on a whole queue or a migration needs another kind of transaction.
+    """A dequeue, a limit of a whole queue, a cancel of a group or a migration needs a READ COMMITTED transaction.
 
-    All three need READ COMMITTED; a migration also needs a transaction that may write.
+    A migration also needs a transaction that may write.
 
     Example:
-        >>> strict = engine.execution_options(isolation_level="SERIALIZABLE")
-        >>> with strict.connect() as connection:
-        ...     try:
-        ...         queue.configure(connection, max_concurrency=20)
-        ...     except IsolationError as error:
-        ...         print(error)
-        cannot limit queue ...: fq_limit_queue runs in a serializable transaction; run it in a READ COMMITTED ...
+        >>> with engine.execution_options(isolation_level="SERIALIZABLE").connect() as connection:
+        ...     queue.configure(connection, max_concurrency=20)
+        Traceback (most recent call last):
+        sqlalchemy_fairqueue.errors.IsolationError: cannot limit queue ... in a serializable transaction; ...
     """
 
 
@@ -251,11 +219,9 @@ class UnsentWork(FairQueueError):
         >>> with Session(engine) as session:
         ...     receipt = queue.enqueue(session.connection(), channel="customer-7", payload=1)
         ...     event.listen(session, "after_commit", lambda session: queue.pause(session, "customer-7"))
-        ...     try:
-        ...         session.commit()
-        ...     except UnsentWork as error:
-        ...         print(error)
-        the transaction was committed or prepared already, so no queue work can be added to it; ...
+        ...     session.commit()
+        Traceback (most recent call last):
+        sqlalchemy_fairqueue.errors.UnsentWork: the transaction was committed or prepared already, ...
     """
 
 
@@ -266,11 +232,9 @@ class UnknownChannel(FairQueueError, codes=("QF008",)):
     On a Connection or Engine nothing was changed; a COMMIT fails as a whole.
 
     Example:
-        >>> try:
-        ...     queue.pause(engine, "custmer-7")
-        ... except UnknownChannel as error:
-        ...     print(error.channel)
-        custmer-7
+        >>> queue.pause(engine, "custmer-7")
+        Traceback (most recent call last):
+        sqlalchemy_fairqueue.errors.UnknownChannel: queue ... has no channel 'custmer-7'; correct the name, or ...
     """
 
     problem: str
@@ -284,15 +248,10 @@ class UnknownSchedule(FairQueueError, codes=("QF009",)):
 
     On a Connection or Engine nothing was changed; a COMMIT fails as a whole.
 
-    Attributes:
-        schedule: Its name.
-
     Example:
-        >>> try:
-        ...     queue.schedules.run(engine, "nihgtly", channel="customer-7")
-        ... except UnknownSchedule as error:
-        ...     print(error.schedule)
-        nihgtly
+        >>> queue.schedules.run(engine, "nihgtly", channel="customer-7")
+        Traceback (most recent call last):
+        sqlalchemy_fairqueue.errors.UnknownSchedule: ...
     """
 
     problem: str
@@ -303,17 +262,14 @@ class UnknownSchedule(FairQueueError, codes=("QF009",)):
 
 @dataclass(eq=False, repr=False)
 class UnknownGroup(FairQueueError):
-    """A group does not exist, or takes no members from here.
+    """A group does not exist, or takes no members from here. A COMMIT fails as a whole.
 
-    Only the transaction that creates a group and the handlers of its members can add members. A COMMIT fails as a
-    whole.
+    Only the transaction that creates a group and the handlers of its members can add members.
 
     Example:
-        >>> try:
-        ...     queue.groups.status(engine, "0b4c2a5e-6a6e-4c1c-9b9e-0d3e1f3a7c11")
-        ... except UnknownGroup as error:
-        ...     print(error.group_id)
-        0b4c2a5e-6a6e-4c1c-9b9e-0d3e1f3a7c11
+        >>> queue.groups.status(engine, "0b4c2a5e-6a6e-4c1c-9b9e-0d3e1f3a7c11")
+        Traceback (most recent call last):
+        sqlalchemy_fairqueue.errors.UnknownGroup: queue ... has no group 0b4c2a5e-6a6e-4c1c-9b9e-0d3e1f3a7c11; ...
     """
 
     problem: str
@@ -337,11 +293,9 @@ class LeaseLost(FairQueueError):
         >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
         >>> [delivery] = queue.dequeue(engine)
         >>> queue.complete(engine, delivery)
-        >>> try:
-        ...     queue.complete(engine, delivery)
-        ... except LeaseLost:
-        ...     print("somebody settled it before")
-        somebody settled it before
+        >>> queue.complete(engine, delivery)
+        Traceback (most recent call last):
+        sqlalchemy_fairqueue.errors.LeaseLost: lease ... on message ... was lost ...; stop working on it
     """
 
     message_ids: tuple[int, ...]
@@ -365,16 +319,10 @@ class LeaseLost(FairQueueError):
 class HandlerTimeout(FairQueueError):
     """A handler exceeded the timeout of its kind; its attempt has failed.
 
-    Attributes:
-        timeout: The timeout of the kind.
-
     Example:
-        >>> late = make_context(make_delivery(queue, 1, kind="parse"), timed_out=True)
-        >>> try:
-        ...     late.check()
-        ... except HandlerTimeout as error:
-        ...     print(error)
-        the handler of message 1 took longer than kind 'parse' may ...; end sooner, or give the kind more time by ...
+        >>> make_context(make_delivery(queue, 1, kind="parse"), timed_out=True).check()
+        Traceback (most recent call last):
+        sqlalchemy_fairqueue.errors.HandlerTimeout: the handler of message 1 took longer than kind 'parse' may ...
     """
 
     message_id: int
@@ -393,8 +341,7 @@ class HandlerTimeout(FairQueueError):
 class HandlerCrashed(FairQueueError):
     """The child process of a handler (``isolation="process"``) ended before the handler; its attempt failed.
 
-    Attributes:
-        exitcode: The exit status, or the negative number of the signal that killed it; None if unknown.
+    ``exitcode`` is the exit status, or the negative number of the signal that killed it; None if unknown.
 
     Example:
         >>> print(HandlerCrashed(17, "parse", exitcode=-9))  # as the last error of the message says it
@@ -425,12 +372,9 @@ class MessageCancelled(FairQueueError):
     """A message was withdrawn while its handler works on it. Stop: the message is gone.
 
     Example:
-        >>> cancelled = make_context(make_delivery(queue, 1), cancelled=True)
-        >>> try:
-        ...     cancelled.check()
-        ... except MessageCancelled as error:
-        ...     print(error)
-        message 1 was cancelled; stop working on it
+        >>> make_context(make_delivery(queue, 1), cancelled=True).check()
+        Traceback (most recent call last):
+        sqlalchemy_fairqueue.errors.MessageCancelled: message 1 was cancelled; stop working on it
     """
 
     message_id: int
@@ -446,22 +390,15 @@ class WorkerError(FairQueueError):
         >>> @queue.handler("call")
         ... def call(delivery: Delivery) -> None: ...
         >>> with Worker(engine, queue, concurrency=1) as worker:
-        ...     try:
-        ...         worker.run()
-        ...     except WorkerError as error:
-        ...         print(error)
-        worker ... runs already; stop it first, or make another
+        ...     worker.run()
+        Traceback (most recent call last):
+        sqlalchemy_fairqueue.errors.WorkerError: worker ... runs already; stop it first, or make another
     """
 
 
 @dataclass(eq=False, repr=False)
 class StartError(WorkerError):
-    """An ``on_start`` function failed, so the worker did not start. The cause is kept.
-
-    Attributes:
-        queue: The queue that declared it.
-        function: Its name.
-        problem: What it raised, as text.
+    """An ``on_start`` function failed, so the worker did not start. The cause is kept, and ``problem`` is its text.
 
     Example:
         >>> @queue.on_start
@@ -469,11 +406,9 @@ class StartError(WorkerError):
         ...     raise ConnectionError("mail.example does not answer")
         >>> @queue.handler("mail")
         ... def mail(delivery: Delivery) -> None: ...
-        >>> try:
-        ...     Worker(engine, queue, concurrency=1).run(drain=True)
-        ... except StartError as error:
-        ...     print(error.function, error.problem)
-        mailer ConnectionError: mail.example does not answer
+        >>> Worker(engine, queue).start()
+        Traceback (most recent call last):
+        sqlalchemy_fairqueue.errors.StartError: on_start function 'mailer' of queue ... failed, ...
     """
 
     queue: str
@@ -535,16 +470,10 @@ class ResultError(FairQueueError):
 class ResultNotReady(ResultError, TimeoutError):
     """A message has not ended, or not within the timeout. It goes on; ask again later.
 
-    Attributes:
-        timeout: None if the call did not wait.
-
     Example:
-        >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
-        >>> try:
-        ...     queue.result(engine, message_id)
-        ... except ResultNotReady as error:
-        ...     print(error)
-        message ... has not ended; ask again later, or wait by result(..., timeout=...)
+        >>> queue.result(engine, queue.enqueue(engine, channel="customer-7", payload=1).message_id)
+        Traceback (most recent call last):
+        sqlalchemy_fairqueue.errors.ResultNotReady: message ... has not ended; ask again later, or wait by ...
     """
 
     message_id: int
@@ -560,18 +489,14 @@ class ResultNotReady(ResultError, TimeoutError):
 class MessageFailed(ResultError):
     """The message whose result was asked for is a dead letter.
 
-    Attributes:
-        reason: Why it is not tried again.
-        error: Its last error with the traceback, or None.
+    ``reason`` says why it is not tried again; ``error`` is its last error with the traceback, or None.
 
     Example:
         >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
         >>> queue.bury(engine, queue.dequeue(engine), reason="there is no such number")
-        >>> try:
-        ...     queue.result(engine, message_id)
-        ... except MessageFailed as error:
-        ...     print(error.reason)
-        there is no such number
+        >>> queue.result(engine, message_id)
+        Traceback (most recent call last):
+        sqlalchemy_fairqueue.errors.MessageFailed: message ... failed: there is no such number; correct the cause, ...
     """
 
     message_id: int
@@ -593,13 +518,10 @@ class ResultCancelled(ResultError):
 
     Example:
         >>> queue.configure(engine, result_retention=timedelta(hours=1))
-        >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
-        >>> outcome = queue.cancel(engine, message_id)
-        >>> try:
-        ...     queue.result(engine, message_id)
-        ... except ResultCancelled as error:
-        ...     print(error)
-        message ... was cancelled and has no result; enqueue it anew if it is needed
+        >>> receipt = queue.cancel(engine, queue.enqueue(engine, channel="customer-7", payload=1).message_id)
+        >>> queue.result(engine, receipt.message_id)
+        Traceback (most recent call last):
+        sqlalchemy_fairqueue.errors.ResultCancelled: message ... was cancelled and has no result; ...
     """
 
     message_id: int
@@ -610,19 +532,14 @@ class ResultCancelled(ResultError):
 
 @dataclass(eq=False, repr=False)
 class ResultNotKept(ResultError):
-    """The message has ended, but its result is not kept, or not any more.
-
-    Attributes:
-        problem: Why, as far as it is known.
+    """The message has ended, but its result is not kept, or not any more. ``problem`` says why, if it is known.
 
     Example:
         >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
         >>> queue.complete(engine, queue.dequeue(engine))
-        >>> try:
-        ...     queue.result(engine, message_id)
-        ... except ResultNotKept as error:
-        ...     print(error.problem)
-        it expired and was deleted, or queue ... kept no results when the message was delivered: see queue.configure(...
+        >>> queue.result(engine, message_id)
+        Traceback (most recent call last):
+        sqlalchemy_fairqueue.errors.ResultNotKept: message ... has ended, and no result of it is kept: it expired ...
     """
 
     message_id: int
@@ -637,11 +554,9 @@ class UnknownMessage(ResultError):
     """The queue never had the message whose result was asked for: the id or the queue is wrong.
 
     Example:
-        >>> try:
-        ...     queue.result(engine, 1_000_000)
-        ... except UnknownMessage as error:
-        ...     print(error)
-        queue ... never had a message 1000000; correct the id, or ask the message's queue
+        >>> queue.result(engine, 1_000_000)
+        Traceback (most recent call last):
+        sqlalchemy_fairqueue.errors.UnknownMessage: queue ... never had a message 1000000; correct the id, or ...
     """
 
     message_id: int

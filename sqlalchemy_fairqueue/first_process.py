@@ -1,8 +1,7 @@
-"""The handler of SIGTERM for the command ``fairqueue`` as process 1 of a container.
+"""The handler of SIGTERM for the command ``fairqueue`` as process 1 of a container. Other processes ignore it.
 
 The kernel delivers a signal to process 1 only if the process has a handler for it. Without one, a SIGTERM during
-imports would be lost and its sender would wait in vain. So the package imports this module first. In any other process
-it does nothing.
+imports would be lost and its sender would wait in vain. So the package imports this module first.
 """
 
 import os

@@ -22,11 +22,7 @@ _WHOLE = re.compile(r"\d{1,19}", re.ASCII)
 
 
 def parse_whole(text: str) -> int:
-    """Parse decimal digits as a number that fits PostgreSQL's bigint: ``0``, ``4711``.
-
-    Raises:
-        ValueError: The text has another form. Python would accept ``1_000``, and fail at thousands of digits.
-    """
+    """Parse decimal digits as a number that fits PostgreSQL's bigint: ``0``, ``4711``. Other text raises ValueError."""
     if not _WHOLE.fullmatch(text) or (number := int(text)) >= 2**63:
         raise ValueError(f"{text!r:.80} is no whole number from 0 to {2**63 - 1}")
     return number
@@ -91,10 +87,8 @@ def format_longest(longest: LongestOut, now: datetime, channel: str | None = Non
 def end_words(state: str, at: datetime | None, attempts: Sequence[AttemptDetails]) -> str:
     """Describe how a message ended: ``completed at 2026-03-01 10:00:00 UTC, 2 attempts, ran 3.2s``.
 
-    Args:
-        state: The outcome; "gone" if it ended after its last recorded attempt in an unknown way.
-        at: None: at the end of its last attempt.
-        attempts: The recorded attempts, the oldest first.
+    The state is "gone" if the message ended after its last recorded attempt in an unknown way. If *at* is None, it
+    ended with its last attempt. The oldest attempt is the first.
     """
     if not attempts:
         return f"{state} at {format_value(at)} UTC"

@@ -58,13 +58,9 @@ def duration(value: int) -> timedelta:
 
 
 def parsed_duration(text: str, *, seconds: bool = False) -> timedelta:
-    """Parse a duration as people write it: ``30s``, ``250ms``, ``1h30m``, ``7d``.
+    """Parse a duration: ``30s``, ``250ms``, ``1h30m``, ``7d``; with *seconds* also a number alone.
 
-    Args:
-        seconds: Whether a number alone means seconds.
-
-    Raises:
-        ValueError: The text has another form, or the duration is too long.
+    Other text, or a duration that is too long, raises ValueError.
     """
     words = text.strip().lower()
     if seconds and _NUMBER.fullmatch(words):

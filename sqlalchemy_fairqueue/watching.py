@@ -34,8 +34,7 @@ class ResultWatch(Protocol):
 class Watching:
     """The hook by which the listening connections of ``worker/`` serve waits for results.
 
-    Attributes:
-        watch_of: Returns the watch of an engine's database. None: waits only poll.
+    *watch_of* returns the watch of an engine's database. None: waits only poll.
     """
 
     watch_of: Callable[[Engine], ResultWatch] | None = None

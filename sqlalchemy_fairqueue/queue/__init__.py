@@ -1,7 +1,4 @@
-"""Public class of the library: ``Queue``, one object for each queue.
-
-This package checks what callers ask for; ``unit_of_work``, ``consumer`` and ``database`` send it.
-"""
+"""Public class of the library: ``Queue``, one object for each queue. This package checks what callers ask for."""
 
 from sqlalchemy_fairqueue.queue.admin import Admin, DeadLetters
 from sqlalchemy_fairqueue.queue.configuration import ConfigurationMethods, Limits, Plans
@@ -42,22 +39,26 @@ class Queue(
     Make one object for each queue, in a module of the application. Making it is cheap and connects to nothing; its only
     state is what :meth:`dequeue` remembers between calls.
 
-    Every verb takes the session, Connection or Engine that it works on as its first argument, sync or async. Async ones
-    return a coroutine, except where a verb is only recorded on a session. A bad argument raises InvalidArgument before
-    anything is recorded or sent. A missing or outdated installation raises SchemaMismatch.
+    Every verb takes the session, Connection or Engine that it works on as its first argument, sync or async. A session
+    records enqueues, settlements and changes, and sends them with its COMMIT. All other calls are sent at once: in the
+    transaction of the session or connection, or in one of their own on an engine. They do not see what is only
+    recorded, and return a coroutine if the target is async.
+
+    A bad argument raises InvalidArgument, and an unknown field TypeError, before anything is recorded or sent. Recorded
+    verbs raise AutocommitError if the session or connection is in AUTOCOMMIT. A missing or outdated installation raises
+    SchemaMismatch.
 
     Args:
         name: 1 to 512 bytes. The queue needs no declaration; its first enqueue creates what it needs.
         schema: The schema given to ``op.create_fairqueue(schema=...)``. None, the default: the search_path finds it; it
             must find the same installation on all connections of an engine.
         codec: Converts payloads to bytes. Default: JSON. Every process that uses the queue needs the same codec.
-        defaults: The policy of channels that this object's enqueues create, unless ``configure`` has set defaults in
-            the database.
+        defaults: The policy of channels that this object's enqueues create, unless ``configure`` has set defaults.
         max_attempts: A failing message becomes a dead letter after this many attempts, unless it has its own number.
         bind_arguments: For sessions with several engines: passed to ``Session.connection(bind_arguments=...)`` to
             choose the engine of the queue, such as ``{"mapper": Upload}``.
         notify: Whether transactions of this object wake waiting consumers by NOTIFY, which is sent only while a
-            consumer waits. Give False if you run PREPARE TRANSACTION by your own SQL, which PostgreSQL refuses after a
+            consumer waits. Give False if your own SQL runs PREPARE TRANSACTION, which PostgreSQL refuses after a
             NOTIFY. (Two-phase sessions and connections of SQLAlchemy never notify.) Workers then find the work at their
             next poll; start them with ``Worker(listen=False)``, so that they poll more often. A producer behind a
             transaction pooler can notify; a worker there cannot listen.
@@ -78,54 +79,30 @@ class Queue(
 
     @property
     def plans(self) -> Plans:
-        """The queue's plans, which are policies with a name that channels follow.
-
-        See Also:
-            :class:`~sqlalchemy_fairqueue.queue.Plans`
-        """
+        """The queue's plans, which are policies with a name that channels follow."""
         return Plans(self)
 
     @property
     def limits(self) -> Limits:
-        """The shared limits, which several queues draw from.
-
-        See Also:
-            :class:`~sqlalchemy_fairqueue.queue.Limits`
-        """
+        """The shared limits, which several queues draw from."""
         return Limits(self)
 
     @property
     def schedules(self) -> Schedules:
-        """The queue's schedules, by which messages recur.
-
-        See Also:
-            :class:`~sqlalchemy_fairqueue.queue.Schedules`
-        """
+        """The queue's schedules, by which messages recur."""
         return Schedules(self)
 
     @property
     def dead_letters(self) -> DeadLetters:
-        """The queue's dead letters, which will not be tried again.
-
-        See Also:
-            :class:`~sqlalchemy_fairqueue.queue.DeadLetters`
-        """
+        """The queue's dead letters, which will not be tried again."""
         return DeadLetters(self)
 
     @property
     def groups(self) -> Groups:
-        """The queue's groups of messages, which :meth:`group` makes.
-
-        See Also:
-            :class:`~sqlalchemy_fairqueue.queue.Groups`
-        """
+        """The queue's groups of messages, which :meth:`group` makes."""
         return Groups(self)
 
     @property
     def admin(self) -> Admin:
-        """The rare operations on single messages and workers, for operators.
-
-        See Also:
-            :class:`~sqlalchemy_fairqueue.queue.Admin`
-        """
+        """The rare operations on single messages and workers, for operators."""
         return Admin(self)

@@ -74,10 +74,7 @@ _COUNT = Shape(("pg_catalog.count(*)",))
 
 
 class DeadLetters(Facet[QueueBase]):
-    """Dead letters of a queue, as ``queue.dead_letters``.
-
-    Each call is sent at once: on a session or connection in its transaction, on an engine in its own. It does not see
-    what a session has recorded but not sent. A dead letter must match all filters that are given.
+    """Dead letters of a queue, as ``queue.dead_letters``. Each call is sent at once, also on a session.
 
     Example:
         >>> queue.dead_letters.list(engine)
@@ -97,17 +94,15 @@ class DeadLetters(Facet[QueueBase]):
         after: DeadLetterInfo | None = None,
         **filters: Unpack[DeadLetterFilters],
     ) -> builtins.list[DeadLetterInfo]:
-        """Return dead letters, the oldest first.
+        """Return the dead letters that match all filters, at most *limit* (1 to 100,000), the oldest first.
 
         Indexes serve all filters but *error*. With *error* the call scans the dead letters that match the others until
         it has found *limit*; a million take about a second.
 
         Args:
-            message_ids: One id or several.
             error: A text that the reason or the error contains.
             since: Earliest death (aware), inclusive.
             until: Latest death (aware), exclusive.
-            limit: 1 to 100,000.
             after: The last dead letter of the previous page.
             filters: channel and kind; key and ordering_key, which need a channel.
 
@@ -133,26 +128,16 @@ class DeadLetters(Facet[QueueBase]):
         limit: int = 1000,
         **filters: Unpack[DeadLetterFilters],
     ) -> dict[int, str]:
-        """Make dead letters due again as the same messages with the same ids, the oldest death first.
+        """Make dead letters due again under their ids, the oldest death first. Return the outcome of each by id.
 
-        Their attempts count from zero. max_backlog does not hold them back.
+        The outcomes are "redriven"; "duplicate" if another message holds the key, so that the letter stays dead;
+        "missing" if no dead letter has the id. Attempts count from zero. max_backlog does not apply.
 
-        In the lock order this is a settlement: the same transaction cannot enqueue afterwards, so use an engine or a
-        separate transaction. The call locks the dead letters and their keys. It waits for another redrive or purge of
-        named ids, and for transactions that add or settle the same keys. Without ids it skips locked dead letters.
-
-        Args:
-            message_ids: One id or several. None: the oldest.
-            limit: Most to redrive if no ids are given, 1 to 100,000. To redrive all, repeat the call while one is
-                redriven; dead letters whose key is taken come last.
-            filters: channel, kind, key and ordering_key, as for :meth:`list`.
-
-        Returns:
-            The outcome of each, by id: "redriven"; "duplicate" if another message holds its key, so that it stays dead;
-            "missing" if no such dead letter has the id.
-
-        Raises:
-            AutocommitError: On a session or connection in AUTOCOMMIT.
+        In the lock order the call is a settlement: its transaction cannot enqueue afterwards, and it raises
+        AutocommitError in AUTOCOMMIT. It locks the dead letters and their keys. It waits for another redrive or purge
+        of named ids, and for transactions that add or settle the same keys. Without ids it skips locked dead letters
+        and redrives at most *limit* (1 to 100,000). To redrive all, repeat the call while one is redriven; dead letters
+        whose key is taken come last.
 
         Example:
             >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
@@ -178,12 +163,7 @@ class DeadLetters(Facet[QueueBase]):
         """Delete dead letters for good and return how many; without filters, all of the queue.
 
         The call locks them. It waits for another redrive or purge of named ids, and skips others that are locked.
-
-        Args:
-            message_ids: One id or several.
-            until: Latest death (aware), exclusive.
-            before: The former name of *until*. Give one of the two.
-            filters: channel, kind, key and ordering_key, as for :meth:`list`.
+        *until* is the latest death (aware), exclusive; *before* is its former name.
 
         Example:
             >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
@@ -210,7 +190,6 @@ def redriving(target: Target, *, limit: int = 1, **which: Any) -> Call:
 
 
 def checked_ids(message_ids: Ids) -> list[int] | None:
-    """Check one or several ids of messages, and return them as a list; None if none are given."""
     if message_ids is None:
         return None
     given: object = message_ids
@@ -223,9 +202,7 @@ def checked_ids(message_ids: Ids) -> list[int] | None:
 
 
 class Admin(Facet[QueueBase]):
-    """Rare operations of operators, as ``queue.admin``.
-
-    Each call is sent at once: on a session or connection in its transaction, on an engine in its own.
+    """Rare operations of operators, as ``queue.admin``. Each call is sent at once, also on a session.
 
     Example:
         >>> queue.admin.consumers(engine)
@@ -236,21 +213,15 @@ class Admin(Facet[QueueBase]):
     def move(self, where: Where, message_id: int | None, channel: str) -> MoveOutcome:
         """Move a waiting message to another channel of the queue, where its time and priority place it.
 
-        It keeps its id, key, payload and attempts. The channel is created if it is new. max_backlog does not hold the
-        message back.
+        It keeps its id, key, payload and attempts. The channel is created if it is new. max_backlog does not apply. The
+        outcome is "moved"; "unchanged" if it is in that channel already; "leased" if a consumer holds it, so that it
+        stays; "duplicate" if another message of that channel holds its key, so that it stays; "missing" if it is done,
+        dead, withdrawn, or in another queue.
 
-        In the lock order this is a settlement: the same transaction cannot enqueue afterwards, so use an engine or a
-        separate transaction. The call locks the channel if it is new, the key and the message. It waits for
+        In the lock order the call is a settlement: its transaction cannot enqueue afterwards, and it raises
+        AutocommitError in AUTOCOMMIT. It locks the channel if it is new, the key and the message. It waits for
         transactions that create the channel or add the same key to it, and then for one that delivers, settles, cancels
-        or replaces the message. A cancel that waits for the move reports "missing", and must be called again.
-
-        Returns:
-            "moved"; "unchanged" if it is in that channel already; "leased" if a consumer holds it, so that it stays;
-            "duplicate" if another message of that channel holds its key, so that it stays; "missing" if it is done,
-            dead, withdrawn, or in another queue.
-
-        Raises:
-            AutocommitError: On a session or connection in AUTOCOMMIT.
+        or replaces the message. A cancel that waits for the move reports "missing"; call it again.
 
         Example:
             >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
@@ -283,23 +254,16 @@ class Admin(Facet[QueueBase]):
 
         A waiting message gets the place in its channel that it would have had without a delay. Its attempts stay
         counted. A dead letter is redriven, as by ``queue.dead_letters.redrive``. Limits, rates and pauses still apply.
+        A *channel* with a *key* or *ordering_key* or both may replace the id, but finds no dead letters; of several
+        messages with the ordering key it finds the leased one, or else the next.
 
-        In the lock order this is a settlement: the same transaction cannot enqueue afterwards, so use an engine or a
-        separate transaction. The call locks the message, and waits for a transaction that delivers, settles, cancels or
-        replaces it. For a dead letter it takes the locks of a redrive.
+        The outcome is "due"; "unchanged" if it was due already; "redriven" if it was dead; "leased" if a consumer holds
+        it; "duplicate" if it is dead and another message holds its key, so that it stays dead; "missing" if it is done,
+        withdrawn, or in another queue.
 
-        Args:
-            message_id: The id of the message or dead letter.
-            channel: Replaces the id, together with *key* or *ordering_key* or both. Finds no dead letters.
-            ordering_key: Of several messages with it, the one that a consumer holds is meant, or else the next.
-
-        Returns:
-            "due"; "unchanged" if it was due already; "redriven" if it was dead; "leased" if a consumer holds it;
-            "duplicate" if it is dead and another message holds its key, so that it stays dead; "missing" if it is done,
-            withdrawn, or in another queue.
-
-        Raises:
-            AutocommitError: On a session or connection in AUTOCOMMIT.
+        In the lock order the call is a settlement: its transaction cannot enqueue afterwards, and it raises
+        AutocommitError in AUTOCOMMIT. It locks the message, and waits for a transaction that delivers, settles, cancels
+        or replaces it. For a dead letter it takes the locks of a redrive.
 
         Example:
             >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1, delay=timedelta(hours=1)).message_id
@@ -323,15 +287,13 @@ class Admin(Facet[QueueBase]):
 
     @verb
     def attempts(self, where: Where, message_id: int | None, *, limit: int = 100) -> tuple[AttemptDetails, ...]:
-        """Return the ended attempts at a message, the oldest first, even if the message is done or dead.
+        """Return the last ended attempts at a message, at most *limit* (1 to 10,000), the oldest first.
 
-        A queue records attempts after ``queue.configure(where, history=True)``, and keeps them for its
-        history_retention. The last attempt at a done message is "completed" or "cancelled"; a message that was purged,
-        or withdrawn before its delivery, has no such attempt. An attempt that no worker ended is "expired" once its
-        lease is found to be over. The call costs one index probe for each day of history.
-
-        Args:
-            limit: Return only the last so many, 1 to 10,000.
+        It finds attempts at done and dead messages too. A queue records attempts after ``queue.configure(where,
+        history=True)``, and keeps them for its history_retention. The last attempt at a done message is "completed" or
+        "cancelled"; a message that was purged, or withdrawn before its delivery, has no such attempt. An attempt that
+        no worker ended is "expired" once its lease is found to be over. The call costs one index probe for each day of
+        history.
 
         Example:
             >>> queue.configure(engine, history=True)
@@ -357,10 +319,9 @@ class Admin(Facet[QueueBase]):
         limit: int = 100_000,
         **filters: Unpack[UndeliveredFilters],
     ) -> int:
-        """Count the messages that ``queue.purge`` with the same arguments would delete. It reads the same rows.
+        """Count the messages that ``queue.purge`` with the same arguments would delete, by reading the same rows.
 
-        Args:
-            limit: Stop counting at this number, 1 to 1,000,000,000.
+        It stops counting at *limit*, 1 to 1,000,000,000.
 
         Example:
             >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1, kind="parse")
@@ -386,24 +347,18 @@ class Admin(Facet[QueueBase]):
         after: str | None = None,
         scan: int = _SCAN,
     ) -> AttemptPage:
-        """Return a page of ended attempts, the last recorded first.
+        """Return a page of ended attempts that match all filters, the last recorded first.
 
-        A queue records them after ``queue.configure(where, history=True)``, and keeps them for its history_retention.
-        Attempts must match all filters that are given. No index helps: the call reads at most *scan* attempts of all
-        queues of the schema, about 2 us each. So a page may be empty although it is not the last.
-
-        Args:
-            limit: 1 to 10,000.
-            after: ``page.next`` of the previous page, with the same filters.
-            scan: 1 to 1,000,000.
+        A page has at most *limit* (1 to 10,000). A queue records them as for :meth:`attempts`. No index helps: the call
+        reads at most *scan* (1 to 1,000,000) attempts of all queues of the schema, about 2 us each. So a page may be
+        empty although it is not the last. Give ``page.next`` as *after*, with the same filters, to get the next page.
 
         Example:
             >>> queue.configure(engine, history=True)
-            >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
+            >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
             >>> queue.complete(engine, queue.dequeue(engine))
-            >>> [attempt] = queue.admin.recent_attempts(engine, channel="customer-7", outcome="completed")
-            >>> attempt.message_id == message_id
-            True
+            >>> [attempt.channel for attempt in queue.admin.recent_attempts(engine, outcome="completed")]
+            ['customer-7']
         """
         check_names(channel=channel, kind=kind)
         if outcome is not None:
@@ -436,14 +391,9 @@ class Admin(Facet[QueueBase]):
     ) -> None:
         """Record an action on the queue, or on a channel or messages of it, for :meth:`audits`.
 
-        The command line and the dashboard record each change in the transaction that makes it; your own tools can do
-        the same by this call. Housekeeping deletes the records after 90 days.
-
-        Args:
-            where: A session, Connection or Engine. On a session or connection it is part of its transaction.
-            what: The action, such as "pause". by: Who did it. Default: the database role.
-
-            message_ids: One id or several; each gets a record of its own. details: Anything else, as JSON.
+        The command line and the dashboard record each change in the transaction that makes it. Your own tools can do
+        the same with this call. Housekeeping deletes the records after 90 days. Each of several messages gets its own
+        record. *by* is who did it, by default the database role. *details* is anything else, as JSON.
 
         Example:
             >>> with Session(engine) as session, session.begin():
@@ -469,14 +419,10 @@ class Admin(Facet[QueueBase]):
         before: AuditEntry | datetime | None = None,
         limit: int = 100,
     ) -> list[AuditEntry]:
-        """Return recorded actions on the queue, the last first: who paused, cancelled, purged, redrove or configured.
+        """Return recorded actions on the queue, at most *limit* (1 to 10,000), the last first.
 
-        Without a channel and a message, actions on the installation are included, such as on shared limits. It reads by
-        an index only what it returns.
-
-        Args:
-            before: Only earlier actions: give the last one of the previous page, or a time (aware).
-            limit: 1 to 10,000.
+        Without a channel and a message, it includes actions on the installation, such as on shared limits. By an index
+        it reads only what it returns. *before* is the last action of the previous page, or a time (aware).
 
         Example:
             >>> queue.admin.record_audit(engine, "purge", by="dana", channel="customer-7", details={"purged": 12})
@@ -494,22 +440,15 @@ class Admin(Facet[QueueBase]):
 
     @on_engine
     def erase(self, engine: Engine, channel: str) -> Erasure:
-        """Delete all that the queue has of a channel, also what consumers hold, and the channel itself.
+        """Delete all that the queue has of a channel, including leased messages, and the channel itself.
 
-        A message that is out is gone: when its handler ends, its settlement raises LeaseLost, and what the handler
-        wrote in that transaction is rolled back. Members of groups count as cancelled. What stays are copies outside of
-        the queue: archives and tables that Spark wrote, logs, traces.
+        If a handler holds a message of the channel, its settlement raises LeaseLost, and what it wrote in that
+        transaction is rolled back. Members of groups count as cancelled. Copies outside of the queue stay: archives and
+        tables that Spark wrote, logs, traces.
 
-        Stop what enqueues to the channel first, and remove its schedules from code, or it comes again. Each transaction
-        deletes up to 10,000 rows of a kind; a call that ends half-way is called again. Reading the history and the
-        results of all channels takes about 2 us a row.
-
-        Args:
-            engine: An Engine or AsyncEngine: it takes several transactions.
-            channel: The channel.
-
-        Raises:
-            InvalidArgument: A bad name.
+        First stop what enqueues to the channel, and remove its schedules from code; otherwise the channel is created
+        again. The call needs an engine for its transactions, each of which deletes up to 10,000 rows of a kind. If a
+        call ends half-way, call it again. It reads the history and the results of all channels, about 2 us a row.
 
         Example:
             >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
@@ -530,7 +469,7 @@ class Admin(Facet[QueueBase]):
                 [row] = self._ask(engine, batch.rows)
                 *numbers, after = row
                 counts.update(dict(zip(row._fields, numbers, strict=False)))
-            # The first call begins a round, which the second one ends if all transactions of then have ended.
+            # Two calls: the first begins a round, the second deletes if all transactions from before it have ended.
             for _ in range(2):
                 self._ask(engine, forget.rows)
             found = partial(read_channel_stats, target=self._target, channels=[channel], limit=1)
@@ -543,18 +482,12 @@ class Admin(Facet[QueueBase]):
         """Ask a worker to stop gracefully, as SIGTERM does: all of its queues, with its own grace period.
 
         The worker sees the request within about two seconds after the commit, even if it is idle or all of its handlers
-        are busy, and logs who asked. Every worker of the queue with this name stops, in all processes. A worker that
-        starts after the commit does not; so a supervisor that restarts workers restarts this one too.
+        are busy, and logs who asked (*by*, or else the database role). Every worker of the queue with this name stops,
+        in all processes. A worker that starts after the commit does not; so a supervisor that restarts workers restarts
+        this one too. The call waits for another transaction that has asked the same consumer.
 
-        The call waits for another transaction that has asked the same consumer.
-
-        Args:
-            consumer: The worker's name, as in :meth:`consumers`. by: Who asks, for the worker's log. Default: the
-                database role.
-
-        Returns:
-            Whether a consumer of that name has an unexpired lease. If False, there is probably none, or it has just
-            started; the request holds nevertheless.
+        It returns whether a consumer of that name has an unexpired lease. If not, there is probably none, or it has
+        just started; the request holds nevertheless.
 
         Example:
             >>> queue.admin.stop_worker(engine, "worker-1", by="alice")  # nobody of that name works on the queue
@@ -568,14 +501,12 @@ class Admin(Facet[QueueBase]):
 
     @verb
     def consumers(self, where: Where, *, limit: int = 100, handlers: int = 0) -> list[ConsumerInfo]:
-        """Return the consumers with an unexpired lease and what each holds, the most messages first.
+        """Return at most *limit* (1 to 100,000) consumers with an unexpired lease, those with the most messages first.
 
-        Args:
-            limit: 1 to 100,000.
-            handlers: How many messages of each to return, 0 to 10,000, those held longest first.
+        *handlers* is how many messages of each to return, 0 to 10,000, those held longest first.
 
         Example:
-            >>> queue.admin.consumers(engine)
+            >>> [found.consumer for found in queue.admin.consumers(engine, handlers=3)]
             []
         """
         check_count("limit", limit, 1, 100_000)
@@ -586,10 +517,7 @@ class Admin(Facet[QueueBase]):
     def contention(self, where: Where, *, limit: int = 100) -> Contention:
         """Return the channels that wait longest and those with the most leased messages, with what decides their turn.
 
-        It costs about as much as ``queue.stats``.
-
-        Args:
-            limit: Most channels of each of the two groups, 1 to 100,000.
+        Each group has at most *limit* (1 to 100,000) channels. The call costs about as much as ``queue.stats``.
 
         Example:
             >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
@@ -602,22 +530,15 @@ class Admin(Facet[QueueBase]):
     def trend(self, where: Where, *, channel: str | None = None, over: timedelta = timedelta(hours=1)) -> Trend:
         """Return the queue or a channel over the last hours: backlog, oldest wait, served, failed, times of handlers.
 
-        Workers keep a sample of their queues each minute, for 25 hours: of the queue, and of the 20 channels with the
-        longest backlogs. What was served, and the times of handlers, are known of queues that record their history. It
-        reads the samples of that time and 10,000 attempts of the history, whatever the queue has.
+        Workers store a sample of their queues each minute, and keep it for 25 hours: of the queue, and of the 20
+        channels with the longest backlogs. Only a queue that records its history knows what was served and the times of
+        handlers. The call reads the samples of that time and at most 10,000 attempts of the history.
 
-        Args:
-            where: A session, connection or engine.
-            channel: This channel. None: the queue.
-            over: How far back it looks, a minute to a day. Up to 100 minutes come in steps of a minute, up to 500 in
-                steps of five, more in steps of fifteen.
-
-        Raises:
-            InvalidArgument: A bad argument.
+        *over* is how far back to look, a minute to a day. Up to 100 minutes the points are a minute apart, up to 500
+        five minutes, beyond that fifteen.
 
         Example:
-            >>> trend = queue.admin.trend(engine, over=timedelta(hours=1))
-            >>> len(trend.points)
+            >>> len(queue.admin.trend(engine, over=timedelta(hours=1)).points)
             60
         """
         check_names(channel=channel)

@@ -1,7 +1,7 @@
 """Base of a queue: its name, schema and defaults, the types of verbs, and how verbs reach the database.
 
 Each verb is written once, as a sync method. On an async target, ``_perform``, ``_ask`` and ``on`` return a coroutine
-instead of the result. The decorators of this module do nothing at run time; they describe this to type checkers.
+instead of the result. The decorators of this module tell this to type checkers, and do nothing at run time.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     R_co = TypeVar("R_co", covariant=True)
 
     class BoundVerb(Protocol[W_contra, A_contra, P, R_co]):
-        """A verb of one queue; its result must be awaited if the target is async."""
+        """A verb of one queue. Its result must be awaited if the target is async."""
 
         @overload
         def __call__(self, where: W_contra, /, *args: P.args, **kwargs: P.kwargs) -> R_co: ...
@@ -148,8 +148,7 @@ class QueueBase:
     def _perform(self, where: RecordedWhere, operations: list[Operation], result: R) -> R:
         """Record operations on a session; send them at once on a connection or an engine.
 
-        On an engine they have their own transaction, and their receipts are filled in after its commit. On an async
-        connection or engine the result is a coroutine, which does all of this.
+        On an engine they have their own transaction, and their receipts are filled in after its commit.
         """
         if (session := session_of(where)) is not None:
             if operations:
@@ -173,11 +172,7 @@ class QueueBase:
     def _ask(self, where: Where, work: Callable[[Connection], R], *, settles: bool = False) -> R:
         """Call *work* at once in the transaction of a session or connection, or in its own on an engine.
 
-        With *settles* it counts as a settlement in the lock order of the caller's transaction. On async targets the
-        result is a coroutine.
-
-        Raises:
-            SchemaMismatch: The queue is not installed, or its version is too old.
+        With *settles* it counts as a settlement in the lock order of the caller's transaction.
         """
         return on(where, lambda sync: self._answer(sync, work, settles=settles))
 
@@ -210,11 +205,6 @@ class Facet(Generic[Q]):
 
 
 def schema_of(queues: Sequence[QueueBase]) -> str | None:
-    """Return the schema of the first of several queues.
-
-    Raises:
-        InvalidArgument: An element is not a queue.
-    """
     for queue in queues:
         if not isinstance(queue, QueueBase):
             raise InvalidArgument(f"queues has {queue!r:.80} where a Queue is needed; give each queue as an argument")

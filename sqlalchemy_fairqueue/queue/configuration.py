@@ -48,29 +48,29 @@ class ConfigurationMethods(QueueBase):
         """Change settings and defaults of the queue. Settings that are not given stay as they are.
 
         Args:
-            defaults: The policy of channels that are created from now on, instead of ``Queue(defaults=...)``; existing
-                channels keep theirs. A ChannelPolicy replaces the whole policy. A dict such as ``{"max_backlog": 500}``
-                changes only its fields; the first such change starts from ``Queue(defaults=...)``.
-            max_concurrency: Most messages of the whole queue that consumers hold at once, exactly, in addition to the
-                limits of its channels. None: no limit. After the limit is lowered, nothing is delivered until fewer
-                messages are out.
+            defaults: The policy of channels that are created from now on, instead of ``Queue(defaults=...)``. A
+                ChannelPolicy replaces the whole policy. A dict such as ``{"max_backlog": 500}`` changes only its
+                fields; the first such change starts from ``Queue(defaults=...)``.
+            max_concurrency: Most leased messages of the whole queue, exactly, in addition to the limits of its
+                channels. None: no limit. After the limit is lowered, nothing is delivered until fewer messages are
+                leased.
             max_cost_out: Most that leased messages cost together, exactly, by the cost charged at their delivery. A
                 message that costs more by itself is delivered while no other is out. None: no limit.
-            rate: Most messages, or most cost, of the whole queue in a time, exactly: a
-                :class:`~sqlalchemy_fairqueue.Rate` or its text, ``"50/s"``, ``"100000/min of cost"``. For instance the
-                quota of an API that all tenants use. None: no rate.
-            limits: The names of at most 16 shared limits, made by ``limits.configure``. All of them apply, in addition
-                to the queue's own. None: none.
+            rate: Most messages, or most cost, of the whole queue in a time, exactly, such as the quota of an API that
+                all tenants use: a :class:`~sqlalchemy_fairqueue.Rate` or its text, ``"50/s"``, ``"100000/min of
+                cost"``. None: no rate.
+            limits: The names of at most 16 shared limits, made by ``limits.configure``, which all apply too. None:
+                none.
             history: Whether ``fq_history`` records attempts that begin after the commit.
-            history_retention: How long attempts are kept, at least a day, since whole days are dropped. None: 30 days,
-                the initial value.
+            history_retention: How long attempts are kept, at least a day; whole days are dropped. None: 30 days, the
+                initial value.
             dead_letter_retention: How long dead letters are kept before housekeeping deletes them. None: for ever, the
                 initial value. A dict such as ``{"parse": timedelta(days=1)}`` changes only its kinds; None as a value
                 resets a kind to the common time, and None as a key is the common time.
             result_retention: How long the results of handlers are kept for :meth:`result`, for messages delivered after
                 the commit. Housekeeping deletes them later. None: not at all, the initial value.
             default_plan: The plan, made by ``plans.configure``, that channels created from now on follow; it takes
-                precedence over defaults. Existing channels keep their plan, or none. None: no plan.
+                precedence over defaults. None: no plan.
             on_dead: What happens to messages of an ordering key when one of them dies after the commit. "continue", the
                 initial value: the next ones go on. "hold": they wait until the dead letter is redriven or purged.
             on_dead_kinds: The kinds whose dead letters cause a message to :meth:`on_dead` handlers. Workers add the
@@ -83,18 +83,17 @@ class ConfigurationMethods(QueueBase):
                 "seconds": the time that handlers took.
 
         The call locks the queue's row until the transaction ends, and waits for another configuration of the same
-        queue. With max_concurrency, max_cost_out or rate it also locks the leased messages: it waits for transactions
-        that are settling them, and the queue is not served until the transaction ends. Keep such transactions short and
-        separate. Consumers of a queue with one of these limits dequeue one after another.
+        queue. With max_concurrency, max_cost_out, rate or limits it also locks the leased messages: it waits for
+        dequeues and for transactions that are settling messages, and the queue is not served until the transaction
+        ends. Keep such transactions short and separate. Consumers of a queue with one of these limits dequeue one after
+        another.
 
-        Raises:
-            InvalidArgument: Nothing is set, or a plan does not exist.
-            IsolationError: One of these three in a REPEATABLE READ or SERIALIZABLE transaction.
+        A plan or shared limit that does not exist raises InvalidArgument, on a session at the COMMIT. One of the four
+        limits in a REPEATABLE READ or SERIALIZABLE transaction raises IsolationError.
 
         Example:
-            >>> queue.configure(engine, max_concurrency=50, defaults=ChannelPolicy(max_concurrency=5))
-            >>> queue.stats(engine).max_concurrency
-            50
+            >>> queue.limits.configure(engine, "openai", rate="50/s")
+            >>> queue.configure(engine, max_concurrency=50, limits=["openai"], defaults={"max_backlog": 500})
         """
         checked = setting_changes("configure", settings)
         changes: list[Operation] = []
@@ -123,9 +122,9 @@ class ConfigurationMethods(QueueBase):
         Args:
             channel: A new channel is created. It starts with the queue's configured defaults, or else with
                 ``Queue(defaults=...)``.
-            policy: A policy that replaces the channel's whole policy, including its plan and overridden fields; the
-                channel then follows no plan.
-            plan: The plan that the channel follows from now on. None: no plan; the present values stay.
+            policy: Replaces the channel's whole policy and overridden fields; the channel then follows no plan.
+            plan: The plan that the channel follows from now on. None: no plan; the present values stay. An unknown plan
+                raises InvalidArgument, on a session at the COMMIT.
             reset: Names of overridden fields, such as ``["weight"]``, that the plan shall decide again, or without a
                 plan the queue's configured defaults. ``"all"``: every field. With ``plan=None`` too, the channel is as
                 if it had never been configured, and housekeeping forgets it when it is idle.
@@ -140,15 +139,9 @@ class ConfigurationMethods(QueueBase):
         messages of the channel, and waits for transactions that are completing them. It waits for a transaction that
         changes or removes the plan. Until the transaction ends the channel is not served; keep it short and separate.
 
-        Raises:
-            InvalidArgument: A bad name or value, both a policy and changes, nothing to set, or a plan that does not
-                exist; on a session the COMMIT raises the last.
-            TypeError: A policy has no field of this name.
-
         Example:
-            >>> queue.configure_channel(engine, "customer-7", max_concurrency=4, rate="10/s")
-            >>> [(channel.channel, channel.policy.max_concurrency) for channel in queue.channels(engine)]
-            [('customer-7', 4)]
+            >>> queue.plans.configure(engine, "gold", weight=5)
+            >>> queue.configure_channel(engine, "customer-7", plan="gold", max_concurrency=4, rate="10/s")
         """
         check_name("channel", channel)
         fields = reset_fields("configure_channel", reset)
@@ -174,18 +167,13 @@ class ConfigurationMethods(QueueBase):
     def pause(self, where: RecordedWhere, channel: str | None = None, *, new: bool = False) -> None:
         """Stop serving a channel, or the whole queue if channel is None, until it is resumed.
 
-        A channel that does not exist is refused, since its name may be mistyped. ``new=True`` creates it, so that you
-        can stop a tenant before its first message.
-
         After the commit no dequeue takes a message of it. Leased messages stay with their consumers and may be settled.
         Enqueues continue, and nothing is lost. A paused channel keeps its limits and its turn. A channel is served if
-        neither it nor its queue is paused.
+        neither it nor its queue is paused. The call locks the queue's row or the channel's state until the transaction
+        ends, and waits for other transactions that have it locked.
 
-        The call locks the queue's row or the channel's state until the transaction ends, and waits for other
-        transactions that have it locked.
-
-        Raises:
-            UnknownChannel: The channel does not exist. On a session the COMMIT raises it and fails as a whole.
+        A missing channel raises UnknownChannel, since its name may be mistyped; on a session the COMMIT raises it and
+        fails as a whole. ``new=True`` creates the channel, so that you can stop a tenant before its first message.
 
         Example:
             >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
@@ -205,11 +193,8 @@ class ConfigurationMethods(QueueBase):
         The next dequeue after the commit applies it. Locks and errors are those of :meth:`pause`.
 
         Example:
-            >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
-            >>> queue.pause(engine, "customer-7")
+            >>> queue.pause(engine, "customer-7", new=True)
             >>> queue.resume(engine, "customer-7")
-            >>> len(queue.dequeue(engine))
-            1
         """
         check_names(channel=channel)
         return self._perform(where, [change.resume(self._target, channel)], None)
@@ -217,8 +202,6 @@ class ConfigurationMethods(QueueBase):
 
 class Plans(Facet[QueueBase]):
     """Plans of a queue, as ``queue.plans``. A plan is a policy with a name, which channels follow.
-
-    Changes are recorded on a session, and sent at once on a connection or engine.
 
     Example:
         >>> queue.plans.configure(engine, "gold", weight=5)
@@ -237,30 +220,18 @@ class Plans(Facet[QueueBase]):
         """Create or change a plan: ``queue.plans.configure(session, "gold", ChannelPolicy(weight=5, rate="50/s"))``.
 
         A channel follows the plan after ``configure_channel(where, channel, plan="gold")`` or, for new channels,
-        ``configure(where, default_plan="gold")``. A change writes one row, however many channels follow. Fields that
-        were configured for one channel alone keep their values there.
+        ``configure(where, default_plan="gold")``. Fields that were configured for one channel alone keep their values
+        there. *policy* and *changes* are as for :meth:`~sqlalchemy_fairqueue.Queue.configure_channel`; a new plan
+        starts without limits.
 
-        After the commit no dequeue takes messages beyond the new max_concurrency and rate, or by the old weight: it
-        first copies the plan to the channel. Consumers copy it to all other channels, a thousand a dequeue, and wake
-        those that it frees. On an Engine this call does so itself before it returns, except for channels that others
-        have locked. Until then enqueues to a channel follow the old values of the other fields. ``list`` tells when all
-        channels have the change.
-
-        If a plan sets max_concurrency for the first time while a transaction is completing a message of a channel, that
-        channel is not served until the transaction ends. Nobody waits.
-
-        Args:
-            name: Unique in the queue.
-            policy: Replaces the whole policy of the plan.
-            changes: Fields of :class:`~sqlalchemy_fairqueue.ChannelPolicy` to change, instead of a policy; None lifts a
-                limit. Others stay; a new plan starts without limits.
+        After the commit no dequeue takes messages beyond the new max_concurrency and rate, or by the old weight.
+        Enqueues to a channel follow the old values of the other fields until the plan is copied to it. Consumers copy
+        it to a thousand channels a dequeue. On an Engine this call does so before it returns, except for channels that
+        others have locked. ``list`` tells when all channels have the change.
 
         The call locks the rows of the queue and the plan until the transaction ends. It waits for another change of the
-        plan, and for transactions that put a channel on it.
-
-        Raises:
-            InvalidArgument: A bad name or value, both a policy and changes, or neither.
-            TypeError: A policy has no field of this name.
+        plan, and for transactions that put a channel on it. If a plan sets max_concurrency for the first time while a
+        transaction is completing a message of a channel, that channel is not served until the transaction ends.
 
         Example:
             >>> queue.plans.configure(engine, "gold", weight=5, max_concurrency=20)
@@ -284,16 +255,13 @@ class Plans(Facet[QueueBase]):
 
     @recorded
     def remove(self, where: RecordedWhere, name: str) -> None:
-        """Remove a plan, if it exists. It must not be a default, and no channel may follow it.
+        """Remove a plan, if it exists.
 
-        Raises:
-            InvalidArgument: The plan is in use. On a session the COMMIT raises it.
+        A plan that is a default or that channels follow raises InvalidArgument, on a session at the COMMIT.
 
         Example:
             >>> queue.plans.configure(engine, "gold", weight=5)
             >>> queue.plans.remove(engine, "gold")
-            >>> queue.plans.list(engine)
-            []
         """
         check_name("plan", name)
         return self._perform(where, [change.configure_plan(self._target, name, None)], None)
@@ -302,13 +270,9 @@ class Plans(Facet[QueueBase]):
     def list(self, where: Where, name: str | None = None) -> builtins.list[PlanInfo]:
         """Return the plans of the queue by name, with the number of channels that follow each, at once.
 
-        Args:
-            where: As for the class; answered at once.
-
         Example:
-            >>> queue.plans.configure(engine, "gold", weight=5)
             >>> [plan.name for plan in queue.plans.list(engine)]
-            ['gold']
+            []
         """
         check_names(plan=name)
         return self._ask(where, partial(read_plans, target=self._target, name=name))
@@ -316,8 +280,6 @@ class Plans(Facet[QueueBase]):
 
 class Limits(Facet[QueueBase]):
     """Shared limits, as ``queue.limits``. Several queues draw from one.
-
-    Changes are recorded on a session, and sent at once on a connection or engine.
 
     Example:
         >>> queue.limits.configure(engine, "mail", max_concurrency=3)
@@ -337,27 +299,17 @@ class Limits(Facet[QueueBase]):
     ) -> None:
         """Create or change a limit that several queues share: ``limits.configure(session, "openai", rate="50/s")``.
 
-        ``configure(where, limits=["openai"])`` makes a queue draw from it. Together its queues never exceed it. Queues
-        that always have messages get equal parts; the others use what is left over.
+        ``configure(where, limits=["openai"])`` makes a queue of the schema draw from it. Together its queues never
+        exceed it. Queues that always have messages get equal parts; the others use what is left over. Dequeues of its
+        queues run one after another. A consumer that the limit holds back polls 50 times a second. The call locks the
+        limit until the transaction ends; meanwhile its queues are not served.
 
-        Args:
-            name: Unique in the schema of the queue.
-            max_concurrency: Most messages of all its queues that consumers hold at once, exactly. None: no limit.
-            max_cost_out: Most that these messages cost together, exactly. None: no limit.
-            rate: Most messages, or most cost, of all its queues in a time, exactly. None: no rate.
-
-        Values that are not given stay. Dequeues of its queues run one after another. A consumer that the limit holds
-        back polls 50 times a second. The call locks the limit until the transaction ends; meanwhile its queues are not
-        served.
-
-        Raises:
-            InvalidArgument: A bad name or value, or nothing to set.
+        Values that are not given stay; None lifts a limit. *max_concurrency* is the most leased messages of all its
+        queues, *max_cost_out* the most that these cost together, and *rate* the most messages, or most cost, in a time.
 
         Example:
             >>> queue.limits.configure(engine, "openai", max_concurrency=20, rate="50/s")
             >>> queue.configure(engine, limits=["openai"])
-            >>> [limit.max_concurrency for limit in queue.limits.list(engine, "openai")]
-            [20]
         """
         check_name("limit", name)
         given = {"max_concurrency": max_concurrency, "max_cost_out": max_cost_out, "rate": rate}
@@ -369,28 +321,25 @@ class Limits(Facet[QueueBase]):
 
     @recorded
     def remove(self, where: RecordedWhere, name: str) -> None:
-        """Remove a shared limit, if it exists. No queue may draw from it.
+        """Remove a shared limit, if it exists.
 
-        Raises:
-            InvalidArgument: Queues draw from it. On a session the COMMIT raises it.
+        A limit that a queue draws from raises InvalidArgument, on a session at the COMMIT.
 
         Example:
             >>> queue.limits.configure(engine, "unused", max_concurrency=20)
             >>> queue.limits.remove(engine, "unused")
-            >>> queue.limits.list(engine, "unused")
-            []
         """
         check_name("limit", name)
         return self._perform(where, [change.configure_limit(self._target, name, None)], None)
 
     @verb
     def list(self, where: Where, name: str | None = None) -> builtins.list[SharedLimit]:
-        """Return the shared limits of the queue's schema by name, with the queues and messages that use them.
+        """Return the shared limits of the schema by name, with the queues and messages that use them, at once.
 
         Example:
-            >>> queue.limits.configure(engine, "mail", max_concurrency=3)
-            >>> [(limit.name, limit.max_concurrency) for limit in queue.limits.list(engine, "mail")]
-            [('mail', 3)]
+            >>> queue.limits.configure(engine, "sms", max_concurrency=3)
+            >>> [limit.name for limit in queue.limits.list(engine, "sms")]
+            ['sms']
         """
         check_names(limit=name)
         return self._ask(where, partial(read_limits, schema=self._target.schema, name=name))

@@ -63,14 +63,10 @@ def _what(found: SetAside) -> str:
 class Consumer:
     """One consumer of one queue on one engine. Threads may share it; a forked child starts anew.
 
-    Args:
-        codec: Decodes the payloads.
-        name: Shown beside its leases. None: host, process and a random part.
-        keep: Called with each lease that got deliveries and with the time.monotonic before that dequeue; returns the
-            lease object for the deliveries. Workers use it to watch over their leases.
-
-    Attributes:
-        is_held_up: Whether the last dequeue found a due message that another transaction has locked.
+    *name* is shown beside its leases; None: host, process and a random part. *keep* is called with each lease that got
+    deliveries and with the time.monotonic before that dequeue, and returns the lease object for the deliveries, which
+    workers watch over. *is_held_up* tells whether the last dequeue found a due message that another transaction has
+    locked.
     """
 
     def __init__(
@@ -106,10 +102,7 @@ class Consumer:
         self._leases = tuple(one for one in self._leases if lease_ids and one[1] not in lease_ids)
 
     def hear(self, connection: Connection) -> None:
-        """Apply some chunks of waiting signals without dequeuing, for a heartbeat while all handlers are busy.
-
-        It must not be called during a dequeue.
-        """
+        """Apply some chunks of waiting signals for a heartbeat while all handlers are busy, never during a dequeue."""
         for _ in range(_CHUNKS):
             has_more = hear_signals(connection, self._target)
             connection.commit()
@@ -142,13 +135,7 @@ class Consumer:
     def take_more(
         self, connection: Connection, first: Delivery, *, limit: int, max_cost: int | None, max_bytes: int
     ) -> list[Delivery]:
-        """Take messages that follow a delivery in its channel, under its lease, and commit.
-
-        Args:
-            first: The delivery that they follow.
-            max_cost: Most that they cost together. None: any.
-            max_bytes: Most bytes of contents and headers.
-        """
+        """Take messages that follow the delivery *first* in its channel, under its lease, and commit."""
         token = Token(first.message_id, first.row_id, first.lease.id, first.deliveries)
         messages, unreadable = take_more(
             connection, self._target, token, limit=limit, max_cost=max_cost, max_bytes=max_bytes

@@ -1,7 +1,4 @@
-"""Contexts, by which a handler asks about its delivery while it works, and the middleware around handlers.
-
-This module keeps the declared middleware and composes calls; workers and tests make the calls.
-"""
+"""Contexts, by which a handler asks about its delivery while it works, and the middleware around handlers."""
 
 from __future__ import annotations
 
@@ -65,7 +62,7 @@ class HeldState(Protocol):
 
     @property
     def enqueues(self) -> GroupMethods | None:
-        """The queue of the delivery, by which it adds members to groups; None in a process of its own."""
+        """The queue that adds members to groups; None in a child process."""
         ...
 
     def check(self) -> None: ...
@@ -110,11 +107,7 @@ class Context:
 
     @property
     def deliveries(self) -> list[Delivery]:
-        """All deliveries of the call, in order; several if the handler is declared with ``batch``.
-
-        See Also:
-            :meth:`retry`
-        """
+        """All deliveries of the call, in order; several if the handler is declared with ``batch``."""
         return [held.delivery for held in self._held.batch]
 
     def retry(self, delivery: Delivery, *, delay: timedelta | None = None, error: str | None = None) -> None:
@@ -122,19 +115,12 @@ class Context:
 
         This holds if the handler returns: the worker then settles the delivery, in the handler's transaction if it
         takes a session. If the handler raises, all deliveries have failed. The same applies to :meth:`release` and
-        :meth:`bury`.
-
-        Args:
-            delivery: A delivery of the call.
-            delay: As for :class:`~sqlalchemy_fairqueue.Retry`, and so is *error*.
-
-        Raises:
-            InvalidArgument: The delivery belongs to another call.
+        :meth:`bury`. *delay* and *error* are as for :class:`~sqlalchemy_fairqueue.Retry`.
 
         Example:
             >>> @queue.handler("embed", batch=Batch(max_messages=50))
             ... def embed(deliveries: list[Delivery], context: Context) -> None:
-            ...     for delivery in deliveries:
+            ...     for delivery in context.deliveries:
             ...         if not delivery.payload:
             ...             context.bury(delivery, "an empty text")
             >>> receipt = queue.enqueue(engine, channel="customer-7", payload="", kind="embed")
@@ -153,11 +139,7 @@ class Context:
         self._settle(delivery, Release(delay=delay))
 
     def bury(self, delivery: Delivery, reason: str) -> None:
-        """Make one message of a batch a dead letter, under the rules of :meth:`retry`.
-
-        See Also:
-            :meth:`retry`
-        """
+        """Make one message of a batch a dead letter, under the rules of :meth:`retry`."""
         self._settle(delivery, Bury(reason))
 
     def _settle(self, delivery: Delivery, outcome: Outcome) -> None:
@@ -189,7 +171,7 @@ class Context:
     def resources(self) -> Mapping[str, Any]:
         """The resources that the queue's :meth:`~sqlalchemy_fairqueue.Queue.on_start` functions made, by name.
 
-        Empty in a child process (``isolation="process"``).
+        A child process (``isolation="process"``) has none.
 
         Example:
             >>> @queue.handler("call")
@@ -203,8 +185,7 @@ class Context:
     def resource(self, kind: type[T]) -> T:
         """Return the only resource that is an instance of this class.
 
-        Raises:
-            InvalidArgument: No resource is, or several are; use ``resources`` to find one by name.
+        If none or several are, it raises InvalidArgument; use ``resources`` to find one by name.
         """
         found = [name for name, one in self._resources.items() if isinstance(one, kind)]
         if len(found) != 1:
@@ -268,32 +249,23 @@ class Context:
 
     @property
     def max_attempts(self) -> int:
-        """The message becomes a dead letter after this many attempts.
-
-        It is the lower one of the message's own limit (``delivery.max_attempts``) and the retry policy's.
-        """
+        """The attempts after which the message is dead, the lower of its own limit and the retry policy's."""
         return self._held.max_attempts
 
     @property
     def cost(self) -> int | None:
-        """The cost of this call to its channel, in the unit of ``enqueue(cost=)``; set it by ``context.cost = 412``.
+        """The cost of this call to its channel, 0 to 1,000,000,000 in the unit of ``enqueue(cost=)``; assign it.
 
         The worker passes it on when it settles the delivery, however the handler ends; the channel pays the difference
         to the declared cost, or gets it back. None, the initial value: the declared cost stands, or in a queue that is
         fair by seconds the milliseconds that the handler takes. A handler that settles its delivery by a verb gives the
         cost there. The deliveries of a batch share the cost equally.
 
-        Raises:
-            InvalidArgument: The value is neither None nor an int of 0 to 1,000,000,000.
-
         Example:
             >>> @queue.handler("ask")
             ... def ask(delivery: Delivery, context: Context) -> None:
             ...     context.cost = 412  # tokens that the answer took
-            >>> context = make_context(make_delivery(queue, "why?"))
-            >>> perform(queue, "why?", kind="ask", context=context)
-            >>> context.cost
-            412
+            >>> perform(queue, "why?", kind="ask")
         """
         return self._held.cost
 
@@ -322,12 +294,9 @@ class Context:
         return Context(self._held, self._session, resources)
 
     def check(self) -> None:
-        """Return if the handler may go on, or raise why it may not.
+        """Return if the handler may go on.
 
-        Raises:
-            LeaseLost: The lease may have ended.
-            MessageCancelled: The message was cancelled.
-            HandlerTimeout: The timeout of this kind is over.
+        Otherwise it raises LeaseLost if the lease may have ended, MessageCancelled, or HandlerTimeout.
         """
         self._held.check()
 
@@ -393,18 +362,14 @@ class MiddlewareMethods(QueueBase):
         The function takes the :class:`~sqlalchemy_fairqueue.Context` of the delivery, and ``proceed``, which calls the
         handler. It must return what ``proceed`` returned, an outcome or None. An async function wraps async handlers
         and awaits ``proceed()``; a plain one wraps plain handlers, in their thread. A queue with both kinds of handlers
-        needs one middleware for each.
+        needs one middleware for each. The middleware declared first is the outermost; ``Worker(middleware=[...])``
+        wraps all of it.
 
         Middleware is part of the handler. It runs in the transaction of ``context.session``, before the completion. An
         outcome that it raises or returns replaces the handler's. An exception fails the attempt. Its time counts
         towards the timeout. It runs once for each attempt, again if the transaction could not be serialized, and not
         for payloads that cannot be decoded. With ``isolation="process"`` it runs in the worker, around the call of the
         child process.
-
-        The middleware declared first is the outermost; ``Worker(middleware=[...])`` wraps all of it.
-
-        Raises:
-            InvalidArgument: The function does not take two arguments.
 
         Example:
             >>> @queue.middleware
@@ -414,8 +379,7 @@ class MiddlewareMethods(QueueBase):
             >>> @queue.handler("parse")
             ... def parse(delivery: Delivery) -> None:
             ...     print("parsed")
-            >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1, kind="parse")
-            >>> Worker(engine, queue, concurrency=1).run(drain=True)
+            >>> perform(queue, 1, kind="parse")
             begin parse
             parsed
         """
@@ -425,11 +389,7 @@ class MiddlewareMethods(QueueBase):
 
 
 def check_middleware(function: object) -> None:
-    """Refuse middleware that is not a plain or async function of two arguments.
-
-    Raises:
-        InvalidArgument: It has another signature, or is a generator.
-    """
+    """Refuse middleware that is not a plain or async function of two arguments."""
     if not callable(function):
         raise InvalidArgument(f"middleware is {function!r:.80}; give a function of context and proceed")
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
@@ -450,11 +410,7 @@ def middleware_of(queue: MiddlewareMethods, outer: Sequence[AnyMiddleware] = ())
 
 
 def middleware_for(handler: Handler, middleware: Sequence[AnyMiddleware]) -> tuple[AnyMiddleware, ...]:
-    """Return the middleware for a handler: async middleware for an async handler, plain for a plain one.
-
-    Raises:
-        WorkerError: There is middleware, but none of the handler's kind.
-    """
+    """Return the async middleware for an async handler, the plain for a plain one; WorkerError if only others exist."""
     found = tuple(one for one in middleware if is_asynchronous(one) == handler.asynchronous)
     if middleware and not found:
         kind, other = ("async", "plain") if handler.asynchronous else ("plain", "async")

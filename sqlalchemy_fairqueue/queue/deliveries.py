@@ -37,25 +37,13 @@ _LEAST = timedelta(microseconds=1)
 
 
 class DeliveryMethods(QueueBase):
-    """dequeue and extend, and the verbs that settle a delivery.
-
-    complete, retry, release and bury settle deliveries. Their target decides when:
-
-    - On a session they are recorded, and sent with its COMMIT. If a delivery was lost, the whole COMMIT fails with
-      LeaseLost: business effects and completion happen together or not at all.
-    - On a Connection they are sent at once, in its transaction.
-    - On an Engine they have their own transaction. If some deliveries are lost, LeaseLost names them; others are
-      settled.
-
-    They lock the messages, in the order of their ids, and nothing else.
-    """
+    """dequeue and extend, and the verbs that settle a delivery: complete, retry, release and bury."""
 
     def _begin(self) -> None:
         super()._begin()
         self._consumers: WeakKeyDictionary[Engine, Consumer] = WeakKeyDictionary()
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return all but the remembered leases: a copy gets its own."""
         return {name: value for name, value in vars(self).items() if name != "_consumers"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -66,22 +54,18 @@ class DeliveryMethods(QueueBase):
     def dequeue(
         self, engine: Engine, *, limit: int = 1, lease: timedelta = LEASE, max_bytes: int = MAX_BYTES
     ) -> Deliveries:
-        """Lease up to *limit* ready messages, taking channels in turn.
+        """Lease up to *limit* (1 to 100,000) ready messages, channels in turn. Return the deliveries in fair order.
 
         The lease is committed when this returns, and ends *lease* from now or a little later. Until then the caller
         must complete, retry, release or bury each delivery; afterwards another consumer may hold the message, and every
         verb raises LeaseLost. The call runs READ COMMITTED transactions of its own, one statement each, and waits for
-        no lock.
+        no lock. ``due_in`` of the result says when to poll again.
 
         Args:
-            engine: An Engine or AsyncEngine. A session is refused, since an uncommitted lease protects nothing.
-            limit: Most messages to take, 1 to 100,000.
+            engine: A session is refused, since an uncommitted lease protects nothing.
             lease: How long the caller holds the messages, up to 365 days; ``extend`` prolongs it.
             max_bytes: Most bytes of contents and headers to take, 64 MiB by default. The batch ends before the message
                 that would exceed it, with ``due_in`` zero. A message that is larger by itself comes alone.
-
-        Returns:
-            The deliveries in fair order; empty if nothing is ready. ``due_in`` of the list says when to poll again.
 
         Example:
             >>> receipt = queue.enqueue(engine, channel="customer-7", payload={"file": "a.pdf"})
@@ -118,9 +102,12 @@ class DeliveryMethods(QueueBase):
         cost: int | None = None,
         result: Any = None,
     ) -> None:
-        """Settle deliveries whose work is done, and delete their messages. The class says when it takes effect.
+        """Settle deliveries whose work is done, and delete their messages.
 
-        A completion after the end of the lease still counts if nobody else has taken the message.
+        On a session the COMMIT settles. If a delivery is lost, it fails as a whole with LeaseLost: business effects and
+        completion happen together or not at all. On an engine the other deliveries are settled. A completion after the
+        end of the lease still counts if nobody else has taken the message. Settlements lock the messages, in the order
+        of their ids, and nothing else.
 
         Args:
             cost: The actual cost of each, 0 to 1,000,000,000 in the unit of ``enqueue(cost=)``; the channel pays the
@@ -132,11 +119,9 @@ class DeliveryMethods(QueueBase):
             LeaseLost: The caller does not hold some delivery any more; nothing changed for these.
 
         Example:
-            >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
+            >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
             >>> with Session(engine) as session, session.begin():
             ...     queue.complete(session, queue.dequeue(engine))
-            >>> queue.message(engine, message_id) is None
-            True
         """
         given = None if result is None else given_result(self.codec, result)
         return self._settle(where, Verb.COMPLETE, deliveries, cost=cost, result=given)
@@ -153,14 +138,9 @@ class DeliveryMethods(QueueBase):
     ) -> None:
         """Settle failed deliveries: each message is tried again, or becomes a dead letter after its last attempt.
 
-        Args:
-            delay: How long to wait before the next attempt. The message then stands behind those that were due before
-                it, or where its priority puts it. None: at once, in its old place in the channel.
-            error: What went wrong, kept with the message.
-            cost: The cost of the attempt, as for :meth:`complete`.
-
-        Raises:
-            LeaseLost: As for :meth:`complete`.
+        *error* is kept with the message. Cost and errors are those of :meth:`complete`. After a *delay* the message
+        stands behind those that were due before it, or where its priority puts it. None: it is due at once, in its old
+        place in the channel.
 
         Example:
             >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
@@ -192,9 +172,7 @@ class DeliveryMethods(QueueBase):
         error: str | None = None,
         cost: int | None = None,
     ) -> None:
-        """Move the messages of deliveries to the dead letters, with the reason and the error.
-
-        Cost and errors are those of :meth:`complete`.
+        """Move the messages of deliveries to the dead letters. Cost and errors are those of :meth:`complete`.
 
         Example:
             >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
@@ -208,13 +186,9 @@ class DeliveryMethods(QueueBase):
     def extend(self, engine: Engine, deliveries: Held, *, lease: timedelta = LEASE) -> datetime:
         """Extend the lease of deliveries to *lease* from now, in its own transaction. It is never shortened.
 
-        One lease may cover several messages; it is extended for all of them.
-
-        Returns:
-            The new end of the lease; of several leases, the first end.
-
-        Raises:
-            LeaseLost: The lease has ended, or a delivery is not held under it any more; nothing changed for that lease.
+        One lease may cover several messages; it is extended for all of them. The call returns the new end; of several
+        leases, the first end. It raises LeaseLost if a lease has ended, or a delivery is not held under it any more;
+        then nothing changed for that lease.
 
         Example:
             >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)

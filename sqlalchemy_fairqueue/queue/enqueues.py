@@ -47,8 +47,8 @@ _NONE: Mapping[str, str] = {}
 # attrgetter is called from C, which matters for many messages.
 _kind = attrgetter("message.kind")
 _receipt = attrgetter("receipt")
-# With longer headers of its own a message carries none of these: as text in the database, with its spaces, headers may
-# have twice as many bytes.
+# A message with longer headers of its own carries no others: headers may have twice as many bytes as text in the
+# database, with its spaces.
 _CARRIED_UP_TO = HEADERS_BYTES // 2
 
 
@@ -56,8 +56,8 @@ class AddedHeaders:
     """Headers that are added to each message of a call, encoded once.
 
     Args:
-        carried: Headers of the instrumentation. A message that has one of these names itself gets none of them. So does
-            a message with large headers of its own, whose size tracing must not push over the database's limit.
+        carried: Headers of the instrumentation. A message that has one of these names itself gets none of them. Neither
+            does a message with large headers of its own, whose size tracing must not push over the database's limit.
         membership: The group of the messages, which becomes a header; None if they are in no group.
     """
 
@@ -71,11 +71,7 @@ class AddedHeaders:
         """The headers of messages that have no others, as JSON."""
 
     def with_own(self, own: Mapping[str, Any]) -> bytes:
-        """Return a message's own headers together with the added ones, as JSON.
-
-        Raises:
-            PayloadError, TypeError, ValueError: JSON cannot represent a value.
-        """
+        """Return a message's own headers together with the added ones, as JSON."""
         if not any(name in own for name in self._carried):
             encoded = _headers.encode({**own, **self._all})
             if len(encoded) <= _CARRIED_UP_TO or not self._carried:
@@ -113,29 +109,23 @@ class EnqueueMethods(QueueBase):
 
         The payload is encoded immediately; later changes to it have no effect. :class:`~sqlalchemy_fairqueue.Enqueue`
         documents the arguments. The options are delay, at, priority, key, headers, max_attempts, on_duplicate, cost,
-        unique_for, unique_from, ordering_key and coalesce.
-
-        Returns:
-            A receipt. Its ``message_id`` and ``outcome`` are set after the session's COMMIT, or on return for an engine
-            or connection.
+        unique_for, unique_from, ordering_key and coalesce. The ``message_id`` and ``outcome`` of the receipt are set
+        after the session's COMMIT, or on return for an engine or connection.
 
         Raises:
             PayloadError: The payload cannot be encoded, or is larger than the channel's max_payload_bytes.
             DuplicateMessage: Another message holds the key, and on_duplicate is "raise".
             ChannelFull: The channel has reached its max_backlog, and its policy says "raise".
             LockOrderError: A call on a connection is out of lock order.
-            AutocommitError: The session or connection commits each statement by itself.
 
-        A bad argument and a payload that cannot be encoded raise at once. On a session the COMMIT raises all other
-        errors, and nothing is committed. On a connection nothing was added and its transaction stays usable, except
-        after a payload that is too large: then roll it back.
+        A payload that cannot be encoded raises at once. On a session the COMMIT raises all other errors, and nothing is
+        committed. On a connection nothing was added and its transaction stays usable, except after a payload that is
+        too large: then roll it back.
 
         Example:
             >>> with Session(engine) as session, session.begin():
             ...     receipt = queue.enqueue(session, channel="customer-7", payload={"file": "a.pdf"}, kind="parse")
             >>> receipt.outcome
-            'created'
-            >>> queue.enqueue(engine, channel="customer-7", payload={"file": "b.pdf"}, kind="parse").outcome
             'created'
         """
         operations = self._enqueues([Enqueue(channel=channel, payload=payload, kind=kind, **options)])
@@ -148,15 +138,10 @@ class EnqueueMethods(QueueBase):
 
     @recorded
     def enqueue_many(self, where: RecordedWhere, messages: Iterable[Enqueue]) -> list[Receipt]:
-        """Add messages in one statement, all or none, as :meth:`enqueue` adds one.
+        """Add messages in one statement, all or none, as :meth:`enqueue` adds one. Return receipts in the same order.
 
         All are checked and encoded before the first is recorded or sent. Without messages nothing is sent. On an engine
-        the transaction is READ COMMITTED.
-
-        Returns:
-            A receipt for each message, in their order, filled in as that of :meth:`enqueue`.
-
-        Errors are those of :meth:`enqueue`.
+        the transaction is READ COMMITTED. Errors are those of :meth:`enqueue`.
 
         Example:
             >>> files = [Enqueue(channel="customer-7", payload={"file": name}) for name in ("a.pdf", "b.pdf")]

@@ -64,24 +64,13 @@ class _Members:
         self._adder = adder
 
     def enqueue(self, job: _Job[P], /, channel: str, *args: P.args, **kwargs: P.kwargs) -> Receipt:
-        """Add a call of a job to the group, with the session's COMMIT, as ``Job.enqueue`` adds one.
-
-        Args:
-            job: A job of the group's queue, also with options: ``parse.options(delay=...)``.
-            channel: A group may have members in many channels.
-            args: As for ``Job.prepare``, and so are *kwargs*.
-
-        Raises:
-            TypeError, PayloadError: As for ``Job.prepare``.
-            InvalidArgument: The job belongs to another queue; otherwise as for :meth:`enqueue_many`.
+        """Add a call of a job of this queue to the group, as ``Job.enqueue`` does. Members may be in many channels.
 
         Example:
             >>> @queue.job
-            ... def parse(context: Context, *, page: int) -> None:
-            ...     print(page)
-            >>> with Session(engine) as session, session.begin():
-            ...     with queue.group(session) as group:
-            ...         receipts = [group.enqueue(parse, "customer-7", page=page) for page in (1, 2)]
+            ... def parse(context: Context, *, page: int) -> None: ...
+            >>> with Session(engine) as session, session.begin(), queue.group(session) as group:
+            ...     receipts = [group.enqueue(parse, "customer-7", page=page) for page in (1, 2)]
             >>> queue.groups.status(engine, group.id).pending
             2
         """
@@ -95,18 +84,13 @@ class _Members:
     def enqueue_many(self, messages: Iterable[Enqueue]) -> list[Receipt]:
         """Add messages to the group: prepared calls of jobs, or any Enqueue. Their header ``group`` has its id.
 
-        A message that is skipped as a duplicate, or dropped, is no member.
-
-        Raises:
-            InvalidArgument: A bad message; ``on_duplicate="replace"``, which could rewrite a member of another group; a
-                header ``group`` of its own; or the group takes no more members.
-            PayloadError: A payload cannot be encoded.
+        A message that is skipped as a duplicate, or dropped, is no member. InvalidArgument refuses messages with their
+        own header ``group``, or with ``on_duplicate="replace"``, which could rewrite a member of another group.
 
         Example:
             >>> pages = [Enqueue(channel="customer-7", payload=page) for page in (1, 2, 3)]
-            >>> with Session(engine) as session, session.begin():
-            ...     with queue.group(session) as group:
-            ...         receipts = group.enqueue_many(pages)
+            >>> with Session(engine) as session, session.begin(), queue.group(session) as group:
+            ...     receipts = group.enqueue_many(pages)
             >>> [receipt.outcome for receipt in receipts]
             ['created', 'created', 'created']
         """
@@ -125,10 +109,7 @@ class _Members:
 
 
 class Group(_Members):
-    """A new group: ``with queue.group(session, then=...) as group: group.enqueue(...)``.
-
-    Attributes:
-        id: Known from the beginning, for ``queue.groups.status``.
+    """A new group: ``with queue.group(session, then=...) as group: group.enqueue(...)``. Its ``id`` is known at once.
 
     See Also:
         :meth:`~sqlalchemy_fairqueue.Queue.group`
@@ -175,11 +156,8 @@ class Group(_Members):
         """Add messages to the group, as :meth:`MemberGroup.enqueue_many` does, within its block.
 
         Example:
-            >>> with Session(engine) as session, session.begin():
-            ...     with queue.group(session) as group:
-            ...         receipts = group.enqueue_many([Enqueue(channel="customer-7", payload=1)])
-            >>> queue.groups.status(engine, group.id).pending
-            1
+            >>> with Session(engine) as session, session.begin(), queue.group(session) as group:
+            ...     receipts = group.enqueue_many([Enqueue(channel="customer-7", payload=1)])
         """
         if not self._is_open:
             raise InvalidArgument(
@@ -202,9 +180,6 @@ class MemberGroup(_Members):
     fails with LeaseLost after a lost lease, and with MessageCancelled after a cancel. The group finishes only when the
     new members have ended too.
 
-    Attributes:
-        id: The group's id.
-
     See Also:
         :meth:`within`
     """
@@ -222,9 +197,8 @@ class MemberGroup(_Members):
             ... def split(delivery: Delivery, context: Context) -> None:
             ...     with Session(engine) as session, session.begin():
             ...         context.group.within(session).enqueue_many([Enqueue(channel="customer-7", payload="page")])
-            >>> with Session(engine) as session, session.begin():
-            ...     with queue.group(session) as group:
-            ...         receipts = group.enqueue_many([Enqueue(channel="customer-7", payload="file", kind="split")])
+            >>> with Session(engine) as session, session.begin(), queue.group(session) as group:
+            ...     receipts = group.enqueue_many([Enqueue(channel="customer-7", payload="file", kind="split")])
             >>> Worker(engine, queue, concurrency=1).run(drain=True)
             >>> queue.groups.status(engine, group.id).total
             2
@@ -240,7 +214,8 @@ class GroupMethods(EnqueueMethods):
 
         The group and its members exist after the session's COMMIT. A savepoint that rolls back drops its members. If
         the block raises, nothing of the group is enqueued. After the commit only handlers of members can add members,
-        by ``context.group``.
+        by ``context.group``. Other enqueues to this queue within the block do not join the group, and give an
+        :class:`~sqlalchemy_fairqueue.errors.OutsideGroupWarning`.
 
         When the last member has ended, a worker of any queue of the installation enqueues *then*, exactly once, within
         about a second; at once if there are no members. A member has ended when it is completed, dead, cancelled or
@@ -249,29 +224,19 @@ class GroupMethods(EnqueueMethods):
         content.
 
         The handler of the follow-up reads the counts from ``context.after_group``, or from the header ``after_group``.
-        If its channel is full, the follow-up waits.
-
-        Only ``group.enqueue`` and ``group.enqueue_many`` add members. Other enqueues to this queue within the block
-        give an :class:`~sqlalchemy_fairqueue.errors.OutsideGroupWarning`.
-
-        Members do not wait for each other; they update no common row.
+        If its channel is full, the follow-up waits. Members do not wait for each other; they update no common row.
 
         Args:
-            session: For an AsyncSession it is a plain ``with`` too, since everything is recorded.
+            session: A plain ``with`` serves an AsyncSession too, since everything is recorded.
             then: The follow-up: a prepared call of a job, ``then=report.prepare(channel="customer-7", run=1)``, or an
-                Enqueue for this queue. None: the group only counts.
+                Enqueue for this queue, without on_duplicate, coalesce, cost and unique_for. None: the group only
+                counts.
             on_failure: The follow-up if a member failed or was cancelled. None: *then* follows in that case too.
-
-        Raises:
-            InvalidArgument: A bad argument; or a follow-up with ``on_duplicate`` "raise" or "replace", a cost, or
-                unique_for.
-            PayloadError: The payload of a follow-up cannot be encoded.
 
         Example:
             >>> then = Enqueue(channel="customer-7", payload={"run": 1}, kind="report")
-            >>> with Session(engine) as session, session.begin():
-            ...     with queue.group(session, then=then) as group:
-            ...         receipts = group.enqueue_many([Enqueue(channel="customer-7", payload=page) for page in (1, 2)])
+            >>> with Session(engine) as session, session.begin(), queue.group(session, then=then) as group:
+            ...     receipts = group.enqueue_many([Enqueue(channel="customer-7", payload=page) for page in (1, 2)])
             >>> queue.groups.status(engine, group.id).pending
             2
         """
@@ -345,15 +310,11 @@ class Groups(Facet[QueueBase]):
     def status(self, where: Where, group_id: UUID | str) -> GroupStatus:
         """Return the present counts of a group, including members that ended within the last second.
 
-        Groups are kept for seven days after they are finished.
-
-        Raises:
-            UnknownGroup: The queue has no such group, or has forgotten it.
+        Groups are kept for seven days after they are finished. An unknown or forgotten group raises UnknownGroup.
 
         Example:
-            >>> with Session(engine) as session, session.begin():
-            ...     with queue.group(session) as group:
-            ...         receipts = group.enqueue_many([Enqueue(channel="customer-7", payload=1)])
+            >>> with Session(engine) as session, session.begin(), queue.group(session) as group:
+            ...     receipts = group.enqueue_many([Enqueue(channel="customer-7", payload=1)])
             >>> queue.groups.status(engine, group.id).pending
             1
         """
@@ -363,19 +324,14 @@ class Groups(Facet[QueueBase]):
     def list(
         self, where: Where, *, is_open: bool | None = None, limit: int = 1000, before: GroupStatus | None = None
     ) -> builtins.list[GroupStatus]:
-        """Return groups of the queue, the newest first, with their present counts.
+        """Return at most *limit* (1 to 100,000) groups, the newest first, with counts as for :meth:`status`.
 
-        It includes the members that ended within the last second, which workers have not counted yet.
-
-        Args:
-            is_open: True: only open groups. False: only finished ones.
-            limit: 1 to 100,000.
-            before: The last group of the previous page.
+        *is_open* True means only open groups, False only finished ones. *before* is the last group of the previous
+        page.
 
         Example:
-            >>> with Session(engine) as session, session.begin():
-            ...     with queue.group(session) as group:
-            ...         receipts = group.enqueue_many([Enqueue(channel="customer-7", payload=1)])
+            >>> with Session(engine) as session, session.begin(), queue.group(session) as group:
+            ...     receipts = group.enqueue_many([Enqueue(channel="customer-7", payload=1)])
             >>> [status.id == group.id for status in queue.groups.list(engine, is_open=True)]
             [True]
         """
@@ -386,25 +342,18 @@ class Groups(Facet[QueueBase]):
 
     @verb
     def cancel(self, where: Where, group_id: UUID | str) -> GroupCancellation:
-        """Withdraw all members of a group that have not ended, at once, in the transaction of a session or connection.
+        """Withdraw the open members of a group. Return how many are gone, and how many consumers still hold.
 
-        Each member is cancelled as by ``queue.cancel``, and cannot add members any more. When the members that
-        consumers hold have ended, the follow-up is enqueued: *on_failure* if there is one.
+        Each member that has not ended is cancelled as by ``queue.cancel``, and cannot add members any more. When the
+        members that consumers hold have ended, the follow-up is enqueued: *on_failure* if there is one.
 
         The call locks the members until the transaction ends, and waits for transactions that have one locked. In the
-        lock order this is a settlement: enqueue before it.
-
-        Returns:
-            How many members are gone, and how many consumers still hold.
-
-        Raises:
-            UnknownGroup: The queue has no such group, or has forgotten it.
-            IsolationError: The transaction is REPEATABLE READ or SERIALIZABLE.
+        lock order it is a settlement: enqueue before it. An unknown group raises UnknownGroup, and a REPEATABLE READ or
+        SERIALIZABLE transaction IsolationError.
 
         Example:
-            >>> with Session(engine) as session, session.begin():
-            ...     with queue.group(session) as group:
-            ...         receipts = group.enqueue_many([Enqueue(channel="customer-7", payload=1)])
+            >>> with Session(engine) as session, session.begin(), queue.group(session) as group:
+            ...     receipts = group.enqueue_many([Enqueue(channel="customer-7", payload=1)])
             >>> cancellation = queue.groups.cancel(engine, group.id)
             >>> queue.stats(engine).ready
             0

@@ -1,7 +1,6 @@
 """Handlers of a queue by kind, and functions that each worker calls at its start and stop.
 
-This module keeps what was declared; workers call the functions. Functions of the start return resources, which handlers
-take as arguments.
+Functions of the start return resources, which handlers take as arguments.
 """
 
 from __future__ import annotations
@@ -47,14 +46,11 @@ _KINDS = inspect.Parameter
 
 @dataclass(frozen=True, slots=True)
 class LifespanFunction:
-    """A function that a worker calls at its start or its stop.
+    """A function that a worker calls at its start or its stop. A resource has its name.
 
     Attributes:
-        name: The function's name, which is also the name of its resource.
         takes: Names of parameters, each with the name of the resource that it takes.
         resource_type: The annotated type that it returns or yields; None without an annotation.
-        asynchronous: Whether its result must be awaited.
-        generator: Whether it yields; the code after the yield runs at the stop.
     """
 
     function: Callable[..., Any]
@@ -77,12 +73,7 @@ class LifespanMethods(QueueBase):
         """Declare a function that each worker of this queue calls when it starts. Use it as a decorator.
 
         Its return value is a resource with the function's name. It may also yield the resource once; the code after the
-        ``yield`` runs when the worker stops::
-
-            @queue.on_start
-            def http() -> Iterator[Client]:
-                with Client() as client:
-                    yield client
+        ``yield`` runs when the worker stops.
 
         A handler that is declared later takes the resource by a parameter of this name, or by one without a default
         that is annotated with the type that the function returns or yields. Later on_start functions and
@@ -93,13 +84,8 @@ class LifespanMethods(QueueBase):
         The functions run in the order of their declaration, queue by queue, after the schemas were checked and before
         the first message is taken. A function that several queues of a worker declare runs once. In a Worker they run
         in the thread that starts it. In an AsyncWorker all run in one task, plain ones in threads; only an AsyncWorker
-        calls async ones.
-
-        If a function fails, the started ones are stopped, and the start raises
-        :class:`~sqlalchemy_fairqueue.errors.StartError`. A worker that is started again calls the functions again.
-
-        Raises:
-            InvalidArgument: A parameter matches no resource, or the queue has a resource of this name already.
+        calls async ones. If a function fails, the started ones are stopped, and the start raises
+        :class:`~sqlalchemy_fairqueue.errors.StartError`. A worker that is started again calls them again.
 
         Example:
             >>> @queue.on_start
@@ -130,14 +116,11 @@ class LifespanMethods(QueueBase):
     def on_stop(self, function: F, /) -> F:
         """Declare a function that each worker of this queue calls when it stops. Use it as a decorator.
 
-        It takes resources as :meth:`on_start` functions do. The functions run after the last handler has returned or
-        was left behind, and after all deliveries are settled: in reverse order of declaration, followed by the code
-        after the yields of on_start functions, also in reverse order. They run if all on_start functions of the queue
-        have run, however the worker ends, unless its process is killed. An error is logged, and the other functions
-        still run. A function that several queues of a worker declare runs once.
-
-        Raises:
-            InvalidArgument: A parameter matches no resource, or the function is a generator or declared already.
+        It takes resources as :meth:`on_start` functions do, and may not yield. The functions run after the last handler
+        has returned or was left behind, and after all deliveries are settled: in reverse order of declaration, followed
+        by the code after the yields of on_start functions, also in reverse order. They run if all on_start functions of
+        the queue have run, however the worker ends, unless its process is killed. An error is logged, and the other
+        functions still run. A function that several queues of a worker declare runs once.
 
         Example:
             >>> @queue.on_stop
@@ -161,11 +144,7 @@ def lifespan_of(queue: LifespanMethods) -> tuple[tuple[LifespanFunction, ...], t
 def resources_taken(
     function: Callable[..., Any], parameters: Iterable[inspect.Parameter], known: Mapping[str, LifespanFunction]
 ) -> dict[str, str]:
-    """Return the resource for each parameter that takes one, by the parameter's name.
-
-    Raises:
-        InvalidArgument: Several resources have the type of a parameter.
-    """
+    """Return the name of the resource that each parameter takes, by the parameter's name."""
     if not known:
         return {}
     hints = hints_of(function)
@@ -182,11 +161,7 @@ def resources_taken(
 
 
 def resource_of_type(wanted: Any, known: Mapping[str, LifespanFunction], whose: str) -> str | None:
-    """Return the name of the resource that is declared with exactly this type, or None.
-
-    Raises:
-        InvalidArgument: Several resources have the type.
-    """
+    """Return the name of the resource that is declared with exactly this type; InvalidArgument if several are."""
     found = [name for name, one in known.items() if one.resource_type is not None and one.resource_type == wanted]
     if len(found) > 1:
         raise InvalidArgument(f"{whose} may be any of the resources {', '.join(found)}; take one by its name")
@@ -259,11 +234,8 @@ class Handler:
     Attributes:
         retry: Its own policy, or None for the worker's.
         session_type: The class that its parameter ``session`` is annotated with, or None.
-        asynchronous: Whether its result must be awaited.
         isolated: Whether it runs in a child process.
-        schema: The payload schema of a job, or None.
         resources: Names of parameters, each with the name of the resource that it takes.
-        batch: How many deliveries a call gets; None: one.
     """
 
     kind: str
@@ -298,9 +270,8 @@ class HandlerMethods(LifespanMethods):
     def handler(self, kind: Any = "default", **options: Unpack[HandlerOptions]) -> Any:
         """Declare the function that workers call with the deliveries of a kind.
 
-        ``@queue.handler`` means ``@queue.handler()``: the kind is "default", as for messages without a kind.
-
-        The function takes the delivery, and may take ``session``, ``context`` and resources of :meth:`on_start`.
+        ``@queue.handler`` means ``@queue.handler()``: the kind is "default", as for messages without a kind. The
+        function takes the delivery, and may take ``session``, ``context`` and resources of :meth:`on_start`.
 
         With ``session`` it gets a Session (an async function an AsyncSession). After it returns, the worker commits its
         writes and the completion together, so its effects in this database happen exactly once. It must not commit
@@ -312,7 +283,6 @@ class HandlerMethods(LifespanMethods):
         Release, Bury) says what to do, and any other exception retries by the policy.
 
         Args:
-            kind: The kind given to ``enqueue(kind=...)``.
             retry: A policy for this kind instead of the worker's.
             timeout: How long a call may take; then the attempt has failed, and the message is retried or buried at
                 once. An async function is cancelled and a child process killed. A thread cannot be interrupted: from
@@ -328,10 +298,6 @@ class HandlerMethods(LifespanMethods):
                 ``context.retry``, ``release`` and ``bury`` settle single ones differently. If the function raises, each
                 of them has failed an attempt. A message that was tried before comes alone, so that only the one that
                 fails or crashes dies. Limits, rates and costs count each message.
-
-        Raises:
-            InvalidArgument: The kind has a handler already, a parameter matches nothing, or the function cannot run in
-                another process.
 
         Example:
             >>> @queue.handler("parse", timeout=timedelta(minutes=5))
@@ -357,19 +323,12 @@ class HandlerMethods(LifespanMethods):
         """Declare the handler of messages that report dead letters of a kind. Use it as a decorator.
 
         The transaction that buries a message, for whatever reason, also enqueues a message of kind ``"on_dead:" +
-        kind`` to the same channel, even beyond its max_backlog. The function handles it as any other; it is declared as
-        with :meth:`handler`. The payload is a dict with ``message_id``, ``channel``, ``kind``, ``reason``, ``error``,
-        ``attempts``, ``key`` and ``ordering_key`` of the dead letter.
+        kind`` (so *kind* has up to 500 bytes) to the same channel, even beyond its max_backlog. The function handles it
+        as any other; it is declared as with :meth:`handler`. The payload is a dict with ``message_id``, ``channel``,
+        ``kind``, ``reason``, ``error``, ``attempts``, ``key`` and ``ordering_key`` of the dead letter.
 
         This begins when a worker that has the function first starts, and applies to dead letters from all workers. A
         worker without the function leaves the message to one that has it. ``configure(on_dead_kinds=...)`` ends it.
-
-        Args:
-            kind: The kind of the dead letters, up to 500 bytes.
-            options: retry, timeout and isolation, as for :meth:`handler`.
-
-        Raises:
-            InvalidArgument: The kind has such a function already, or a parameter matches nothing.
 
         Example:
             >>> @queue.on_dead("parse")
@@ -438,7 +397,6 @@ class HandlerMethods(LifespanMethods):
 
 
 def handlers_of(queue: HandlerMethods) -> Mapping[str, Handler]:
-    """Return the handlers that were declared so far, by kind."""
     return queue._handlers  # noqa: SLF001 - for workers alone
 
 
@@ -449,14 +407,7 @@ def follow_dead(connection: Connection, queue: HandlerMethods, target: Target) -
 
 
 def session_type_of(queues: Iterable[HandlerMethods], base: type[S]) -> type[S]:
-    """Return the most derived class among the annotations of handlers' ``session`` parameters.
-
-    Args:
-        base: Session or AsyncSession; other classes are ignored.
-
-    Raises:
-        InvalidArgument: Neither of two annotated classes is derived from the other.
-    """
+    """Return the class, derived from *base*, that all ``session`` parameters accept, or raise InvalidArgument."""
     found, taker = base, ""
     for handler in (handler for queue in queues for handler in handlers_of(queue).values()):
         wanted = handler.session_type

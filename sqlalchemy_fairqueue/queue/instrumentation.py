@@ -30,9 +30,7 @@ class Instrumentation(Protocol):
         """Return headers for all messages of a call. A message that has one of these names itself gets none of them."""
         ...
 
-    def around(self, context: Handled, proceed: Callable[[], Any]) -> Any:
-        """Call a plain handler, and return what it returned."""
-        ...
+    def around(self, context: Handled, proceed: Callable[[], Any]) -> Any: ...
 
     def around_async(self, context: Handled, proceed: Callable[[], Awaitable[Any]]) -> Awaitable[Any]: ...
 
@@ -65,7 +63,6 @@ def settling(queue: str, verb: str, deliveries: Callable[[], Sequence[Delivery]]
 
 
 def settled(verb: str, deliveries: Callable[[], Sequence[Delivery]]) -> None:
-    """Tell the instrumentation about settled deliveries."""
     instrumentation = installed.instrumentation
     if instrumentation is not None:
         instrumentation.settled(verb, deliveries())

@@ -50,10 +50,6 @@ class Job(Generic[C, P, R_co]):
 
     To call the job is to call the function here and now.
 
-    Attributes:
-        kind: The kind of its messages.
-        schema: Converts its arguments to a payload and back.
-
     See Also:
         :meth:`~sqlalchemy_fairqueue.Queue.job`
     """
@@ -83,34 +79,23 @@ class Job(Generic[C, P, R_co]):
 
         Example:
             >>> @queue.job
-            ... def parse(context: Context, *, file: str) -> Bury:
-            ...     return Bury("not a file")
+            ... def parse(context: Context, *, file: str) -> None: ...
             >>> @parse.on_dead
             ... def tell(delivery: Delivery) -> None:
-            ...     print(delivery.payload["kind"], delivery.payload["reason"])
-            >>> receipt = parse.enqueue(engine, "customer-7", file="a.pdf")
-            >>> Worker(engine, queue, concurrency=1).run(drain=True)
-            parse not a file
+            ...     print(delivery.channel, delivery.payload["reason"])
         """
         return self.queue.on_dead(self.kind)(function)
 
     def options(self, **options: Unpack[EnqueueOptions]) -> Job[C, P, R_co]:
         """Return a copy of the job that enqueues with these options: ``parse.options(delay=...).enqueue(...)``.
 
-        Args:
-            options: Arguments of ``Queue.enqueue``: delay, at, priority, key, headers, max_attempts, on_duplicate,
-                cost, unique_for, unique_from, ordering_key, coalesce. Each replaces its earlier value.
-
-        Raises:
-            TypeError: There is no such option.
+        The options are those of ``Queue.enqueue``. Each replaces its earlier value; an unknown one raises TypeError.
 
         Example:
             >>> @queue.job
-            ... def parse(context: Context, *, file: str) -> None:
-            ...     print(file)
-            >>> with Session(engine) as session, session.begin():
-            ...     later = parse.options(delay=timedelta(hours=1), key="a.pdf")
-            ...     receipt = later.enqueue(session, "customer-7", file="a.pdf")
+            ... def parse(context: Context, *, file: str) -> None: ...
+            >>> later = parse.options(delay=timedelta(hours=1), key="a.pdf")
+            >>> receipt = later.enqueue(engine, "customer-7", file="a.pdf")
             >>> queue.stats(engine).scheduled
             1
         """
@@ -125,42 +110,28 @@ class Job(Generic[C, P, R_co]):
     def prepare(self, /, channel: str, *args: P.args, **kwargs: P.kwargs) -> Enqueue:
         """Return the message for a call, for ``Queue.enqueue_many``.
 
-        Args:
-            channel: Usually the tenant.
-            args: The job's arguments, without context and session. They are converted immediately; later changes have
-                no effect. The payload has only the given arguments; a worker fills in the defaults of its own version.
-
-        Raises:
-            TypeError: An argument is missing or unknown.
-            PayloadError: The annotation does not allow the value of an argument; the error names both.
-            InvalidArgument: A bad channel or option.
+        The arguments are those of the job without context and session. They are converted immediately; later changes
+        have no effect. The payload has only the given arguments; a worker fills in the defaults of its own version. A
+        missing or unknown argument raises TypeError. A value that the annotation does not allow raises PayloadError,
+        which names both.
 
         Example:
             >>> @queue.job
-            ... def parse(context: Context, *, file: str) -> None:
-            ...     print(file)
+            ... def parse(context: Context, *, file: str) -> None: ...
             >>> files = [parse.prepare("customer-7", file=name) for name in ("a.pdf", "b.pdf")]
-            >>> with Session(engine) as session, session.begin():
-            ...     receipts = queue.enqueue_many(session, files)
+            >>> receipts = queue.enqueue_many(engine, files)
         """
         return Enqueue(channel=channel, payload=self.schema.encode(args, kwargs), kind=self.kind, **self._options)
 
     @recorded
     def enqueue(self, where: RecordedWhere, /, channel: str, *args: P.args, **kwargs: P.kwargs) -> Receipt:
-        """Enqueue a call: on a session with its COMMIT, elsewhere at once, as ``Queue.enqueue`` does.
-
-        Raises:
-            TypeError, PayloadError: As for :meth:`prepare`.
-            FairQueueError: As for ``Queue.enqueue``.
+        """Enqueue a call. Arguments and errors are those of :meth:`prepare` and ``Queue.enqueue``.
 
         Example:
             >>> @queue.job
-            ... def parse(context: Context, *, file: str) -> None:
-            ...     print(file)
+            ... def parse(context: Context, *, file: str) -> None: ...
             >>> with Session(engine) as session, session.begin():
             ...     receipt = parse.enqueue(session, "customer-7", file="a.pdf")
-            >>> receipt.outcome
-            'created'
         """
         payload = self.schema.encode(args, kwargs)
         return self.queue.enqueue(where, channel=channel, payload=payload, kind=self.kind, **self._options)
@@ -176,26 +147,13 @@ class Job(Generic[C, P, R_co]):
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> None:
-        """Enqueue a call again and again, as ``queue.schedules.set`` does.
-
-        Args:
-            name: Unique in the channel.
-            recurrence: The times: ``Recurrence(cron="0 3 * * *", timezone="Europe/Berlin")``.
-            channel: Usually the tenant.
-            args: The job's arguments, as for :meth:`prepare`, and so are *kwargs*.
-
-        Raises:
-            TypeError, PayloadError: As for :meth:`prepare`.
-            FairQueueError: As for ``queue.schedules.set``.
+        """Enqueue a call again and again. Arguments and errors are those of :meth:`prepare` and ``schedules.set``.
 
         Example:
             >>> @queue.job
-            ... def parse(context: Context, *, file: str) -> None:
-            ...     print(file)
+            ... def parse(context: Context, *, file: str) -> None: ...
             >>> nightly = Recurrence(cron="0 3 * * *", timezone="Europe/Berlin")
             >>> parse.schedule(engine, "nightly", nightly, "customer-7", file="all.pdf")
-            >>> [schedule.name for schedule in queue.schedules.list(engine)]
-            ['nightly']
         """
         _check_recurrence(recurrence)
         call = self.prepare(channel, *args, **kwargs)
@@ -230,17 +188,9 @@ class Job(Generic[C, P, R_co]):
     def result(
         self, where: Any, message_id: int | None, *, channel: str | None = None, timeout: timedelta | None = None
     ) -> Any:
-        """Return the value that a call returned, as the annotated type, by ``Queue.result``.
+        """Return the value that a call returned, as the annotated type.
 
-        Args:
-            where: Waiting needs an Engine.
-            message_id: The message of the call.
-            channel: The channel that the message must be in, as for ``Queue.result``. None: any.
-            timeout: How long to wait for the end of the call. None: do not wait.
-
-        Raises:
-            ResultError: As for ``Queue.result``; its subclasses say how the call ended.
-            InvalidArgument: The message belongs to another job.
+        Arguments and errors are those of ``Queue.result``. A message of another job raises InvalidArgument.
 
         Example:
             >>> queue.configure(engine, result_retention=timedelta(hours=1))
@@ -358,8 +308,8 @@ class JobMethods(ScheduleMethods, ResultMethods):
         """Make a typed job of a function: ``@queue.job`` or ``@queue.job(timeout=...)``.
 
         The function may take ``context`` first, then ``session``, as :meth:`handler` says. Both may have other names if
-        they are annotated with Context, and with Session, AsyncSession or a subclass. Resources of :meth:`on_start` are
-        found by ``context.resource(...)``.
+        they are annotated with Context, and with Session, AsyncSession or a subclass. ``context.resource(...)`` finds
+        resources of :meth:`on_start`.
 
         All other parameters are the arguments in the payload. They need annotations: plain values, dataclasses,
         TypedDicts, msgspec structs, pydantic models, enums, UUID, datetime, date, time, timedelta, Decimal, bytes, and
@@ -368,7 +318,7 @@ class JobMethods(ScheduleMethods, ResultMethods):
 
         A worker calls the function with the same arguments. Arguments missing from the payload get the function's
         defaults. A payload that does not fit is a dead letter at once, with a reason that names the argument. A message
-        with an unknown argument is left to other workers, which may know it, as a message of an unknown kind is.
+        with an unknown argument, like one of an unknown kind, is left to other workers, which may know it.
 
         Args:
             kind: The kind of its messages. Default: the function's name.
@@ -378,17 +328,11 @@ class JobMethods(ScheduleMethods, ResultMethods):
                 ``embed.enqueue(session, "customer-7", Text("one"))``.
             former: Names of arguments, or of fields of an item, that older versions had. They are ignored in payloads.
 
-        Raises:
-            InvalidArgument: The kind has a handler already; an argument has no annotation, or none that can be
-                converted; ``context`` or ``session`` come later than first and second; the queue's codec takes only
-                bytes; or with ``batch`` the function takes something else than one list.
-
         Example:
             >>> @queue.job(retry=RetryPolicy(max_attempts=5))
             ... def parse(context: Context, session: Session, *, file: str, pages: int = 1) -> None:
             ...     print(file, pages)
-            >>> with Session(engine) as session, session.begin():
-            ...     receipt = parse.enqueue(session, channel="customer-7", file="a.pdf", pages=3)
+            >>> receipt = parse.enqueue(engine, channel="customer-7", file="a.pdf", pages=3)
             >>> Worker(engine, queue, concurrency=1).run(drain=True)
             a.pdf 3
         """

@@ -54,10 +54,9 @@ ERROR = 2**20
 
 
 class LookupMethods(QueueBase):
-    """stats, channels, message and messages. They lock nothing.
+    """stats, channels, message and messages. They lock nothing and are sent at once.
 
-    Each call is sent at once: on a session or connection in its transaction, on an engine in its own. It does not see
-    what a session has recorded but not sent. message and messages need the grant "operator".
+    message and messages need the grant "operator".
     """
 
     @verb
@@ -84,14 +83,11 @@ class LookupMethods(QueueBase):
         after: str | None = None,
         busy: bool = False,
     ) -> list[ChannelStats]:
-        """Return channels by name, with their counts, their policy, and when they were last served.
+        """Return at most *limit* (1 to 100,000) channels by name: counts, policy, and when they were last served.
 
-        Args:
-            channel: Only this one, if it exists.
-            limit: 1 to 100,000.
-            after: The last name of the previous page; names sort as UTF-8 bytes.
-            busy: Only channels with ready, scheduled or leased messages, or with signals that no dequeue has heard.
-                Idle channels then cost nothing. Dead letters and pauses do not make a channel busy.
+        *after* is the last name of the previous page; names sort as UTF-8 bytes. With *busy* the call returns only
+        channels that have ready, scheduled or leased messages, or signals that no dequeue has heard. Idle channels then
+        cost nothing. Dead letters and pauses do not make a channel busy.
 
         Example:
             >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
@@ -120,23 +116,15 @@ class LookupMethods(QueueBase):
 
         ``queue.codec.decode(message.content)`` is its payload. ``wait`` says why it waits and who holds what it waits
         for: other channels, and with a shared limit other queues. ``history`` has its ended attempts;
-        ``queue.admin.attempts`` returns those of settled messages too. Dead letters are not found;
-        ``queue.dead_letters`` lists them.
+        ``queue.admin.attempts`` returns those of settled messages too. The result is None if the message is done, dead
+        or withdrawn, or never existed; ``queue.dead_letters`` lists dead letters.
+
+        A *key* finds the message that holds it; a message that was cancelled while a consumer holds it has no key any
+        more. An *ordering_key* finds the leased message of several, or else the next.
 
         The call reads O(log n) and a bounded part of the queue. It counts up to 1,000 messages ahead of this one, and
         up to 60,000 leased messages. It computes shares from 1,000 channels with leased messages and 1,000 ready ones;
         if there are more, a channel's entitled share is an upper bound. ``queue.admin.contention`` reads all.
-
-        Args:
-            channel: Replaces the id, together with *key* or *ordering_key* or both.
-            key: The message that holds it. A message that was cancelled while a consumer holds it has no key any more.
-            ordering_key: Of several messages with it, the one that a consumer holds is meant, or else the next.
-
-        Returns:
-            The message; None if it is done, dead or withdrawn, or never existed.
-
-        Raises:
-            InvalidArgument: Neither an id nor a name is given, or both.
 
         Example:
             >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1, key="invoice-12").message_id
@@ -179,11 +167,10 @@ class LookupMethods(QueueBase):
         after: str | None = None,
         scan: int = _SCAN,
     ) -> MessagePage:
-        """Return a page of unsettled messages, with the first 65,536 bytes of each content.
+        """Return a page of the unsettled messages that match all filters, with the first 65,536 bytes of each content.
 
         Messages of one channel come in the order of delivery: first those that consumers hold, by id, then the others.
-        Messages of the whole queue come by id, in the order of their enqueues. Messages must match all filters that are
-        given.
+        Messages of the whole queue come by id, in the order of their enqueues.
 
         ``page.next`` tells where the next page begins; it is None on the last page. A message that keeps its place in
         the order is on exactly one page, whatever is enqueued or settled between pages. One that is delivered or
@@ -194,13 +181,8 @@ class LookupMethods(QueueBase):
         at most *scan* messages, so a page may be empty although it is not the last. If state is not given or is
         "leased", the call also reads the ids of all leased messages of the queue.
 
-        Args:
-            channel: A channel that does not exist has no messages.
-            state: "leased", "ready", "held" or "scheduled".
-            key: Needs *channel*.
-            limit: 1 to 10,000.
-            after: ``page.next`` of the previous page, with the same filters.
-            scan: 1 to 1,000,000.
+        *limit* is 1 to 10,000, *scan* 1 to 1,000,000. *state* is "leased", "ready", "held" or "scheduled". *key* needs
+        a channel. *after* is ``page.next`` of the previous page, with the same filters.
 
         Example:
             >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
@@ -250,7 +232,7 @@ def _wait(connection: Connection, target: Target, message: MessageDetails) -> Wa
     if message.behind is not None:
         return Wait(Reason.ORDERING_KEY, behind=message.behind)
     capacity, competition, own = read_competition(connection, target, [message.channel])
-    # The message is ready. The reading knows that only for some channels.
+    # The message is ready, and the reading knows that only for some channels.
     own = [replace(one, oldest_ready_at=message.due_at) for one in own]
     limits = read_limits(connection, target.schema, queue=target.queue)
     waiting = with_longest_out(connection, target, with_waits(capacity, competition, limits, own, now))
@@ -266,11 +248,7 @@ def _position(after: object, channel: str | None) -> tuple[int, ...]:
 def checked_name(
     message_id: int | None, channel: str | None, key: str | None, ordering_key: str | None
 ) -> MessageName | None:
-    """Check that either an id or a name is given. Return the name, or None for an id.
-
-    Raises:
-        InvalidArgument: Neither is given, or both.
-    """
+    """Check that either an id or a name is given. Return the name, or None for an id."""
     named = channel is not None and (key is not None or ordering_key is not None)
     if named == (message_id is not None) or (not named and (channel or key or ordering_key) is not None):
         raise InvalidArgument(
@@ -300,7 +278,9 @@ class WithdrawalMethods(QueueBase):
         """Withdraw a message, or all messages of an ordering key. If none is found, nothing happens.
 
         If a consumer holds the message, a completion still counts; settled in any other way, the message is gone. Its
-        key is free at once, and its worker learns of the cancel at the next heartbeat.
+        key is free at once, and its worker learns of the cancel at the next heartbeat. A channel with a key or ordering
+        key means the messages that have it when the transaction sends its work, before its own enqueues. The
+        ``outcome`` and ``outcomes`` of the receipt are set after the COMMIT, on a Connection at once.
 
         A transaction sends its enqueues before its cancels, so the key of a message that it cancels is still taken for
         its own enqueues. An enqueue under that key after the cancel raises DuplicateMessage. To rewrite the message,
@@ -308,18 +288,6 @@ class WithdrawalMethods(QueueBase):
 
         The call locks the message until the transaction ends, and waits for a transaction that has it locked. Meanwhile
         dequeues skip it; after a rollback it is ready again.
-
-        A name means the messages that have it when the transaction sends its work, before its own enqueues.
-
-        Args:
-            channel: Replaces the id, together with *key* or *ordering_key* or both.
-            ordering_key: All messages with it are withdrawn.
-
-        Returns:
-            A receipt. Its ``outcome`` and ``outcomes`` are set after the COMMIT, on a Connection at once.
-
-        Raises:
-            InvalidArgument: No message can have this id or name; or neither or both are given.
 
         Example:
             >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
@@ -338,9 +306,12 @@ class WithdrawalMethods(QueueBase):
         channel: str,
         **filters: Unpack[UndeliveredFilters],
     ) -> PurgeReceipt:
-        """Delete all messages of a channel that no consumer holds: ready, scheduled and held ones.
+        """Delete all messages of a channel that no consumer holds and that match all filters.
 
-        Messages must match all filters that are given. ``queue.admin.count_undelivered`` counts them before.
+        The filters are kind, key and ordering_key; state, which is "ready", "scheduled" or "held" when the call is
+        sent; since, the earliest enqueue (aware), inclusive; until, the latest enqueue, exclusive.
+        ``queue.admin.count_undelivered`` counts the messages before. The ``purged`` of the receipt is set after the
+        COMMIT, on a Connection at once.
 
         Leased messages stay, and so do those that another transaction has locked or not committed. A transaction sends
         its enqueues first, so its own messages are deleted too. If the channel does not exist, nothing is deleted.
@@ -350,16 +321,10 @@ class WithdrawalMethods(QueueBase):
         *ordering_key* are found by an index; otherwise the call reads all undelivered messages of the channel, or with
         "scheduled" those that are due later.
 
-        Args:
-            channel: The channel.
-            filters: kind, key and ordering_key; state, which is "ready", "scheduled" or "held" at the time when the
-                call is sent; since, the earliest enqueue (aware), inclusive; until, the latest enqueue, exclusive.
-
-        Returns:
-            A receipt. Its ``purged`` is set after the COMMIT, on a Connection at once.
-
         Example:
             >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1, kind="parse")
+            >>> queue.admin.count_undelivered(engine, "customer-7", kind="parse", state="ready")
+            1
             >>> queue.purge(engine, "customer-7", kind="parse", state="ready").purged
             1
         """

@@ -34,16 +34,7 @@ _AT = " - at `"
 
 
 class PayloadSchema:
-    """The names and types of the arguments in a job's payload, and which of them may be missing.
-
-    Args:
-        kind: The job's kind, for errors.
-        parameters: The parameters of the function that the payload has.
-        former: Names of arguments of older versions, which are ignored.
-
-    Raises:
-        InvalidArgument: A parameter has no annotation, or one that cannot be converted.
-    """
+    """The names and types of the arguments in a job's payload. *former* arguments of older versions are ignored."""
 
     def __init__(
         self, kind: str, function: Callable[..., Any], parameters: list[inspect.Parameter], former: Iterable[str] = ()
@@ -71,10 +62,8 @@ class PayloadSchema:
     def encode(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """Convert the arguments of a call to the plain values of a payload.
 
-        Raises:
-            TypeError: An argument is missing or unknown.
-            PayloadError: The annotation does not allow the value of an argument, or it would not come back equal and of
-                the same type.
+        A missing or unknown argument raises TypeError. A value raises PayloadError if its annotation does not allow it,
+        or if it would not come back equal and of the same type.
         """
         given = kwargs
         # Binding the arguments would take longer than everything else.
@@ -117,19 +106,11 @@ class PayloadSchema:
         raise PayloadError(f"{whose}: {problem}", self._path(f"$.{name}"))
 
     def decode(self, payload: Any) -> Any:
-        """Convert a payload to the arguments of a call, with the function's defaults for missing ones.
-
-        Raises:
-            PayloadError: The payload does not fit the function.
-        """
+        """Convert a payload to the arguments of a call, with defaults for missing ones, or raise PayloadError."""
         return self._convert(payload, payload if isinstance(payload, Mapping) else {})
 
     def check_known(self, payload: Any) -> None:
-        """Refuse a payload with arguments that neither this version of the function nor an older one has.
-
-        Raises:
-            PayloadError: An argument is unknown; a newer version may know it.
-        """
+        """Raise PayloadError if neither this version of the function nor an older one knows some argument."""
         if self._known is None or not isinstance(payload, Mapping):
             return
         if unknown := sorted(payload.keys() - self._known - self._former):
@@ -160,11 +141,7 @@ class PayloadSchema:
 
 
 class ItemSchema(PayloadSchema):
-    """The payload of a job with ``batch``: one item of the list that its function takes.
-
-    Raises:
-        InvalidArgument: The function does not take exactly one list of items that can be converted.
-    """
+    """The payload of a job with ``batch``: one item of the list that its function takes."""
 
     def __init__(
         self, kind: str, function: Callable[..., Any], parameters: list[inspect.Parameter], former: Iterable[str] = ()
@@ -208,12 +185,7 @@ def _field_names(annotation: Any) -> frozenset[str] | None:
 class ResultSchema:
     """The return type of a job's function: converts values to plain values, and back.
 
-    If the function has no annotation, or none that can be converted, values are read as the codec returns them. A value
-    that cannot be kept is no error if the queue keeps no results.
-
-    Args:
-        kind: The job's kind, for errors.
-        is_batch: Whether the function returns a list with a value for each message.
+    If the function has no annotation, or none that can be converted, values are read as the codec returns them.
     """
 
     def __init__(self, kind: str, function: Callable[..., Any], *, is_batch: bool = False) -> None:
@@ -221,12 +193,7 @@ class ResultSchema:
         self._type = _result_type(function, is_batch=is_batch)
 
     def plain(self, value: Any) -> Any:
-        """Convert a returned value to plain values.
-
-        Raises:
-            PayloadError: It cannot be converted, does not fit the annotation, or would not come back equal and of the
-                same type.
-        """
+        """Convert a returned value to plain values, or raise PayloadError as :meth:`PayloadSchema.encode` does."""
         try:
             plain = msgspec.to_builtins(value, str_keys=True, enc_hook=_plain_model)
         except RecursionError:
@@ -239,11 +206,7 @@ class ResultSchema:
         return plain
 
     def value(self, plain: Any) -> Any:
-        """Convert a kept value to the annotated return type.
-
-        Raises:
-            PayloadError: It does not fit the annotation, since another version of the function returned it.
-        """
+        """Convert a kept value to the annotated return type; PayloadError if it does not fit any more."""
         return self._converted(plain, f"the result of job {self.kind!r} is {plain!r:.80}")
 
     def _converted(self, plain: Any, what: str) -> Any:
@@ -373,13 +336,7 @@ _COLLECTIONS = (dict, list, tuple, set, frozenset)
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """A part of a value that does not come back unchanged.
-
-    Attributes:
-        path: The path of the part within the value.
-        given: The part.
-        found: What comes back instead.
-    """
+    """A part of a value that does not come back unchanged: its path, the part, and what comes back instead."""
 
     path: str
     given: Any
@@ -423,7 +380,6 @@ def find_loss(given: Any, found: Any) -> Loss | None:
 
 
 def _loss_of_items(given: Any, found: Any) -> Loss | None:
-    """Return the first loss between two collections of the same type and length."""
     kinds = {*map(type, given), *map(type, found)}
     is_uniform = len(kinds) == 1 and kinds <= _SCALARS
     if isinstance(given, list | tuple):

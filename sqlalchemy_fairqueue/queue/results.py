@@ -68,13 +68,7 @@ _READ_ONLY = "25006"
 
 @dataclass(frozen=True, slots=True)
 class ResultQuestion:
-    """A question about how a message ended.
-
-    Attributes:
-        channel: The channel that the message must be in. None: any.
-        timeout: How long to wait for its end. None: do not wait.
-        kind: The kind that the message must have, if a job asks. None: any.
-    """
+    """A question about how a message ended; *channel* and *kind* refuse other messages, and *timeout* lets it wait."""
 
     message_id: int
     channel: str | None
@@ -101,31 +95,24 @@ class ResultMethods(HandlerMethods):
     ) -> Any:
         """Return what the handler returned, if ``configure(where, result_retention=...)`` makes the queue keep it.
 
-        The value is decoded like a payload. If the kind is a job of this queue, it has the annotated return type.
+        The value is decoded like a payload. If the kind is a job of this queue, it has the annotated return type. It is
+        None if a verb completed the message without a result.
 
         Args:
-            where: Waiting needs an Engine.
             message_id: The id in the receipt. Ids are consecutive numbers, which anybody can guess.
             channel: The channel that the message must be in, such as the channel of the tenant who asks. Messages of
                 other channels raise UnknownMessage then, and so do messages whose channel is not kept any more. None:
                 any.
-            timeout: How long to wait for the end of the message. None, the default: do not wait. Waiting holds no
-                connection of the pool: one listening connection an engine tells all its waiters when to poll, and they
-                poll every 5 seconds in any case. A handler that waits keeps its place in the worker and gets a
-                HandlerWaitWarning; a :meth:`group` follows messages without waiting.
-
-        Returns:
-            The value; also None if a verb completed the message without a result.
+            timeout: How long to wait for the end of the message; needs an Engine. None, the default: do not wait.
+                Waiting holds no connection of the pool; all waits of an engine share one listening connection. A
+                handler that waits keeps its place in the worker and gets a HandlerWaitWarning; a :meth:`group` follows
+                messages without waiting.
 
         Raises:
-            ResultNotReady: The message has not ended, or not in time. It is a TimeoutError.
-            MessageFailed: The message is a dead letter. The error has the reason and the last error.
-            ResultCancelled: The message was cancelled.
-            ResultNotKept: The message is completed, but its result is not kept, or not any more. The error says why if
-                it is known.
-            UnknownMessage: The queue never had such a message, or it is not known to be in the *channel*.
+            ResultError: A subclass says why: ResultNotReady, which is a TimeoutError (not ended, or not in time),
+                MessageFailed (a dead letter), ResultCancelled, ResultNotKept (completed, but the result is not kept, or
+                not any more), UnknownMessage (never in this queue, or not known to be in the *channel*).
             PayloadError: The codec cannot decode the kept value, or it does not fit the job's annotation.
-            InvalidArgument: A bad argument, or a timeout with a session or Connection.
 
         Example:
             >>> queue.configure(engine, result_retention=timedelta(hours=1))
@@ -229,7 +216,6 @@ class _LoopEvent:
             self._loop.call_soon_threadsafe(self._event.set)
 
     def wait(self, seconds: float) -> None:
-        """Wait until the event is set, at most this long."""
         # It needs greenlet.
         from sqlalchemy.util import await_only  # noqa: PLC0415
 
@@ -243,13 +229,7 @@ class _LoopEvent:
 
 
 class _Wait:
-    """One wait for the result of a message.
-
-    Args:
-        engine: The engine of the queue.
-        asked: The question.
-        wake: Called by another thread when a poll is worthwhile.
-    """
+    """One wait for the result of a message. Another thread calls *wake* when a poll is worthwhile."""
 
     def __init__(
         self,
@@ -309,7 +289,6 @@ class _Wait:
         return min(poll, left)
 
     def unregister(self, connection: Connection) -> None:
-        """Remove the registration, so that nobody notifies this wait any more."""
         message_id = self._asked.message_id
         doing = f"stop waiting for the result of message {message_id}"
         call = self._target.call("fq_wait_for_result", doing, message_id=message_id, waiter=str(self._waiter), wait=0)
@@ -353,11 +332,7 @@ def results_of_batch(result: object, count: int) -> list[Any]:
 
 
 def given_result(codec: Codec, value: object) -> EncodedResult:
-    """Encode a result that the application passes to a verb.
-
-    Raises:
-        PayloadError: It cannot be encoded, or is too large.
-    """
+    """Encode a result that the application passes to a verb, or raise PayloadError."""
     return EncodedResult(None if value is None else _content(codec, None, value))
 
 

@@ -58,12 +58,11 @@ class ScheduleMethods(EnqueueMethods, HandlerMethods):
     ) -> Callable[[F], F]:
         """Declare a schedule in code, and the function that handles its messages.
 
-        Each worker of the queue sets the schedule when it starts. Only workers that have it in their code run its
-        slots, so a schedule that was removed from the code runs no more once the last worker of the old code has
-        stopped. Its row is removed after it has been due for a week; until then a worker that has it again continues by
-        catch_up. If two versions of the code differ, the worker that started last decides.
-
-        The worker's role needs the grant "producer" too.
+        Each worker of the queue sets the schedule when it starts; its role needs the grant "producer" too. Only workers
+        that have it in their code run its slots, so a schedule that was removed from the code runs no more once the
+        last worker of the old code has stopped. Its row is removed after it has been due for a week; until then a
+        worker that has it again continues by catch_up. If two versions of the code differ, the worker that started last
+        decides.
 
         Args:
             name: Default: the function's name.
@@ -73,14 +72,9 @@ class ScheduleMethods(EnqueueMethods, HandlerMethods):
                 is that already, so several schedules can share it.
             retry: As for :meth:`handler`, and so is *timeout*.
 
-        Raises:
-            InvalidArgument: As for ``schedules.set`` and :meth:`handler`; or the channel has a schedule of that name
-                already.
-
         Example:
             >>> @queue.periodic(channel="system", every=timedelta(hours=6))
-            ... def tidy_up(delivery: Delivery) -> None:
-            ...     print("tidying up")
+            ... def tidy_up(delivery: Delivery) -> None: ...
             >>> list(queue.schedules.declared)
             [('system', 'tidy_up')]
         """
@@ -111,8 +105,6 @@ class ScheduleMethods(EnqueueMethods, HandlerMethods):
 
 class Schedules(Facet[ScheduleMethods]):
     """Schedules of a queue, as ``queue.schedules``: messages that recur.
-
-    Changes are recorded on a session, and sent at once on a connection or engine.
 
     Example:
         >>> queue.schedules.set(engine, "nightly", channel="customer-7", cron="0 3 * * *")
@@ -147,29 +139,21 @@ class Schedules(Facet[ScheduleMethods]):
         the message. While no worker runs, nothing is enqueued; *catch_up* decides what happens to these slots.
 
         A call with another cron, timezone or every begins anew from now. Other changes keep the slots, and the same
-        call again changes nothing. A paused schedule stays paused.
+        call again changes nothing. A paused schedule stays paused. The call locks the schedule until the transaction
+        ends, and waits for another transaction that changes it.
 
         The message has two headers: ``schedule``, the name, and ``scheduled_for``, the slot as an ISO time in UTC.
-
-        The call locks the schedule until the transaction ends, and waits for another transaction that changes it.
 
         Args:
             name: Unique in the channel, so that each tenant can have its "nightly".
             channel: The channel of its messages. The first message creates it.
-            kind: As for ``queue.enqueue``.
             options: cron, every, timezone, catch_up and jitter, as for :class:`~sqlalchemy_fairqueue.Recurrence`;
                 payload, which is encoded immediately, headers, max_attempts and ordering_key, as for ``queue.enqueue``.
             job: A prepared call of a typed job, ``job=parse.prepare("customer-7", upload="a.pdf")``, instead of
                 channel, kind, payload, headers, max_attempts and ordering_key.
 
-        Raises:
-            InvalidArgument: A bad argument, an expression that is invalid or never comes, or an unknown time zone.
-            PayloadError: The codec cannot encode the payload.
-
         Example:
             >>> queue.schedules.set(engine, "nightly", channel="customer-7", cron="0 3 * * *", timezone="Europe/Berlin")
-            >>> [schedule.name for schedule in queue.schedules.list(engine)]
-            ['nightly']
         """
         recurrence, given = _parts(**options)
         message = _message(channel, kind, job, given)
@@ -185,8 +169,6 @@ class Schedules(Facet[ScheduleMethods]):
         Example:
             >>> queue.schedules.set(engine, "nightly", channel="customer-7", cron="0 3 * * *")
             >>> queue.schedules.remove(engine, "nightly", channel="customer-7")
-            >>> queue.schedules.list(engine)
-            []
         """
         return self._perform(where, [change.remove_schedule(self._target, *_checked(channel, name))], None)
 
@@ -195,10 +177,8 @@ class Schedules(Facet[ScheduleMethods]):
         """Pause a schedule. Slots that come during the pause are skipped, whatever its catch_up.
 
         Messages that it has enqueued are still delivered; pause the channel to stop these. Locks are those of
-        :meth:`remove`.
-
-        Raises:
-            UnknownSchedule: The channel has no such schedule. On a session the COMMIT raises it and fails as a whole.
+        :meth:`remove`. A missing schedule raises UnknownSchedule; on a session the COMMIT raises it and fails as a
+        whole.
 
         Example:
             >>> queue.schedules.set(engine, "nightly", channel="customer-7", cron="0 3 * * *")
@@ -219,23 +199,16 @@ class Schedules(Facet[ScheduleMethods]):
 
     @verb
     def run(self, where: Where, name: str, *, channel: str) -> int | None:
-        """Enqueue the message of a schedule at once, in addition to its slots, even while it is paused.
+        """Enqueue the message of a schedule in addition to its slots, even while it is paused. Return the message's id.
 
-        On a session or connection this happens in its transaction. The header ``scheduled_for`` is the time of the
-        call.
-
-        Returns:
-            The message's id; None if the channel is full and its policy says "drop".
-
-        Raises:
-            UnknownSchedule: The channel has no such schedule.
-            ChannelFull: The channel is full, and its policy says "raise".
+        It is sent at once: on a session or connection in its transaction. The header ``scheduled_for`` is the time of
+        the call. The call locks a channel that it creates, and no lock order is checked. A missing schedule raises
+        UnknownSchedule. If the channel is full, the call raises ChannelFull or, if its policy says "drop", returns
+        None.
 
         Example:
             >>> queue.schedules.set(engine, "nightly", channel="customer-7", cron="0 3 * * *", kind="report")
             >>> message_id = queue.schedules.run(engine, "nightly", channel="customer-7")
-            >>> queue.message(engine, message_id).kind
-            'report'
         """
         _checked(channel, name)
         return self._ask(where, partial(run_schedule, target=self._target, channel=channel, name=name))
@@ -250,16 +223,13 @@ class Schedules(Facet[ScheduleMethods]):
         limit: int = 1000,
         after: ScheduleInfo | None = None,
     ) -> builtins.list[ScheduleInfo]:
-        """Return the schedules of the queue by channel and name, without those that a session has only recorded.
+        """Return at most *limit* (1 to 100,000) schedules by channel and name. It does not see what is only recorded.
 
-        Args:
-            limit: 1 to 100,000.
-            after: The last schedule of the previous page.
+        *after* is the last schedule of the previous page.
 
         Example:
-            >>> queue.schedules.set(engine, "hourly", channel="customer-7", every=timedelta(hours=1))
             >>> [schedule.name for schedule in queue.schedules.list(engine, channel="customer-7")]
-            ['hourly']
+            []
         """
         check_names(channel=channel, schedule=name)
         check_count("limit", limit, 1, 100_000)

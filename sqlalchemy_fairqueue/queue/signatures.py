@@ -1,7 +1,7 @@
 """Functions of the application: their signatures and annotations, and the frame that calls this package.
 
-Names that only type checkers import need not be defined. Python 3.14 evaluates annotations on request, and raises
-NameError for such names. Here such an annotation stays text, as under ``from __future__ import annotations``.
+Python 3.14 raises NameError for annotations that only type checkers import. Here such an annotation stays text, as
+under ``from __future__ import annotations``.
 """
 
 from __future__ import annotations
@@ -35,7 +35,6 @@ def parameters_of(function: Callable[..., Any]) -> list[inspect.Parameter]:
 
 
 def annotations_of(function: object) -> dict[str, Any]:
-    """Return the annotations of a function by name, including ``return``; empty if it has none."""
     return {name: _text(annotation) for name, annotation in _annotations(function).items()}
 
 
@@ -68,7 +67,6 @@ def _text(annotation: Any) -> Any:
 
 
 def is_asynchronous(function: Callable[..., Any]) -> bool:
-    """Return whether the result of a function must be awaited."""
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004 - asks for the method
 
 

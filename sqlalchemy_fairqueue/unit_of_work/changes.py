@@ -49,14 +49,12 @@ class Change:
 
     Attributes:
         lock_key: Orders the changes of a queue and phase; changes with the same key keep their order.
-        send: Performs the change.
         locks_queue: Whether it locks the row of its queue.
         changed_plan: The plan that it changes or removes.
         used_plan: The plan that it puts a channel on.
         channel: The channel whose state it locks.
         makes: The policy with which it creates the channel, or None.
         limits: Whether it makes leased messages count that did not count before, of its channel or of the queue.
-        receipt: Receives the result of :attr:`send`.
     """
 
     target: Target
@@ -94,13 +92,7 @@ def configure_channel(
     plan: str | Unset | None = UNSET,
     reset: tuple[str, ...] = (),
 ) -> Change:
-    """Change the policy of a channel.
-
-    Args:
-        policy: The policy with which a new channel starts.
-        plan: The plan that it follows from now on. None: no plan.
-        reset: Fields that its plan decides again.
-    """
+    """Change the policy of a channel; a new channel starts with *policy*. A *plan* of None means no plan."""
     call = target.call(
         "fq_configure_channel",
         f"configure {target.named(channel)}",
@@ -163,7 +155,6 @@ def configure_plan(target: Target, name: str, changes: PolicyChanges | None) -> 
 
 
 def pause(target: Target, channel: str | None, *, new: bool = False) -> Change:
-    """Stop serving a channel, or the whole queue if it is None. *new* creates a missing channel."""
     call = target.call("fq_pause", f"pause {target.named(channel)}", channel=channel, new=new)
     advice = "correct the name, or pause(..., new=True) makes the channel"
     makes = ChannelPolicy() if new else None
@@ -254,10 +245,7 @@ def lock_queues(shares: Sequence[Share]) -> None:
 
 
 def lock_channels(shares: Sequence[Share]) -> None:
-    """Lock the states of changed channels, and create missing ones that a change creates.
-
-    If a queue gets a limit, dequeues are stopped.
-    """
+    """Lock the states of changed channels, and create missing ones. If a queue gets a limit, dequeues are stopped."""
     for share in shares:
         if any(change.limits and change.channel is None for change in share.phases.get(CHANGES, ())):
             share.target.call("fq_stop_deliveries", f"stop {share.target.named()}").rows(share.link.connection)
@@ -268,7 +256,7 @@ def lock_channels(shares: Sequence[Share]) -> None:
                 channels[change.channel] = change.makes
         enqueues = share.phases.get(ENQUEUES, [])
         for channel in {enqueue.message.channel for enqueue in enqueues}:
-            # They come first, and make it.
+            # Enqueues are sent first, and create the channel.
             if channels.get(channel) is not None:
                 channels[channel] = enqueues[0].policy
         if channels:

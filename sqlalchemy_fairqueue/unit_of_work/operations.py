@@ -1,7 +1,4 @@
-"""Operations of a transaction: enqueues, groups, settlements and cancels, their statements and outcomes.
-
-The operations of one queue are sent together; each change of configuration is sent by itself (:mod:`.changes`).
-"""
+"""Operations of a transaction: enqueues, groups, settlements and cancels, their statements and outcomes."""
 
 from __future__ import annotations
 
@@ -67,11 +64,7 @@ class Operation(Protocol):
 
 @dataclass(slots=True, eq=False)
 class Share:
-    """The operations of one queue on one connection.
-
-    Attributes:
-        phases: The operations by phase, in the order of the calls.
-    """
+    """The operations of one queue on one connection, by phase and in the order of the calls."""
 
     link: Link
     target: Target
@@ -83,12 +76,7 @@ class Share:
 
 
 class Step(NamedTuple):
-    """A statement, and what follows from its rows.
-
-    Attributes:
-        finish: Returns the updates of receipts for its rows, or raises.
-        failure: Makes the error to raise if the statement travelled with COMMIT and refused it.
-    """
+    """A statement; what to do with its rows; and the error if it travelled with the COMMIT and refused it."""
 
     call: Call
     finish: Callable[[Sequence[Any]], list[ReceiptUpdate]] = lambda _: []
@@ -96,7 +84,6 @@ class Step(NamedTuple):
 
 
 def run(connection: Connection, steps: Sequence[Step]) -> list[ReceiptUpdate]:
-    """Send steps one by one, and return the updates of receipts."""
     answers = [step.call.tuples(connection) for step in steps]
     return [update for step, rows in zip(steps, answers, strict=True) for update in step.finish(rows)]
 
@@ -127,13 +114,7 @@ class Verb(Enum):
 class Settle:
     """The settlement of a delivery.
 
-    Attributes:
-        delay: For retry and release.
-        reason: For bury.
-        error: For retry and bury.
-        cost: The actual cost of the attempt. None: as charged.
-        charged: The cost that its channel was charged while its handler ran, or None.
-        result: For complete, the result to keep, or None.
+    *cost* None means as charged. *charged* is the cost that its channel was charged while its handler ran, or None.
     """
 
     phase: ClassVar[int] = SETTLEMENTS
@@ -150,12 +131,7 @@ class Settle:
 
 @dataclass(slots=True, eq=False)
 class Cancel:
-    """A withdrawal of messages.
-
-    Attributes:
-        receipt: Receives the outcomes.
-        name: The name of the messages, whose ids :func:`find_named` finds; None if ids were given.
-    """
+    """A withdrawal of messages by their ids, or by a *name*, whose ids :func:`find_named` finds."""
 
     phase: ClassVar[int] = CANCELS
     target: Target
@@ -189,11 +165,7 @@ def lock_messages(share: Share, ids: Iterable[int]) -> None:
 
 
 def settle_and_cancel(share: Share) -> list[ReceiptUpdate]:
-    """Settle and cancel messages. All are locked in the order of their ids before one changes.
-
-    Raises:
-        LeaseLost: A delivery is lost. The transaction must be rolled back.
-    """
+    """Settle and cancel messages, after locking all in the order of their ids. A lost delivery raises LeaseLost."""
     connection, target, cancels = share.link.connection, share.target, share.phases.get(CANCELS)
     if not cancels:
         return run(connection, settle_steps(share))
@@ -217,10 +189,9 @@ def _fill_cancel(receipt: CancelReceipt, outcomes: dict[int, CancelOutcome]) -> 
 
 
 def settle_steps(share: Share, *, refusing: bool = False) -> list[Step]:
-    """Return the steps that settle messages of a queue, after locking all in the order of their ids.
+    """Return the steps that lock messages of a queue in the order of their ids and settle them, or raise LeaseLost.
 
-    *refusing* steps travel with the COMMIT and fail themselves if a delivery is lost. The steps raise LeaseLost; the
-    transaction must be rolled back then.
+    *refusing* steps travel with the COMMIT and fail themselves if a delivery is lost.
     """
     by_verb: dict[Verb, list[Settle]] = {}
     for one in share.phases.get(SETTLEMENTS, ()):
@@ -236,11 +207,7 @@ def settle_steps(share: Share, *, refusing: bool = False) -> list[Step]:
 
 
 def settle(connection: Connection, target: Target, verb: Verb, settles: Sequence[Settle]) -> None:
-    """Settle deliveries of one queue by one verb, in one statement. If one is there twice, the first counts.
-
-    Raises:
-        LeaseLost: Some are lost; the others are settled, unless the caller rolls back.
-    """
+    """Settle deliveries by one verb. Lost ones raise LeaseLost; the others are settled unless the caller rolls back."""
     run(connection, _verb_steps(connection, target, verb, settles))
 
 
@@ -257,7 +224,6 @@ def _verb_steps(
             "delays": [one.delay for one in ordered],
             "errors": [one.error for one in ordered],
             "reasons": [one.reason for one in ordered],
-            # The result to keep of a completed message, if any.
             "results": [one.result or EncodedResult() if one.delivery.keeps_result else None for one in ordered],
             "notify": all(map(notifies, ordered)),
         }
@@ -311,16 +277,7 @@ _membership = attrgetter("membership")
 # Not frozen, unlike other values: creating it takes a third of the time.
 @dataclass(slots=True, eq=False)
 class EnqueueMessage:
-    """An enqueue of a message.
-
-    Attributes:
-        content: The encoded payload.
-        headers: JSON text.
-        max_attempts: The message's own number or the queue's.
-        policy: For a new channel, if the queue has no configured defaults.
-        receipt: Receives the outcome.
-        membership: The group of the message, or None.
-    """
+    """An enqueue of a message. *policy* is for a new channel, if the queue has no configured defaults."""
 
     phase: ClassVar[int] = ENQUEUES
     target: Target
@@ -339,14 +296,7 @@ class EnqueueMessage:
 
 @dataclass(frozen=True, slots=True)
 class MakeGroup:
-    """The creation of a group.
-
-    Attributes:
-        then: The follow-up.
-        on_failure: The follow-up if a member failed or was cancelled.
-        policy: For new channels of these, if the queue has no configured defaults.
-        sent: Called after the commit.
-    """
+    """The creation of a group. *policy* is for new channels of the follow-ups, *sent* is called after the commit."""
 
     phase: ClassVar[int] = GROUPS
     target: Target
@@ -399,10 +349,8 @@ class Members:
     def send_joins(self) -> None:
         """Count the created members, unless the server has.
 
-        Raises:
-            UnknownGroup: Another transaction creates the group, or the adding message is no member.
-            LeaseLost: The adding delivery is lost.
-            MessageCancelled: The adding message was cancelled.
+        It raises UnknownGroup if another transaction creates the group, or the adding message is no member; and
+        LeaseLost or MessageCancelled if the adding message is not held any more.
         """
         if self.join:
             for group_id in dict.fromkeys([*(make.group_id for make in self._makes), *self._adders]):
@@ -441,7 +389,6 @@ class Members:
 
 
 def members_of(share: Share) -> Members | None:
-    """Return the groups of a share; None, as nearly always, if there are none."""
     memberships = dict.fromkeys(map(_membership, share.phases.get(ENQUEUES, ())))
     memberships.pop(None, None)
     return Members(share, memberships) if memberships or GROUPS in share.phases else None
@@ -455,17 +402,15 @@ def enqueue_steps(
     *,
     refusing: bool = False,
 ) -> list[Step]:
-    """Return the steps that create groups and add messages.
+    """Return the steps that create groups and add messages. They raise as ``Queue.enqueue`` does.
+
+    DuplicateMessage also comes from an enqueue that meets a message cancelled before it in the transaction.
 
     Args:
         leased: Other messages of the queue that the transaction locks afterwards; those that it settles or cancels are
             known. If messages are replaced, all are locked in one order.
         cancelled: Each message that the transaction cancels, with the number of enqueues recorded before the cancel.
-        refusing: Whether the statement travels with the COMMIT, so that it must fail itself for an outcome that raises.
-            There are no cancels then.
-
-    The steps raise DuplicateMessage and ChannelFull as ``Queue.enqueue`` does. DuplicateMessage also comes from an
-    enqueue that meets a message cancelled before it in the transaction.
+        refusing: Whether the statement travels with the COMMIT and must fail itself; there are no cancels then.
     """
     steps = [] if members is None else members.make_steps()
     enqueues: list[EnqueueMessage] | None = share.phases.get(ENQUEUES)

@@ -1,7 +1,4 @@
-"""How a transaction's queue work is sent, in lock order. This module does not know sessions.
-
-The order exists because transactions that take the same locks in one order never deadlock.
-"""
+"""How a transaction's queue work is sent, in lock order. This module does not know sessions."""
 
 from __future__ import annotations
 
@@ -64,11 +61,7 @@ class LockOrder:
     settled: bool = False
 
     def check(self, keys: Iterable[LockKey]) -> None:
-        """Refuse enqueues that sort before what the transaction has sent.
-
-        Raises:
-            LockOrderError: An operation is out of order; nothing was sent.
-        """
+        """Raise LockOrderError for enqueues that sort before what the transaction has sent."""
         least = min(keys, default=None) if self.settled or self.furthest is not None else None
         if least is None:
             return
@@ -89,7 +82,6 @@ class LockOrder:
             )
 
     def advance(self, keys: Iterable[LockKey]) -> None:
-        """Remember the greatest of these keys, whose locks the transaction has now."""
         # A generator: many keys in memory would cost the garbage collector more than this.
         self.furthest = max(chain(filter(None, [self.furthest]), keys), default=None)
 
@@ -98,11 +90,7 @@ _lock_orders: WeakKeyDictionary[Transaction, LockOrder] = WeakKeyDictionary()
 
 
 def lock_order_of(connection: Connection) -> LockOrder:
-    """Return the lock order of a connection's transaction, which is begun if there is none.
-
-    Raises:
-        AutocommitError: The connection commits each statement by itself.
-    """
+    """Return the lock order of a connection's transaction, begun if need be. AUTOCOMMIT raises AutocommitError."""
     return _lock_orders.setdefault(Link(connection).transaction(), LockOrder())
 
 
@@ -122,7 +110,6 @@ class Work:
     """The queue work of a transaction, sorted by connection and queue in lock order, and then by phase.
 
     Attributes:
-        connect: Returns the connection to the database of a queue.
         operations: All operations in the order of the calls; messages of a channel are added in this order.
         ordered: The connections whose lock order it has advanced.
     """
@@ -136,11 +123,6 @@ class Work:
     _by_target: dict[int, Share] = field(default_factory=dict)
 
     def add(self, operations: Sequence[Operation]) -> None:
-        """Add operations, and find the connection of each new queue.
-
-        Raises:
-            InvalidArgument: A connection is not to PostgreSQL through a supported driver.
-        """
         self.operations += operations
         share: Share | None = None
         before: Target | None = None
@@ -156,17 +138,10 @@ class Work:
             share.phases[operation.phase].append(operation)
 
     def send(self, committing: Connection | None = None) -> list[ReceiptUpdate]:
-        """Send all operations in lock order.
+        """Send all operations in lock order. Return the updates of receipts, to be called once the outcome is certain.
 
         Queues of several connections are taken in one order too, since neither database would detect a deadlock between
-        them.
-
-        Args:
-            committing: The connection whose COMMIT comes next, if nothing else does; the work travels with it if it
-                can.
-
-        Returns:
-            Updates of the receipts, to be called once the outcome is certain.
+        them. If only the COMMIT of *committing* comes next, the work travels with it if it can.
 
         Raises:
             LockOrderError, AutocommitError, SchemaMismatch: Nothing was sent.
@@ -264,8 +239,8 @@ def _committed(
 def send(connection: Connection, operations: Sequence[Operation], *, last: bool = False) -> list[ReceiptUpdate]:
     """Send operations in a connection's transaction, as :meth:`Work.send` does.
 
-    *last* says that only the COMMIT follows. The caller commits in any case, although the operations may have travelled
-    with the COMMIT.
+    If *last*, only the COMMIT follows. The caller commits in any case, although they may have travelled with the
+    COMMIT.
     """
     work = Work(lambda _: connection)
     work.add(operations)
@@ -273,11 +248,7 @@ def send(connection: Connection, operations: Sequence[Operation], *, last: bool 
 
 
 def send_alone(connection: Connection, message: EnqueueMessage) -> list[ReceiptUpdate]:
-    """Send one enqueue as its own transaction, on a connection where each statement is one.
-
-    Raises:
-        DuplicateMessage, ChannelFull: The enqueue asks to raise; nothing was added.
-    """
+    """Send one enqueue as its own transaction, on a connection where each statement is one."""
     check_installed(connection, message.target.schema)
     share = Share(Link(connection), message.target)
     share.phases[ENQUEUES] = [message]
@@ -287,11 +258,7 @@ def send_alone(connection: Connection, message: EnqueueMessage) -> list[ReceiptU
 
 
 def send_together(connection: Connection, messages: Sequence[EnqueueMessage]) -> list[ReceiptUpdate]:
-    """Send enqueues of one queue together in a connection's transaction. If one is refused, none is added.
-
-    Raises:
-        FairQueueError: As for :meth:`Work.send`; nothing was added, and the transaction is usable.
-    """
+    """Send enqueues of one queue together in a connection's transaction. If one is refused, none is added."""
     if len(messages) == 1:
         return send(connection, messages)
     Link(connection).transaction()

@@ -78,20 +78,15 @@ class Guard(Protocol):
     """Watches over the transactions of a session."""
 
     def __call__(self) -> None:
-        """Called at the beginning of each commit; an exception fails the commit."""
+        """Check at the beginning of each commit; an exception fails the commit."""
 
     def failed(self, error: BaseException) -> None:
-        """Called with each driver error on a connection of the session, as SQLAlchemy raises it."""
+        """Note a driver error on a connection of the session, as SQLAlchemy raises it."""
 
 
 @dataclass(slots=True, eq=False)
 class _State:
-    """The state of a session that has queue work or is watched.
-
-    Attributes:
-        records: The records of its open transactions, created on demand.
-        listens: Whether it has a listener of its own after those of its class, to collect what these record.
-    """
+    """The state of a session that has queue work or is watched. It *listens* if it has its own listener."""
 
     records: defaultdict[SessionTransaction, _Record] = field(default_factory=partial(defaultdict, _Record))
     listens: bool = False
@@ -114,12 +109,10 @@ def guard(session: Session, check: Guard | None) -> None:
 
 
 def transactions(session: Session) -> tuple[SessionTransaction, SessionTransaction]:
-    """Return the session's outermost and innermost transaction; begin one if it has none.
+    """Return the session's outermost and innermost transaction; begin one if it has none and autobegins.
 
-    Raises:
-        InvalidRequestError: It has none and may not begin one by itself.
-        UnsentWork: The transactions can send nothing any more: one was rolled back, or the outermost was committed or
-            prepared. The error of a failed flush is the cause.
+    If they can send nothing any more, it raises UnsentWork, whose cause is the error of a failed flush, if there was
+    one.
     """
     root = session.get_transaction()
     if root is None:
@@ -157,11 +150,6 @@ def transactions(session: Session) -> tuple[SessionTransaction, SessionTransacti
 
 
 def connection_of(session: Session, target: Target) -> Connection:
-    """Return the session's connection to the database of the queue.
-
-    Raises:
-        FairQueueError: The session has several engines or none, and the queue does not say which.
-    """
     try:
         return session.connection(bind_arguments=dict(target.bind_arguments or {}))
     except AssertionError as error:
@@ -180,11 +168,7 @@ def connection_of(session: Session, target: Target) -> Connection:
 
 
 def joined(session: Session, target: Target) -> Connection:
-    """Return the session's connection for work that is sent at once, and note it in the lock order.
-
-    Raises:
-        UnsentWork: As for :func:`transactions`.
-    """
+    """Return the session's connection for work that is sent at once, and note it in the lock order."""
     root, _ = transactions(session)
     found = connection_of(session, target)
     _state_of(session).records[root].connections.add(found)
@@ -192,14 +176,9 @@ def joined(session: Session, target: Target) -> Connection:
 
 
 def record(session: Session, operations: Sequence[Operation]) -> None:
-    """Keep operations of one queue, at least one, until the session's COMMIT.
+    """Keep operations of one queue, at least one, until the session's COMMIT. It raises as :func:`transactions` does.
 
-    If a COMMIT is under way and has sent its work already, they are sent at once.
-
-    Raises:
-        InvalidArgument: The driver of the session's engine is not supported.
-        UnsentWork: As for :func:`transactions`.
-        LockOrderError: They are sent at once, and one is out of order.
+    If a COMMIT is under way and has sent its work already, they are sent at once, which may raise LockOrderError.
     """
     target, bind = operations[0].target, session.bind
     if bind is None or target.bind_arguments or type(session).get_bind is not Session.get_bind:
@@ -234,10 +213,6 @@ def send_recorded(session: Session) -> None:
     """Send recorded work at once, as the COMMIT would, and begin the lock order anew.
 
     Only for tests that roll back at their end: what the transaction sends later may meet locks in the wrong order.
-
-    Raises:
-        UnsentWork: As for :func:`transactions`.
-        DuplicateMessage, ChannelFull, LeaseLost: As from a COMMIT.
     """
     transactions(session)
     session.flush()
@@ -334,8 +309,7 @@ def _before_outermost_commit(session: Session) -> None:
     while (nested := session.get_nested_transaction()) is not None:
         if not is_committing(root) or is_committing(nested):
             return
-        # The outermost transaction commits while savepoints are open. SQLAlchemy would release them later, too late for
-        # us.
+        # The outermost transaction commits while savepoints are open. SQLAlchemy would release them too late for us.
         nested.commit()
     state = session.__dict__.get(_STATE) or _state_of(session)
     if state.guard is not None:
@@ -374,10 +348,9 @@ def _collected(session: Session, ours: _Record) -> Work:
 
 
 def _committed_next(session: Session, root: SessionTransaction) -> Connection | None:
-    """Return the session's only connection, if only its COMMIT follows our listener, or None.
+    """Return the session's only connection if only its COMMIT follows our listener. There is nothing left to flush.
 
-    None: there are several connections or none, a joined external transaction, two phases, or later hooks. The session
-    has nothing left to flush.
+    None: there are several connections or none, a joined external transaction, two phases, or later hooks.
     """
     [*_, last] = session.dispatch.before_commit
     if session.twophase or last not in (_before_commit, _before_outermost_commit):
