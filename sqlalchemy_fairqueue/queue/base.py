@@ -169,28 +169,35 @@ class QueueBase:
             update()
         return result
 
-    def _ask(self, where: Where, work: Callable[[Connection], R], *, settles: bool = False) -> R:
+    def _ask(
+        self, where: Where, work: Callable[[Connection], R], *, settles: bool = False, enqueues: str | None = None
+    ) -> R:
         """Call *work* at once in the transaction of a session or connection, or in its own on an engine.
 
-        With *settles* it counts as a settlement in the lock order of the caller's transaction.
+        In the lock order of the caller's transaction it is a settlement with *settles*, and an enqueue to the channel
+        *enqueues*.
         """
-        return on(where, lambda sync: self._answer(sync, work, settles=settles))
+        return on(where, lambda sync: self._answer(sync, work, settles=settles, enqueues=enqueues))
 
-    def _answer(self, where: Where, work: Callable[[Connection], R], *, settles: bool) -> R:
+    def _answer(self, where: Where, work: Callable[[Connection], R], *, settles: bool, enqueues: str | None) -> R:
         if isinstance(where, Engine):
             return run(where, lambda connection: _committed(connection, self.schema, work))
         if (session := session_of(where)) is not None:
-            connection = joined(session, self._target) if settles else connection_of(session, self._target)
+            is_ordered = settles or enqueues is not None
+            connection = joined(session, self._target) if is_ordered else connection_of(session, self._target)
         elif isinstance(where, Connection):
             connection = where
         else:
             raise refused(where)
         check_installed(connection, self.schema)
-        if not settles:
+        if not settles and enqueues is None:
             return work(connection)
         lock_order = lock_order_of(connection)
+        keys = [] if enqueues is None else [(self.schema or "", self.name, enqueues, "")]
+        lock_order.check(keys)
         result = work(connection)
-        lock_order.settled = True
+        lock_order.advance(keys)
+        lock_order.settled |= settles
         return result
 
 

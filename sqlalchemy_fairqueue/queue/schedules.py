@@ -202,7 +202,7 @@ class Schedules(Facet[ScheduleMethods]):
         """Enqueue the message of a schedule in addition to its slots, even while it is paused. Return the message's id.
 
         It is sent at once: on a session or connection in its transaction. The header ``scheduled_for`` is the time of
-        the call. The call locks a channel that it creates, and no lock order is checked. A missing schedule raises
+        the call. It has the locks of an enqueue, and its place in the lock order. A missing schedule raises
         UnknownSchedule. If the channel is full, the call raises ChannelFull or, if its policy says "drop", returns
         None.
 
@@ -211,7 +211,8 @@ class Schedules(Facet[ScheduleMethods]):
             >>> message_id = queue.schedules.run(engine, "nightly", channel="customer-7")
         """
         _checked(channel, name)
-        return self._ask(where, partial(run_schedule, target=self._target, channel=channel, name=name))
+        run = partial(run_schedule, target=self._target, channel=channel, name=name)
+        return self._ask(where, run, enqueues=channel)
 
     @verb
     def list(

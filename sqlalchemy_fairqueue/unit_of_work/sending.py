@@ -76,7 +76,8 @@ class LockOrder:
         if self.furthest is not None and least < self.furthest:
             raise LockOrderError(
                 f"enqueue to {_shown(least)} after {_shown(self.furthest)} in the same transaction, "
-                "against the lock order; sort them by (queue, channel, key), or enqueue on a session, which does",
+                "against the lock order; sort them by (queue, channel, key), or enqueue on a session, which does; "
+                "schedules.run is sent at once: call it on an engine",
                 sent=self.furthest,
                 refused=least,
             )

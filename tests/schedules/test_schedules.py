@@ -9,7 +9,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import ChannelFull, ChannelPolicy, InvalidArgument, Queue, Recurrence
-from sqlalchemy_fairqueue.errors import UnknownSchedule
+from sqlalchemy_fairqueue.errors import LockOrderError, UnknownSchedule
 from sqlalchemy_fairqueue.reports import ScheduleInfo
 from sqlalchemy_fairqueue.values.messages import Enqueue
 from tests.fixtures.clock import Clock
@@ -143,6 +143,28 @@ def test_run_by_hand(engine: Engine) -> None:
     assert before <= datetime.fromisoformat(headers.pop("scheduled_for")) <= delivery.enqueued_at
     assert headers == {"trace": "x", "schedule": "nightly"}
     assert only(engine).last_slot_at is None
+
+
+def test_run_by_hand_in_the_lock_order(engine: Engine) -> None:
+    """In a transaction it counts as an enqueue: it cannot follow a later channel or a settlement, nor go before one."""
+    nightly(engine)
+    nightly(engine, "b")
+    queue.enqueue(engine, channel="c", payload=1)
+    delivered = queue.dequeue(engine)
+    with engine.connect() as connection:
+        queue.enqueue(connection, channel="b", payload=1)
+        with pytest.raises(LockOrderError, match=r"channel 'a' .* after channel 'b'"):
+            queue.schedules.run(connection, "nightly", channel="a")
+    with Session(engine) as session:
+        queue.enqueue(session, channel="a", payload=1)
+        queue.schedules.run(session, "nightly", channel="b")
+        with pytest.raises(LockOrderError, match=r"schedules\.run is sent at once"):
+            session.commit()
+    with engine.connect() as connection:
+        queue.complete(connection, delivered)
+        with pytest.raises(LockOrderError, match="after a completion"):
+            queue.schedules.run(connection, "nightly", channel="a")
+    assert queue.stats(engine).ready == 0
 
 
 def test_its_messages_have_its_ordering_key(engine: Engine) -> None:
