@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 Catalog = dict[str, dict[str, str]]
 """Facts by object: ``{"column fq_message.kind": {"type": "text", ...}, "function fq_now()": {...}, ...}``.
 
-A fact that is not so is left out."""
+A fact that is not so is left out.
+"""
 
 _KINDS = ("table", "column", "index", "constraint", "function", "trigger", "rule", "schema")
 # A role that may create functions in a schema of the search_path could have its own called by the reader.
@@ -184,9 +185,9 @@ def find_drift(connection: Connection, schema: str | None = None) -> list[Differ
     looks like. It compares who may execute the functions with the grants too, where the role may read them
     (``grant app_web``: what its grants stand for, or what was granted by hand).
 
-    Reads the catalog and the grants, in the connection's transaction, and needs no privilege on the tables.
-    Partitions of the history are expected, and so are objects of yours whose names are not ours, unless they belong to
-    one of our tables.
+    Reads the catalog and the grants, in the connection's transaction, and needs no privilege on the tables. Partitions
+    of the history are expected, and so are objects of yours whose names are not ours, unless they belong to one of our
+    tables.
 
     Args:
         connection: Any connection to the database.

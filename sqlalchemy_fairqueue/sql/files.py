@@ -82,8 +82,8 @@ def folder(version: int) -> Traversable:
 def functions(version: int) -> Mapping[str, str]:
     """Return the ``create function`` statements of a version by name, with the literal qualifier ``fairqueue.``.
 
-    Functions that roles and triggers call get the pinned settings, unless their files name a search path and what
-    else they need; what they call runs with theirs. Names of columns come before those of variables in all of them.
+    Functions that roles and triggers call get the pinned settings, unless their files name a search path and what else
+    they need; what they call runs with theirs. Names of columns come before those of variables in all of them.
 
     Raises:
         ValueError: The version is not known.

@@ -1,8 +1,8 @@
 """Putting the target schema where the files say ``fairqueue.``, and the schema of the staging tables of bulk loads.
 
-A named schema is put in here. No name means the connection's default schema, which only the server knows: the
-statement is then wrapped in a block that puts ``current_schema()`` in when it runs, so that a script written offline
-and a migration run online leave the same catalog behind.
+A named schema is put in here. No name means the connection's default schema, which only the server knows: the statement
+is then wrapped in a block that puts ``current_schema()`` in when it runs, so that a script written offline and a
+migration run online leave the same catalog behind.
 
 Staging tables have a schema of their own, which is made and dropped with the installation. Loaders would otherwise need
 the right to create in the schema of the queues, where they could add functions of their own.

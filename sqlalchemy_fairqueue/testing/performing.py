@@ -254,8 +254,8 @@ def drain(
     worker would choose a random one. A group's follow-up is performed after its members.
 
     Rates apply, and messages that a rate holds back stay, without an error. To lift a channel's rate in the test, use
-    ``queue.configure_channel(session, channel, rate=None)``. Raise a queue's rate with ``queue.configure(session,
-    rate="1000000/s, burst 1000000")``, since lifting it stops deliveries until the commit.
+    ``queue.configure_channel(session, channel, rate=None)``. Raise a queue's rate with
+    ``queue.configure(session, rate="1000000/s, burst 1000000")``, since lifting it stops deliveries until the commit.
 
     Args:
         session: A session in READ COMMITTED, such as one that joined the test's transaction. For an async one, await

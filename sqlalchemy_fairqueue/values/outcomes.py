@@ -23,7 +23,6 @@ class Outcome(Exception):
     """
 
     def __eq__(self, other: object) -> bool:
-        """Compare class and arguments, so that a test can compare what a handler asked for."""
         if not isinstance(other, Outcome):
             return NotImplemented
         return type(self) is type(other) and self._compared() == other._compared()
@@ -132,11 +131,10 @@ class Bury(Outcome):
 class RetryPolicy:
     """Which failed messages are tried again, and when: exponential backoff with full jitter.
 
-    A retried message stands in its channel behind messages that were due before it, or where its priority puts it.
-
     The wait before attempt n + 1 is random, between (1 - jitter) and all of ``min(cap, first * factor ** (n - 1))``, so
     that messages which failed together do not come back together. Source: M. Brooker, "Exponential Backoff and Jitter",
-    2015.
+    2015. A retried message stands in its channel behind messages that were due before it, or where its priority puts
+    it.
 
     Attributes:
         first: The longest wait after the first attempt.
@@ -148,9 +146,9 @@ class RetryPolicy:
             number.
         bury_on: Exceptions, with subclasses, that make the message a dead letter at once.
         retry_on: The only exceptions of a handler, with subclasses, that are retried; others make the message a dead
-            letter at once. ``bury_on`` takes precedence. Always retried is what the handler did not cause: a timeout, a
-            crashed child process, a database that is away or busy (by its SQLSTATE, on each driver), a transaction that
-            could not be serialized. None, the default: all exceptions that ``bury_on`` does not name.
+            letter at once. ``bury_on`` takes precedence. What the handler did not cause is always retried: a timeout, a
+            crashed child process, a database that is away or busy (by its SQLSTATE), a failed serialization. None: all
+            exceptions that ``bury_on`` does not name.
 
     Example:
         >>> policy = RetryPolicy(first=timedelta(seconds=5), factor=2, max_attempts=8, bury_on=(ValueError,))

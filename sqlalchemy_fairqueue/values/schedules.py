@@ -1,4 +1,4 @@
-"""Schedules as values: their recurrence, their state, and their slots, the instants at which they are due.
+"""Schedules as values: their recurrence, their state, and their slots.
 
 Instants are microseconds since the epoch. Daylight saving follows the rules of Debian's cron, which the library cronsim
 implements. If an expression has fixed times of day, a skipped local time means the first valid moment after the gap,
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 CatchUp: TypeAlias = Literal["skip", "last", "all"]
 GRACE: Final = timedelta(minutes=1)
-"""A slot is late when it is older than this as a worker comes to it."""
+"""A slot is late if it is older than this as a worker comes to it."""
 
 _FIELDS = 5
 _SECOND = 1_000_000
@@ -40,11 +40,7 @@ _WINDOWS = (timedelta(hours=1), timedelta(days=1), timedelta(days=32), timedelta
 
 @dataclass(frozen=True, slots=True)
 class CronTiming:
-    """The slots of a cron expression in a time zone.
-
-    Attributes:
-        expression: Five fields.
-    """
+    """The slots of a cron expression with five fields in a time zone."""
 
     expression: str
     zone: ZoneInfo
@@ -109,12 +105,7 @@ class CronTiming:
 
 @dataclass(frozen=True, slots=True)
 class IntervalTiming:
-    """Slots at every multiple of an interval after an anchor.
-
-    Attributes:
-        every: The interval in microseconds.
-        anchor: One interval before the first slot.
-    """
+    """Slots at every multiple of an interval after an anchor, both in microseconds."""
 
     every: int
     anchor: int
@@ -132,7 +123,6 @@ class IntervalTiming:
 
 
 Timing: TypeAlias = CronTiming | IntervalTiming
-"""The slots of a schedule, without beginning and end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +132,6 @@ class Plan:
     Attributes:
         slots: The slots to run, in order.
         until: With these done, all slots up to here are done.
-        next: The next slot, or None.
         more: Whether further slots are due already.
     """
 
@@ -191,7 +180,6 @@ def cron_timing(expression: str, timezone: str) -> CronTiming:
 
 
 def named_zone(timezone: str) -> ZoneInfo:
-    """Return the time zone with a name, or raise InvalidArgument."""
     try:
         return ZoneInfo(timezone)
     except (KeyError, ValueError, OSError) as error:
@@ -271,7 +259,7 @@ class Recurrence:
             raise InvalidArgument(f"cron is {self.cron!r:.80}, which has no slot in the next 50 years; correct it")
 
     def words(self) -> RecurrenceWords:
-        """Return the arguments as they were given, for calls that pass them on."""
+        """Return the arguments as they were given."""
         return cast("RecurrenceWords", asdict(self))
 
     @property
@@ -312,11 +300,9 @@ class ScheduleInfo:
             came within five minutes.
         next_run_at: The next slot. None if it is paused, or if its zone or expression is not known here.
         paused_at: None if it is not paused.
-        last_slot_at: The slot that was run last, or None.
-        last_run_at: When that was run, or None.
+        last_slot_at: The slot that was run last, at *last_run_at*; None before the first.
         last_message_id: The message of that slot; None if there is none, or if it was dropped.
-        problem: Why workers cannot run it, or None.
-        problem_at: When that was found.
+        problem: Why workers cannot run it, found at *problem_at*; or None.
 
     Example:
         >>> queue.schedules.set(engine, "nightly", channel="customer-7", cron="0 3 * * *", timezone="Europe/Berlin")

@@ -87,7 +87,7 @@ class Names(Definition):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DurationByKind(Duration):
-    """A time for all kinds of messages, or a dict of times by kind, in which the key None means all other kinds."""
+    """A time for all kinds of messages, or a dict of times by kind, in which None means all other kinds."""
 
     metavar: ClassVar[str] = "[KIND=]DURATION"
 
@@ -107,11 +107,10 @@ class DurationByKind(Duration):
         return {kind: time} if equals else time
 
     def columns(self, name: str) -> tuple[str, ...]:
-        """Return the columns: the time for all kinds, and the times of single kinds."""
         return name, f"{name}_by_kind"
 
     def column_values(self, name: str, value: Any) -> dict[str, object]:
-        """Return the values of the columns that change."""
+        """Return only the columns that change: the time for all kinds, the times of single kinds, or both."""
         kinds = dict(value) if isinstance(value, Mapping) else {None: value}
         times = {kind: None if time is None else microseconds(time) for kind, time in kinds.items()}
         columns: dict[str, object] = {name: times.pop(None)} if None in times else {}
@@ -133,7 +132,6 @@ class PolicyOf(Definition):
         raise ValueError(f"{words!r:.80} is no policy")
 
     def value_of(self, name: str, columns: Mapping[str, Any]) -> ChannelPolicy | None:
-        """Return the policy; None if none was configured."""
         return None if columns[name] is None else ChannelPolicy(**policy_values(columns[name]))
 
 
@@ -202,7 +200,6 @@ class QueueSettings:
 
     @classmethod
     def of_columns(cls, columns: Mapping[str, Any]) -> QueueSettings:
-        """Return the settings in a row."""
         by_kind = columns["dead_letter_retention_by_kind"] or {}
         return cls(
             **{name: definition.value_of(name, columns) for name, definition in SETTINGS.items()},
@@ -211,7 +208,6 @@ class QueueSettings:
 
 
 SETTINGS: Final[Mapping[str, Definition]] = definitions(QueueSettings)
-"""The definitions of a queue's settings by their names."""
 
 
 class QueueLimits(TypedDict, total=False):
@@ -224,7 +220,6 @@ class QueueLimits(TypedDict, total=False):
 
 
 LIMITS: Final = frozenset(QueueLimits.__annotations__)
-"""The settings that limit a whole queue."""
 
 
 class QueueChanges(QueueLimits, total=False):
