@@ -1,10 +1,6 @@
 """What the mixins of tables share: columns, constraints and indexes from the catalog, rows that nobody writes.
 
-Only the SQL functions keep the invariants of the rows; a message without its signal would never be delivered. So
-``session.add`` of a new row and a flush that would write one are refused.
-
-The tables have no foreign keys; each mixin lists its relationships. A relationship is created when both classes are
-mapped on the same Base and in the same schema. So you can map one mixin alone, and give classes any name.
+Only the SQL functions keep the invariants of the rows; a message without its signal would never be delivered.
 """
 
 from __future__ import annotations
@@ -66,11 +62,9 @@ class ReadOnlyModel(FairQueueError, TypeError):
 
 @dataclass(frozen=True, slots=True)
 class Related:
-    """A relationship of a mixin with another table.
+    """A relationship of a mixin with another table, whose column *other* equals the column *own* of the mixin.
 
     Attributes:
-        own: The column of the mixin.
-        other: The equal column of the other table.
         many: Whether several rows of the other table may belong to one row here.
         foreign_key_here: Whether the column here refers to the other table, as a foreign key would.
     """
@@ -153,7 +147,6 @@ def _check(mapper: Mapper[Any], class_: type[Any]) -> None:
 
 @event.listens_for(FairqueueMixin, "after_mapper_constructed", propagate=True)
 def _relate(mapper: Mapper[Any], _class: type[Any]) -> None:
-    """Create the relationships between a newly mapped class and those mapped before."""
     for partner in mapper.registry.mappers:
         _connect(mapper, partner)
         _connect(partner, mapper)
@@ -234,7 +227,6 @@ def of_table(
 
 @cache
 def _of(table: str, kind: str) -> list[tuple[str, Mapping[str, str]]]:
-    """Return the catalog's objects of a kind in a table, by their names without the table's."""
     begin = f"{kind} {table}."
     catalog = expected_catalog(NEEDED_VERSION)
     return [(name.removeprefix(begin), facts) for name, facts in catalog.items() if name.startswith(begin)]

@@ -1,7 +1,6 @@
 """Column types: BIGINT microseconds as datetimes and timedeltas; transaction ids; roles.
 
-The import registers xid, xid8 and regrole with SQLAlchemy's PostgreSQL dialects, which would otherwise warn when they
-reflect the tables.
+The import registers xid, xid8 and regrole with SQLAlchemy, which would otherwise warn when it reflects the tables.
 """
 
 from __future__ import annotations
@@ -45,8 +44,7 @@ _MICROSECOND = literal_column("interval '1 microsecond'", Interval())
 def timestamp(instant: SQLColumnExpression[Any]) -> ColumnElement[datetime]:
     """Cast a column of instants to PostgreSQL's timestamptz, for its functions and operators.
 
-    ``func.now() - timestamp(Message.enqueued_at)`` is an interval. In conditions compare the column itself,
-    ``Message.enqueued_at < func.now()``, since no index serves the cast.
+    In conditions compare the column itself, ``Message.enqueued_at < func.now()``, since no index serves the cast.
 
     Example:
         >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
@@ -132,7 +130,6 @@ class Instant(TypeDecorator[datetime]):
     comparator_factory = _Comparator
 
     def process_bind_param(self, value: object, dialect: Dialect) -> int | None:
-        """Convert an instant to microseconds since the epoch."""
         if value is None:
             return None
         if not isinstance(value, datetime):
@@ -145,7 +142,6 @@ class Instant(TypeDecorator[datetime]):
         return Duration() if isinstance(value, timedelta) else self
 
     def process_result_value(self, value: int | None, dialect: Dialect) -> datetime | None:
-        """Convert microseconds since the epoch to an instant."""
         return None if value is None else instant(value)
 
     @property
@@ -165,7 +161,6 @@ class Duration(TypeDecorator[timedelta]):
     comparator_factory = _Comparator
 
     def process_bind_param(self, value: object, dialect: Dialect) -> int | None:
-        """Convert a duration to microseconds."""
         if value is None:
             return None
         if not isinstance(value, timedelta):
@@ -193,11 +188,9 @@ class Xid8(UserDefinedType[int]):
         return "xid8"
 
     def bind_processor(self, dialect: Dialect) -> Callable[[int | None], str | None]:
-        """Convert an int to PostgreSQL's text."""
         return lambda value: None if value is None else str(value)
 
     def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], int | None]:
-        """Convert PostgreSQL's text to an int."""
         return lambda value: None if value is None else int(value)
 
     @property
@@ -222,7 +215,6 @@ class Xid(Xid8):
     cache_ok = True
 
     def get_col_spec(self, **given: Any) -> str:
-        """Return the type's name in PostgreSQL."""
         return "xid"
 
 
