@@ -47,7 +47,6 @@ def read_version(connection: Connection, schema: str | None) -> int:
 
 
 def check_writable(connection: Connection) -> None:
-    """Refuse a server that takes no writes, with a FairQueueError that says what to do."""
     if connection.execute(_READ_ONLY).scalar_one() == "on":
         raise FairQueueError(
             "the server takes no writes: it is a standby, or transactions are read-only by default; connect to the "
