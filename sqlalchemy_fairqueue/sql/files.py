@@ -1,4 +1,4 @@
-"""The files of each version of the schema. Read through importlib.resources, so that a zipped package works too."""
+"""The files of each version of the schema, read through importlib.resources, so that a zipped package works too."""
 
 from __future__ import annotations
 
@@ -48,12 +48,11 @@ _RELATION = re.compile(
 
 
 class Signature(NamedTuple):
-    """What a function takes and returns, in order.
+    """What a function takes and returns: SQL types by name, in order.
 
     Attributes:
-        parameters: The types of its parameters by their names, without ``p_``.
-        columns: The types of its columns by their names. A single value is a column with the function's name; void is
-            none.
+        parameters: Without ``p_``.
+        columns: A single value is a column with the function's name; void is none.
     """
 
     parameters: Mapping[str, str]
@@ -61,21 +60,14 @@ class Signature(NamedTuple):
 
 
 def versions() -> range:
-    """Return every version of the schema that this library can install, oldest first."""
     return range(1, len(FOLDERS) + 1)
 
 
 def latest_version() -> int:
-    """Return the newest version of the schema that this library can install."""
     return len(FOLDERS)
 
 
 def folder(version: int) -> Traversable:
-    """Return the folder of a version.
-
-    Raises:
-        ValueError: The version is not known.
-    """
     return FOLDERS[checked_version(version) - 1]
 
 
@@ -84,9 +76,6 @@ def functions(version: int) -> Mapping[str, str]:
 
     Functions that roles and triggers call get the pinned settings, unless their files name a search path and what else
     they need; what they call runs with theirs. Names of columns come before those of variables in all of them.
-
-    Raises:
-        ValueError: The version is not known.
     """
     texts: dict[str, str] = {}
     for step in range(1, checked_version(version) + 1):
@@ -111,11 +100,7 @@ def names_of_ours(schema: str) -> dict[str, object]:
 
 @cache
 def signature(function: str) -> Signature:
-    """Return the signature of a function in the version that this library needs; it reads only the function's file.
-
-    Raises:
-        ValueError: There is no such function.
-    """
+    """Return the signature of a function in the version that this library needs; it reads only the function's file."""
     for step in range(NEEDED_VERSION, 0, -1):
         for subject in _SUBJECTS:
             file = folder(step).joinpath(subject, f"{function}.sql")
@@ -144,9 +129,6 @@ def tables(version: int) -> Mapping[str, tuple[str, ...]]:
     """Return the statements that first made each table of a version and its indexes, in order.
 
     What a later step does to a table of an earlier one is in :func:`upgrade_step`.
-
-    Raises:
-        ValueError: The version is not known.
     """
     return MappingProxyType(
         {name: made for step in range(1, checked_version(version) + 1) for name, made in new_tables(step).items()}
@@ -154,7 +136,6 @@ def tables(version: int) -> Mapping[str, tuple[str, ...]]:
 
 
 def new_tables(step: int) -> Mapping[str, tuple[str, ...]]:
-    """Return the statements that make each table that a version adds, and its indexes, in order."""
     return MappingProxyType(
         {name: _statements_of(text) for name, text in _texts(checked_version(step), "tables").items()}
     )
@@ -186,11 +167,7 @@ def relations(version: int) -> tuple[str, ...]:
 
 
 def checked_version(version: int) -> int:
-    """Return the version, checked.
-
-    Raises:
-        ValueError: The version is not known.
-    """
+    """Return a version that this library can install, or raise ValueError."""
     if type(version) is not int or version not in versions():
         numbers = ", ".join(str(number) for number in versions())
         problem = (

@@ -1,14 +1,12 @@
-"""Putting the target schema where the files say ``fairqueue.``, and the schema of the staging tables of bulk loads.
+"""Putting the target schema where the files say ``fairqueue.``; the schema of staging tables; guards.
 
-A named schema is put in here. No name means the connection's default schema, which only the server knows: the statement
-is then wrapped in a block that puts ``current_schema()`` in when it runs, so that a script written offline and a
-migration run online leave the same catalog behind.
+No name means the connection's default schema, which only the server knows: the statement is then wrapped in a block
+that puts ``current_schema()`` in when it runs, so that a script written offline and a migration run online leave the
+same catalog behind.
 
-Staging tables have a schema of their own, which is made and dropped with the installation. Loaders would otherwise need
-the right to create in the schema of the queues, where they could add functions of their own.
-
-Guards are blocks that look before anything is changed, and refuse with what to do; the same text guards a script and a
-connection.
+Staging tables of bulk loads have a schema of their own, since loaders would otherwise need the right to create in the
+schema of the queues, where they could add functions. Guards are blocks that refuse before anything is changed; the same
+text guards a script and a connection.
 """
 
 from __future__ import annotations
@@ -42,12 +40,10 @@ def quoted(schema: str) -> str:
 
 
 def quoted_literal(text: str) -> str:
-    """Quote a text as an SQL string."""
     return "'" + text.replace("'", "''") + "'"
 
 
 def named_schema(schema: str | None) -> str:
-    """Name the schema for a message: ``schema 'jobs'``."""
     return "the connection's default schema" if schema is None else f"schema {schema!r}"
 
 
@@ -70,14 +66,14 @@ def schema_argument(schema: str | None) -> str:
 
 
 def schema_expression(schema: str | None) -> str:
-    """SQL for the name of the target schema: a string, or ``current_schema()``, which may be null."""
+    """Write SQL for the name of the target schema: a string, or ``current_schema()``, which may be null."""
     return "current_schema()" if schema is None else quoted_literal(_kept(schema)) + "::text"
 
 
 def in_schema(statement: str, schema: str | None) -> str:
     """Put the schema into a statement; only the qualifier and the quotes of a body change.
 
-    It is to be sent as it is: it may hold percent signs and colons, and none of them stands for a parameter.
+    Send it as it is: it may hold percent signs and colons, and none of them stands for a parameter.
     """
     statement = statement.replace("$$", BODY)
     if schema is not None:
@@ -197,7 +193,7 @@ def grants_guard(schema: str | None) -> str:
 def change_guard(before: int, after: int, schema: str | None) -> str:
     """Return a block that raises unless the schema holds one version, and the names that the other adds are free.
 
-    And unless the transaction sees what others commit: an installation has nothing yet, and needs no such transaction.
+    It also raises unless the transaction sees what others commit; an installation needs no such transaction.
     """
     there = set(_names(before))
     added = [name for name in _names(after) if name not in there]
