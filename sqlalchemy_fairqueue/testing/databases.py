@@ -67,10 +67,7 @@ class TemplateDatabase:
 def template_database(server: URL, migrate: Callable[[Engine], Any]) -> Iterator[TemplateDatabase]:
     """Create a database, migrate it, and drop it at the end of the block.
 
-    Args:
-        server: Its role may create databases.
-        migrate: Called with an engine of the new database, such as ``install_fairqueue`` or a function that runs
-            Alembic's ``upgrade``. It may commit, and may leave open only connections of this engine.
+    *migrate* gets an engine of the new database. It may commit, and may leave open only connections of this engine.
 
     Raises:
         SchemaMismatch: The database has no fairqueue after *migrate*.

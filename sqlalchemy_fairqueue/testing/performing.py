@@ -81,7 +81,8 @@ def make_delivery(
 ) -> Delivery:
     """Return a delivery as a worker would pass it to a handler, without a message in the database.
 
-    Its payload is encoded and decoded by the queue's codec; with JSON a tuple becomes a list, as in production.
+    It is under a lease of an hour. ``queue.complete`` and the other verbs raise LeaseLost for it. The payload is
+    encoded and decoded by the queue's codec; with JSON a tuple becomes a list, as in production.
 
     Args:
         channel: As for ``enqueue``, and so are kind, headers and ordering_key.
@@ -91,10 +92,6 @@ def make_delivery(
         group: The id of the group for ``context.group``. Members that the handler adds are recorded on its session,
             whose COMMIT then raises LeaseLost, as the verbs do.
         after_group: The counts for ``context.after_group``.
-
-    Returns:
-        A delivery under a lease of an hour. ``queue.complete`` and the other verbs raise LeaseLost for it, since the
-        message does not exist.
 
     Raises:
         InvalidArgument, PayloadError: As for ``enqueue``.
@@ -135,10 +132,8 @@ def make_context(
 ) -> Context:
     """Return the context that a worker would pass to the handler of a delivery.
 
-    ``context.stopping`` and ``context.cancelled`` can also be set later.
-
-    Args:
-        queue: Lets the handler add members to the group of the delivery.
+    ``context.stopping`` and ``context.cancelled`` can also be set later. *queue* lets the handler add members to the
+    group of the delivery.
 
     Example:
         >>> make_context(make_delivery(queue, 1), cancelled=True).cancelled
@@ -247,25 +242,22 @@ def drain(
 ) -> list[Performed]:
     """Perform what the session has enqueued, and what handlers then enqueue, within its open transaction.
 
-    Nothing is committed. Recorded work is sent, messages are dequeued, handlers called and deliveries settled on the
-    session's own connection, so a test that rolls back leaves nothing behind. Handlers that take a session get this
-    one, each call in a savepoint, which a raised Outcome rolls back. Committed messages of others are performed too, in
-    turn; messages that are due later stay. A retry without a delay is due after the longest wait of its policy, while a
-    worker would choose a random one. A group's follow-up is performed after its members.
+    Return what was performed, in order. Nothing is committed. Recorded work is sent, messages are dequeued, handlers
+    called and deliveries settled on the session's own connection, so a test that rolls back leaves nothing behind.
+    Handlers that take a session get this one, each call in a savepoint, which a raised Outcome rolls back. Committed
+    messages of others are performed too, in turn; messages that are due later stay. A retry without a delay is due
+    after the longest wait of its policy, while a worker would choose a random one. A group's follow-up is performed
+    after its members.
 
-    Rates apply, and messages that a rate holds back stay, without an error. To lift a channel's rate in the test, use
+    Messages that a rate holds back stay, without an error. To lift a channel's rate in the test, use
     ``queue.configure_channel(session, channel, rate=None)``. Raise a queue's rate with
     ``queue.configure(session, rate="1000000/s, burst 1000000")``, since lifting it stops deliveries until the commit.
 
     Args:
         session: A session in READ COMMITTED, such as one that joined the test's transaction. For an async one, await
             the call; async handlers get it, and plain ones its Session.
-        queue: The queue with the handlers.
         limit: Most messages to perform, since a handler that enqueues itself would run for ever.
         resources: As for :func:`perform`.
-
-    Returns:
-        What was performed, in order.
 
     Raises:
         InvalidArgument: It is no session; a kind has no handler, or an async one on a Session; or the limit is reached.
@@ -387,15 +379,7 @@ def _called(  # noqa: PLR0917 - what a call is made of
     awaits: bool,
     within: Callable[[], AbstractContextManager[object]] = nullcontext,
 ) -> tuple[Outcome | None, Any]:
-    """Call a handler with the middleware of its queue. Return its outcome and its result.
-
-    Args:
-        session: For a handler that takes one.
-        context: For a handler that takes one; None: a default one.
-        resources: By name.
-        awaits: Whether async work can be awaited.
-        within: The call is made in this block.
-    """
+    """Call a handler, in the block *within*, with the middleware of its queue. Return its outcome and its result."""
     if handler.asynchronous and not awaits:
         raise InvalidArgument(
             f"the handler of kind {handler.kind!r} is async; await aperform, or drain an AsyncSession"

@@ -143,8 +143,7 @@ def fairqueue_async_engine(fairqueue_url: URL, fairqueue_async_driver: str) -> A
 def fairqueue_async_worker(fairqueue_async_engine: AsyncEngine) -> AsyncWorkers:
     """Async workers on the test's own database.
 
-    ``async with fairqueue_async_worker(queue):`` runs one during the block.
-    ``await fairqueue_async_worker.drain(queue)`` runs one until nothing can be delivered now.
+    ``async with fairqueue_async_worker(queue):`` runs one. ``await fairqueue_async_worker.drain(queue)`` drains.
     """
     return AsyncWorkers(fairqueue_async_engine)
 
