@@ -17,7 +17,7 @@ DATABASE_URL_VARIABLE = "FAIRQUEUE_DATABASE_URL"
 """Environment variable that names a running server, as a database URL with the right to create databases."""
 
 TEST_SERVER_URL_VARIABLE = "FAIRQUEUE_TEST_SERVER_URL"
-"""The same for the plugin of pytest. It is another one: the database that an application runs on is not for tests."""
+"""The same for the plugin of pytest; another variable, since the database of an application is not for tests."""
 
 NAME_ONE = f"name a running server in {DATABASE_URL_VARIABLE}, for tests in {TEST_SERVER_URL_VARIABLE}"
 """What to do without a private server."""
@@ -37,10 +37,7 @@ class EmbeddedServerError(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Programs:
-    """The PostgreSQL programs of one installation.
-
-    Attributes:
-        directory: Contains ``postgres``, ``initdb`` and ``pg_ctl``.
+    """The PostgreSQL programs of one installation, in the *directory* of ``postgres``, ``initdb`` and ``pg_ctl``.
 
     Example:
         >>> programs = Programs.of_package()

