@@ -470,8 +470,7 @@ def _sent_past(
 
     Errors are raised as SQLAlchemy raises them.
     """
-    # SQLAlchemy's own flag: the events themselves take longer than a statement. If the flag is missing, assume
-    # listeners.
+    # SQLAlchemy's own flag, since asking the events takes longer than a statement. Without it, assume listeners.
     engine = connection.engine
     if (
         not driver.passes_sqlalchemy

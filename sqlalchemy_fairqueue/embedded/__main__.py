@@ -29,7 +29,7 @@ def main() -> None:
                 f'export {DATABASE_URL_VARIABLE}="$DATABASE_URL"\n'
             )
             sys.stdout.flush()
-            # Blocked, a signal waits to be fetched, also one that comes right before.
+            # A blocked signal waits for sigwait, also one that comes right before it.
             signal.pthread_sigmask(signal.SIG_BLOCK, stops)
             signal.sigwait(stops)
     except KeyboardInterrupt:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _SOCKET_PATH_LIMIT = 100  # of 107 bytes on Linux and 103 on macOS
 _LOG_LINES = 10
 _NOBODY = 65534
-# Connections that DROP DATABASE ... WITH (FORCE) may end, too. No row: none is left.
+# Connections that DROP DATABASE ... WITH (FORCE) may end, too; no row if none is left.
 _END_CONNECTIONS = text(
     "select pg_terminate_backend(pid) from pg_stat_activity"
     " where datname = :name and backend_type = 'client backend' and pg_has_role(usesysid, 'usage')"
@@ -241,7 +241,7 @@ def _supervised(account: Account, directory: Path, programs: Programs) -> Iterat
     finally:
         cast("IO[str]", process.stdin).close()
         cast("IO[str]", process.stdout).close()
-        process.wait()  # in a "with" it would not wait long after Ctrl-C
+        process.wait()  # a "with" block would not wait long after Ctrl-C
 
 
 def _make_directory(account: Account, wanted: str) -> Path:

@@ -734,7 +734,7 @@ class StopRequestMixin(FairqueueMixin):
 
 @of_table("fq_audit", "use queue.admin.record_audit(session, ...)", key=("at", "audit_id"))
 class AuditMixin(FairqueueMixin):
-    """An action of ``who`` on a queue, a channel or a message; ``queue`` is None if it concerned the installation.
+    """An action of ``who`` on a queue, a channel or a message, kept for 90 days; no ``queue``: on the installation.
 
     Example:
         >>> queue.admin.record_audit(engine, "pause", by="dana")

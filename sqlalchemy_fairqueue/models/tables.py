@@ -185,8 +185,7 @@ _TYPES: Final[Mapping[str, Callable[[], TypeEngine[Any]]]] = {
     "xid8": Xid8,
     "xid8[]": Xid8Array,
 }
-# Columns of microseconds, by the endings of their names. A message's dequeue_at is a time only until it is due, so it
-# is excluded.
+# Columns of microseconds, by the endings of their names, except dequeue_at, which is a time only until it has come.
 _INSTANT = re.compile(r"(?<!dequeue)_(at|until|from|since)$|^at$|^(due|lease)_floor$")
 _DURATION = re.compile(r"_(interval|aging|retention)$|^(every|jitter|delay|unique_for|forget_\w+_after)$")
 _KEY = re.compile(r"^(PRIMARY KEY|UNIQUE) \((.+)\)$")

@@ -20,7 +20,7 @@ FOLDERS: list[Traversable] = [files(__package__) / folder for folder in ("v1",)]
 
 # The folders of a version that hold its functions: its own, what people and dashboards read, what bulk loads call.
 _SUBJECTS = ("", "reads", "loads")
-# A statement ends with a semicolon at the end of a line, those within a body apart.
+# A statement ends with a semicolon at the end of a line, unless that is within a body.
 _STATEMENT = re.compile(r"(?:\$\$.*?\$\$|.)*?(?:;[ \t]*$|\Z)", re.MULTILINE | re.DOTALL)
 # These pin the names and the plans in a function, whatever the session has set. Plans are generic and use indexes:
 # one that was made while a table was empty must also serve a long backlog.
@@ -33,9 +33,9 @@ set enable_hashjoin = off
 set enable_mergejoin = off
 set enable_material = off
 set jit = off"""
-# In a statement of PL/pgSQL, a name that is one of a column and of a result or a variable too is the column's.
+# A name in PL/pgSQL that a column shares with a variable or a result means the column.
 _COLUMNS_FIRST = "\n#variable_conflict use_column"
-# Of a parameter or a column: whether it comes out, its name without p_, its type.
+# Matches a parameter or a column: whether it is "out", its name without p_, its type.
 _ARGUMENT = re.compile(r"(?:^|,)\s*(out )?(?:p_)?(\w+) ([^,()]+?)(?= default |,|$)")
 _SIGNATURE = re.compile(
     r"^create function fairqueue\.\w+\((.*?)\)\n(?:returns (?:table \((.*?)\)|([^\n]+))\n)?", re.DOTALL | re.MULTILINE

@@ -158,7 +158,7 @@ SCHEMA_MISMATCH = "QF004"
 
 _OF_GUARDS = {"v_nameless": "boolean", "v_tables": "text[]", "v_taken": "text", "v_version": "integer"}
 
-# A setting of the transaction: where the next statement does not see it, each has been committed by itself.
+# A setting of the transaction: if the next statement does not see it, each was committed by itself.
 _PASSED = "  perform set_config('fairqueue.guard', 'passed', true);"
 
 

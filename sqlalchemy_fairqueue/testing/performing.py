@@ -401,14 +401,13 @@ def _called(  # noqa: PLR0917 - what a call is made of
             if handler.asynchronous:
                 result = await_only(finished(result))
             elif inspect.isawaitable(result) and awaits and not handler.session:
-                # The result of a plain function around a coroutine. With a session it runs in a thread, where nobody
-                # awaits it.
+                # A plain function returned a coroutine. With a session it runs in a thread, where nobody awaits it.
                 result = await_only(result)
             return handling.returned_outcome(result), result
     except (Retry, Release, Bury) as outcome:
         return outcome, None
     except Exception as error:
-        # The outcome that its policy names; the test shall see other exceptions.
+        # The test shall see an exception that the policy does not name.
         if (named := handling.outcome_of(error, handler.retry or _RETRY)) is None:
             raise
         return named, None

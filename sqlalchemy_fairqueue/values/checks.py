@@ -21,7 +21,7 @@ IDS = range(1, 2**63)
 _YEAR = timedelta(days=365)
 # Values from the database must fit a datetime in UTC.
 _LAST = instant_microseconds(datetime.max.replace(tzinfo=UTC))
-# Leaves out the middle of a long name, and not a quote.
+# Cuts the middle out of a long name, but no quote.
 _shown = Repr()
 _shown.maxstring = 80
 

@@ -193,8 +193,6 @@ class Definition(ABC):
     """How the value of a field is checked, parsed, shown and stored, in addition to its name, type and default.
 
     Attributes:
-        help: One sentence about the field.
-        example: A value as text, not the default.
         none: The meaning of None; None if the field must have a value.
         holds: From when on a change applies.
         refuses: Whether the field refuses messages, which the history then does not record.

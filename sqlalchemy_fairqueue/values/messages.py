@@ -376,11 +376,8 @@ class Delivery:
         content: The payload as it is stored.
         headers: As they were enqueued; None if there are none, or if Python cannot read them.
         attempt: The number of this attempt, from 1; releases are not counted.
-        max_attempts: The message becomes a dead letter after this many attempts.
-        enqueued_at: In UTC.
         deliveries: How often the message was ever delivered. With message_id and the lease's id it is the fencing
             token.
-        row_id: The place of the row at its delivery.
         holds_slot: False if its settlement cannot free a slot of a limit, neither of the channel nor of the queue.
         settled: How this process has settled it ("complete", "retry", "release", "bury"), added after the commit, or on
             a Connection when it was sent.
@@ -495,7 +492,6 @@ class GroupCounts:
 
     Attributes:
         total: All members, including those that members added.
-        done: Completed members.
         failed: Members that became dead letters.
         cancelled: Members that were cancelled or purged.
 
@@ -525,7 +521,6 @@ class GroupStatus(GroupCounts):
 
     Attributes:
         pending: Members that have not ended: ready, scheduled, leased, or to be tried again.
-        created_at: When its transaction sent it.
         finished_at: When its follow-up was enqueued; without one, when all members were found to have ended. None: the
             group is open.
         message_id: The follow-up, once it is enqueued.

@@ -103,7 +103,6 @@ class LongestOut:
 
     Attributes:
         message_id: If the queue records no history, the least id of these messages.
-        kind: None if it cannot be read.
         since: When it was delivered, in UTC. None if the queue records no history.
 
     Example:
@@ -128,8 +127,7 @@ class Wait:
     Attributes:
         until: When the reason ends at the latest, for a rate or a scheduled time. None: unknown.
         takers: Channels that hold the capacity it waits for, the most first. Empty if no other channel is the cause.
-        limit: The shared limit that holds it back, or None.
-        queues: Other queues that draw from that limit, those with the most leased messages first.
+        queues: Other queues that draw from the shared *limit*, those with the most leased messages first.
         behind: The message of its ordering key that goes first, or None.
         used: Messages that count against the max_concurrency that holds it back; None for other reasons.
         most: That max_concurrency.
@@ -160,7 +158,6 @@ class LeftoverReason:
 
     Attributes:
         until: When the first of these channels is free of it at the latest. None: unknown.
-        limit: The shared limit that holds them back, or None.
 
     Example:
         >>> @queue.handler
@@ -251,7 +248,6 @@ class QueueStats(QueueCapacity):
         paused: Ready messages in paused channels; all if the queue is paused.
         limited: Ready messages that a limit or a rate holds back: of the channel, of the queue, or a shared one.
         held: Due messages that wait for others of their ordering keys.
-        last_died_at: When the last dead letter died, or None.
         dropped: Messages that were ever dropped because their channel was full.
         oldest_ready_at: When the oldest ready message became ready. None: nothing is ready.
         paused_at: None if the queue is not paused.
@@ -303,13 +299,10 @@ class QueueStats(QueueCapacity):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedLimit:
-    """A limit that several queues share, at the time of the call.
+    """A limit that several queues share, at the time of the call. None means no limit.
 
     Attributes:
-        max_concurrency: Most leased messages of its queues together. None: no limit.
-        max_cost_out: Most that these messages cost together. None: no limit.
-        rate: Most messages, or most cost, of its queues together in a time. None: no rate.
-        rate_allows_at: When the rate allows the next message, or allowed it, in UTC. None: no rate.
+        rate_allows_at: When the rate allows the next message, or allowed it, in UTC.
         leased: Leased messages of each of its queues, in the order of *queues*.
         contending: Queues that the limit held back at a dequeue within the last second.
 
@@ -339,8 +332,6 @@ class PlanInfo:
 
     Attributes:
         policy: The policy of its channels, except for their overridden fields.
-        channels: How many channels follow it.
-        is_default: Whether new channels follow it.
         spread: Whether its last change has reached all of its channels. Consumers copy it there.
 
     Example:
@@ -431,7 +422,6 @@ class ChannelStats(PolicyFields, ChannelDemand):
         deliverable: Ready messages that workers could take now, if they took from no other channel.
         paused: Ready messages that a pause of the channel or the queue holds back.
         backlog: Undelivered messages that count against max_backlog, as far as the dispatcher knows.
-        plan: The plan that it follows, or None.
         overridden: The fields of its policy that were configured for it alone.
         served_cost: The cost of its attempts that ended since *served_since*. None: the queue records no history.
         problem: Which message can neither be delivered nor become a dead letter, so that a dequeue paused the channel.
@@ -529,7 +519,6 @@ class HeldMessage:
 
     Attributes:
         delivered_at: Since when it is held, in UTC. None: the queue records no history.
-        cancelled_at: When it was cancelled, in UTC, or None.
 
     Example:
         >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1, kind="parse").message_id
@@ -560,11 +549,8 @@ class ConsumerInfo:
         stop_requested_at: When somebody asked it to stop by ``queue.admin.stop_worker``. None: nobody did within the
             last hour; or a worker of this name took or waited for work more than ten seconds later, since it started
             after the request.
-        stop_requested_by: Who asked, or None.
         cancelled: Cancelled messages that it still holds. If it holds them for long, their handlers ignore the cancel.
-        cancelled_at: When the first of them was cancelled, or None.
         version: The version of the library that a worker runs, known within seconds. None: not yet, or it is no worker.
-        concurrency: How many handlers the worker runs at a time, or None.
         handlers: The messages that it holds, those held longest first, as many as were asked for.
 
     Example:
@@ -614,8 +600,6 @@ class DeadLetterInfo:
     Attributes:
         message_id: A redrive keeps it.
         content: The payload as it is stored.
-        headers: As they were enqueued, or None.
-        attempts: Counted attempts.
         max_attempts: The message's own limit. If its retry policy allowed fewer, the reason names that limit.
         deliveries: How often it was ever delivered.
 
@@ -668,23 +652,19 @@ class MessageDetails:
     """An unsettled message at the time of the call. Times are in UTC.
 
     Attributes:
-        kind: None if it cannot be read.
         content: The beginning of the payload as it is stored.
-        content_size: Bytes of the whole payload. None if it cannot be read.
+        content_size: Bytes of the whole payload.
         headers: As JSON, or None.
         behind: The message of its ordering key that goes before it, or the dead letter that holds the key. None: it
             goes first, or has no ordering key.
         due_at: When it may be delivered, at the earliest.
         delivered_at: When it was last delivered. None: never, or the queue records no history.
         returned_at: When it last came back undone. None: never, or the queue records no history.
-        attempts: Counted attempts.
         max_attempts: It becomes a dead letter after this many attempts. The retry policy of its kind may allow fewer.
         deliveries: How often it was ever delivered.
         cancelled: Whether it was cancelled while a consumer holds it.
-        consumer: Who holds it, or None.
         expires_at: When that consumer's lease expires unless it is extended.
-        error: The last error, or None.
-        unreadable: Why it cannot be read. None: it can.
+        unreadable: Why it cannot be read; then *kind* and *content_size* are None.
         messages_ahead: Messages of its channel before it. None: 1,000 or more, a consumer holds it, or a page was read.
         wait: Why it waits. None: a consumer holds it, or a page was read.
         history: Its last 100 recorded attempts that ended, the oldest first; empty if a page was read.
@@ -736,9 +716,6 @@ class AttemptDetails:
     """An ended attempt at a message, from the history of its queue. Times are in UTC.
 
     Attributes:
-        attempt: The number of the attempt, from 1.
-        channel: The channel that the message was in.
-        consumer: Who held it; None if that is unknown.
         ready_at: When the message became ready for this attempt.
         started_at: When it was delivered.
         outcome: "completed", "retried", "released", "buried", "expired" (its lease ended) or "cancelled".
@@ -824,8 +801,6 @@ class Erasure:
     Attributes:
         messages: Messages that no consumer held.
         leased: Messages that consumers held; their handlers cannot settle them.
-        attempts: Attempts in the history.
-        results: Results of handlers.
         keys: Keys that were taken for a period.
         followups: Messages that would have followed a group.
         audits: Audit entries that keep who did what and when, without the channel and the details.
@@ -859,10 +834,7 @@ class AuditEntry:
     Attributes:
         queue: None if it concerned the installation, such as a shared limit.
         at: In UTC.
-        what: The action, such as "pause".
-        channel: None if it concerned the queue.
-        message_id: The message that it concerned, or None.
-        details: Anything else, or None.
+        channel: None if it concerned the whole queue.
 
     Example:
         >>> queue.admin.record_audit(engine, "pause", by="dana", channel="customer-7")
@@ -954,7 +926,6 @@ class Trend:
 
     Attributes:
         channel: None: the trend is of the whole queue.
-        step: The time between two points.
         points: The oldest first.
         handlers: How long handlers took, the kind with the most attempts first; of the last 10,000 attempts of all
             queues.
@@ -977,10 +948,7 @@ class DeadLetterGroup:
     """Dead letters of a queue with the same kind, reason and error. Times are in UTC.
 
     Attributes:
-        kind: None if they cannot be read.
         error: The last line of their error, numbers replaced by #; or None.
-        letters: How many.
-        channels: In how many channels.
         message_ids: The newest of them.
     """
 

@@ -33,8 +33,7 @@ _SECOND = 1_000_000
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - a local time
 # No zone changes twice within so many seconds.
 _STEP = 6 * 3600
-# Windows in which to look for the last slot. A schedule of minutes has one in the first; one of 29 February in the
-# last.
+# Windows in which to look for the last slot: one of each minute is in the first, one of 29 February in the last.
 _WINDOWS = (timedelta(hours=1), timedelta(days=1), timedelta(days=32), timedelta(days=366), timedelta(days=366 * 9))
 
 
@@ -289,17 +288,13 @@ class ScheduleInfo:
 
     Attributes:
         name: Unique in the channel.
-        cron: None if it has an interval.
         timezone: The zone of cron; None if it has an interval.
         every: The interval; None if it has a cron expression.
-        catch_up: What happens to late slots.
         jitter: Most time from a slot to the delivery of its message.
-        content_size: Bytes of the payload.
         in_code: Whether ``Queue.periodic`` declares it.
         state: "active"; "paused"; "failing" if workers could not run it lately, see *problem*; "overdue" if no worker
             came within five minutes.
         next_run_at: The next slot. None if it is paused, or if its zone or expression is not known here.
-        paused_at: None if it is not paused.
         last_slot_at: The slot that was run last, at *last_run_at*; None before the first.
         last_message_id: The message of that slot; None if there is none, or if it was dropped.
         problem: Why workers cannot run it, found at *problem_at*; or None.

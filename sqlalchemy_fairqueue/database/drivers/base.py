@@ -212,7 +212,7 @@ def contents(values: Sequence[bytes | None]) -> str:
     try:
         return _Contents('{"\\\\x' + '","\\\\x'.join(map(bytes.hex, cast("Sequence[bytes]", values))) + '"}')
     except TypeError:
-        # Some are None, as few contents are.
+        # Some are None, which is rare.
         words = ("null" if value is None else f'"\\\\x{value.hex()}"' for value in values)
         return _Contents(f"{{{','.join(words)}}}")
 

@@ -294,11 +294,11 @@ class Psycopg(LibpqDriver):
             try:
                 _waited(connection, driver, pipelined(pgconn, begin, ready, answers, result_format))
             except found.failure as error:
-                # It is raised below, unless the server said more.
+                # Raised below, unless the server said more.
                 failure = error
                 answers += last_words(pgconn, len(ready))
                 if pgconn.pipeline_status != NO_PIPELINE:
-                    # As of a pipeline of psycopg's.
+                    # A connection that cannot leave pipeline mode is closed, as in _commit_with.
                     _close(connection, driver)
             results = answers[begin is not None :][: len(ready)]
         else:
@@ -307,7 +307,7 @@ class Psycopg(LibpqDriver):
             failure = failure_of(answers, driver)
         for result in results:
             if failure is None or result.status in _FINE:
-                # By the adapters of the connection.
+                # A transformer of the connection has its adapters.
                 transformer = found.transformer(driver)
                 transformer.set_pgresult(result)
                 rows.append(transformer.load_rows(0, result.ntuples, tuple))
