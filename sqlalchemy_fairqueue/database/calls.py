@@ -232,11 +232,7 @@ class Call(NamedTuple):
     def rows(self, connection: Connection, *, as_bytes: bool = False) -> Sequence[Any]:
         """Send the call and return its rows. In a two-phase transaction it notifies nobody.
 
-        Args:
-            as_bytes: Whether it has bytea columns.
-
-        Raises:
-            FairQueueError: The database refused it with an SQLSTATE that has a class.
+        *as_bytes*: it has bytea columns. If the database refuses it, the error of its SQLSTATE is raised.
         """
         driver = driver_of(connection)
         if _ALONE in connection.get_execution_options() and not is_in_autocommit(connection):
@@ -375,11 +371,7 @@ class Link:
         self.usable: Collection[str | None] = usable_schemas.get(connection.engine.pool, ())
 
     def transaction(self) -> Transaction:
-        """Return the connection's transaction, which is begun if there is none.
-
-        Raises:
-            AutocommitError: The connection commits each statement by itself.
-        """
+        """Return the connection's transaction, begun if there is none; raise AutocommitError if there cannot be any."""
         connection = self.connection
         # Inlined from is_in_autocommit().
         if getattr(connection.connection.dbapi_connection, "autocommit", False):

@@ -66,7 +66,6 @@ def column_values(definitions: Mapping[str, Definition], values: Mapping[str, ob
 def read_limits(
     connection: Connection, schema: str | None, name: str | None = None, *, queue: str | None = None
 ) -> list[SharedLimit]:
-    """Return the shared limits by name: one, those of a queue, or all."""
     return limits_by_queue(connection, schema, [queue], name=name)[queue]
 
 
@@ -108,6 +107,5 @@ class Follower:
 def read_plan_channels(
     connection: Connection, target: Target, name: str, *, after: int | None = None, limit: int
 ) -> list[Follower]:
-    """Return a page of the channels that follow a plan, in the order of their ids."""
     doing = f"list the channels of plan {name!r} of queue {target.queue!r}"
     return target.read(connection, "fq_plan_channels", doing, Follower, plan=name, after=after, limit=limit)

@@ -71,7 +71,6 @@ def is_away(error: BaseException) -> bool:
 
 
 def is_serialization_failure(error: BaseException) -> bool:
-    """Return whether the database asks to try the whole transaction again."""
     return sqlstate_of(error) in _SERIALIZATION
 
 
@@ -104,7 +103,6 @@ def hide_row(error: BaseException) -> None:
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """Yield SQLAlchemy's error, the driver's error in it, and that error's cause."""
     yield error
     original = getattr(error, "orig", None)
     if original is not None:

@@ -82,18 +82,14 @@ def schedule_call(target: Target, definition: ScheduleDefinition) -> Call:
 
 
 def set_schedule_paused(connection: Connection, target: Target, channel: str, name: str, *, paused: bool) -> bool:
-    """Pause or resume a schedule, and return whether that changed anything. A missing one raises UnknownSchedule."""
+    """Pause or resume a schedule, and return whether that changed anything."""
     doing = f"{'pause' if paused else 'resume'} schedule {name!r}"
     with _named(target, channel, name):
         return target.call("fq_pause_schedule", doing, channel=channel, name=name, paused=paused).value(connection)
 
 
 def run_schedule(connection: Connection, target: Target, channel: str, name: str) -> int | None:
-    """Enqueue the message of a schedule now, and return its id; None if the full channel dropped it.
-
-    Raises:
-        UnknownSchedule: The channel has no such schedule.
-    """
+    """Enqueue the message of a schedule now, and return its id; None if the full channel dropped it."""
     call = target.call("fq_run_schedule", f"run schedule {name!r}", channel=channel, name=name, notify=target.notify)
     with _named(target, channel, name):
         return call.value(connection)

@@ -46,7 +46,6 @@ COUNTED = 60 * COMPETING
 """Messages out that are counted for it: a microsecond each, where a channel's weight takes five."""
 
 _TIMED = 10_000
-"""Attempts that handler times are read from."""
 _STEPS = timedelta(minutes=1), timedelta(minutes=5), timedelta(minutes=15)
 _POINTS = 100
 
@@ -254,7 +253,6 @@ def read_trend(connection: Connection, target: Target, channel: str | None, over
 
 
 def read_consumers(connection: Connection, target: Target, *, limit: int, handlers: int = 0) -> list[ConsumerInfo]:
-    """Return the consumers with an unexpired lease, the most messages first."""
     found = consumers_by_queue(connection, target.schema, [target.queue], limit=limit, handlers=handlers)
     return found[target.queue]
 

@@ -20,7 +20,6 @@ TEST_SERVER_URL_VARIABLE = "FAIRQUEUE_TEST_SERVER_URL"
 """The same for the plugin of pytest; another variable, since the database of an application is not for tests."""
 
 NAME_ONE = f"name a running server in {DATABASE_URL_VARIABLE}, for tests in {TEST_SERVER_URL_VARIABLE}"
-"""What to do without a private server."""
 
 
 class EmbeddedServerError(RuntimeError):

@@ -76,18 +76,13 @@ class Account:
             os.chown(path, self.user, self.group)
 
     def make_folder(self, path: Path) -> None:
-        """Create a folder that this account owns, and its missing parents."""
         if not path.parent.exists():
             self.make_folder(path.parent)
         path.mkdir(mode=0o700)
         self.give(path)
 
     def start(self, command: list[str]) -> subprocess.Popen[str]:
-        """Start *command* as this account, with pipes to its input and output, in a session of its own.
-
-        Raises:
-            EmbeddedServerError: This process may not switch to the account.
-        """
+        """Start *command* as this account, with pipes to its input and output, in a session of its own."""
         path = os.pathsep.join(filter(None, (os.environ.get("PATH"), os.defpath)))
         libraries = {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ}
         try:
@@ -108,7 +103,6 @@ class Account:
         return self.succeeds('test -x "$1" && test -w "$1"', folder)
 
     def succeeds(self, script: str, *arguments: str) -> bool:
-        """Return whether a shell script succeeds as this account."""
         process = self.start(["/bin/sh", "-c", script, "sh", *arguments])
         process.communicate()
         return process.returncode == 0
@@ -159,7 +153,6 @@ class Server:
         self._run("pg_ctl", "restart", "-w", "-t", "60", "-m", mode, "-l", str(self.log_path))
 
     def _run(self, program: str, *arguments: str) -> None:
-        """Let the supervisor run a program on the data directory, and wait for its end."""
         command = [str(self._programs.directory / program), "-D", str(self.data_directory), *arguments]
         status = ""
         with contextlib.suppress(BrokenPipeError):

@@ -108,7 +108,6 @@ class _Comparator(TypeDecorator.Comparator[Any]):
         return self._typed(op, [other], super().reverse_operate(op, other, **given))
 
     def _typed(self, op: OperatorType, others: list[Any], result: Any) -> Any:
-        """Type the difference of two instants as a duration."""
         if op is not sub or not isinstance(self.type, Instant):
             return result
         length = isinstance(others[0], timedelta) or isinstance(_kind(others[0]), Duration)

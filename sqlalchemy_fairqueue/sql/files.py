@@ -16,7 +16,6 @@ NEEDED_VERSION = 1
 """The version of the schema that this library needs. It runs on newer ones too, also on those that it does not know."""
 
 FOLDERS: list[Traversable] = [files(__package__) / folder for folder in ("v1",)]
-"""The folder of each version that this library can install, version 1 first."""
 
 # The folders of a version that hold its functions: its own, what people and dashboards read, what bulk loads call.
 _SUBJECTS = ("", "reads", "loads")
@@ -85,7 +84,6 @@ def functions(version: int) -> Mapping[str, str]:
 
 
 def query(name: str) -> str:
-    """Return a statement that asks the catalog, by the name of its file in ``queries``."""
     return (files(__package__) / "queries" / f"{name}.sql").read_text(encoding="utf-8").strip()
 
 

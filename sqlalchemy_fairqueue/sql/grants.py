@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def close_functions(functions: Iterable[str], schema: str | None) -> str:
-    """Return a block that revokes functions from PUBLIC, and makes the tables' owner theirs."""
+    """Return a block that revokes functions from PUBLIC, and gives them to the owner of the tables."""
     names = ", ".join(map(quoted_literal, functions))
     return block(part("close_functions", functions=names), schema, {"v_made": "record"})
 
@@ -48,7 +48,6 @@ def give_back_privileges(schema: str | None) -> str:
 
 KINDS: Final = ("producer", "consumer", "monitor", "operator", "loader")
 BOUND_BY_QUEUE: Final = ("producer", "consumer", "operator", "loader")
-"""Kinds whose grants can be bound to named queues."""
 BOUND_BY_CHANNEL: Final = ("producer",)
 
 
@@ -196,7 +195,6 @@ def renew_grants(before: int, after: int, schema: str | None) -> str:
 
 
 def take_usage(schema: str | None) -> str:
-    """Return a block that takes back the usage of the schema that came with grants."""
     return _block([part("take_usage")], schema)
 
 
@@ -285,7 +283,6 @@ def read_grants(connection: Connection, schema: str) -> list[HeldGrant]:
 
 
 def read_privileges(connection: Connection, schema: str) -> list[Privilege]:
-    """Return the privileges of all roles on fairqueue's objects in a schema, except the owners'."""
     rows = connection.execute(text(query("privileges")), names_of_ours(schema))
     return [Privilege(row.kind, row.name, row.role, tuple(row.privileges)) for row in rows]
 

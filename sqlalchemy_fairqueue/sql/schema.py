@@ -31,11 +31,7 @@ _PLACE = re.compile(r"\{(\w+)\}")
 
 
 def quoted(schema: str) -> str:
-    """Quote a name as an identifier: ``My "odd" name`` becomes ``"My ""odd"" name"``.
-
-    Raises:
-        ValueError: PostgreSQL cannot keep the name as it is.
-    """
+    """Quote a name as an identifier; a name that PostgreSQL cannot keep as it is raises ValueError."""
     return '"' + _kept(schema).replace('"', '""') + '"'
 
 
@@ -168,7 +164,6 @@ def install_guard(version: int, schema: str | None) -> str:
 
 
 def installed_guard(version: int, schema: str | None) -> str:
-    """Return a block that raises unless the schema holds exactly this version."""
     return _block(_installed(version), schema)
 
 

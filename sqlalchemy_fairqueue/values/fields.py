@@ -114,8 +114,7 @@ class Rate:
     def parse(cls, text: str) -> Rate:
         """Parse a rate as people write it: ``10/s``, ``100/min``, ``1/30s``, ``50/s, burst 10``, ``1000/min of cost``.
 
-        The time is a unit (``us``, ``ms``, ``s``, ``m``, ``h``, ``d``, ``w``), its word (``sec``, ``second``, ``min``,
-        ``minute``, ``hour``, ``day``, ``week``) or a duration such as ``30s``.
+        The time is a unit from ``us`` to ``w``, a word such as ``sec`` or ``hour``, or a duration such as ``30s``.
 
         Raises:
             InvalidArgument: The text has another form, or the rate is out of bounds.
@@ -353,6 +352,5 @@ def _definitions(kind: type[DataclassInstance]) -> dict[str, Definition]:
 
 
 def check_fields(values: DataclassInstance) -> None:
-    """Check the fields of a frozen dataclass, and set them as their definitions return them."""
     for name, definition in _definitions(type(values)).items():
         object.__setattr__(values, name, definition.checked(name, getattr(values, name)))

@@ -34,7 +34,6 @@ FairBy = Literal["messages", "cost", "seconds"]
 OnDead = Literal["continue", "hold"]
 
 MOST_COST = 1_000_000_000
-"""The most that a message may cost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,9 +175,8 @@ class Receipt:
     """The receipt of an enqueue. It knows the message once the transaction has committed.
 
     Attributes:
-        message_id: None until the commit, and for a dropped message. For a duplicate: the message that has the key;
-            with ``unique_for`` it may have ended. ``queue.cancel``, ``queue.result`` and other calls that take an id
-            refuse None with InvalidArgument.
+        message_id: None until the commit, and for a dropped message; calls that take an id refuse None with
+            InvalidArgument. For a duplicate: the message that has the key; with ``unique_for`` it may have ended.
         created: Whether a message was added; None until the commit.
         outcome: None until the commit. "created"; "duplicate" if the key was taken; "replaced" if the message that has
             the key was rewritten; "coalesced" if message_id, another message of the ordering key, waits in its place;
@@ -259,7 +257,6 @@ def checked_filters(
     ordering_key: str | None = None,
     **others: Any,
 ) -> dict[str, Any]:
-    """Check filters, and return them as parameters of a SQL function."""
     names = {"channel": channel, "kind": kind, "key": key, "ordering_key": ordering_key}
     check_names(**names)
     if channel is None and (key or ordering_key) is not None:
@@ -275,7 +272,6 @@ def checked_filters(
 def undelivered(
     channel: str, *, state: object = None, since: object = None, until: object = None, **names: Unpack[MessageFilters]
 ) -> dict[str, Any]:
-    """Check filters for the undelivered messages of a channel, and return them as parameters."""
     if state is not None:
         check_choice("state", state, get_args(UndeliveredState))
     check_name("channel", channel)
@@ -376,11 +372,9 @@ class Delivery:
         content: The payload as it is stored.
         headers: As they were enqueued; None if there are none, or if Python cannot read them.
         attempt: The number of this attempt, from 1; releases are not counted.
-        deliveries: How often the message was ever delivered. With message_id and the lease's id it is the fencing
-            token.
+        deliveries: How often the message was ever delivered; a part of the fencing token.
         holds_slot: False if its settlement cannot free a slot of a limit, neither of the channel nor of the queue.
-        settled: How this process has settled it ("complete", "retry", "release", "bury"), added after the commit, or on
-            a Connection when it was sent.
+        settled: How this process has settled it, such as "complete"; set after the commit, or at once on a Connection.
         is_timed: Whether its queue is fair by seconds, so that a worker measures the handler's time.
         keeps_result: Whether its queue kept results at the delivery, so that its completion stores one.
 
@@ -575,7 +569,6 @@ def checked_group_id(group_id: object) -> UUID:
 
 
 def group_of_headers(headers: Mapping[str, Any] | None) -> UUID | None:
-    """Return the id of the group that a message belongs to, or None."""
     try:
         return checked_group_id((headers or {}).get(GROUP_HEADER))
     except InvalidArgument:
@@ -583,7 +576,6 @@ def group_of_headers(headers: Mapping[str, Any] | None) -> UUID | None:
 
 
 def counts_of_headers(headers: Mapping[str, Any] | None) -> GroupCounts | None:
-    """Return the counts of the group that a message follows; None if it follows none."""
     found: Any = (headers or {}).get(AFTER_GROUP_HEADER)
     try:
         counts = [int(found[name]) for name in ("total", "done", "failed", "cancelled")]

@@ -181,7 +181,6 @@ def rate_of_columns(columns: Mapping[str, Any]) -> Rate | None:
 
 
 def fields_of_columns(columns: Collection[str]) -> tuple[str, ...]:
-    """Return the fields that have one of the columns, in the order of their definition."""
     return tuple(name for name, one in POLICY.items() if not set(columns).isdisjoint(one.columns(name)))
 
 
@@ -191,13 +190,10 @@ def policy_values(columns: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def policy_changes(where: str, policy: object, changes: Mapping[str, Any]) -> PolicyChanges:
-    """Return the fields to change: all fields of *policy*, or the named *changes*.
+    """Return the fields to change: all fields of *policy*, or the named *changes*, whichever is given.
 
-    Each change is checked by itself; the database checks the resulting policy, which it alone knows.
-
-    Raises:
-        InvalidArgument: Both are given, or neither; or a value is out of bounds.
-        TypeError: A policy has no field of this name.
+    Each change is checked by itself; the database checks the resulting policy, which it alone knows. An unknown name
+    raises TypeError.
     """
     check_field_names(where, changes)
     if policy is None:
@@ -222,12 +218,7 @@ def policy_changes(where: str, policy: object, changes: Mapping[str, Any]) -> Po
 
 
 def reset_fields(where: str, reset: object) -> tuple[str, ...]:
-    """Return the fields that the plan shall decide again, in the order of their definition.
-
-    Raises:
-        InvalidArgument: *reset* is neither a collection of names nor ``"all"``.
-        TypeError: A policy has no field of this name.
-    """
+    """Return the fields that the plan shall decide again; an unknown name raises TypeError."""
     if reset == "all":
         return tuple(POLICY)
     if isinstance(reset, str) or not isinstance(reset, Collection):

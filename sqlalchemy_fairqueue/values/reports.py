@@ -29,9 +29,9 @@ class Reason(StrEnum):
     """The reasons of a wait. Readings give the first that applies; to lift only a later one would not help.
 
     Example:
-        >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
+        >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
         >>> queue.pause(engine, "customer-7")
-        >>> queue.message(engine, message_id).wait.reason is Reason.PAUSED
+        >>> queue.message(engine, receipt.message_id).wait.reason is Reason.PAUSED
         True
     """
 
@@ -431,8 +431,10 @@ class ChannelStats(PolicyFields, ChannelDemand):
         >>> queue.configure_channel(engine, "customer-7", max_concurrency=2)
         >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
         >>> [channel] = queue.channels(engine)
-        >>> channel.ready, channel.max_concurrency, channel.policy.weight
+        >>> channel.undelivered, channel.max_concurrency, channel.policy.weight
         (1, 2, 1)
+        >>> channel.reason is None, channel.competes
+        (True, False)
     """
 
     queue: str

@@ -91,7 +91,6 @@ class CronTiming:
         return None
 
     def last(self, after: int, until: int) -> int | None:
-        """Return the latest slot in (after, until], or None."""
         for window in _WINDOWS:
             start = max(after, until - microseconds(window))
             found = None
@@ -156,11 +155,7 @@ def planned(timing: Timing, catch_up: CatchUp, done_until: int, now: int, most: 
 
 
 def cron_timing(expression: str, timezone: str) -> CronTiming:
-    """Return the slots of a cron expression in a time zone.
-
-    Raises:
-        InvalidArgument: The expression is invalid, or the time zone is not known here.
-    """
+    """Return the slots of a cron expression in a time zone; raise InvalidArgument for an invalid or unknown one."""
     zone = named_zone(timezone)
     if len(expression.split()) != _FIELDS:
         raise InvalidArgument(

@@ -238,12 +238,7 @@ class QueueChanges(QueueLimits, total=False):
 
 
 def setting_changes(where: str, changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Check the settings to change, and return them.
-
-    Raises:
-        InvalidArgument: Nothing is given, or a value is out of bounds.
-        TypeError: No setting has this name.
-    """
+    """Check the settings to change, and return them; an unknown name raises TypeError."""
     if unknown := next((name for name in changes if name not in SETTINGS), None):
         raise TypeError(f"{where} has {unknown}, which is none of its settings: {', '.join(SETTINGS)}")
     if not changes:

@@ -128,11 +128,7 @@ class Given(NamedTuple):
 
 
 def given(known: Any, statement: NumberedStatement, values: Values) -> Given | None:
-    """Return a statement to send, or None if a value has no text form here. *known* is psycopg's cache.
-
-    Raises:
-        UnicodeEncodeError: A text has no bytes in UTF-8.
-    """
+    """Return a statement to send, or None if a value has no text form here. *known* is psycopg's cache."""
     found = list(values)
     types, formats = [_UNKNOWN] * len(found), [_TEXT] * len(found)
     for index, value in enumerate(found):
