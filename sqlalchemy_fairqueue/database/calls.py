@@ -97,8 +97,7 @@ class Shape:
         before: A function to call before, in the same statement, with the same first parameter.
         alone: Array parameters that get one value instead; drivers encode a value several times faster than an array.
         each: An array parameter, of which each element is one call. The column "place" is its position, from 1.
-        readable: Whether texts come as UTF-8 bytes, so that a text outside of the connection's encoding cannot fail all
-            rows.
+        readable: Whether texts come as UTF-8 bytes: a text outside of the connection's encoding fails no other rows.
     """
 
     columns: Sequence[str] | None = None
@@ -253,8 +252,7 @@ class Call(NamedTuple):
     def tuples(self, connection: Connection, *, as_bytes: bool = False) -> Sequence[Sequence[Any]]:
         """Send the call as :meth:`rows` does, but bypass SQLAlchemy if nobody listens, in half of the time.
 
-        The rows have no names. Only connections with :data:`ALONE` are bypassed. Errors are raised as SQLAlchemy raises
-        them.
+        The rows have no names. Only connections with :data:`ALONE` are bypassed. Errors are as SQLAlchemy raises them.
         """
         rows: list[Sequence[Any]] = []
         try:

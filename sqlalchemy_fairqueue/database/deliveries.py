@@ -244,8 +244,7 @@ def set_aside(
 
     Args:
         limit: The limit of the failed dequeue.
-        message_ids: Messages under *lease_id* that the caller could not read, for *reason*. None: find what makes
-            dequeues fail.
+        message_ids: Messages under *lease_id* that the caller could not read, for *reason*; None: find them.
     """
     doing = f"set aside what cannot be delivered in queue {target.queue!r}"
     ids = None if message_ids is None else list(message_ids)
@@ -349,8 +348,7 @@ def settlement(
 ) -> Call:
     """Return the call that settles deliveries by a verb, with the arguments of each.
 
-    It returns messages that were not settled as asked, with an outcome: "lost" if the token is invalid, "buried" if a
-    retry found no attempts left.
+    It returns messages that were not settled as asked: "lost" if the token is invalid, "buried" after the last retry.
 
     Args:
         results: For complete, the result of each; None or an empty sequence keeps nothing.

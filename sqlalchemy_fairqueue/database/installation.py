@@ -1,8 +1,7 @@
 """What a database has installed, whether this library can use it, and installation without Alembic.
 
 The library asks once for each engine and schema before it sends anything else, and remembers a usable version. That is
-safe because a database is migrated before the code that needs it is deployed, and code is rolled back before the
-database.
+safe because a database is migrated before the code that needs it, and code is rolled back before it.
 """
 
 from __future__ import annotations
@@ -92,8 +91,7 @@ def install_fairqueue(where: Engine | Connection, schema: str | None = None) -> 
         True if it was installed now; False if a usable version was there.
 
     Raises:
-        SchemaMismatch: An older version is there, or other objects have fairqueue's names. The error has the migration
-            to write.
+        SchemaMismatch: An older version is there, with the migration to write; or other objects have fairqueue's names.
         AutocommitError: The connection commits each statement by itself.
         IsolationError: The transaction is read-only.
         ValueError: PostgreSQL cannot store the schema's name, or the database is not PostgreSQL.

@@ -172,13 +172,11 @@ def read_competition(
 ) -> tuple[QueueCapacity, Competition, list[ChannelDemand]]:
     """Return what holds a queue and some of its channels back, by a reading that does not grow with the queue.
 
-    It reads at most *scan* channels with leased messages, ready channels and signals, and counts at most *count* leased
-    messages.
+    It reads at most *scan* channels with leased messages, ready channels and signals, and *count* leased messages.
 
     Returns:
         What holds the queue back; up to *rivals* channels with the most leased messages, without what waits in them;
-        and those of *channels* that exist. If one of these has ready messages, its scheduled ones are counted among
-        them.
+        and those of *channels* that exist. If one of these has ready messages, they include its scheduled ones.
     """
     rows = target.read(
         connection,

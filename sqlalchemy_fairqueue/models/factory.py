@@ -132,8 +132,7 @@ def make_models(base: type[Any] | HasMetaData, schema: str | None = None) -> Mod
 
     Args:
         base: A declarative Base, or another object with a ``metadata``.
-        schema: The schema of the installation. None: the schema of the MetaData, or else the connection's default
-            schema.
+        schema: The schema of the installation. None: that of the MetaData, or else the connection's default schema.
 
     Raises:
         ValueError: Your own classes map tables of these names in that schema.

@@ -82,8 +82,7 @@ class FairqueueMixin:
     A relationship exists if the mixin of the other table is mapped too, on the same Base and in the same schema.
 
     Attributes:
-        __fairqueue_schema__: The schema of the installation. None: the schema of the Base's MetaData, or else the
-            connection's default schema.
+        __fairqueue_schema__: The schema of the installation; None: as for :func:`make_models`.
     """
 
     __fairqueue_schema__: ClassVar[str | None] = None

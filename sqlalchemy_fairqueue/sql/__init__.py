@@ -5,8 +5,7 @@ and ``vN/loads/`` those that only bulk loads call. A table with its indexes is o
 Version N of an object is the newest file in v1..vN, and a released file never changes: so every version can be put
 together for ever, and a migration never reads the models, which move. ``vN/upgrade.sql`` and ``vN/downgrade.sql``
 change tables of an earlier version. ``blocks/`` has parts of guards and grants. The statements are pure functions of
-versions and a schema, and are sent by others; only :func:`find_drift` asks a database, by the statements of
-``queries/``.
+versions and a schema, and are sent by others; only :func:`find_drift` asks a database, by ``queries/``.
 """
 
 from sqlalchemy_fairqueue.sql.catalog import Difference, assert_no_drift, find_drift

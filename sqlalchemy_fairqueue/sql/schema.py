@@ -1,8 +1,7 @@
 """Putting the target schema where the files say ``fairqueue.``; the schema of staging tables; guards.
 
 No name means the connection's default schema, which only the server knows: the statement is then wrapped in a block
-that puts ``current_schema()`` in when it runs, so that a script written offline and a migration run online leave the
-same catalog behind.
+that puts ``current_schema()`` in when it runs, so that a script and a migration leave the same catalog behind.
 
 Staging tables of bulk loads have a schema of their own, since loaders would otherwise need the right to create in the
 schema of the queues, where they could add functions. Guards are blocks that refuse before anything is changed; the same

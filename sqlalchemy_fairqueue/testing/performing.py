@@ -132,8 +132,8 @@ def make_context(
 ) -> Context:
     """Return the context that a worker would pass to the handler of a delivery.
 
-    ``context.stopping`` and ``context.cancelled`` can also be set later. *queue* lets the handler add members to the
-    group of the delivery.
+    ``context.stopping`` and ``context.cancelled`` can also be set later. *queue* lets the handler add members to its
+    group.
 
     Example:
         >>> make_context(make_delivery(queue, 1), cancelled=True).cancelled
@@ -156,8 +156,7 @@ class Performed:
 
     Attributes:
         outcome: The Outcome that the handler returned or raised; None: the message is completed.
-        result: Its other return value. If the queue keeps results, ``queue.result(session, delivery.message_id)``
-            returns the stored one.
+        result: Its other return value. If the queue keeps results, ``queue.result`` returns the stored one.
 
     Example:
         >>> @queue.handler("call")
@@ -204,7 +203,7 @@ def perform(
         the handler's RetryPolicy names gives the policy's outcome: Bury for ``bury_on``, Retry for ``retry_on``.
 
     Raises:
-        InvalidArgument: There is no such handler; it takes a session and there is none; or it is async, which needs
+        InvalidArgument: There is no such handler; it takes a session and there is none; or it is async: see
             :func:`aperform`.
         TypeError, PayloadError: The arguments do not fit the job.
         Exception: Any other exception of the handler, which a worker would count as a failure.

@@ -68,13 +68,11 @@ def rolled_back(
 ) -> Any:
     """Return a block with a session in a transaction that is rolled back at its end.
 
-    For an AsyncEngine it is an ``async with``. A ``commit()`` of the code under test sends the queue work, and ends
-    only a savepoint.
+    For an AsyncEngine it is an ``async with``. A ``commit()`` inside sends the queue work, and ends only a savepoint.
 
     Args:
         session_factory: A sessionmaker of the application, or a class such as SQLModel's Session. Default: Session, or
-            AsyncSession with ``expire_on_commit=False``, since code that reads an expired attribute fails with
-            MissingGreenlet.
+            AsyncSession with ``expire_on_commit=False``, since reading an expired attribute raises MissingGreenlet.
         options: Further arguments of the session.
 
     Example:
@@ -121,7 +119,7 @@ def inline(
         queues: The queues whose handlers run. On a plain session these must be plain functions.
         resources: What on_start functions would return, by name; they are not called.
         session_factory: Creates the sessions of handlers. Default: the class that they annotate ``session`` with, or
-            Session or AsyncSession.
+            else Session or AsyncSession.
 
     Yields:
         What was performed so far, in order; the list grows.

@@ -35,8 +35,7 @@ class Workers:
         """Run a worker until nothing can be delivered now, and return it, for its ``stats`` and ``leftovers()``.
 
         Messages must be committed. Due schedules enqueue their messages first, and finished groups their follow-ups.
-        Messages that are due later stay. A failing handler is tried again as its policy says, and raises nothing here;
-        ``stats`` counts it.
+        Messages that are due later stay. A failing handler is tried again as its policy says, and raises nothing here.
         """
         worker = Worker(self._engine, *queues, **options)
         worker.run(drain=True)

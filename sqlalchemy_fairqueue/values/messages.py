@@ -48,8 +48,7 @@ class Enqueue:
         at: The message is due at this instant (aware), up to the year 9999 in UTC; a past one means now.
         priority: 1 or more. Of the due messages of a channel a higher number goes first, and before those without one.
             Retries, releases and redrives keep it. The policy may weigh it against waiting.
-        key: Unique among the messages of the channel that are not completed or dead. on_duplicate says what a message
-            with a taken key does.
+        key: Unique among the messages of the channel that are not completed or dead; see on_duplicate.
         headers: A small JSON object for tracing and routing, which bypasses the codec. At most 65,536 bytes as the
             database writes it: with a blank after each comma and colon, and numbers written out.
         max_attempts: A failing message becomes a dead letter after this many attempts. None: the queue's number.
@@ -68,12 +67,12 @@ class Enqueue:
         unique_from: When unique_for begins: "enqueue", when this message is sent, or "completion", when it ends.
         ordering_key: 1 to 512 bytes, such as the id of a conversation. Messages of a channel with the same ordering key
             are delivered one at a time, in the order of their enqueues. A retry with a delay holds the next ones back
-            until the message is completed, dead, cancelled or purged. The keys of a channel take turns. None: the
-            message waits for no other.
+            until the message is completed, dead, cancelled or purged. The keys of a channel take turns. None: it waits
+            for none.
         coalesce: Add nothing while another message of the channel, kind and ordering_key waits for a consumer. That
             message keeps its payload and time, and is not delivered before this transaction ends, so its handler sees
-            what this one committed. If none waits, the message is added, even while one is leased. Needs an
-            ordering_key, and excludes a key.
+            what this one committed. If none waits, it is added, even while one is leased. Needs an ordering_key;
+            excludes a key.
 
     Example:
         >>> Enqueue(channel="customer-7", payload={"file": "a.pdf"}, kind="parse", delay=timedelta(minutes=5)).kind
@@ -307,8 +306,8 @@ class Lease:
         >>> [delivery] = queue.dequeue(engine, lease=timedelta(minutes=5))
         >>> delivery.lease.expires_at - datetime.now(UTC) > timedelta(minutes=4)
         True
-        >>> delivery.lease.lost, delivery.lease.lost_for(delivery)
-        (False, False)
+        >>> delivery.lease.lost, delivery.lease.lost_for(delivery), delivery.lease.measured(delivery)
+        (False, False, (None, None))
     """
 
     id: int
@@ -328,12 +327,6 @@ class Lease:
         """Return the measured cost of a delivery, and the cost that its channel was charged while its handler ran.
 
         The channel is not charged any more after this. Both are None outside of a worker.
-
-        Example:
-            >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
-            >>> [delivery] = queue.dequeue(engine)
-            >>> delivery.lease.measured(delivery)
-            (None, None)
         """
         return None, None
 
@@ -433,8 +426,7 @@ class Batch:
 
     Attributes:
         max_messages: 2 to 1,000.
-        max_cost: Most that they cost together, in the unit of ``enqueue(cost=)``; a single message may cost more. None:
-            any.
+        max_cost: Most that they cost together, in the unit of ``enqueue(cost=)``; one alone may cost more. None: any.
 
     Example:
         >>> @queue.handler("embed", batch=Batch(max_messages=50, max_cost=8000))

@@ -133,8 +133,7 @@ class RetryPolicy:
 
     The wait before attempt n + 1 is random, between (1 - jitter) and all of ``min(cap, first * factor ** (n - 1))``, so
     that messages which failed together do not come back together. Source: M. Brooker, "Exponential Backoff and Jitter",
-    2015. A retried message stands in its channel behind messages that were due before it, or where its priority puts
-    it.
+    2015. A retried message stands behind those of its channel that were due before, or where its priority puts it.
 
     Attributes:
         first: The longest wait after the first attempt.
@@ -142,8 +141,7 @@ class RetryPolicy:
         cap: The upper bound of all waits.
         jitter: The random part of the wait, 0 to 1.
         max_attempts: A message becomes a dead letter after this many attempts, or after its own ``max_attempts`` if
-            that is lower. Attempts whose process died or whose lease was lost count. None: only the message's own
-            number.
+            that is lower. An attempt whose process died or whose lease was lost counts. None: only its own number.
         bury_on: Exceptions, with subclasses, that make the message a dead letter at once.
         retry_on: The only exceptions of a handler, with subclasses, that are retried; others make the message a dead
             letter at once. ``bury_on`` takes precedence. What the handler did not cause is always retried: a timeout, a
@@ -190,10 +188,7 @@ class RetryPolicy:
                     )
 
     def delay(self, attempt: int, chance: Callable[[], float] = random.random) -> timedelta:
-        """Return the wait after the attempt with this number, from 1.
-
-        Args:
-            chance: Returns a number from 0 to 1.
+        """Return the wait after the attempt with this number, from 1; *chance* returns a number from 0 to 1.
 
         Example:
             >>> policy = RetryPolicy(first=timedelta(seconds=5), factor=2)

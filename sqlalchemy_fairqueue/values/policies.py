@@ -121,15 +121,13 @@ class ChannelPolicy(PolicyFields):
         weight: Messages in each turn. While both have work, weight 3 gets three times the share of weight 1.
         max_backlog: Most undelivered messages of the channel; on_full decides about enqueues beyond. Concurrent
             transactions may exceed it by what they enqueue, and retried and released messages come back above it.
-        on_full: What an enqueue to a full channel does: "raise" ChannelFull; or "drop" the message, count it, and say
-            so in the receipt.
+        on_full: What an enqueue to a full channel does: "raise" ChannelFull; or "drop" and count the message.
         priority_aging: The wait that counts as much as one step of priority, 1 us to 365 days, so that urgent messages
             never starve others. With ten minutes, a message of priority 3 goes before ordinary messages that became
             ready less than 30 minutes before it. A change applies to messages that become ready afterwards. None: a
-            message always goes before all of a lower priority.
+            higher one always goes first.
         max_payload_bytes: Most bytes of an encoded payload. A larger one raises PayloadError, whatever on_full says: a
-            transaction fails at its COMMIT, a bulk load as a whole. Existing messages stay. None: the bound of every
-            message, 256 MB.
+            transaction fails at its COMMIT, a bulk load as a whole. Existing messages stay. None: 256 MB, as always.
 
     Raises:
         TypeError: A policy has no field of this name, or an argument has no name.
@@ -192,8 +190,7 @@ def policy_values(columns: Mapping[str, Any]) -> dict[str, Any]:
 def policy_changes(where: str, policy: object, changes: Mapping[str, Any]) -> PolicyChanges:
     """Return the fields to change: all fields of *policy*, or the named *changes*, whichever is given.
 
-    Each change is checked by itself; the database checks the resulting policy, which it alone knows. An unknown name
-    raises TypeError.
+    Each change is checked by itself; only the database knows, and checks, the resulting policy.
     """
     check_field_names(where, changes)
     if policy is None:

@@ -188,8 +188,7 @@ class Leftovers:
     """The messages that a drained worker leaves in a queue; ``str`` writes a line for it and one for each reason.
 
     Attributes:
-        reasons: Why undelivered messages wait, the most frequent reason first. From at most 1,000 channels; counts
-            cover all.
+        reasons: Why the undelivered messages of at most 1,000 channels wait, the most frequent reason first.
 
     Example:
         >>> @queue.handler
@@ -251,8 +250,7 @@ class QueueStats(QueueCapacity):
         dropped: Messages that were ever dropped because their channel was full.
         oldest_ready_at: When the oldest ready message became ready. None: nothing is ready.
         paused_at: None if the queue is not paused.
-        max_concurrency: As :meth:`~sqlalchemy_fairqueue.Queue.configure` sets it, or None; likewise max_cost_out and
-            rate.
+        max_concurrency: As it is configured, or None; likewise max_cost_out and rate.
         current_concurrency: Messages that count against max_concurrency; ended ones count until the next dequeue. None
             if the queue never had a limit or a rate.
         current_cost: The cost of these messages.
@@ -262,8 +260,7 @@ class QueueStats(QueueCapacity):
         signals: Signals that no dequeue has heard. If thousands remain for long, nobody dequeues.
         consumers: Consumers with an unexpired lease.
         served_cost: The cost of attempts that ended since *served_since*. None: the queue records no history.
-        served_since: Five minutes ago, or the time of the oldest of the last 2,000 attempts of all queues if that is
-            later.
+        served_since: Five minutes ago; or the time of the oldest of the last 2,000 attempts of all queues, if later.
 
     Example:
         >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
@@ -361,8 +358,7 @@ class ChannelDemand:
         next_cost: The cost of its first message, if it has a max_cost_out.
         last_dequeue_at: When the channel was last served, or None.
         opens_at: Until when dequeues skip it, because of its rate or its first message, or None.
-        served_cost: The cost of its attempts that ended lately. None: the queue shares by messages, or records no
-            history.
+        served_cost: The cost of its attempts that ended lately. None: the queue shares by messages, or has no history.
         wait: Why it waits. None: it does not, or the reading did not ask for reasons.
 
     Example:
@@ -425,7 +421,6 @@ class ChannelStats(PolicyFields, ChannelDemand):
         overridden: The fields of its policy that were configured for it alone.
         served_cost: The cost of its attempts that ended since *served_since*. None: the queue records no history.
         problem: Which message can neither be delivered nor become a dead letter, so that a dequeue paused the channel.
-            None: no dequeue did.
 
     Example:
         >>> queue.configure_channel(engine, "customer-7", max_concurrency=2)
@@ -488,8 +483,7 @@ class Contention(Competition):
     """The channels that wait longest and those with the most leased messages, and figures of all channels.
 
     Attributes:
-        channels: These channels, the longest wait first. Channels without ready messages come last; they may have only
-            held or scheduled ones.
+        channels: These channels, the longest wait first; channels without ready messages come last.
         waiting: How many channels have ready messages.
         rivals: How many channels compete: those with leased messages, and those with ready messages that are not
             paused, at their own limit or held back by their rate.
@@ -633,11 +627,7 @@ class DeadLetterInfo:
 
     @property
     def payload(self) -> Any:
-        """The decoded payload.
-
-        Raises:
-            PayloadError: The codec cannot decode the content, or Python cannot read the headers.
-        """
+        """The payload; raises PayloadError if the codec cannot decode it, or Python cannot read the headers."""
         if isinstance(self.decoded, PayloadError):
             raise self.decoded
         return self.decoded
@@ -859,8 +849,7 @@ HANDLER_BOUNDS = tuple(
     timedelta(milliseconds=milliseconds)
     for milliseconds in (1, 3, 10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000)
 )
-"""The bounds between the buckets of :attr:`HandlerTimes.counts`: the first bucket lies below all, the last above all.
-"""
+"""The bounds between the buckets of :attr:`HandlerTimes.counts`; the first bucket lies below all of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -868,12 +857,11 @@ class TrendPoint:
     """A queue or channel in a step of time.
 
     Attributes:
-        at: The begin of the step, in UTC.
+        at: When the step begins, in UTC.
         ready: The most messages that were ready at a sample. None: there is no sample.
         oldest_wait: The longest that the oldest of them had waited then. None: there is no sample.
-        served: The attempts that completed a message. None: unknown, for example without a history.
-        failed: The attempts that were retried, buried, or lost with their lease; without a history, the messages that
-            died. None: unknown.
+        served: Attempts that completed a message. None: unknown, as is failed.
+        failed: Attempts that were retried, buried, or lost with their lease; without a history, dead letters.
 
     Example:
         >>> [*_, point] = queue.admin.trend(engine).points
@@ -929,8 +917,7 @@ class Trend:
     Attributes:
         channel: None: the trend is of the whole queue.
         points: The oldest first.
-        handlers: How long handlers took, the kind with the most attempts first; of the last 10,000 attempts of all
-            queues.
+        handlers: Handlers in the last 10,000 attempts of all queues, the kind with the most attempts first.
 
     Example:
         >>> trend = queue.admin.trend(engine, over=timedelta(days=1))
@@ -978,10 +965,7 @@ def with_waits(
     channels: Iterable[_Channel],
     now: datetime,
 ) -> tuple[_Channel, ...]:
-    """Return channels with the reasons for which they wait at *now*; those without undelivered messages have none.
-
-    The competition need not list these channels. *limits* are the shared limits that the queue draws from.
-    """
+    """Return channels with the reasons for which they wait at *now*; those without undelivered messages have none."""
     # One more than a wait lists, since the channel itself may be among them.
     holding = nsmallest(TAKERS + 1, (one for one in competition.channels if one.leased), key=lambda one: -one.leased)
 

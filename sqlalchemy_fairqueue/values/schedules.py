@@ -262,11 +262,7 @@ class Recurrence:
         return None if self.cron is None else self.timezone or "UTC"
 
     def timing(self, anchor: int) -> Timing:
-        """Return the slots of a schedule that was made at *anchor*, in microseconds.
-
-        Raises:
-            InvalidArgument: The expression is invalid, or the time zone is not known here.
-        """
+        """Return the slots of a schedule that was made at *anchor*, in microseconds."""
         return timing_of(self.cron, self.zone_name, None if self.every is None else microseconds(self.every), anchor)
 
 
@@ -287,8 +283,7 @@ class ScheduleInfo:
         every: The interval; None if it has a cron expression.
         jitter: Most time from a slot to the delivery of its message.
         in_code: Whether ``Queue.periodic`` declares it.
-        state: "active"; "paused"; "failing" if workers could not run it lately, see *problem*; "overdue" if no worker
-            came within five minutes.
+        state: "active"; "paused"; "failing", see *problem*; "overdue" if no worker came within five minutes.
         next_run_at: The next slot. None if it is paused, or if its zone or expression is not known here.
         last_slot_at: The slot that was run last, at *last_run_at*; None before the first.
         last_message_id: The message of that slot; None if there is none, or if it was dropped.

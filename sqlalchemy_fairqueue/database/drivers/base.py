@@ -84,8 +84,7 @@ class Driver(ABC):
     ) -> bool:
         """Send statements on the driver's connection itself, as the cursors of SQLAlchemy would.
 
-        Without *commit* there is one statement, its own transaction. With it, :meth:`can_commit_with` has returned
-        True.
+        Without *commit* there is one statement, its own transaction. With it, :meth:`can_commit_with` was true.
 
         Args:
             statements: Each with its parameters in order, encoded by :attr:`encoders`.
