@@ -97,7 +97,8 @@ class Shape:
         before: A function to call before, in the same statement, with the same first parameter.
         alone: Array parameters that get one value instead; drivers encode a value several times faster than an array.
         each: An array parameter, of which each element is one call. The column "place" is its position, from 1.
-        readable: Whether texts come as UTF-8 bytes: a text outside of the connection's encoding fails no other rows.
+        readable: Whether texts come as UTF-8 bytes, so that one outside of the connection's encoding fails no other
+            row.
     """
 
     columns: Sequence[str] | None = None

@@ -244,7 +244,7 @@ def set_aside(
 
     Args:
         limit: The limit of the failed dequeue.
-        message_ids: Messages under *lease_id* that the caller could not read, for *reason*; None: find them.
+        message_ids: Messages under *lease_id* that the caller could not read, for *reason*. None: search.
     """
     doing = f"set aside what cannot be delivered in queue {target.queue!r}"
     ids = None if message_ids is None else list(message_ids)
@@ -348,7 +348,7 @@ def settlement(
 ) -> Call:
     """Return the call that settles deliveries by a verb, with the arguments of each.
 
-    It returns messages that were not settled as asked: "lost" if the token is invalid, "buried" after the last retry.
+    It returns messages that were not settled as asked: "lost" if the token is invalid, "buried" if no attempt was left.
 
     Args:
         results: For complete, the result of each; None or an empty sequence keeps nothing.

@@ -1,7 +1,7 @@
 """What a database has installed, whether this library can use it, and installation without Alembic.
 
 The library asks once for each engine and schema before it sends anything else, and remembers a usable version. That is
-safe because a database is migrated before the code that needs it, and code is rolled back before it.
+safe: a database is migrated before the code that needs it is deployed, and rolled back after that code.
 """
 
 from __future__ import annotations

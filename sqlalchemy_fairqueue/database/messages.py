@@ -71,7 +71,7 @@ class Content(bytes):
 
 
 class Membership:
-    """The group that messages are added to, and the delivery of the member that adds them, or None."""
+    """The group that messages are added to, and the delivery of the member that adds them; None: the group is new."""
 
     __slots__ = ("adder", "group_id")
 

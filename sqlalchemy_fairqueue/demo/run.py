@@ -107,7 +107,7 @@ class Run:
 
     @property
     def orphans(self) -> list[File]:
-        """The files that the killed worker left to the others, without results of its own last commit."""
+        """The files that the killed worker left to the others, except those of its own last commit."""
         if (accident := self.accident) is None:
             return []
         held = [file for file in self.files if file.key in accident.keys]

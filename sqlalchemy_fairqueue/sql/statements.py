@@ -1,7 +1,7 @@
 """The statements of each way between versions, one at a time, in order, without semicolons.
 
 Send them verbatim, all in one transaction. The first is a guard that raises before anything is changed. Each way raises
-ValueError for an unknown version and for a schema whose name PostgreSQL cannot keep.
+ValueError for a version that is unknown or on the wrong side, and for a schema whose name PostgreSQL cannot keep.
 """
 
 from __future__ import annotations

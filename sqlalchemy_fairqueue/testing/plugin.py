@@ -112,7 +112,7 @@ def fairqueue_session(
 def fairqueue_worker(fairqueue_engine: Engine) -> Iterator[Workers]:
     """Workers on the test's own database, stopped after the test.
 
-    ``fairqueue_worker(queue)`` starts one. ``fairqueue_worker.drain(queue)`` drains.
+    ``fairqueue_worker(queue)`` starts one. ``fairqueue_worker.drain(queue)`` runs one until nothing is deliverable.
     """
     workers = Workers(fairqueue_engine)
     yield workers
@@ -142,7 +142,8 @@ def fairqueue_async_engine(fairqueue_url: URL, fairqueue_async_driver: str) -> A
 def fairqueue_async_worker(fairqueue_async_engine: AsyncEngine) -> AsyncWorkers:
     """Async workers on the test's own database.
 
-    ``async with fairqueue_async_worker(queue):`` runs one. ``await fairqueue_async_worker.drain(queue)`` drains.
+    ``async with fairqueue_async_worker(queue):`` runs one during the block.
+    ``await fairqueue_async_worker.drain(queue)`` runs one until nothing is deliverable.
     """
     return AsyncWorkers(fairqueue_async_engine)
 

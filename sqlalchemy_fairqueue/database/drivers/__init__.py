@@ -1,4 +1,4 @@
-"""The supported drivers of PostgreSQL, and what differs between them and SQLAlchemy does not hide.
+"""The supported drivers of PostgreSQL, and the differences between them that SQLAlchemy does not hide.
 
 A driver is a class of a few methods (``base``); a new one goes into ``DRIVERS`` and must pass ``tests/drivers``.
 """

@@ -84,7 +84,7 @@ class Driver(ABC):
     ) -> bool:
         """Send statements on the driver's connection itself, as the cursors of SQLAlchemy would.
 
-        Without *commit* there is one statement, its own transaction. With it, :meth:`can_commit_with` was true.
+        Without *commit* there is one statement, its own transaction. *commit* needs :meth:`can_commit_with`.
 
         Args:
             statements: Each with its parameters in order, encoded by :attr:`encoders`.
@@ -121,7 +121,7 @@ class Driver(ABC):
 class Listener(ABC):
     """A connection that listens for notifications, used by one thread.
 
-    Its methods raise any exception if the connection is broken.
+    Its methods raise an exception, of whatever class, if the connection is broken.
     """
 
     def listen(self, application_name: str) -> None:

@@ -30,6 +30,7 @@ class Psycopg2(LibpqDriver):
         return made
 
     def end(self, connection: Any, run: RunInLoop) -> None:  # noqa: ARG002 - it has no loop
+        # The application's connection class may have its own close().
         from psycopg2.extensions import connection as plain
 
         plain.close(connection)
