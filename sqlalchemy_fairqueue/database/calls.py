@@ -97,8 +97,7 @@ class Shape:
         before: A function to call before, in the same statement, with the same first parameter.
         alone: Array parameters that get one value instead; drivers encode a value several times faster than an array.
         each: An array parameter, of which each element is one call. The column "place" is its position, from 1.
-        readable: Whether texts come as UTF-8 bytes, so that one outside of the connection's encoding fails no other
-            row.
+        readable: Whether texts come as UTF-8 bytes: one outside of the connection's encoding then fails no other row.
     """
 
     columns: Sequence[str] | None = None

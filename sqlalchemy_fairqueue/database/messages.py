@@ -296,12 +296,14 @@ def _details(*, channel: str | None, content: bytes | None, dequeue_at: datetime
 def read_message_attempts(
     connection: Connection, target: Target, message_id: int, *, limit: int = 100, chars: int = 10_000
 ) -> list[AttemptDetails]:
+    """Return the last ended attempts at a message, the oldest first."""
     doing = f"read the attempts at message {message_id} of queue {target.queue!r}"
     which = {"message_id": message_id, "limit": limit, "chars": chars}
     return target.read(connection, "fq_message_attempts", doing, AttemptDetails, **which)[::-1]
 
 
 def read_results(connection: Connection, target: Target, message_ids: Sequence[int]) -> list[FoundResult]:
+    """Return how messages ended, in the order of *message_ids*."""
     doing = f"read results of queue {target.queue!r}"
 
     def found(*, message_id: int, **row: Any) -> FoundResult:  # noqa: ARG001 - the caller knows it

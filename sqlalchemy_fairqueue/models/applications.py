@@ -62,10 +62,7 @@ class QueueConfigMixin(PausableMixin, LimitedMixin):
     ``defaults`` is a policy in the column names of :class:`ChannelStateMixin`; if it is None, the first enqueue decides
     the policy of a channel. Its durations are in microseconds, and so are those of ``dead_letter_retention_by_kind``.
     ``plans`` tells whether the queue has or had plans. :meth:`~sqlalchemy_fairqueue.Queue.configure` documents the
-    others.
-
-    Attributes:
-        state: What the dispatcher knows of the queue; None before the first delivery and the first limit.
+    others. ``state`` is None before the first delivery and the first limit.
 
     Example:
         >>> queue.configure(engine, max_concurrency=20)
@@ -237,10 +234,8 @@ class MessageMixin(ContentMixin):
     policy's priority_aging. The greatest bigint means that the message waits for others of its ``ordering_key``.
     ``returned_at`` is when it became ready again; ``delivered_at`` is stored if the queue records its history.
     ``key_outlives`` is true if the period of its key begins when it ends. ``cancelled`` is true if it was cancelled
-    while leased. ``charged`` is what its delivery charged the channel, in a queue that is fair by seconds.
-
-    Attributes:
-        lease: None if no consumer holds the message.
+    while leased. ``charged`` is what its delivery charged the channel, in a queue that is fair by seconds. ``lease`` is
+    None if no consumer holds the message.
 
     Example:
         >>> message_id = queue.enqueue(engine, channel="customer-7", payload={"file": "a.pdf"}).message_id

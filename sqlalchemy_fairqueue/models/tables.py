@@ -80,9 +80,7 @@ class FairqueueMixin:
     """Base of the mixins.
 
     A relationship exists if the mixin of the other table is mapped too, on the same Base and in the same schema.
-
-    Attributes:
-        __fairqueue_schema__: The schema of the installation; None: as for :func:`make_models`.
+    ``__fairqueue_schema__`` is the schema of the installation; None: as for :func:`make_models`.
     """
 
     __fairqueue_schema__: ClassVar[str | None] = None

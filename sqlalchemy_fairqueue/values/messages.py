@@ -279,10 +279,7 @@ def undelivered(
 
 @dataclass(slots=True, eq=False)
 class PurgeReceipt:
-    """The receipt of a purge.
-
-    Attributes:
-        purged: How many messages were deleted; None until the commit.
+    """The receipt of a purge; ``purged``, how many messages were deleted, is None until the commit.
 
     Example:
         >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
@@ -297,9 +294,6 @@ class PurgeReceipt:
 @dataclass(frozen=True, slots=True)
 class Lease:
     """The right of a consumer to hold its messages until ``expires_at`` by the database's clock, unless it is extended.
-
-    Attributes:
-        id: Random, and never used again.
 
     Example:
         >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
@@ -432,11 +426,9 @@ class Batch:
         >>> @queue.handler("embed", batch=Batch(max_messages=50, max_cost=8000))
         ... def embed(deliveries: list[Delivery]) -> None:
         ...     print(deliveries[0].channel, [delivery.payload for delivery in deliveries])
-        >>> receipts = queue.enqueue_many(
-        ...     engine, [Enqueue(channel="customer-7", payload=text, kind="embed") for text in ("one", "two")]
-        ... )
+        >>> receipts = [queue.enqueue(engine, channel="customer-7", payload=text, kind="embed") for text in ("a", "b")]
         >>> Worker(engine, queue, concurrency=1).run(drain=True)
-        customer-7 ['one', 'two']
+        customer-7 ['a', 'b']
     """
 
     max_messages: int
@@ -451,8 +443,7 @@ class Batch:
 class Deliveries(list[Delivery]):
     """The deliveries of one dequeue, in fair order.
 
-    Attributes:
-        due_in: A hint when something else may be due. Zero: now. None: nothing is scheduled.
+    ``due_in`` is a hint when something else may be due. Zero: now. None: nothing is scheduled.
 
     Example:
         >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1, delay=timedelta(minutes=5))

@@ -55,11 +55,7 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Taker:
-    """A channel that holds capacity.
-
-    Attributes:
-        share: Its part of all leased messages of the queue, 0 to 1.
-        entitled: The part that its weight entitles it to, 0 to 1.
+    """A channel that holds capacity. ``share`` and ``entitled`` are parts of the queue's leased messages, 0 to 1.
 
     Example:
         >>> queue.configure(engine, max_concurrency=1)
@@ -187,8 +183,7 @@ class LeftoverReason:
 class Leftovers:
     """The messages that a drained worker leaves in a queue; ``str`` writes a line for it and one for each reason.
 
-    Attributes:
-        reasons: Why the undelivered messages of at most 1,000 channels wait, the most frequent reason first.
+    The reasons are those of at most 1,000 channels, the most frequent first.
 
     Example:
         >>> @queue.handler
@@ -364,10 +359,8 @@ class ChannelDemand:
     Example:
         >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
         >>> [demand] = queue.admin.contention(engine).channels
-        >>> demand.channel, demand.undelivered, demand.leased, demand.weight
-        ('customer-7', 1, 0, 1)
-        >>> demand.reason is None, demand.competes
-        (True, False)
+        >>> demand.channel, demand.undelivered, demand.weight, demand.reason, demand.competes
+        ('customer-7', 1, 1, None, False)
     """
 
     channel: str
@@ -426,10 +419,8 @@ class ChannelStats(PolicyFields, ChannelDemand):
         >>> queue.configure_channel(engine, "customer-7", max_concurrency=2)
         >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
         >>> [channel] = queue.channels(engine)
-        >>> channel.undelivered, channel.max_concurrency, channel.policy.weight
-        (1, 2, 1)
-        >>> channel.reason is None, channel.competes
-        (True, False)
+        >>> channel.undelivered, channel.max_concurrency, channel.policy.weight, channel.reason, channel.competes
+        (1, 2, 1, None, False)
     """
 
     queue: str
@@ -511,10 +502,7 @@ class Contention(Competition):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldMessage:
-    """A message that a consumer holds: its handler runs, or it waits for one.
-
-    Attributes:
-        delivered_at: Since when it is held, in UTC. None: the queue records no history.
+    """A message that a consumer holds since ``delivered_at``, which is None if the queue records no history.
 
     Example:
         >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1, kind="parse").message_id
@@ -752,10 +740,7 @@ class _Page(Sequence[_Item]):
 
 
 class MessagePage(_Page[MessageDetails]):
-    """A sequence of messages, in order; an empty page is not necessarily the last.
-
-    Attributes:
-        next: Where the next page begins: ``queue.messages(..., after=page.next)``. None: this is the last page.
+    """A sequence of messages, in order; ``next`` is None on the last page. An empty page need not be the last.
 
     Example:
         >>> message_ids = [queue.enqueue(engine, channel="customer-7", payload=page).message_id for page in (1, 2, 3)]
@@ -770,10 +755,7 @@ class MessagePage(_Page[MessageDetails]):
 
 
 class AttemptPage(_Page[AttemptDetails]):
-    """A sequence of attempts, the newest record first; an empty page is not necessarily the last.
-
-    Attributes:
-        next: Where the next page begins: ``queue.admin.recent_attempts(..., after=page.next)``. None: this is the last.
+    """A sequence of attempts, the newest first; ``next`` is None on the last page. An empty page need not be the last.
 
     Example:
         >>> queue.configure(engine, history=True)
@@ -880,8 +862,7 @@ class TrendPoint:
 class HandlerTimes:
     """How long handlers of a kind took, from the delivery to the end of the attempt.
 
-    Attributes:
-        counts: The attempts by time: those below 1 ms, from 1 to 3 ms, from 3 to 10 ms, and so on.
+    ``counts`` are the attempts by time: those below 1 ms, from 1 to 3 ms, from 3 to 10 ms, and so on.
 
     Example:
         >>> queue.configure(engine, history=True)

@@ -137,11 +137,7 @@ class PolicyOf(Definition):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueSettings:
-    """The settings of a queue; the defaults are those of a queue that was never configured.
-
-    Attributes:
-        dead_letter_retention_by_kind: Kinds whose dead letters have their own retention.
-    """
+    """The settings of a queue; the defaults are those of a queue that was never configured."""
 
     defaults: ChannelPolicy | None = PolicyOf(
         help="The policy that new channels start with.", none="the one that their first enqueue brings", example=""
