@@ -170,8 +170,7 @@ def take_more(
 ) -> tuple[list[Row], list[tuple[int, str]]]:
     """Take messages that follow *first* in its channel, under its lease. The caller commits.
 
-    Returns:
-        The messages, in order; and the ids of unreadable ones with the problem.
+    Return the messages, in order; and the ids of unreadable ones with the problem.
     """
     return _all_delivered(
         target.call(

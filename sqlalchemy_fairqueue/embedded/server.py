@@ -286,9 +286,7 @@ def any_server(*, durable: bool = True, settings: Mapping[str, str] | None = Non
 def scratch_database(server: URL, name: str | None = None) -> Iterator[URL]:
     """Create an empty database on *server*, and drop it with all connections at the end of the block.
 
-    Args:
-        server: A URL with the right to create databases.
-        name: Default: a random one.
+    The role of *server* must have the right to create databases. The default name is random.
 
     Example:
         >>> with scratch_database(engine.url) as url:

@@ -212,10 +212,7 @@ class ContentMixin(FairqueueMixin):
     def payload(self) -> Any:
         """The content parsed as JSON; in a query, ``convert_from(content, 'UTF8')::jsonb``, a JSONB expression.
 
-        Only for messages whose codec writes JSON; a query that reads the payload of others fails.
-
-        Raises:
-            PayloadError: The content is not JSON.
+        Only for messages whose codec writes JSON: other content raises PayloadError, and fails a query that reads it.
         """
         return _JSON.decode(self.content)
 

@@ -184,15 +184,9 @@ def default_models() -> Models:
 def declare_grants(metadata: MetaData, *grants: RoleGrant, schema: str | None = None) -> None:
     """Declare the grants of an installation, so that ``alembic revision --autogenerate`` writes the operations.
 
-    Declare all of them: autogenerate revokes grants in the database that are not declared. Without any declaration it
-    leaves grants alone. Calls for the same schema add up; a call without grants declares that no role has any.
-
-    Args:
-        metadata: The MetaData that ``env.py`` compares.
-        schema: As for :func:`make_models`.
-
-    Raises:
-        ValueError: A role has two grants of one kind.
+    Declare all of them on the MetaData that ``env.py`` compares: autogenerate revokes grants in the database that are
+    not declared. Without any declaration it leaves grants alone. Calls for the same schema add up; a call without
+    grants declares that no role has any. If a role has two grants of one kind, ValueError is raised.
 
     Example:
         >>> declare_grants(MetaData(), RoleGrant("web", "producer"), RoleGrant("worker", "consumer"))

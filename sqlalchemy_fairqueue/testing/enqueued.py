@@ -116,10 +116,8 @@ def assert_enqueued(
 ) -> list[Enqueued]:
     """Fail unless a message like this was enqueued, or exactly *count* of them. Return those that match.
 
-    Arguments and errors are those of :func:`all_enqueued`. For a job with an argument ``count``, *count* means that.
-
-    Raises:
-        AssertionError: It lists what was wanted and what was enqueued.
+    The AssertionError lists what was wanted and what was enqueued. Arguments and other errors are those of
+    :func:`all_enqueued`. For a job with an argument ``count``, *count* means that.
 
     Example:
         >>> with rolled_back(engine) as session:
@@ -134,10 +132,7 @@ def assert_enqueued(
 
 @on_session
 def refute_enqueued(session: PlainSession, queue: Queue | AnyJob, /, **wanted: Any) -> None:
-    """Fail if a message like this was enqueued. Arguments and errors are those of :func:`all_enqueued`.
-
-    Raises:
-        AssertionError: It lists what was enqueued.
+    """Fail if a message like this was enqueued, and list them. Arguments and errors are those of :func:`all_enqueued`.
 
     Example:
         >>> with rolled_back(engine) as session:

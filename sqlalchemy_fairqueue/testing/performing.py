@@ -82,7 +82,8 @@ def make_delivery(
     """Return a delivery as a worker would pass it to a handler, without a message in the database.
 
     It is under a lease of an hour. ``queue.complete`` and the other verbs raise LeaseLost for it. The payload is
-    encoded and decoded by the queue's codec; with JSON a tuple becomes a list, as in production.
+    encoded and decoded by the queue's codec; with JSON a tuple becomes a list, as in production. Errors are as for
+    ``enqueue``.
 
     Args:
         channel: As for ``enqueue``, and so are kind, headers and ordering_key.
@@ -92,9 +93,6 @@ def make_delivery(
         group: The id of the group for ``context.group``. Members that the handler adds are recorded on its session,
             whose COMMIT then raises LeaseLost, as the verbs do.
         after_group: The counts for ``context.after_group``.
-
-    Raises:
-        InvalidArgument, PayloadError: As for ``enqueue``.
 
     Example:
         >>> make_delivery(queue, {"file": "a.pdf"}, kind="parse", attempt=2).attempt
@@ -132,8 +130,7 @@ def make_context(
 ) -> Context:
     """Return the context that a worker would pass to the handler of a delivery.
 
-    ``context.stopping`` and ``context.cancelled`` can also be set later. *queue* lets the handler add members to its
-    group.
+    ``context.stopping`` and ``context.cancelled`` can also be set later. *queue* lets it add members to its group.
 
     Example:
         >>> make_context(make_delivery(queue, 1), cancelled=True).cancelled
@@ -203,8 +200,8 @@ def perform(
         the handler's RetryPolicy names gives the policy's outcome: Bury for ``bury_on``, Retry for ``retry_on``.
 
     Raises:
-        InvalidArgument: There is no such handler; it takes a session and there is none; or it is async: see
-            :func:`aperform`.
+        InvalidArgument: There is no such handler; it takes a session and there is none; or it is async
+            (:func:`aperform`).
         TypeError, PayloadError: The arguments do not fit the job.
         Exception: Any other exception of the handler, which a worker would count as a failure.
 

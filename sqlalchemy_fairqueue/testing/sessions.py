@@ -220,12 +220,7 @@ class DatabaseClock:
 
     This class replaces the one SQL function that tells the time by one that adds an offset, for all connections. Only
     for databases of tests: the function stays in the database even after :meth:`reset`, which resets the offset.
-
-    Args:
-        schema: The schema of the installation. Default: the only schema that has it.
-
-    Raises:
-        InvalidArgument: It is not installed there, or in several schemas.
+    Without a *schema*, the database must have exactly one installation; otherwise InvalidArgument is raised.
 
     Example:
         >>> clock = DatabaseClock(engine)

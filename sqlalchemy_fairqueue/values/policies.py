@@ -127,8 +127,7 @@ class ChannelPolicy(PolicyFields):
             ready less than 30 minutes before it. A change applies to messages that become ready afterwards. None: a
             higher one always goes first.
         max_payload_bytes: Most bytes of an encoded payload. A larger one raises PayloadError, whatever on_full says: a
-            transaction fails at its COMMIT, a bulk load as a whole. Existing messages stay. None: 256 MB, the most of
-            any message.
+            transaction fails at its COMMIT, a bulk load as a whole. Existing messages stay. None: 256 MB.
 
     Raises:
         TypeError: A policy has no field of this name, or an argument has no name.

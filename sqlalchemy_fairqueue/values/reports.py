@@ -502,7 +502,7 @@ class Contention(Competition):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldMessage:
-    """A message that a consumer holds since ``delivered_at``, which is None if the queue records no history.
+    """A message that a consumer has held since ``delivered_at``, which is None if the queue records no history.
 
     Example:
         >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1, kind="parse").message_id

@@ -136,8 +136,7 @@ class Listener(ABC):
     def commits_notify(self) -> bool | None:
         """Return whether the server's notification queue has room; None if the connection does not listen.
 
-        Raises:
-            ConnectionError: The server takes no writes; it was the primary before a failover.
+        It raises ConnectionError if the server takes no writes, as the former primary after a failover.
         """
         answer = self._execute(_COMMITS_NOTIFY)
         if answer == ["read only"]:
