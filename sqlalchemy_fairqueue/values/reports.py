@@ -84,9 +84,9 @@ class QueueTaker:
         ...     each.configure(engine, limits=["mail"])
         ...     _, waiting = [each.enqueue(engine, channel="customer-7", payload=number) for number in (1, 2)]
         ...     deliveries = each.dequeue(engine, limit=1)
-        >>> wait = news.message(engine, waiting.message_id).wait
-        >>> [(taker.queue == queue.name, taker.leased) for taker in wait.queues]
-        [(True, 1)]
+        >>> [taker] = news.message(engine, waiting.message_id).wait.queues
+        >>> taker.queue == queue.name, taker.leased
+        (True, 1)
     """
 
     queue: str
@@ -132,9 +132,8 @@ class Wait:
 
     Example:
         >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
-        >>> wait = queue.message(engine, message_id).wait
-        >>> str(wait.reason), wait.takers
-        ('no consumer', ())
+        >>> str(queue.message(engine, message_id).wait.reason)
+        'no consumer'
     """
 
     reason: Reason
@@ -488,8 +487,6 @@ class Contention(Competition):
         >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
         >>> [delivery] = queue.dequeue(engine)
         >>> found = queue.admin.contention(engine)
-        >>> found.waiting, found.rivals, found.leased
-        (0, 1, 1)
         >>> [channel] = found.channels
         >>> found.share(channel), found.cost_share(channel), found.used(channel), found.entitled(channel)
         (1.0, None, 1.0, 1.0)
@@ -541,10 +538,8 @@ class ConsumerInfo:
         >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1, kind="parse")
         >>> [delivery] = queue.dequeue(engine)
         >>> [consumer] = queue.admin.consumers(engine)
-        >>> consumer.leased, consumer.channel, consumer.kind
-        (1, 'customer-7', 'parse')
-        >>> consumer.consumer.startswith(f"{consumer.host}:{consumer.pid}:")
-        True
+        >>> consumer.kind, consumer.consumer.startswith(f"{consumer.host}:{consumer.pid}:")
+        ('parse', True)
     """
 
     queue: str
@@ -743,12 +738,10 @@ class MessagePage(_Page[MessageDetails]):
     """A sequence of messages, in order; ``next`` is None on the last page. An empty page need not be the last.
 
     Example:
-        >>> message_ids = [queue.enqueue(engine, channel="customer-7", payload=page).message_id for page in (1, 2, 3)]
+        >>> receipts = [queue.enqueue(engine, channel="customer-7", payload=page) for page in (1, 2, 3)]
         >>> page = queue.messages(engine, channel="customer-7", limit=2)
-        >>> [message.message_id for message in page] == message_ids[:2]
-        True
-        >>> len(queue.messages(engine, channel="customer-7", limit=2, after=page.next))
-        1
+        >>> len(page), len(queue.messages(engine, channel="customer-7", limit=2, after=page.next))
+        (2, 1)
     """
 
     __slots__ = ()
