@@ -1,7 +1,7 @@
-"""SQLAlchemy's asyncio classes, or stand-ins if they cannot be imported.
+"""SQLAlchemy's asyncio classes, or stand-ins if greenlet is missing, which SQLAlchemy 2.1 no longer installs by itself.
 
-They need greenlet, which SQLAlchemy 2.1 no longer installs by itself. An application without greenlet cannot create
-objects of them, and no object is an instance of a stand-in, so ``isinstance`` is right in both cases.
+An application without greenlet cannot create objects of them, and no object is an instance of a stand-in, so
+``isinstance`` is right in both cases.
 """
 
 from __future__ import annotations

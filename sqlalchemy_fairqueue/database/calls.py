@@ -3,8 +3,8 @@
 SQLAlchemy sends them, with all of its events. If no listener is registered and the driver supports it, calls bypass
 SQLAlchemy, which halves their time. Calls can travel with the COMMIT of their transaction, in one round trip. Python
 then cannot see an outcome before the COMMIT, so the statement itself fails, by ``fq_refuse``, for an outcome that must
-not be committed. If an engine has listeners of statements, SQLAlchemy prepares each statement as usual, our listener of
-``do_execute`` collects them, and with the last one the driver sends all together.
+not be committed. If an engine has listeners of statements, our listener of ``do_execute`` collects what SQLAlchemy
+prepares, and with the last statement the driver sends all together.
 """
 
 from __future__ import annotations
@@ -51,12 +51,7 @@ once_a_schema = lru_cache(maxsize=256)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Clause:
-    """A statement that is made once for each schema, so that SQLAlchemy's cache finds it.
-
-    Attributes:
-        types: The SQL types of its parameters.
-        numbered: Results of :meth:`number`, by the driver's name.
-    """
+    """A statement that is made once for each schema, so that SQLAlchemy's cache finds it."""
 
     statement: TextClause | TextualSelect
     types: Mapping[str, str] = field(default_factory=dict)
@@ -102,8 +97,7 @@ class Shape:
         before: A function to call before, in the same statement, with the same first parameter.
         alone: Array parameters that get one value instead; drivers encode a value several times faster than an array.
         each: An array parameter, of which each element is one call. The column "place" is its position, from 1.
-        readable: Whether texts come as UTF-8 bytes, so that a text outside of the connection's encoding cannot fail all
-            rows.
+        readable: Whether texts come as UTF-8 bytes: one outside of the connection's encoding then fails no other row.
     """
 
     columns: Sequence[str] | None = None
@@ -120,8 +114,6 @@ EACH_QUEUE = Shape(each="queue", readable=True)
 
 
 class _Clauses(dict[tuple[str, Shape], Clause]):
-    """The statements of a schema, each made on first use."""
-
     def __init__(self, schema: str | None) -> None:
         super().__init__()
         self._schema = schema
@@ -182,7 +174,6 @@ def argument(name: str, type_: str, *, alone: bool = False) -> str:
 Q = TypeVar("Q", bound="str | None")
 T = TypeVar("T")
 Row = dict[str, Any]
-"""A row as :func:`read` returns it if no value is named."""
 
 _ALONE = "sqlalchemy_fairqueue_alone"
 ALONE: Mapping[str, Any] = MappingProxyType({_ALONE: True})
@@ -218,13 +209,11 @@ class Target:
     notify: bool = field(default=True, compare=False)
 
     def call(self, function: str, doing: str, shape: Shape = ALL, /, **values: Any) -> Call:
-        """Return the call of a function with the queue as its parameter ``queue``, as :func:`call` does."""
         return call(self.schema, function, doing, shape, queue=self.queue, **values)
 
     def read(
         self, connection: Connection, function: str, doing: str, kind: Callable[..., T], /, **values: Any
     ) -> list[T]:
-        """Return the rows of a function with the queue as its parameter ``queue``, as :func:`read` does."""
         return read(connection, self.schema, function, doing, kind, queue=self.queue, **values)
 
     def named(self, channel: str | None = None) -> str:
@@ -233,25 +222,16 @@ class Target:
 
 
 class Call(NamedTuple):
-    """A call of a SQL function with its parameters.
-
-    Attributes:
-        doing: What it does, for the message of an error: ``"dequeue from queue 'documents'"``.
-    """
+    """A call of a SQL function, with what it does for the message of an error: ``"dequeue from queue 'documents'"``."""
 
     clause: Clause
     parameters: Mapping[str, Any]
     doing: str
 
     def rows(self, connection: Connection, *, as_bytes: bool = False) -> Sequence[Any]:
-        """Send the call and return its rows. In a two-phase transaction it notifies nobody; see :func:`can_notify`.
+        """Send the call and return its rows. In a two-phase transaction it notifies nobody.
 
-        Args:
-            connection: Where it is executed.
-            as_bytes: Whether it has bytea columns.
-
-        Raises:
-            FairQueueError: The database refused it with an SQLSTATE that has a class.
+        *as_bytes*: it has bytea columns. If the database refuses it, the error of its SQLSTATE is raised.
         """
         driver = driver_of(connection)
         if _ALONE in connection.get_execution_options() and not is_in_autocommit(connection):
@@ -266,15 +246,13 @@ class Call(NamedTuple):
             refuse(error, self.doing)
 
     def value(self, connection: Connection) -> Any:
-        """Send the call and return the first value of its only row."""
         [row] = self.rows(connection)
         return row[0]
 
     def tuples(self, connection: Connection, *, as_bytes: bool = False) -> Sequence[Sequence[Any]]:
         """Send the call as :meth:`rows` does, but bypass SQLAlchemy if nobody listens, in half of the time.
 
-        The rows have no names. Only connections with :data:`ALONE` are bypassed. Errors are raised as SQLAlchemy raises
-        them.
+        The rows have no names. Only connections with :data:`ALONE` are bypassed. Errors are as SQLAlchemy raises them.
         """
         rows: list[Sequence[Any]] = []
         try:
@@ -289,10 +267,7 @@ class Call(NamedTuple):
         return self.rows(connection, as_bytes=as_bytes)
 
     def reraise(self, connection: Connection, error: BaseException) -> NoReturn:
-        """Raise a driver's error as if SQLAlchemy had executed the call, so that it drops a broken connection.
-
-        Other exceptions are raised unchanged.
-        """
+        """Raise a driver's error as if SQLAlchemy had executed the call; raise other exceptions unchanged."""
         if isinstance(error, connection.dialect.loaded_dbapi.Error):
             statement, _, _ = self.clause.number(driver_of(connection))
             fail_as_executed(connection, statement.sql, self.parameters, error)
@@ -327,7 +302,7 @@ def read(  # noqa: PLR0917 - parameters of functions have all other names
     /,
     **values: Any,
 ) -> list[T]:
-    """Call a function that people read, and return its rows: *kind* is called with the columns of each by name.
+    """Call a function that people read, and call *kind* with the columns of each row by name.
 
     Texts are read whatever the connection's encoding. Instants are datetimes in UTC, and durations timedeltas, by the
     names of their columns. The columns of a rate are one ``rate``, those that a channel overrides are fields of a
@@ -350,10 +325,7 @@ def read_by_queue(  # noqa: PLR0917 - as above
     /,
     **values: Any,
 ) -> dict[Q, list[T]]:
-    """Call a function for several queues in one statement, and return the rows of each as :func:`read` does.
-
-    *kind* gets the ``queue`` too.
-    """
+    """Call a function for several queues in one statement, as :func:`read` does; *kind* gets the ``queue`` too."""
     found: dict[Q, list[T]] = {queue: [] for queue in queues}
     for row in read(connection, schema, function, doing, Row, EACH_QUEUE, queue=list(queues), **values):
         queue = queues[row.pop("place") - 1]
@@ -386,11 +358,7 @@ def _text(value: bytes) -> str:
 
 
 class Link:
-    """A connection that a transaction's operations use, with facts about it that are asked once.
-
-    Attributes:
-        usable: Schemas of its database whose version this library can use.
-    """
+    """A connection that a transaction's operations use, with facts about it that are asked once."""
 
     __slots__ = ("connection", "driver", "usable")
 
@@ -401,11 +369,7 @@ class Link:
         self.usable: Collection[str | None] = usable_schemas.get(connection.engine.pool, ())
 
     def transaction(self) -> Transaction:
-        """Return the connection's transaction, which is begun if there is none.
-
-        Raises:
-            AutocommitError: The connection commits each statement by itself.
-        """
+        """Return the connection's transaction, begun if there is none; raise AutocommitError if there cannot be any."""
         connection = self.connection
         # Inlined from is_in_autocommit().
         if getattr(connection.connection.dbapi_connection, "autocommit", False):
@@ -468,7 +432,7 @@ class CommitRefused(FairQueueError):
         index: The position of the statement.
         outcome: "duplicate", "full" or "lost".
         ordinal: The message of an enqueue, from 1.
-        message_ids: The message that holds the key, or the lost messages in ascending order.
+        message_ids: The message that has the key, or the lost messages in ascending order.
         max_backlog: The bound of a full channel.
         holder: The consumer that holds the first of the lost messages now.
     """
@@ -496,8 +460,7 @@ def _sent_past(
 
     Errors are raised as SQLAlchemy raises them.
     """
-    # SQLAlchemy's own flag: the events themselves take longer than a statement. If the flag is missing, assume
-    # listeners.
+    # SQLAlchemy's own flag, since asking the events takes longer than a statement. Without it, assume listeners.
     engine = connection.engine
     if (
         not driver.passes_sqlalchemy
@@ -548,7 +511,6 @@ def fail_as_executed(connection: Connection, statement: str, parameters: Any, er
 
 
 def note_failures(connection: Connection, note: Note) -> None:
-    """Call *note* with each driver error on a connection, as SQLAlchemy raises it."""
     dialect = connection.dialect
     if dialect not in _telling:
         event.listen(dialect, "handle_error", _handle_error)
@@ -585,7 +547,6 @@ def _do_execute(cursor: DBAPICursor, statement: str, parameters: Any, context: E
 
 
 def named(queues: Sequence[str]) -> str:
-    """Name queues for an error: ``queue 'documents'``, or ``3 queues``."""
     return f"queue {queues[0]!r}" if len(queues) == 1 else f"{len(queues):,} queues"
 
 

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 
 def channel_changes_json(changes: PolicyChanges, plan: str | Unset | None, reset: Collection[str]) -> str:
-    """Write changes of a channel as JSON: fields of its policy, its plan, fields to reset."""
     members = column_values(POLICY, changes)
     if plan is not UNSET:
         members["plan"] = plan
@@ -38,7 +37,6 @@ def policy_json(values: Mapping[str, object]) -> str:
 
 
 def settings_json(values: Mapping[str, object]) -> str:
-    """Write settings of a queue as JSON, as :func:`policy_json` writes fields of a policy."""
     return json.dumps(column_values(SETTINGS, values))
 
 
@@ -68,7 +66,6 @@ def column_values(definitions: Mapping[str, Definition], values: Mapping[str, ob
 def read_limits(
     connection: Connection, schema: str | None, name: str | None = None, *, queue: str | None = None
 ) -> list[SharedLimit]:
-    """Return the shared limits by name: one, those of a queue, or all."""
     return limits_by_queue(connection, schema, [queue], name=name)[queue]
 
 
@@ -100,12 +97,7 @@ def read_plans(connection: Connection, target: Target, name: str | None) -> list
 
 @dataclass(frozen=True, slots=True)
 class Follower:
-    """A channel that follows a plan.
-
-    Attributes:
-        channel_id: The order of the list.
-        overridden: The fields of its policy that were configured for it alone.
-    """
+    """A channel that follows a plan; *overridden* are the fields of its policy that were configured for it alone."""
 
     channel_id: int
     channel: str
@@ -115,6 +107,5 @@ class Follower:
 def read_plan_channels(
     connection: Connection, target: Target, name: str, *, after: int | None = None, limit: int
 ) -> list[Follower]:
-    """Return a page of the channels that follow a plan, in the order of their ids, after the id *after*."""
     doing = f"list the channels of plan {name!r} of queue {target.queue!r}"
     return target.read(connection, "fq_plan_channels", doing, Follower, plan=name, after=after, limit=limit)

@@ -65,12 +65,7 @@ SettlementVerb = Literal["complete", "retry", "release", "bury"]
 
 
 class Token(NamedTuple):
-    """The fencing token of a delivery: SQL functions settle it only while the token is valid.
-
-    Attributes:
-        row_id: The place of the row at the delivery.
-        deliveries: How often the message was ever delivered.
-    """
+    """The fencing token of a delivery: SQL functions settle it only while the token is valid."""
 
     message_id: int
     row_id: str
@@ -85,7 +80,7 @@ class Dequeued:
     Attributes:
         messages: In fair order.
         unreadable: Messages that it took but that cannot be read, with the problem.
-        lease: Their lease; None if nothing was taken.
+        lease: None if nothing was taken.
         lease_id: A lease that the next dequeue may use again, or None.
         shared: What its deliveries have in common: whether they may hold slots of a limit, are timed, keep results.
         is_held: Whether a due message is locked by another transaction.
@@ -102,12 +97,7 @@ class Dequeued:
 
 
 class ExtendedLease(NamedTuple):
-    """A lease after a heartbeat.
-
-    Attributes:
-        expires_at: The new end. None: the lease is lost.
-        cancelled: The cancelled messages under it.
-    """
+    """A lease after a heartbeat: its new end, None if it is lost, and the cancelled messages under it."""
 
     lease_id: int
     expires_at: datetime | None
@@ -121,7 +111,6 @@ class SetAside(NamedTuple):
         message_id: None if the state of a channel or queue was rebuilt.
         channel_id: None if it concerns the queue.
         outcome: "dead": the message is a dead letter; "paused": its channel is paused; "mended": the state was rebuilt.
-        reason: Why.
     """
 
     message_id: int | None
@@ -131,12 +120,7 @@ class SetAside(NamedTuple):
 
 
 class EncodedResult(NamedTuple):
-    """The result to keep of a completed message.
-
-    Attributes:
-        content: The encoded result; None for None.
-        problem: Why the result is not kept, or None.
-    """
+    """The encoded result of a completed message, None for None, or why it is not kept."""
 
     content: bytes | None = None
     problem: str | None = None
@@ -155,8 +139,6 @@ def take_messages(
     """Take ready messages under a lease. It is the only statement of its transaction; the caller commits.
 
     Args:
-        lease: How long the lease lives.
-        consumer: Shown beside the lease.
         lease_id: A lease of the consumer to use again.
         max_bytes: Most bytes of contents and headers; one message may have more. None: any number.
     """
@@ -188,12 +170,7 @@ def take_more(
 ) -> tuple[list[Row], list[tuple[int, str]]]:
     """Take messages that follow *first* in its channel, under its lease. The caller commits.
 
-    Args:
-        max_cost: Most that they cost together. None: any.
-        max_bytes: Most bytes of contents and headers. None: any number.
-
-    Returns:
-        The messages, in order; and the ids of unreadable ones with the problem.
+    Return the messages, in order; and the ids of unreadable ones with the problem.
     """
     return _all_delivered(
         target.call(
@@ -222,7 +199,6 @@ def _all_delivered(rows: Sequence[Sequence[Any]]) -> tuple[list[Row], list[tuple
 
 
 def _delivered(row: Sequence[Any]) -> Row:
-    """Return a message by the field names of a delivery."""
     numbers, row_id, channel, kind, content, headers, ordering_key = row
     message_id, enqueued_at, attempt, max_attempts, deliveries = numbers
     return {
@@ -267,9 +243,7 @@ def set_aside(
 
     Args:
         limit: The limit of the failed dequeue.
-        lease_id: The lease of the messages.
-        message_ids: Messages that the caller could not read. None: find what makes dequeues fail.
-        reason: Why the caller could not read them.
+        message_ids: Messages under *lease_id* that the caller could not read, for *reason*. None: search.
     """
     doing = f"set aside what cannot be delivered in queue {target.queue!r}"
     ids = None if message_ids is None else list(message_ids)
@@ -373,13 +347,9 @@ def settlement(
 ) -> Call:
     """Return the call that settles deliveries by a verb, with the arguments of each.
 
-    It returns messages that were not settled as asked, with an outcome: "lost" if the token is invalid, "buried" if a
-    retry found no attempts left.
+    It returns messages that were not settled as asked: "lost" if the token is invalid, "buried" if no attempt was left.
 
     Args:
-        delays: For retry and release.
-        errors: For retry and bury.
-        reasons: For bury.
         results: For complete, the result of each; None or an empty sequence keeps nothing.
         notify: Whether to wake those who wait for messages or results.
         costs: The actual costs. None: as charged.

@@ -130,10 +130,7 @@ class _WaitingConnection(_Waiting):
 
 
 def sets_up_transactions(connection: Connection) -> bool:
-    """Return whether listeners of the engine set up its transactions, which AUTOCOMMIT would bypass.
-
-    *connection* must be new.
-    """
+    """Return whether listeners set up the transactions of a new connection, which AUTOCOMMIT would bypass."""
     return connection.in_transaction() or bool(connection.engine.dispatch.begin)
 
 
@@ -189,10 +186,7 @@ def run(engine: Engine, work: Callable[[Connection], R], *, calls_only: bool = F
 
 
 def on(where: Any, work: Callable[[Any], R]) -> R:
-    """Return what *work* returns for a sync session, connection or engine; for an async one, a coroutine.
-
-    The types of verbs tell the two apart.
-    """
+    """Return what *work* returns for a sync session, connection or engine; for an async one, a coroutine."""
     found = where() if isinstance(where, async_scoped_session) else where
     coroutine: Any
     if isinstance(found, AsyncEngine):
@@ -211,8 +205,7 @@ def on(where: Any, work: Callable[[Any], R]) -> R:
 def read_again(read: Callable[[], R]) -> R:
     """Return what *read* returns; call it once more if its connection was lost.
 
-    A pool may hold connections that the server ended while they were idle. The first error makes SQLAlchemy replace
-    all.
+    A pool may hold connections that the server ended while they were idle. The first error makes the pool replace all.
     """
     try:
         return read()
@@ -243,10 +236,7 @@ def run_transaction(engine: Engine, work: Callable[[Connection], R]) -> R:
 
 @contextmanager
 def own_transaction(engine: Engine) -> Iterator[Connection]:
-    """Open a READ COMMITTED transaction for several statements, and commit it at the end.
-
-    It suits calls that refuse AUTOCOMMIT; an engine in AUTOCOMMIT stays in it.
-    """
+    """Open a READ COMMITTED transaction for several statements, and commit it at the end; AUTOCOMMIT stays as it is."""
     driver_of(engine)
     with engine.connect() as connection:
         if not is_in_autocommit(connection):
@@ -268,12 +258,7 @@ def set_time_limit(connection: Connection, limit: timedelta) -> None:
 def refused(
     where: Any, wanted: str = "a session, a connection or an engine", otherwise: str | None = None
 ) -> InvalidArgument:
-    """Return the error for an argument that is no session, connection or engine.
-
-    Args:
-        wanted: What it should be.
-        otherwise: What to do with an engine instead.
-    """
+    """Return the error for an argument that is not *wanted*; *otherwise* says what to do with an engine."""
     kind = type(where).__name__
     advice = ""
     if isinstance(where, type):

@@ -34,13 +34,7 @@ _DRIVERS = {"psycopg", "psycopg2", "asyncpg"}
 
 
 class Refusal(NamedTuple):
-    """How the server described a refused statement.
-
-    Attributes:
-        sqlstate: Empty if the error is not from the server.
-        message: The first line.
-        context: Where in a function it was raised, or None.
-    """
+    """How the server described a refused statement; *sqlstate* is empty if the error is not from the server."""
 
     sqlstate: str
     message: str
@@ -59,8 +53,8 @@ def sqlstate_of(error: BaseException | None) -> str:
 def is_away(error: BaseException) -> bool:
     """Return whether an error says that the database cannot serve now; the same call may succeed later.
 
-    It may come from SQLAlchemy, a driver, or the operating system through a driver: asyncpg raises
-    ConnectionRefusedError while it connects, and TimeoutError after its ``command_timeout``.
+    It may come from the operating system through a driver: asyncpg raises ConnectionRefusedError while it connects, and
+    TimeoutError after its ``command_timeout``.
     """
     if isinstance(error, OSError):
         return any(_is_of_driver(frame.f_globals.get("__name__")) for frame, _ in walk_tb(error.__traceback__))
@@ -77,7 +71,6 @@ def is_away(error: BaseException) -> bool:
 
 
 def is_serialization_failure(error: BaseException) -> bool:
-    """Return whether the database asks to try the whole transaction again."""
     return sqlstate_of(error) in _SERIALIZATION
 
 
@@ -86,7 +79,6 @@ def _is_of_driver(module: object) -> bool:
 
 
 def refusal_of(error: BaseException) -> Refusal:
-    """Read the server's message, detail and hint from an error of SQLAlchemy or a driver."""
     original = getattr(error, "orig", None) or error
     sqlstate = sqlstate_of(original)
     said = getattr(original, "diag", None)
@@ -101,10 +93,7 @@ def refusal_of(error: BaseException) -> Refusal:
 
 
 def hide_row(error: BaseException) -> None:
-    """Remove values from the texts of SQLAlchemy's error and the driver's.
-
-    PostgreSQL quotes rows that a constraint or trigger of the application refuses.
-    """
+    """Remove values from the texts of an error: PostgreSQL quotes rows that a constraint of the application refuses."""
     for one in _causes(error):
         if one.args and isinstance(one.args[0], str):
             one.args = (_hidden(one.args[0]), *one.args[1:])
@@ -114,7 +103,6 @@ def hide_row(error: BaseException) -> None:
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """Yield SQLAlchemy's error, the driver's error in it, and that error's cause."""
     yield error
     original = getattr(error, "orig", None)
     if original is not None:
@@ -128,10 +116,7 @@ def _hidden(text: str) -> str:
 
 
 def refuse(error: StatementError, doing: str) -> NoReturn:
-    """Raise the error for a failed statement: ours, or SQLAlchemy's. Neither text shows contents.
-
-    The parameters stay in ``params``.
-    """
+    """Raise the error for a failed statement: ours, or SQLAlchemy's. Only its ``params`` have contents, no text."""
     error.hide_parameters = True
     hide_row(error)
     refusal = translated(error, doing) if isinstance(error, DBAPIError) else None
@@ -155,7 +140,6 @@ def translated(error: DBAPIError, doing: str) -> FairQueueError | None:
 
 
 def to_install(schema: str | None = None) -> str:
-    """Return advice if no queue is found: the migration to the newest version, in the named schema."""
     operation = f"op.create_fairqueue(version={latest_version()}{schema_argument(schema)})"
     return (
         f"put {operation} into an Alembic migration and run it, or give Queue(schema=...) the schema it was installed "
@@ -164,7 +148,6 @@ def to_install(schema: str | None = None) -> str:
 
 
 def to_repair() -> str:
-    """Return advice if a function of the queue exists, but something that it uses does not."""
     return (
         "a function of fairqueue is there, and what it names is not: after a rename of its schema put "
         f"op.repair_fairqueue(version={latest_version()}, schema=...) with the new name into an Alembic migration and "
@@ -173,7 +156,6 @@ def to_repair() -> str:
 
 
 def too_old(version: int, schema: str | None) -> str | None:
-    """Return the error text for a version that is too old for this library; None if it is usable."""
     if version >= NEEDED_VERSION:
         return None
     if version == UNRELEASED:
@@ -185,7 +167,6 @@ def too_old(version: int, schema: str | None) -> str | None:
 
 
 def to_upgrade(version: int, schema: str | None) -> str:
-    """Return the Alembic operation that brings an installation to the version that this library needs."""
     if version == UNRELEASED:
         return f"op.create_fairqueue(version={latest_version()}{schema_argument(schema)})"
     return f"op.upgrade_fairqueue({version}, {NEEDED_VERSION}{schema_argument(schema)})"

@@ -1,8 +1,7 @@
 """What a database has installed, whether this library can use it, and installation without Alembic.
 
 The library asks once for each engine and schema before it sends anything else, and remembers a usable version. That is
-safe because a database is migrated before the code that needs it is deployed, and code is rolled back before the
-database.
+safe: a database is migrated before the code that needs it is deployed, and rolled back after that code.
 """
 
 from __future__ import annotations
@@ -47,7 +46,6 @@ def read_version(connection: Connection, schema: str | None) -> int:
 
 
 def check_writable(connection: Connection) -> None:
-    """Refuse a server that takes no writes, with a FairQueueError that says what to do."""
     if connection.execute(_READ_ONLY).scalar_one() == "on":
         raise FairQueueError(
             "the server takes no writes: it is a standby, or transactions are read-only by default; connect to the "
@@ -93,8 +91,7 @@ def install_fairqueue(where: Engine | Connection, schema: str | None = None) -> 
         True if it was installed now; False if a usable version was there.
 
     Raises:
-        SchemaMismatch: An older version is there, or other objects have fairqueue's names. The error has the migration
-            to write.
+        SchemaMismatch: An older version is there, with the migration to write; or other objects have fairqueue's names.
         AutocommitError: The connection commits each statement by itself.
         IsolationError: The transaction is read-only.
         ValueError: PostgreSQL cannot store the schema's name, or the database is not PostgreSQL.

@@ -71,11 +71,7 @@ class Content(bytes):
 
 
 class Membership:
-    """The group that messages are added to.
-
-    Attributes:
-        adder: The delivery of the member that adds them. None: the transaction creates the group.
-    """
+    """The group that messages are added to, and the delivery of the member that adds them; None: the group is new."""
 
     __slots__ = ("adder", "group_id")
 
@@ -85,14 +81,7 @@ class Membership:
 
 
 class EncodedMessage(Protocol):
-    """A message to enqueue, with its payload encoded.
-
-    Attributes:
-        content: The encoded payload.
-        headers: JSON text.
-        max_attempts: The message's own number or the queue's.
-        membership: The group of the message, or None.
-    """
+    """A message to enqueue, with its payload encoded, its headers as JSON and its *max_attempts*, or the queue's."""
 
     message: Enqueue
     content: bytes
@@ -106,7 +95,7 @@ class EnqueuedMessages(NamedTuple):
 
     Attributes:
         ordinals: Which message of the call, from 1.
-        message_ids: The message's id, or that of the message that holds its key; None if dropped or refused.
+        message_ids: The message's id, or that of the message that has its key; None if dropped or refused.
         outcomes: "full" if the channel is full and the policy says "raise"; otherwise as in a receipt.
     """
 
@@ -116,7 +105,6 @@ class EnqueuedMessages(NamedTuple):
 
     @classmethod
     def of_rows(cls, rows: Sequence[Sequence[Any]], count: int) -> EnqueuedMessages:
-        """Read the outcomes of *count* messages from the rows of :func:`enqueue_call`."""
         [row] = rows
         if count == 1:
             message_id, outcome = row
@@ -132,10 +120,8 @@ class FoundResult:
 
     Attributes:
         state: See ``fq_results``.
-        channel: None if unknown, as is kind.
         content: The encoded result; None for None, or if nothing is kept.
         reason: Why nothing is kept of a completed message, or why the message died.
-        error: The last error of a dead letter.
         expires_at: Until when the result is kept, in UTC.
     """
 
@@ -190,7 +176,6 @@ def enqueue_call(
     Args:
         messages: At least one.
         policy: For new channels, if the queue has no configured defaults.
-        notify: Whether to wake waiting consumers.
         lock: Other messages of the queue to lock in the same order, if messages are replaced.
         refusing: It travels with COMMIT and fails for outcomes that raise.
         counts_members: It counts the members of groups that the transaction created.
@@ -338,7 +323,6 @@ def record_audit(
     message_ids: Sequence[int] | None,
     details: Mapping[str, object] | None,
 ) -> None:
-    """Record what was done to a queue, or to its channel or messages; without a queue to the installation."""
     doing = f"record {what!r:.80}"
     call(
         schema,
@@ -381,13 +365,7 @@ def _entry(*, details: str | None, **row: Any) -> AuditEntry:
 
 
 class Folded(NamedTuple):
-    """What a fold did.
-
-    Attributes:
-        folded: Counted notes.
-        finished: Groups that it tried to finish.
-        more: Whether there may be more to do.
-    """
+    """How many notes a fold counted, how many groups it tried to finish, and whether there may be more to do."""
 
     folded: int
     finished: int
@@ -395,11 +373,7 @@ class Folded(NamedTuple):
 
 
 class Member(NamedTuple):
-    """A member of a group that has not ended.
-
-    Attributes:
-        state: Whether a consumer holds it, it is due later, or it waits.
-    """
+    """A member of a group that has not ended."""
 
     message_id: int
     channel: str
@@ -420,10 +394,7 @@ def read_groups(
     before: GroupStatus | None = None,
     limit: int = 1000,
 ) -> list[GroupStatus]:
-    """Return groups of a queue, the newest first, with their present counts.
-
-    *is_open* selects open or finished ones; *before* is the last group of the previous page.
-    """
+    """Return groups of a queue, the newest first; *before* is the last group of the previous page."""
     before_at, before_id = (None, None) if before is None else (before.created_at, str(before.id))
     page = {"open": is_open, "before_at": before_at, "before_id": before_id, "limit": limit}
     return target.read(
@@ -443,10 +414,7 @@ def read_group_members(connection: Connection, target: Target, group_id: UUID, *
 
 
 def fold_groups(connection: Connection, schema: str | None, *, limit: int, groups: int, notify: bool) -> Folded | None:
-    """Count ended members and finish groups; return None if another transaction is doing so.
-
-    It is alone in its transaction, folds at most *limit* notes, and finishes at most *groups* groups.
-    """
+    """Count ended members and finish groups, alone in the transaction; None if another transaction is doing so."""
     found = call(schema, "fq_fold_groups", "finish groups", limit=limit, groups=groups, notify=notify)
     return next(map(Folded._make, found.rows(connection)), None)
 

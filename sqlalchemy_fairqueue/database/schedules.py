@@ -1,7 +1,4 @@
-"""Schedules: set, remove, pause, run and list them; workers find, run and prune their slots.
-
-``values.planned`` plans the slots; these calls only read and write.
-"""
+"""Schedules: set, remove, pause, run and list them; workers find and run their slots, which ``planned`` plans."""
 
 from __future__ import annotations
 
@@ -33,13 +30,7 @@ _OVERDUE = timedelta(minutes=5)
 
 @dataclass(frozen=True, slots=True)
 class ScheduleDefinition:
-    """A schedule to set.
-
-    Attributes:
-        message: The message that it enqueues, with its channel.
-        policy: For a new channel, if the queue has no configured defaults.
-        in_code: Whether each start of a worker sets it.
-    """
+    """A schedule to set; each start of a worker sets it if *in_code*. *policy* is for a new channel."""
 
     name: str
     recurrence: Recurrence
@@ -91,18 +82,14 @@ def schedule_call(target: Target, definition: ScheduleDefinition) -> Call:
 
 
 def set_schedule_paused(connection: Connection, target: Target, channel: str, name: str, *, paused: bool) -> bool:
-    """Pause or resume a schedule, and return whether that changed anything. A missing one raises UnknownSchedule."""
+    """Pause or resume a schedule, and return whether that changed anything."""
     doing = f"{'pause' if paused else 'resume'} schedule {name!r}"
     with _named(target, channel, name):
         return target.call("fq_pause_schedule", doing, channel=channel, name=name, paused=paused).value(connection)
 
 
 def run_schedule(connection: Connection, target: Target, channel: str, name: str) -> int | None:
-    """Enqueue the message of a schedule now. Return its id, or None if the full channel dropped it.
-
-    Raises:
-        UnknownSchedule: The channel has no such schedule.
-    """
+    """Enqueue the message of a schedule now, and return its id; None if the full channel dropped it."""
     call = target.call("fq_run_schedule", f"run schedule {name!r}", channel=channel, name=name, notify=target.notify)
     with _named(target, channel, name):
         return call.value(connection)
@@ -117,7 +104,6 @@ def read_schedules(
     after: ScheduleInfo | None = None,
     limit: int = 1000,
 ) -> list[ScheduleInfo]:
-    """Return schedules of a queue, a channel or a name; *after* is the last one of the previous page."""
     return target.read(
         connection,
         "fq_schedules",
@@ -180,10 +166,7 @@ def due_schedules(
     ahead: timedelta,
     limit: int,
 ) -> list[DueSchedule]:
-    """Return schedules that are due within *ahead*, up to *limit* of each queue.
-
-    *in_code* names queue, channel and name of those in the caller's code.
-    """
+    """Return schedules due within *ahead*, up to *limit* of each queue; *in_code* names those in the caller's code."""
     rows = call(
         schema,
         "fq_due_schedules",

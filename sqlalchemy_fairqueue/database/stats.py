@@ -46,12 +46,11 @@ COUNTED = 60 * COMPETING
 """Messages out that are counted for it: a microsecond each, where a channel's weight takes five."""
 
 _TIMED = 10_000
-"""Attempts that handler times are read from."""
 _STEPS = timedelta(minutes=1), timedelta(minutes=5), timedelta(minutes=15)
 _POINTS = 100
 
 HEARD = timedelta(seconds=10)
-"""A worker that its database answers has heard of a request to stop by then."""
+"""By then, a worker that its database answers has heard of a request to stop."""
 
 
 _DEMAND = (
@@ -65,12 +64,7 @@ _SAMPLE = Shape(("fq_now as now", "cast(pg_catalog.pg_current_snapshot() as text
 
 @dataclass(frozen=True, slots=True)
 class SampleContext:
-    """The clock and snapshot of a sample.
-
-    Attributes:
-        at: The time by the queue's clock.
-        snapshot: As PostgreSQL writes it.
-    """
+    """The clock of the queues and the snapshot of a sample, as PostgreSQL writes it."""
 
     at: datetime
     snapshot: str
@@ -96,7 +90,6 @@ def count_completions(
 
 
 def read_queues(connection: Connection, schema: str | None) -> list[str]:
-    """Return the names of all queues that have channels or are configured."""
     return [queue for (queue,) in call(schema, "fq_queues", "list the queues").rows(connection)]
 
 
@@ -131,12 +124,7 @@ def read_channel_stats(
 
 @dataclass(frozen=True, slots=True)
 class StopRequest:
-    """A request to stop to the workers of a queue with one name.
-
-    Attributes:
-        requested_by: Who asked last.
-        requested_at: In UTC; differs for each request to the same consumer.
-    """
+    """A request to stop to the workers of a queue with one name; *requested_at* differs for each request."""
 
     queue: str
     requested_by: str
@@ -144,14 +132,13 @@ class StopRequest:
 
 
 def read_contention(connection: Connection, target: Target, *, limit: int) -> Contention:
-    """Return the channels that wait longest and those with the most leased messages, up to *limit* of each."""
     return contention_by_queue(connection, target.schema, [target.queue], limit=limit)[target.queue]
 
 
 def contention_by_queue(
     connection: Connection, schema: str | None, queues: Sequence[str], *, limit: int
 ) -> dict[str, Contention]:
-    """Return :func:`read_contention` for several queues, in one statement."""
+    """Return the channels that wait longest and those with the most leased messages, up to *limit* of each."""
     doing = f"read the contention of {named(queues)}"
     bounds = dict.fromkeys(("channels", "scan", "count"))
     found = read_by_queue(connection, schema, "fq_contention", doing, Row, queues, limit=limit, **bounds)
@@ -185,13 +172,11 @@ def read_competition(
 ) -> tuple[QueueCapacity, Competition, list[ChannelDemand]]:
     """Return what holds a queue and some of its channels back, by a reading that does not grow with the queue.
 
-    It reads at most *scan* channels with leased messages, ready channels and signals, and counts at most *count* leased
-    messages.
+    It reads at most *scan* channels with leased messages, ready channels and signals, and *count* leased messages.
 
     Returns:
         What holds the queue back; up to *rivals* channels with the most leased messages, without what waits in them;
-        and those of *channels* that exist. If one of these has ready messages, its scheduled ones are counted among
-        them.
+        and those of *channels* that exist. If one of these has ready messages, they include its scheduled ones.
     """
     rows = target.read(
         connection,
@@ -223,7 +208,6 @@ def read_competition(
 
 
 def with_longest_out(connection: Connection, target: Target, channels: Iterable[_Channel]) -> tuple[_Channel, ...]:
-    """Add the message that occupies a limit longest to channels that wait for their own limit or the queue's."""
     found = tuple(channels)
     full = [one.channel for one in found if one.reason is Reason.OWN_LIMIT]
     own = {one.channel: one for one in _longest_out(connection, target, full)} if full else {}
@@ -248,7 +232,6 @@ def _longest_out(connection: Connection, target: Target, channels: list[str] | N
 
 
 def read_trend(connection: Connection, target: Target, channel: str | None, over: timedelta) -> Trend:
-    """Return a queue or channel over the last hours, in at most 100 steps, with the times of its handlers."""
     step = next(one for one in _STEPS if one * _POINTS >= over)
     doing = f"read the trend of {target.named(channel)}"
     which: Row = {"channel": channel, "over": over}
@@ -268,7 +251,6 @@ def read_trend(connection: Connection, target: Target, channel: str | None, over
 
 
 def read_consumers(connection: Connection, target: Target, *, limit: int, handlers: int = 0) -> list[ConsumerInfo]:
-    """Return the consumers with an unexpired lease, the most messages first."""
     found = consumers_by_queue(connection, target.schema, [target.queue], limit=limit, handlers=handlers)
     return found[target.queue]
 
@@ -276,7 +258,6 @@ def read_consumers(connection: Connection, target: Target, *, limit: int, handle
 def consumers_by_queue(
     connection: Connection, schema: str | None, queues: Sequence[str], *, limit: int, handlers: int = 0
 ) -> dict[str, list[ConsumerInfo]]:
-    """Return :func:`read_consumers` for several queues, in one statement."""
     doing = f"read the consumers of {named(queues)}"
     return read_by_queue(connection, schema, "fq_consumers", doing, _consumer, queues, limit=limit, handlers=handlers)
 

@@ -8,7 +8,6 @@ from sqlalchemy_fairqueue.demo.endings import AskedToEnd, DemoError, listen
 
 
 def run() -> None:
-    """Run the demo, and clean up even if a signal ends it."""
     try:
         from sqlalchemy.exc import SQLAlchemyError
 

@@ -23,10 +23,7 @@ class Base(DeclarativeBase):
 
 
 class Upload(Base):
-    """A source file of a customer, who should not have to wait for the others.
-
-    The content is in the file *path*; an app with several machines would keep it in an object store.
-    """
+    """A source file of a customer. An app with several machines would keep it in an object store, not at *path*."""
 
     __tablename__ = "upload"
 
@@ -37,10 +34,7 @@ class Upload(Base):
 
 
 class SourceStats(Base):
-    """The content of an upload, or why it could not be parsed.
-
-    Nothing prevents two for one upload; the demo counts at the end that each has exactly one.
-    """
+    """The content of an upload, or why it could not be parsed; the demo counts that each upload has exactly one."""
 
     __tablename__ = "source_stats"
 

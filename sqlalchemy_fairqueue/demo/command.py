@@ -16,12 +16,6 @@ from sqlalchemy_fairqueue.embedded import any_server, named_server
 
 
 def main() -> None:
-    """Run the demo.
-
-    Raises:
-        DemoError: A promise was not kept.
-        EmbeddedServerError: There is no server to run it on.
-    """
     options = _options()
     visits = make_visits(options.seed, options.limit)
     bobs, *others = (len(visit.files) for visit in visits)

@@ -1,7 +1,6 @@
 """Early ends of the demo: by an error, or by Ctrl-C and other signals, with the clean-up first.
 
-An exception of a signal handler is lost if it interrupts a finalizer. So the handler also sets a note, which the main
-loop reads.
+An exception of a signal handler is lost if it interrupts a finalizer, so the main loop also reads a note of it.
 """
 
 from __future__ import annotations

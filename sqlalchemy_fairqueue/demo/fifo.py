@@ -1,6 +1,6 @@
 """The app on a plain job table, for comparison: first come, first served, with ``skip locked``, as in many apps.
 
-It makes the same writes as ``fair``: messages under a lease, one transaction for each file. Its worker is a loop.
+It makes the same writes as ``fair``: messages under a lease, one transaction for each file.
 """
 
 from __future__ import annotations
@@ -50,7 +50,6 @@ def _work(engine: Engine, name: str) -> int:
 
 
 def lease(engine: Engine, name: str, limit: int) -> list[Job]:
-    """Lease the oldest free jobs to a worker."""
     free = or_(Job.leased_until.is_(None), Job.leased_until < func.now())
     oldest = select(Job.id).where(free).order_by(Job.id).limit(limit).with_for_update(skip_locked=True)
     taken = {"leased_to": name, "leased_until": func.now() + LEASE}
@@ -60,5 +59,4 @@ def lease(engine: Engine, name: str, limit: int) -> list[Job]:
 
 
 def held(worker: str) -> Select[Any]:
-    """Select the keys of the uploads that a worker has leased."""
     return select(Job.upload_key).where(Job.leased_to == worker)

@@ -1,7 +1,6 @@
-"""The demo's fairness report, made in this process from the history of the fair queue.
+"""The demo's fairness report, with a replay of the same files first come, first served.
 
-It contains a replay of the same files first come, first served, by a simulator of the queue. The other half of the demo
-does this for real, so the forecast can be compared with it.
+The other half of the demo does this for real, so the forecast can be compared with it.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 def files_ahead(files: Sequence[File]) -> float:
     """Return how many files were done on average between the upload of a small customer's file and its result.
 
-    This wait, measured in work, does not depend on the machine's speed, which differs between two runs.
+    This wait, measured in work, does not depend on the machine's speed.
     """
     ends = sorted(file.parsed for file in files)
     small = [file for file in files if file.customer != BOB]
@@ -35,8 +34,6 @@ class Forecast(NamedTuple):
     """What a report forecasts about the other half.
 
     Attributes:
-        attempts: Attempts in the history.
-        files_ahead: The forecast for the same files first come, first served.
         error: The difference between a replay of the record itself and the record, as a fraction of its times.
     """
 
@@ -67,10 +64,7 @@ def _fifo(workers: float | None = None) -> Scenario:
 
 
 def forecast(history: RecordedHistory, workers: float | None = None) -> float:
-    """Return `files_ahead` as a replay forecasts it for the same files first come, first served.
-
-    *workers* is the number of files handled at once; None: as many as the history shows.
-    """
+    """Return `files_ahead` as a replay forecasts it, with *workers* files handled at once; None: as recorded."""
     from sqlalchemy_fairqueue.reporting.simulation.replay import replay_queue
 
     rows = replay_queue(history.attempts, _fifo(workers)).to_pylist()

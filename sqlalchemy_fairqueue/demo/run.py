@@ -1,7 +1,6 @@
 """A run of one service: customers upload and workers parse until all is done; one worker is killed.
 
-The visits say which customer uploads which files, and when. A wait is the time from the transaction of the upload to
-the result, both by the database's clock.
+A wait is the time from the transaction of the upload to the result, both by the database's clock.
 """
 
 from __future__ import annotations
@@ -42,12 +41,7 @@ _PATIENCE = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """A customer who comes once, with all files.
-
-    Attributes:
-        files: Key to path.
-        after: The customer comes when this many files of others are parsed.
-    """
+    """A customer who comes once, with all files by key and path, when *after* files of others are parsed."""
 
     customer: str
     files: dict[str, str]
@@ -77,13 +71,7 @@ def make_visits(seed: int, limit: int | None) -> list[Visit]:
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """An upload. Times are seconds since the first upload of the run.
-
-    Attributes:
-        uploaded: When it was uploaded.
-        parsed: When its result existed; now if there is none.
-        done: Whether it has a result.
-    """
+    """An upload; *parsed* is now if it has no result. Times are seconds since the first upload of the run."""
 
     customer: str
     uploaded: float
@@ -93,18 +81,12 @@ class File:
 
     @property
     def wait(self) -> float:
-        """Seconds from upload to result."""
         return self.parsed - self.uploaded
 
 
 @dataclass(frozen=True, slots=True)
 class Accident:
-    """A worker was killed.
-
-    Attributes:
-        at: Seconds since the first upload.
-        keys: The uploads that it had leased.
-    """
+    """The kill of a worker, *at* seconds after the first upload, and the keys of the uploads that it had leased."""
 
     worker: str
     at: float
@@ -113,12 +95,7 @@ class Accident:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """The present state of a run.
-
-    Attributes:
-        files: All uploads, in the order in which they were parsed.
-        accident: None before a worker was killed.
-    """
+    """The present state of a run: all uploads, in the order in which they were parsed, and the kill, if any."""
 
     service: str
     files: list[File]
@@ -130,10 +107,7 @@ class Run:
 
     @property
     def orphans(self) -> list[File]:
-        """The files that the killed worker left to the others.
-
-        A result from before the kill is the dead worker's own last commit.
-        """
+        """The files that the killed worker left to the others, except those of its own last commit."""
         if (accident := self.accident) is None:
             return []
         held = [file for file in self.files if file.key in accident.keys]
@@ -148,13 +122,11 @@ class Run:
         return [file for file in self.files if file.customer in customers]
 
     def median(self, *customers: str) -> float:
-        """Return the median wait of these customers' files."""
         return median(file.wait for file in self.of(*customers))
 
 
 @contextlib.contextmanager
 def app_database(server: URL) -> Iterator[Engine]:
-    """Yield an engine on a new database of *server* that has the app's tables and the queue, with its history."""
     with scratch_database(server) as url:
         engine = create_engine(url)
         try:
@@ -238,11 +210,7 @@ def left(session: Session) -> int:
 
 
 def check(run: Run, engine: Engine, visits: list[Visit]) -> dict[str, int]:
-    """Return the totals over all files: lines, functions, classes and errors.
-
-    Raises:
-        DemoError: An upload has not exactly one result, or something is left in the queue.
-    """
+    """Return the totals over all files; raise DemoError if results are missing or double, or work is left."""
     results = Counter({key: 0 for visit in visits for key in visit.files})
     results.update(file.key for file in run.files if file.done)
     wrong = [f"{key} has {count}" for key, count in results.items() if count != 1]

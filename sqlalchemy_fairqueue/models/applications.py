@@ -1,8 +1,4 @@
-"""Mixins of the tables. Those that applications query declare the Python types of their columns.
-
-Database types, constraints and indexes are read from the catalog. The mixins at the end, for tables that only SQL
-functions use, are made from the catalog alone.
-"""
+"""Mixins of the tables. Those that applications query declare the Python types of their columns."""
 
 from __future__ import annotations
 
@@ -63,15 +59,10 @@ class LimitedMixin(FairqueueMixin):
 class QueueConfigMixin(PausableMixin, LimitedMixin):
     """A configured queue: the policy of new channels, and the settings of the queue itself.
 
-    ``defaults`` is a policy in the column names of :class:`ChannelStateMixin`, with microseconds; if it is None, the
-    first enqueue decides the policy of a channel. ``max_concurrency``, ``max_cost_out`` and the rate apply to the whole
-    queue; ``limits`` names its shared limits. Retentions are in microseconds: ``history_retention`` None means 30 days,
-    ``dead_letter_retention`` None for ever, ``result_retention`` None that no results are kept. ``plans`` tells whether
-    the queue has or had plans. :meth:`Queue.configure <sqlalchemy_fairqueue.Queue.configure>` documents the other
-    columns.
-
-    Attributes:
-        state: What the dispatcher knows of the queue; None before the first delivery and the first limit.
+    ``defaults`` is a policy in the column names of :class:`ChannelStateMixin`; if it is None, the first enqueue decides
+    the policy of a channel. Its durations are in microseconds, and so are those of ``dead_letter_retention_by_kind``.
+    ``plans`` tells whether the queue has or had plans. :meth:`~sqlalchemy_fairqueue.Queue.configure` documents the
+    others. ``state`` is None before the first delivery and the first limit.
 
     Example:
         >>> queue.configure(engine, max_concurrency=20)
@@ -159,7 +150,7 @@ class ChannelMixin(FairqueueMixin):
 class ChannelStateMixin(PausableMixin, LimitedMixin):
     """The dispatcher's state of a channel, one row for each channel. The table has no unique index, by design.
 
-    Times are microseconds since the epoch; they order the turns, and may be negative. Head and next are None while the
+    Times are microseconds since the epoch; they order the turns, and may be negative. The head is None while the
     dispatcher knows of no message in the channel. ``backlog`` counts only heard signals. ``problem`` tells why a
     dequeue has paused the channel.
     """
@@ -221,10 +212,7 @@ class ContentMixin(FairqueueMixin):
     def payload(self) -> Any:
         """The content parsed as JSON; in a query, ``convert_from(content, 'UTF8')::jsonb``, a JSONB expression.
 
-        Only for messages whose codec writes JSON; a query that reads the payload of others fails.
-
-        Raises:
-            PayloadError: The content is not JSON.
+        Only for messages whose codec writes JSON: other content raises PayloadError, and fails a query that reads it.
         """
         return _JSON.decode(self.content)
 
@@ -241,12 +229,10 @@ class MessageMixin(ContentMixin):
     ``dequeue_at`` orders the messages of the channel. Usually it is the time when the message is due, in microseconds
     since the epoch. For a due message with a ``priority`` it is minus the priority, or an earlier time according to the
     policy's priority_aging. The greatest bigint means that the message waits for others of its ``ordering_key``.
-    ``returned_at`` is when it became ready again. ``delivered_at`` is stored if the queue records its history.
+    ``returned_at`` is when it became ready again; ``delivered_at`` is stored if the queue records its history.
     ``key_outlives`` is true if the period of its key begins when it ends. ``cancelled`` is true if it was cancelled
-    while a consumer held it. ``charged`` is what its delivery charged the channel, in a queue that is fair by seconds.
-
-    Attributes:
-        lease: None if no consumer holds the message.
+    while leased. ``charged`` is what its delivery charged the channel, in a queue that is fair by seconds. ``lease`` is
+    None if no consumer holds the message.
 
     Example:
         >>> message_id = queue.enqueue(engine, channel="customer-7", payload={"file": "a.pdf"}).message_id
@@ -316,10 +302,7 @@ class DeadLetterMixin(ContentMixin):
 class LeaseMixin(FairqueueMixin):
     """A consumer's lease of messages, until ``expires_at``; ``epoch`` is the value of :class:`EpochMixin` then.
 
-    ``version`` and ``concurrency``: of the worker whose lease it is, if it is one.
-
-    Attributes:
-        messages: The messages that it covers.
+    ``version`` and ``concurrency`` are of the worker that has the lease, or None.
 
     Example:
         >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
@@ -346,14 +329,13 @@ class LeaseMixin(FairqueueMixin):
 
 @of_table("fq_key_period", "queue.enqueue(session, ..., key=..., unique_for=...) writes it")
 class KeyPeriodMixin(FairqueueMixin):
-    """A key that stays taken until ``expires_at``, even after its message has ended.
+    """A key that stays taken until ``expires_at``, even after its message has ended; housekeeping deletes expired rows.
 
-    ``expires_at`` is None before the period begins, if it counts from the end of the message. Housekeeping deletes
-    expired rows.
+    ``expires_at`` is None before the period begins, if it counts from the end of the message.
 
     Example:
-        >>> hour = timedelta(hours=1)
-        >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1, key="report", unique_for=hour)
+        >>> queue.enqueue(engine, channel="customer-7", payload=1, key="report", unique_for=timedelta(hours=1)).outcome
+        'created'
         >>> with Session(engine) as session:
         ...     print(session.scalars(select(KeyPeriod.key).where(KeyPeriod.queue == queue.name)).all())
         ['report']
@@ -396,8 +378,7 @@ class PlanMixin(FairqueueMixin):
 class ChannelPlanMixin(FairqueueMixin):
     """The plan that a channel follows, and the overridden columns of its policy.
 
-    Channels without a plan and without overridden columns have no row. ``revision`` is the revision of the plan that
-    the state of the channel has.
+    Channels without a plan and without overridden columns have no row. The channel has the plan's ``revision``.
 
     Example:
         >>> queue.plans.configure(engine, "gold", weight=3)
@@ -434,8 +415,7 @@ class LimitMixin(LimitedMixin):
 class GroupMixin(FairqueueMixin):
     """A group of messages, with the counts of its members that workers have folded.
 
-    Newer changes are in notes; ``queue.groups.status`` adds both. ``message_id`` is the follow-up, enqueued at
-    ``finished_at``.
+    ``queue.groups.status`` adds newer changes. ``message_id`` is the follow-up, enqueued at ``finished_at``.
 
     Example:
         >>> with Session(engine) as session, session.begin():
@@ -495,8 +475,8 @@ class ScheduleMixin(FairqueueMixin):
     """A schedule of a channel: what it enqueues, and when.
 
     All slots up to ``done_until`` are done: run, or skipped by ``catch_up``. ``next_at`` is the following slot
-    according to the last worker that planned; workers look at the schedule again at ``due_at``. ``revision`` grows with
-    each change that invalidates earlier plans.
+    according to the last worker that planned; workers look again at ``due_at``. ``revision`` grows if plans become
+    invalid.
 
     Example:
         >>> queue.schedules.set(engine, "nightly", channel="customer-7", cron="0 3 * * *")
@@ -539,15 +519,13 @@ class ScheduleMixin(FairqueueMixin):
 
 @of_table("fq_history", "attempts are recorded after queue.configure(session, history=True)", key=("id",))
 class HistoryMixin(FairqueueMixin):
-    """An ended attempt at a message.
+    """An ended attempt at a message, recorded after ``queue.configure(session, history=True)``.
 
-    A queue records attempts after ``queue.configure(session, history=True)``; housekeeping drops whole days. The table
-    is partitioned by the day of ``finished_at``, so a query with bounds on it reads only those days. Ids commit out of
-    order: to follow the history, continue after the last (recorded_xid, id), and stay below open transactions
-    (``pg_snapshot_xmin``).
-
-    ``outcome`` is "completed", "retried", "released", "buried", "expired" (its lease ended) or "cancelled". ``cost`` is
-    the cost that the consumer told, else the cost charged at the start.
+    The table is partitioned by the day of ``finished_at``, so a query with bounds on it reads only those days;
+    housekeeping drops whole days. Ids commit out of order: to follow the history, continue after the last
+    (recorded_xid, id), and stay below open transactions (``pg_snapshot_xmin``). ``outcome`` is "completed", "retried",
+    "released", "buried", "expired" (its lease ended) or "cancelled". ``cost`` is the cost that the consumer told, else
+    the cost charged at the start.
 
     Example:
         >>> queue.configure(engine, history=True)
@@ -639,9 +617,7 @@ class QueueStateMixin(FairqueueMixin):
     The dispatcher has heard all signals except those of transactions from ``heard_below`` on and in ``heard_open``. The
     ready order begins at ``ready_floor`` and ``ready_channel``, unchanged since ``still_since``. At ``swept_at``, no
     channel was due before ``due_floor``, and no lease ended before ``lease_floor``. Since ``held_since`` all due
-    messages are locked. The row was written at ``noted_at``.
-
-    The table has no unique index, by design.
+    messages are locked. The table has no unique index, by design.
     """
 
     __fairqueue_related__: ClassVar[dict[str, Related]] = {
@@ -657,10 +633,7 @@ class QueueStateMixin(FairqueueMixin):
     key=("queue", "due_at", "message_id"),
 )
 class PromotionMixin(FairqueueMixin):
-    """A message with a priority that is due later, and when; one row for each message and time, without a key.
-
-    The row stays until that time even if the message ends before.
-    """
+    """A message with a priority that is due later. The row stays until then, even if the message ends before."""
 
 
 @of_table("fq_signal", "the verbs of a queue insert signals, and the dispatcher deletes them")
@@ -680,7 +653,7 @@ class SignalMixin(FairqueueMixin):
 class LimitShareMixin(FairqueueMixin):
     """A queue of a shared limit: what it has drawn, in virtual time, and until when it counts as held back.
 
-    One row for each limit and queue; the table has no unique index, by design.
+    The table has no unique index, by design.
     """
 
 
@@ -691,10 +664,7 @@ class GroupFollowupMixin(FairqueueMixin):
 
 @of_table("fq_group_note", "queue.group makes groups, and workers finish them")
 class GroupNoteMixin(FairqueueMixin):
-    """A note of a transaction that added members to a group or ended one, until a worker folds it.
-
-    ``id`` is the ended message, or 0 for added members.
-    """
+    """A note of a transaction that added members to a group (``id`` 0) or ended one, until a worker folds it."""
 
 
 @of_table("fq_result_wait", "queue.result(engine, ..., timeout=...) writes it")
@@ -741,25 +711,21 @@ class LoadMixin(FairqueueMixin):
 
 @of_table("fq_stop_request", "use queue.admin.stop_worker(session, ...)")
 class StopRequestMixin(FairqueueMixin):
-    """A request by ``requested_by`` that workers of the queue named ``consumer`` stop.
-
-    The row stays after they have stopped; a later request deletes it after an hour.
+    """A request by ``requested_by`` to the workers named ``consumer`` to stop. It stays after they have stopped.
 
     Example:
         >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
         >>> [delivery] = queue.dequeue(engine)
         >>> found = queue.admin.stop_worker(engine, delivery.lease.consumer)
         >>> with Session(engine) as session:
-        ...     print(len(session.scalars(select(StopRequest).where(StopRequest.queue == queue.name)).all()))
+        ...     print(session.scalar(select(func.count()).where(StopRequest.queue == queue.name)))
         1
     """
 
 
 @of_table("fq_audit", "use queue.admin.record_audit(session, ...)", key=("at", "audit_id"))
 class AuditMixin(FairqueueMixin):
-    """An action of ``who`` on a queue, a channel or a message; ``queue`` is None if it concerned the installation.
-
-    Housekeeping deletes it after 90 days.
+    """An action of ``who`` on a queue, a channel or a message, kept for 90 days; no ``queue``: on the installation.
 
     Example:
         >>> queue.admin.record_audit(engine, "pause", by="dana")
@@ -782,8 +748,6 @@ class AuditMixin(FairqueueMixin):
 @of_table("fq_sample", "workers of the queue write it each minute", key=("queue", "at", "channel"))
 class SampleMixin(FairqueueMixin):
     """How a queue stood in a minute, or a channel of it; the channel of the queue itself has no name.
-
-    ``queue.admin.trend`` reads it.
 
     Example:
         >>> with Session(engine) as session:

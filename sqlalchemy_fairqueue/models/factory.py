@@ -126,23 +126,19 @@ copyreg.pickle(_GeneratedMeta, _reduce)
 def make_models(base: type[Any] | HasMetaData, schema: str | None = None) -> Models:
     """Map fairqueue's tables into the MetaData of a Base. The same schema gives the same classes again.
 
-    The classes share only the MetaData with the Base: they inherit no columns, dataclass behaviour or table names from
-    it, and their names do not clash with yours in ``relationship("Message")``. Refer to them by class:
-    ``relationship(models.Message, ...)``. For classes that inherit from your Base, use the mixins.
-
-    Rows can be pickled. Another process can unpickle them if *base* is a global of a module that it can import.
+    The classes share only the MetaData with the Base, and their names do not clash with yours: refer to them by class,
+    ``relationship(models.Message, ...)``. For classes that inherit from your Base, use the mixins. Rows can be pickled;
+    another process can unpickle them if *base* is a global of a module that it can import.
 
     Args:
         base: A declarative Base, or another object with a ``metadata``.
-        schema: The schema of the installation. None: the schema of the MetaData, or else the connection's default
-            schema.
+        schema: The schema of the installation. None: that of the MetaData, or else the connection's default schema.
 
     Raises:
         ValueError: Your own classes map tables of these names in that schema.
 
     Example:
-        >>> class Base(DeclarativeBase):
-        ...     pass
+        >>> class Base(DeclarativeBase): ...
         >>> models = make_models(Base)
         >>> with Session(engine) as session:
         ...     session.scalar(select(func.count()).where(models.DeadLetter.queue == "documents"))
@@ -188,16 +184,9 @@ def default_models() -> Models:
 def declare_grants(metadata: MetaData, *grants: RoleGrant, schema: str | None = None) -> None:
     """Declare the grants of an installation, so that ``alembic revision --autogenerate`` writes the operations.
 
-    Declare all of them: autogenerate revokes grants in the database that are not declared. Without any declaration it
-    leaves grants alone. Calls for the same schema add up.
-
-    Args:
-        metadata: The MetaData that ``env.py`` compares.
-        grants: ``RoleGrant("app_web", "producer")`` and so on. Without any, no role shall have a grant.
-        schema: As for :func:`make_models`.
-
-    Raises:
-        ValueError: A role has two grants of one kind.
+    Declare all of them on the MetaData that ``env.py`` compares: autogenerate revokes grants in the database that are
+    not declared. Without any declaration it leaves grants alone. Calls for the same schema add up; a call without
+    grants declares that no role has any. If a role has two grants of one kind, ValueError is raised.
 
     Example:
         >>> declare_grants(MetaData(), RoleGrant("web", "producer"), RoleGrant("worker", "consumer"))

@@ -1,10 +1,6 @@
 """What the mixins of tables share: columns, constraints and indexes from the catalog, rows that nobody writes.
 
-Only the SQL functions keep the invariants of the rows; a message without its signal would never be delivered. So
-``session.add`` of a new row and a flush that would write one are refused.
-
-The tables have no foreign keys; each mixin lists its relationships. A relationship is created when both classes are
-mapped on the same Base and in the same schema. So you can map one mixin alone, and give classes any name.
+Only the SQL functions keep the invariants of the rows; a message without its signal would never be delivered.
 """
 
 from __future__ import annotations
@@ -66,11 +62,9 @@ class ReadOnlyModel(FairQueueError, TypeError):
 
 @dataclass(frozen=True, slots=True)
 class Related:
-    """A relationship of a mixin with another table.
+    """A relationship of a mixin with another table, whose column *other* equals the column *own* of the mixin.
 
     Attributes:
-        own: The column of the mixin.
-        other: The equal column of the other table.
         many: Whether several rows of the other table may belong to one row here.
         foreign_key_here: Whether the column here refers to the other table, as a foreign key would.
     """
@@ -86,10 +80,7 @@ class FairqueueMixin:
     """Base of the mixins.
 
     A relationship exists if the mixin of the other table is mapped too, on the same Base and in the same schema.
-
-    Attributes:
-        __fairqueue_schema__: The schema of the installation. None: the schema of the Base's MetaData, or else the
-            connection's default schema.
+    ``__fairqueue_schema__`` is the schema of the installation; None: as for :func:`make_models`.
     """
 
     __fairqueue_schema__: ClassVar[str | None] = None
@@ -153,7 +144,6 @@ def _check(mapper: Mapper[Any], class_: type[Any]) -> None:
 
 @event.listens_for(FairqueueMixin, "after_mapper_constructed", propagate=True)
 def _relate(mapper: Mapper[Any], _class: type[Any]) -> None:
-    """Create the relationships between a newly mapped class and those mapped before."""
     for partner in mapper.registry.mappers:
         _connect(mapper, partner)
         _connect(partner, mapper)
@@ -192,8 +182,7 @@ _TYPES: Final[Mapping[str, Callable[[], TypeEngine[Any]]]] = {
     "xid8": Xid8,
     "xid8[]": Xid8Array,
 }
-# Columns of microseconds, by the endings of their names. A message's dequeue_at is a time only until it is due, so it
-# is excluded.
+# Columns of microseconds, by the endings of their names, except dequeue_at, which is a time only until it has come.
 _INSTANT = re.compile(r"(?<!dequeue)_(at|until|from|since)$|^at$|^(due|lease)_floor$")
 _DURATION = re.compile(r"_(interval|aging|retention)$|^(every|jitter|delay|unique_for|forget_\w+_after)$")
 _KEY = re.compile(r"^(PRIMARY KEY|UNIQUE) \((.+)\)$")
@@ -234,7 +223,6 @@ def of_table(
 
 @cache
 def _of(table: str, kind: str) -> list[tuple[str, Mapping[str, str]]]:
-    """Return the catalog's objects of a kind in a table, by their names without the table's."""
     begin = f"{kind} {table}."
     catalog = expected_catalog(NEEDED_VERSION)
     return [(name.removeprefix(begin), facts) for name, facts in catalog.items() if name.startswith(begin)]

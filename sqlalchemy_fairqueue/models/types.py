@@ -1,7 +1,6 @@
 """Column types: BIGINT microseconds as datetimes and timedeltas; transaction ids; roles.
 
-The import registers xid, xid8 and regrole with SQLAlchemy's PostgreSQL dialects, which would otherwise warn when they
-reflect the tables.
+The import registers xid, xid8 and regrole with SQLAlchemy, which would otherwise warn when it reflects the tables.
 """
 
 from __future__ import annotations
@@ -45,8 +44,7 @@ _MICROSECOND = literal_column("interval '1 microsecond'", Interval())
 def timestamp(instant: SQLColumnExpression[Any]) -> ColumnElement[datetime]:
     """Cast a column of instants to PostgreSQL's timestamptz, for its functions and operators.
 
-    ``func.now() - timestamp(Message.enqueued_at)`` is an interval. In conditions compare the column itself,
-    ``Message.enqueued_at < func.now()``, since no index serves the cast.
+    In conditions compare the column itself, ``Message.enqueued_at < func.now()``, since no index serves the cast.
 
     Example:
         >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
@@ -110,7 +108,6 @@ class _Comparator(TypeDecorator.Comparator[Any]):
         return self._typed(op, [other], super().reverse_operate(op, other, **given))
 
     def _typed(self, op: OperatorType, others: list[Any], result: Any) -> Any:
-        """Type the difference of two instants as a duration."""
         if op is not sub or not isinstance(self.type, Instant):
             return result
         length = isinstance(others[0], timedelta) or isinstance(_kind(others[0]), Duration)
@@ -222,7 +219,6 @@ class Xid(Xid8):
     cache_ok = True
 
     def get_col_spec(self, **given: Any) -> str:
-        """Return the type's name in PostgreSQL."""
         return "xid"
 
 

@@ -21,11 +21,6 @@ if TYPE_CHECKING:
 
 
 def script(arguments: list[str]) -> str:
-    """Return the SQL script that the arguments ask for.
-
-    Raises:
-        ValueError: A version is not known, or PostgreSQL cannot keep the schema's name.
-    """
     parser = argparse.ArgumentParser(prog="python -m sqlalchemy_fairqueue.sql", description="Print a script for psql.")
     ways = parser.add_subparsers(dest="way", required=True)
     for way, (_, numbers) in _WAYS.items():

@@ -30,9 +30,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
 Catalog = dict[str, dict[str, str]]
-"""Facts by object: ``{"column fq_message.kind": {"type": "text", ...}, "function fq_now()": {...}, ...}``.
-
-A fact that is not so is left out."""
+"""Facts by object: ``{"column fq_message.kind": {"type": "text", ...}, "function fq_now()": {...}, ...}``."""
 
 _KINDS = ("table", "column", "index", "constraint", "function", "trigger", "rule", "schema")
 # A role that may create functions in a schema of the search_path could have its own called by the reader.
@@ -50,7 +48,7 @@ _SET = text(
 def read_catalog(connection: Connection, schema: str) -> Catalog:
     """Read the objects of a schema that have names of fairqueue's, of any version, and what belongs to them.
 
-    Partitions are their table's affair and are left out. Nothing is locked, and nothing but the catalog is read.
+    Partitions belong to their table and are left out. Nothing is locked, and nothing but the catalog is read.
     """
     names = names_of_ours(schema)
     ours, stages_schema = query("ours"), STAGE_SCHEMA.format("cast(:schema as text)")
@@ -67,7 +65,7 @@ def read_catalog(connection: Connection, schema: str) -> Catalog:
 def _plain(connection: Connection) -> Iterator[None]:
     """Set what makes the catalog's texts the same everywhere, and lets no function but PostgreSQL's own be called.
 
-    They are as they were when this ends. Where a statement failed, its transaction's end does that.
+    The settings are as they were when this ends; if a statement failed, the end of its transaction does that.
     """
     before = connection.execute(_SETTINGS).one()._asdict()
     # In AUTOCOMMIT a transaction's setting would be over with the statement.
@@ -84,13 +82,7 @@ def _plain(connection: Connection) -> Iterator[None]:
 
 
 def expected_catalog(version: int) -> Mapping[str, Mapping[str, str]]:
-    """Return what :func:`read_catalog` reads of a correct installation of a version; do not change it.
-
-    Each ``vN/catalog.json`` has what differs from the version before.
-
-    Raises:
-        ValueError: The version is not known.
-    """
+    """Return what :func:`read_catalog` reads of a correct installation of a version; do not change it."""
     return _frozen(checked_version(version))
 
 
@@ -102,7 +94,7 @@ def _frozen(version: int) -> Catalog:
 
 
 def changed_catalog(version: int, catalog: Catalog) -> dict[str, dict[str, str] | None]:
-    """Return what ``vN/catalog.json`` holds: what differs from the version before; None for what is gone."""
+    """Return the content of ``vN/catalog.json``: what differs from the version before; None for what is gone."""
     before = _before(version)
     return {name: facts for name, facts in catalog.items() if before.get(name) != facts} | {
         name: None for name in before if name not in catalog
@@ -123,10 +115,9 @@ class Difference:
     """One object that is not as the installed version has it.
 
     Attributes:
-        kind: ``function``, ``table``, ``column``, ``index``, ``constraint``, ``trigger``, ``rule`` or ``schema`` (of
-            the staging tables); ``installation`` where there is none.
+        kind: ``function``, ``table``, ``column``, ``index``, ``constraint``, ``trigger``, ``rule``, ``grant`` or
+            ``schema`` (of the staging tables); ``installation`` if there is none.
         name: Its name: ``fq_dequeue``, ``fq_message.kind``.
-        state: Missing, changed, or one that the version does not have.
         detail: The change, from what the version has to what is there.
     """
 
@@ -141,14 +132,13 @@ class Difference:
         return f"{self.kind} {self.name}"
 
     def __str__(self) -> str:
-        """The difference in words: ``function fq_dequeue is changed: ...``."""
         return f"{self.named} is {self.state}" + (f": {self.detail}" if self.detail else "")
 
 
 def installed_version(connection: Connection, schema: str | None = None) -> int | None:
-    """Return the installed version of the schema, which this library may not know; None if nothing is installed.
+    """Return the installed version, which this library may not know; None if nothing is installed.
 
-    Of an installation from before the first release it is :data:`UNRELEASED`.
+    An installation from before the first release has :data:`UNRELEASED`.
     """
     target = _resolved(connection, schema)
     if target is None:
@@ -160,10 +150,7 @@ def installed_version(connection: Connection, schema: str | None = None) -> int 
 
 
 def recognised_version(connection: Connection, schema: str | None = None) -> int | None:
-    """Return the installed version; without ``fq_version()``, the one that the other objects look like.
-
-    None where there is none.
-    """
+    """Return the installed version; without ``fq_version()``, the one that the other objects look like, or None."""
     version = installed_version(connection, schema)
     target = _resolved(connection, schema)
     if version is not None or target is None:
@@ -175,25 +162,19 @@ def recognised_version(connection: Connection, schema: str | None = None) -> int
 
 
 def find_drift(connection: Connection, schema: str | None = None) -> list[Difference]:
-    """Find the changes that no migration made, by name.
+    """Find the changes that no migration made: differences from the installed version, sorted by name.
 
     It compares functions and tables, and the columns, indexes, constraints, triggers and rules of our tables. Triggers
-    and rules that no version has are unexpected: they may keep rows from the functions, or change them.
+    and rules that no version has are unexpected: they may keep rows from the functions, or change them. If the role may
+    read the grants, it also compares who may execute the functions with them. Without ``fq_version()`` the version is
+    the one that the rest looks like.
 
-    The version is the one that is installed, whichever it is; where ``fq_version()`` is gone, the one that the rest
-    looks like. It compares who may execute the functions with the grants too, where the role may read them
-    (``grant app_web``: what its grants stand for, or what was granted by hand).
-
-    Reads the catalog and the grants, in the connection's transaction, and needs no privilege on the tables.
+    It reads only the catalog and the grants, in the connection's transaction, and needs no privilege on the tables.
     Partitions of the history are expected, and so are objects of yours whose names are not ours, unless they belong to
     one of our tables.
 
     Args:
-        connection: Any connection to the database.
-        schema: The schema that holds the installation. None is the connection's default schema.
-
-    Returns:
-        The differences, sorted by name; none where everything is as it should be.
+        schema: The schema of the installation. None: the connection's default schema.
     """
     version = recognised_version(connection, schema)
     target = _resolved(connection, schema)
@@ -212,11 +193,10 @@ def find_drift(connection: Connection, schema: str | None = None) -> list[Differ
 
 
 def assert_no_drift(connection: Connection, schema: str | None = None, *, allowed: Collection[str] = ()) -> None:
-    """For your tests: fail, and say what differs, unless the installation is what its migrations made.
+    """Fail, and say what differs, unless the installation is what its migrations made; for your tests.
 
     Args:
-        connection: Any connection to the database.
-        schema: The schema that holds the installation. None is the connection's default schema.
+        schema: The schema of the installation. None: the connection's default schema.
         allowed: What you added or changed on purpose, as ``"column fq_message.tenant"`` or ``"index message_tenant"``.
 
     Raises:

@@ -1,4 +1,4 @@
-"""The files of each version of the schema. Read through importlib.resources, so that a zipped package works too."""
+"""The files of each version of the schema, read through importlib.resources, so that a zipped package works too."""
 
 from __future__ import annotations
 
@@ -16,11 +16,10 @@ NEEDED_VERSION = 1
 """The version of the schema that this library needs. It runs on newer ones too, also on those that it does not know."""
 
 FOLDERS: list[Traversable] = [files(__package__) / folder for folder in ("v1",)]
-"""The folder of each version that this library can install, version 1 first."""
 
 # The folders of a version that hold its functions: its own, what people and dashboards read, what bulk loads call.
 _SUBJECTS = ("", "reads", "loads")
-# A statement ends with a semicolon at the end of a line, those within a body apart.
+# A statement ends with a semicolon at the end of a line, unless that is within a body.
 _STATEMENT = re.compile(r"(?:\$\$.*?\$\$|.)*?(?:;[ \t]*$|\Z)", re.MULTILINE | re.DOTALL)
 # These pin the names and the plans in a function, whatever the session has set. Plans are generic and use indexes:
 # one that was made while a table was empty must also serve a long backlog.
@@ -33,9 +32,9 @@ set enable_hashjoin = off
 set enable_mergejoin = off
 set enable_material = off
 set jit = off"""
-# In a statement of PL/pgSQL, a name that is one of a column and of a result or a variable too is the column's.
+# A name in PL/pgSQL that a column shares with a variable or a result means the column.
 _COLUMNS_FIRST = "\n#variable_conflict use_column"
-# Of a parameter or a column: whether it comes out, its name without p_, its type.
+# Matches a parameter or a column: whether it is "out", its name without p_, its type.
 _ARGUMENT = re.compile(r"(?:^|,)\s*(out )?(?:p_)?(\w+) ([^,()]+?)(?= default |,|$)")
 _SIGNATURE = re.compile(
     r"^create function fairqueue\.\w+\((.*?)\)\n(?:returns (?:table \((.*?)\)|([^\n]+))\n)?", re.DOTALL | re.MULTILINE
@@ -48,12 +47,11 @@ _RELATION = re.compile(
 
 
 class Signature(NamedTuple):
-    """What a function takes and returns, in order.
+    """What a function takes and returns: SQL types by name, in order.
 
     Attributes:
-        parameters: The types of its parameters by their names, without ``p_``.
-        columns: The types of its columns by their names. A single value is a column with the function's name; void is
-            none.
+        parameters: Without ``p_``.
+        columns: A single value is a column with the function's name; void is none.
     """
 
     parameters: Mapping[str, str]
@@ -61,32 +59,22 @@ class Signature(NamedTuple):
 
 
 def versions() -> range:
-    """Return every version of the schema that this library can install, oldest first."""
     return range(1, len(FOLDERS) + 1)
 
 
 def latest_version() -> int:
-    """Return the newest version of the schema that this library can install."""
     return len(FOLDERS)
 
 
 def folder(version: int) -> Traversable:
-    """Return the folder of a version.
-
-    Raises:
-        ValueError: The version is not known.
-    """
     return FOLDERS[checked_version(version) - 1]
 
 
 def functions(version: int) -> Mapping[str, str]:
     """Return the ``create function`` statements of a version by name, with the literal qualifier ``fairqueue.``.
 
-    Functions that roles and triggers call get the pinned settings, unless their files name a search path and what
-    else they need; what they call runs with theirs. Names of columns come before those of variables in all of them.
-
-    Raises:
-        ValueError: The version is not known.
+    Functions that roles and triggers call get the pinned settings, unless their files name a search path and what else
+    they need; what they call runs with theirs. Names of columns come before those of variables in all of them.
     """
     texts: dict[str, str] = {}
     for step in range(1, checked_version(version) + 1):
@@ -96,7 +84,6 @@ def functions(version: int) -> Mapping[str, str]:
 
 
 def query(name: str) -> str:
-    """Return a statement that asks the catalog, by the name of its file in ``queries``."""
     return (files(__package__) / "queries" / f"{name}.sql").read_text(encoding="utf-8").strip()
 
 
@@ -111,11 +98,7 @@ def names_of_ours(schema: str) -> dict[str, object]:
 
 @cache
 def signature(function: str) -> Signature:
-    """Return the signature of a function in the version that this library needs; it reads only the function's file.
-
-    Raises:
-        ValueError: There is no such function.
-    """
+    """Return the signature of a function in the version that this library needs; it reads only the function's file."""
     for step in range(NEEDED_VERSION, 0, -1):
         for subject in _SUBJECTS:
             file = folder(step).joinpath(subject, f"{function}.sql")
@@ -144,9 +127,6 @@ def tables(version: int) -> Mapping[str, tuple[str, ...]]:
     """Return the statements that first made each table of a version and its indexes, in order.
 
     What a later step does to a table of an earlier one is in :func:`upgrade_step`.
-
-    Raises:
-        ValueError: The version is not known.
     """
     return MappingProxyType(
         {name: made for step in range(1, checked_version(version) + 1) for name, made in new_tables(step).items()}
@@ -154,7 +134,6 @@ def tables(version: int) -> Mapping[str, tuple[str, ...]]:
 
 
 def new_tables(step: int) -> Mapping[str, tuple[str, ...]]:
-    """Return the statements that make each table that a version adds, and its indexes, in order."""
     return MappingProxyType(
         {name: _statements_of(text) for name, text in _texts(checked_version(step), "tables").items()}
     )
@@ -186,11 +165,7 @@ def relations(version: int) -> tuple[str, ...]:
 
 
 def checked_version(version: int) -> int:
-    """Return the version, checked.
-
-    Raises:
-        ValueError: The version is not known.
-    """
+    """Return a version that this library can install, or raise ValueError."""
     if type(version) is not int or version not in versions():
         numbers = ", ".join(str(number) for number in versions())
         problem = (

@@ -1,13 +1,8 @@
 """Grants and privileges: the statements that give a role a kind of work and take it back, and what a database has.
 
 A grant is a row of ``fq_grant`` and the privileges that it stands for: ``execute`` on the functions of its kind, and
-``usage`` of the schema. Tables are granted to nobody. ``vN/roles.toml`` is the only list of the functions of each kind;
-the one of a later version names what differs from the version before. ``doctor``, ``fairqueue roles`` and the tables of
-the page on roles are made from it too. Functions are taken from PUBLIC; the privileges of those that are made again are
-noted and given back.
-
-What a database has is read from its catalog, and the grants by ``fq_grants()`` where the role may call it. Nothing is
-locked.
+``usage`` of the schema. Tables are granted to nobody, functions not to PUBLIC. ``vN/roles.toml`` is the only list of
+the functions of each kind; a later version names what differs from the version before. Reading grants locks nothing.
 """
 
 from __future__ import annotations
@@ -31,20 +26,19 @@ if TYPE_CHECKING:
 
 
 def close_functions(functions: Iterable[str], schema: str | None) -> str:
-    """Return a block that revokes functions from PUBLIC, and makes the tables' owner theirs."""
+    """Return a block that revokes functions from PUBLIC, and gives them to the owner of the tables."""
     names = ", ".join(map(quoted_literal, functions))
     return block(part("close_functions", functions=names), schema, {"v_made": "record"})
 
 
 def note_privileges(functions: Iterable[str], schema: str | None) -> str:
-    """Return a block that writes down who may call the functions."""
+    """Return a block that notes in the transaction who may call the functions, for :func:`give_back_privileges`."""
     return block(
         part("note_privileges", grants=part("held_privileges"), names=", ".join(map(quoted_literal, functions))), schema
     )
 
 
 def give_back_privileges(schema: str | None) -> str:
-    """Return a block that grants exactly what was written down in the transaction."""
     return block(
         part("give_back_privileges", grants=part("held_privileges")),
         schema,
@@ -53,28 +47,16 @@ def give_back_privileges(schema: str | None) -> str:
 
 
 KINDS: Final = ("producer", "consumer", "monitor", "operator", "loader")
-"""The kinds of work, as they are granted."""
 BOUND_BY_QUEUE: Final = ("producer", "consumer", "operator", "loader")
-"""Kinds whose grants can be bound to named queues."""
 BOUND_BY_CHANNEL: Final = ("producer",)
-"""Kinds whose grants can be bound to named channels."""
 
 
 def function_roles(version: int) -> Mapping[str, tuple[str, ...]]:
-    """Return the kinds of work that may execute each function of a version; none if only other functions call it.
-
-    Raises:
-        ValueError: The version is not known.
-    """
+    """Return the kinds of work that may execute each function of a version; none if only other functions call it."""
     return _read(checked_version(version))
 
 
 def role_functions(version: int, kind: str) -> tuple[str, ...]:
-    """Return the functions that a kind of work may execute, by name.
-
-    Raises:
-        ValueError: The version or the kind is not known.
-    """
     _check_kind(kind)
     return tuple(sorted(name for name, kinds in function_roles(version).items() if kind in kinds))
 
@@ -119,7 +101,6 @@ class RoleGrant:
     channels: Collection[str] | None = None
 
     def __post_init__(self) -> None:
-        """Check the values, and sort the names."""
         _check_role(self.role)
         _check_kind(self.kind)
         for name, bounded in (("queues", BOUND_BY_QUEUE), ("channels", BOUND_BY_CHANNEL)):
@@ -176,11 +157,7 @@ _VERSION = """\
 
 
 def grant_statements(grant: RoleGrant, schema: str | None) -> Iterator[str]:
-    """Return the guard and the block that give a role a kind of work, or change the bounds of its grant.
-
-    Raises:
-        ValueError: PostgreSQL cannot keep the schema's name.
-    """
+    """Return the guard and the block that give a role a kind of work, or change the bounds of its grant."""
     yield grants_guard(schema)
     given = part(
         "grant",
@@ -193,11 +170,7 @@ def grant_statements(grant: RoleGrant, schema: str | None) -> Iterator[str]:
 
 
 def revoke_statements(role: str, kind: str | None, schema: str | None) -> Iterator[str]:
-    """Return statements that take a kind of work (None: all) from a role. They change nothing if it has none.
-
-    Raises:
-        ValueError: The role's name or the kind cannot be granted, or PostgreSQL cannot keep the schema's name.
-    """
+    """Return statements that take a kind of work (None: all) from a role. They change nothing if it has none."""
     _check_role(role)
     if kind is not None:
         _check_kind(kind)
@@ -222,12 +195,11 @@ def renew_grants(before: int, after: int, schema: str | None) -> str:
 
 
 def take_usage(schema: str | None) -> str:
-    """Return a block that takes back the usage of the schema that came with grants."""
     return _block([part("take_usage")], schema)
 
 
 def _granted(of: Iterable[int], kinds: Iterable[str]) -> str:
-    """Three arrays: version, kind and function."""
+    """Write three arrays: version, kind and function."""
     wanted = list(kinds)
     rows = [(version, kind, name) for version in of for kind in wanted for name in role_functions(version, kind)]
     columns = [
@@ -252,17 +224,12 @@ def _block(steps: Iterable[str], schema: str | None) -> str:
 
 
 PUBLIC = "public"
-"""Everybody, where a role is named. No role can have this name."""
+"""Everybody, if it is named as a role. No role can have this name."""
 
 
 @dataclass(frozen=True, slots=True)
 class HeldGrant:
-    """A grant of an installation.
-
-    Attributes:
-        grant: The role, its kind of work and the bounds.
-        role_exists: Whether the role is still there. A dropped role is named by its number.
-    """
+    """A grant of an installation. If its role was dropped, ``grant.role`` is the number of the role."""
 
     grant: RoleGrant
     role_exists: bool
@@ -274,8 +241,6 @@ class Privilege:
 
     Attributes:
         kind: ``function``, ``table``, ``sequence`` or ``schema``.
-        name: The object's name.
-        role: The role; ``public`` is everybody.
         privileges: ``execute``, ``select`` and so on, those on single columns too.
     """
 
@@ -287,12 +252,9 @@ class Privilege:
 
 @dataclass(frozen=True, slots=True)
 class RoleRights:
-    """The rights of a role on an installation, beside its grants.
+    """The rights of a role, or of :data:`PUBLIC`, on an installation, beside its grants.
 
     Attributes:
-        role: The role; ``public`` is everybody.
-        grants: What it was granted.
-        role_exists: Whether it is still there.
         lacking: Functions that its grants stand for and that it may not execute.
         beyond: Functions that it may execute, and none of its grants stands for.
         others: Rights on tables and sequences, and to create in the schema, as ``select on fq_message``.
@@ -307,33 +269,26 @@ class RoleRights:
 
     @property
     def as_granted(self) -> bool:
-        """Whether the rights are those that the grants stand for."""
         return self.role_exists and not self.lacking and not self.beyond and not self.others
 
 
 def may_read_grants(connection: Connection, schema: str) -> bool:
-    """Return whether the role may read the grants of an installation."""
     return bool(connection.scalar(text(query("may_read_grants")), {"schema": schema}))
 
 
 def read_grants(connection: Connection, schema: str) -> list[HeldGrant]:
-    """Return the grants of an installation, by role and kind."""
     statement = f"select role, role_exists, kind, queues, channels from {quoted(schema)}.fq_grants()"  # noqa: S608 - quoted
     rows = connection.exec_driver_sql(statement, execution_options={"no_parameters": True})
     return [HeldGrant(RoleGrant(role, kind, queues, channels), exists) for role, exists, kind, queues, channels in rows]
 
 
 def read_privileges(connection: Connection, schema: str) -> list[Privilege]:
-    """Return the privileges of all roles on fairqueue's objects in a schema, except the owners'."""
     rows = connection.execute(text(query("privileges")), names_of_ours(schema))
     return [Privilege(row.kind, row.name, row.role, tuple(row.privileges)) for row in rows]
 
 
 def compared_rights(version: int, grants: Iterable[HeldGrant], privileges: Iterable[Privilege]) -> list[RoleRights]:
-    """Compare what each role was granted with what it has.
-
-    ``usage`` of the schema is not compared: by itself it gives nothing.
-    """
+    """Compare what each role was granted with what it has, except ``usage`` of the schema, which gives nothing."""
     granted: dict[str, list[HeldGrant]] = {}
     for one in grants:
         granted.setdefault(one.grant.role, []).append(one)

@@ -1,14 +1,11 @@
-"""Putting the target schema where the files say ``fairqueue.``, and the schema of the staging tables of bulk loads.
+"""Putting the target schema where the files say ``fairqueue.``; the schema of staging tables; guards.
 
-A named schema is put in here. No name means the connection's default schema, which only the server knows: the
-statement is then wrapped in a block that puts ``current_schema()`` in when it runs, so that a script written offline
-and a migration run online leave the same catalog behind.
+No name means the connection's default schema, which only the server knows: the statement is then wrapped in a block
+that puts ``current_schema()`` in when it runs, so that a script and a migration leave the same catalog behind.
 
-Staging tables have a schema of their own, which is made and dropped with the installation. Loaders would otherwise need
-the right to create in the schema of the queues, where they could add functions of their own.
-
-Guards are blocks that look before anything is changed, and refuse with what to do; the same text guards a script and a
-connection.
+Staging tables of bulk loads have a schema of their own, since loaders would otherwise need the right to create in the
+schema of the queues, where they could add functions. Guards are blocks that refuse before anything is changed; the same
+text guards a script and a connection.
 """
 
 from __future__ import annotations
@@ -33,21 +30,15 @@ _PLACE = re.compile(r"\{(\w+)\}")
 
 
 def quoted(schema: str) -> str:
-    """Quote a name as an identifier: ``My "odd" name`` becomes ``"My ""odd"" name"``.
-
-    Raises:
-        ValueError: PostgreSQL cannot keep the name as it is.
-    """
+    """Quote a name as an identifier; a name that PostgreSQL cannot keep as it is raises ValueError."""
     return '"' + _kept(schema).replace('"', '""') + '"'
 
 
 def quoted_literal(text: str) -> str:
-    """Quote a text as an SQL string."""
     return "'" + text.replace("'", "''") + "'"
 
 
 def named_schema(schema: str | None) -> str:
-    """Name the schema for a message: ``schema 'jobs'``."""
     return "the connection's default schema" if schema is None else f"schema {schema!r}"
 
 
@@ -70,14 +61,14 @@ def schema_argument(schema: str | None) -> str:
 
 
 def schema_expression(schema: str | None) -> str:
-    """SQL for the name of the target schema: a string, or ``current_schema()``, which may be null."""
+    """Write SQL for the name of the target schema: a string, or ``current_schema()``, which may be null."""
     return "current_schema()" if schema is None else quoted_literal(_kept(schema)) + "::text"
 
 
 def in_schema(statement: str, schema: str | None) -> str:
     """Put the schema into a statement; only the qualifier and the quotes of a body change.
 
-    It is to be sent as it is: it may hold percent signs and colons, and none of them stands for a parameter.
+    Send it as it is: it may hold percent signs and colons, and none of them stands for a parameter.
     """
     statement = statement.replace("$$", BODY)
     if schema is not None:
@@ -162,7 +153,7 @@ SCHEMA_MISMATCH = "QF004"
 
 _OF_GUARDS = {"v_nameless": "boolean", "v_tables": "text[]", "v_taken": "text", "v_version": "integer"}
 
-# A setting of the transaction: where the next statement does not see it, each has been committed by itself.
+# A setting of the transaction: if the next statement does not see it, each was committed by itself.
 _PASSED = "  perform set_config('fairqueue.guard', 'passed', true);"
 
 
@@ -172,7 +163,6 @@ def install_guard(version: int, schema: str | None) -> str:
 
 
 def installed_guard(version: int, schema: str | None) -> str:
-    """Return a block that raises unless the schema holds exactly this version."""
     return _block(_installed(version), schema)
 
 
@@ -197,7 +187,7 @@ def grants_guard(schema: str | None) -> str:
 def change_guard(before: int, after: int, schema: str | None) -> str:
     """Return a block that raises unless the schema holds one version, and the names that the other adds are free.
 
-    And unless the transaction sees what others commit: an installation has nothing yet, and needs no such transaction.
+    It also raises unless the transaction sees what others commit; an installation needs no such transaction.
     """
     there = set(_names(before))
     added = [name for name in _names(after) if name not in there]

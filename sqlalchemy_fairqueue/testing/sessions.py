@@ -68,13 +68,11 @@ def rolled_back(
 ) -> Any:
     """Return a block with a session in a transaction that is rolled back at its end.
 
-    For an AsyncEngine it is an ``async with``. A ``commit()`` of the code under test sends the queue work, and ends
-    only a savepoint.
+    For an AsyncEngine it is an ``async with``. A ``commit()`` inside sends the queue work, and ends only a savepoint.
 
     Args:
         session_factory: A sessionmaker of the application, or a class such as SQLModel's Session. Default: Session, or
-            AsyncSession with ``expire_on_commit=False``, since code that reads an expired attribute fails with
-            MissingGreenlet.
+            AsyncSession with ``expire_on_commit=False``, since reading an expired attribute raises MissingGreenlet.
         options: Further arguments of the session.
 
     Example:
@@ -121,7 +119,7 @@ def inline(
         queues: The queues whose handlers run. On a plain session these must be plain functions.
         resources: What on_start functions would return, by name; they are not called.
         session_factory: Creates the sessions of handlers. Default: the class that they annotate ``session`` with, or
-            Session or AsyncSession.
+            else Session or AsyncSession.
 
     Yields:
         What was performed so far, in order; the list grows.
@@ -184,7 +182,6 @@ def _inline(
 
 
 def _joined(session: object) -> tuple[Session, Connection]:
-    """Return the Session, and the connection whose transaction it joined."""
     found = sync_session_of(session)
     if not isinstance(found.bind, Connection):
         raise InvalidArgument(
@@ -221,20 +218,15 @@ def _at_commits(session: Session, perform: Callable[[], object]) -> Iterator[Non
 class DatabaseClock:
     """The clock of the library: it decides what is due, which leases have ended, and when a rate allows messages.
 
-    All times of the library come from one SQL function. This class replaces it by one that adds an offset, for all
-    connections. Only for databases of tests: the function stays in the database even after :meth:`reset`, which resets
-    the offset.
-
-    Args:
-        schema: The schema of the installation. Default: the only schema that has it.
-
-    Raises:
-        InvalidArgument: It is not installed there, or in several schemas.
+    This class replaces the one SQL function that tells the time by one that adds an offset, for all connections. Only
+    for databases of tests: the function stays in the database even after :meth:`reset`, which resets the offset.
+    Without a *schema*, the database must have exactly one installation; otherwise InvalidArgument is raised.
 
     Example:
         >>> clock = DatabaseClock(engine)
         >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1, delay=timedelta(days=3))
-        >>> clock.advance(timedelta(days=3))
+        >>> clock.advance(timedelta(days=2))
+        >>> clock.move_to(clock.now() + timedelta(days=1))
         >>> len(queue.dequeue(engine))
         1
         >>> clock.reset()
@@ -256,11 +248,7 @@ class DatabaseClock:
                 )
 
     def now(self) -> datetime:
-        """Return the present time by this clock, in UTC.
-
-        See Also:
-            :meth:`move_to`
-        """
+        """Return the present time by this clock, in UTC."""
         return instant(self._value(f"select {self._schema}.fq_now()"))
 
     def advance(self, by: timedelta) -> None:
@@ -272,16 +260,7 @@ class DatabaseClock:
         self._value(_ADVANCE.format(sequence=sequence), us=ahead)
 
     def move_to(self, instant: datetime) -> None:
-        """Move the clock forward to an instant (aware), which must not be past.
-
-        Example:
-            >>> clock = DatabaseClock(engine)
-            >>> tomorrow = clock.now() + timedelta(days=1)
-            >>> clock.move_to(tomorrow)
-            >>> clock.now() >= tomorrow
-            True
-            >>> clock.reset()
-        """
+        """Move the clock forward to an instant (aware), which must not be past."""
         check_instant("instant", instant)
         self.advance(duration(instant_microseconds(instant) - instant_microseconds(self.now())))
 

@@ -32,11 +32,10 @@ class Workers:
         return worker
 
     def drain(self, *queues: Queue, **options: Any) -> Worker:
-        """Run a worker until nothing can be delivered now, and return it, for its ``stats``.
+        """Run a worker until nothing can be delivered now, and return it, for its ``stats`` and ``leftovers()``.
 
         Messages must be committed. Due schedules enqueue their messages first, and finished groups their follow-ups.
-        Messages that are due later stay. A failing handler is tried again as its policy says, and raises nothing here;
-        ``stats`` counts it. ``leftovers()`` tells what stays, and why.
+        Messages that are due later stay. A failing handler is tried again as its policy says, and raises nothing here.
         """
         worker = Worker(self._engine, *queues, **options)
         worker.run(drain=True)
@@ -56,10 +55,7 @@ class AsyncWorkers:
 
     @asynccontextmanager
     async def __call__(self, *queues: Queue, **options: Any) -> AsyncIterator[AsyncWorker]:
-        """Run a worker in the running loop, stopped without grace at the end: ``async with workers(queue) as worker``.
-
-        *options* are further arguments of :class:`sqlalchemy_fairqueue.AsyncWorker`.
-        """
+        """Run a worker in the running loop during a block, and stop it without grace at the end."""
         worker = AsyncWorker(self._engine, *queues, **options)
         await worker.start()
         try:

@@ -1,4 +1,1 @@
-"""Values that calls take and give: policies, messages to enqueue, receipts, deliveries, stats, dead letters.
-
-They know nothing of sessions or SQL.
-"""
+"""Values that calls take and give; they know nothing of sessions or SQL."""

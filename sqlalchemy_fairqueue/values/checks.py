@@ -17,12 +17,11 @@ HEADERS_BYTES = 65_536
 # PostgreSQL cuts longer identifiers off.
 SCHEMA_BYTES = 63
 RESULT_BYTES = 1_048_576
-"""Most bytes of an encoded result."""
 IDS = range(1, 2**63)
 _YEAR = timedelta(days=365)
 # Values from the database must fit a datetime in UTC.
 _LAST = instant_microseconds(datetime.max.replace(tzinfo=UTC))
-# Leaves out the middle of a long name, and not a quote.
+# Cuts the middle out of a long name, but no quote.
 _shown = Repr()
 _shown.maxstring = 80
 
@@ -48,14 +47,13 @@ def check_name(what: str, value: object, most: int = NAME_BYTES) -> None:
 
 
 def check_names(**names: object) -> None:
-    """Refuse names that PostgreSQL or an index could not store, and skip those that are None."""
     for what, name in names.items():
         if name is not None:
             check_name(what, name)
 
 
 def check_page(what: str, last: object, kind: type) -> None:
-    """Refuse what is neither None nor an item of the page before."""
+    """Refuse anything but None and the last item of the page before."""
     if last is not None and not isinstance(last, kind):
         raise InvalidArgument(f"{what} is {last!r:.80}; give the last {kind.__name__} of the page before")
 
@@ -81,7 +79,6 @@ def _as_text(value: object) -> str:
 
 
 def check_count(what: str, value: object, least: int, most: int) -> None:
-    """Refuse what is not an int between *least* and *most*."""
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
         raise InvalidArgument(f"{what} is {value!r:.80}; give an int from {least} to {most}")
 
@@ -118,7 +115,7 @@ def check_duration(what: str, value: object, least: timedelta = timedelta()) -> 
 
 
 def check_instant(what: str, value: object) -> None:
-    """Refuse what is not an aware datetime, up to the year 9999 in UTC."""
+    """Refuse anything but an aware datetime up to the year 9999 in UTC."""
     if not isinstance(value, datetime):
         raise InvalidArgument(f"{what} is {value!r:.80}; give an aware datetime")
     try:
@@ -130,7 +127,6 @@ def check_instant(what: str, value: object) -> None:
 
 
 def check_choice(what: str, value: object, choices: tuple[str, ...]) -> None:
-    """Refuse what is not one of a few strings."""
     if not isinstance(value, str) or value not in choices:
         *others, last = (repr(choice) for choice in choices)
         raise InvalidArgument(f"{what} is {value!r:.80}; give {', '.join(others)} or {last}")

@@ -1,7 +1,6 @@
-"""Fields that people set: how a value is checked, parsed, written as text, and stored in SQL columns.
+"""Fields that people set, each defined once: how a value is checked, parsed, written as text, and stored in columns.
 
-:class:`~sqlalchemy_fairqueue.ChannelPolicy` and :class:`~sqlalchemy_fairqueue.values.settings.QueueSettings` define
-their fields here, once; arguments, options, editors, columns and tables on pages are derived from the definitions.
+Arguments, options, editors, columns and tables on pages are derived from the definitions.
 """
 
 from __future__ import annotations
@@ -67,10 +66,8 @@ class Rate:
         >>> rate = Rate(50, per=timedelta(seconds=1), burst=10)
         >>> rate == Rate.parse("50/s, burst 10") == Rate.every(rate.interval, rate.burst)
         True
-        >>> rate.per_time()
-        '50/s'
-        >>> str(Rate(100_000, per=timedelta(minutes=1), of="cost"))
-        '100000/m of cost'
+        >>> rate.per_time(), str(Rate(100_000, per=timedelta(minutes=1), of="cost"))
+        ('50/s', '100000/m of cost')
     """
 
     count: float
@@ -85,7 +82,6 @@ class Rate:
         ) -> None: ...
 
     def __post_init__(self) -> None:
-        """Check the values, and set the default burst."""
         count: object = self.count
         if not isinstance(count, int | float) or isinstance(count, bool) or not 0 < count < inf:
             raise InvalidArgument(f"the count of a rate is {self.count!r:.80}; give a number above 0, such as 50")
@@ -118,8 +114,7 @@ class Rate:
     def parse(cls, text: str) -> Rate:
         """Parse a rate as people write it: ``10/s``, ``100/min``, ``1/30s``, ``50/s, burst 10``, ``1000/min of cost``.
 
-        The time is a unit (``us``, ``ms``, ``s``, ``m``, ``h``, ``d``, ``w``), its word (``sec``, ``second``, ``min``,
-        ``minute``, ``hour``, ``day``, ``week``) or a duration such as ``30s``.
+        The time is a unit from ``us`` to ``w``, a word such as ``sec`` or ``hour``, or a duration such as ``30s``.
 
         Raises:
             InvalidArgument: The text has another form, or the rate is out of bounds.
@@ -140,7 +135,7 @@ class Rate:
 
     @classmethod
     def every(cls, interval: timedelta, burst: int, of: RateUnit = "messages") -> Rate | None:
-        """Return the rate with this time between two messages; None, no limit, if the time is zero or less."""
+        """Return the rate with this time between two messages; None if the time is zero or less."""
         return cls(1, interval, burst, of) if interval > timedelta() else None
 
     def per_time(self) -> str:
@@ -188,7 +183,6 @@ def checked_rate(what: str, value: object) -> Rate | None:
 
 
 MOST = 2**31 - 1
-"""The greatest integer of a column."""
 _KEY = "definition"
 _NUMBER = re.compile(r"\d{1,19}|\d{1,3}(?:,\d{3})+", re.ASCII)
 
@@ -198,8 +192,6 @@ class Definition(ABC):
     """How the value of a field is checked, parsed, shown and stored, in addition to its name, type and default.
 
     Attributes:
-        help: One sentence about the field.
-        example: A value as text, not the default.
         none: The meaning of None; None if the field must have a value.
         holds: From when on a change applies.
         refuses: Whether the field refuses messages, which the history then does not record.
@@ -213,7 +205,6 @@ class Definition(ABC):
     metavar: ClassVar[str] = "NAME"
 
     def field(self, default: object) -> Any:
-        """Return the dataclass field that this definition describes."""
         return field(default=default, metadata={_KEY: self})
 
     def checked(self, name: str, value: object) -> Any:
@@ -240,15 +231,12 @@ class Definition(ABC):
         return (self.none or "-") if value is None else self._text(value)
 
     def columns(self, name: str) -> tuple[str, ...]:
-        """Return the columns that store a field of this name."""
         return (name,)
 
     def column_values(self, name: str, value: Any) -> dict[str, object]:
-        """Return the values of the columns for a value of the field."""
         return {name: value}
 
     def value_of(self, name: str, columns: Mapping[str, Any]) -> Any:
-        """Return the value of the field from its columns."""
         return columns[name]
 
     def _checked(self, name: str, value: Any) -> Any:
@@ -355,7 +343,6 @@ class Choice(Definition):
 
 
 def definitions(kind: type[DataclassInstance]) -> dict[str, Definition]:
-    """Return the definitions of a dataclass's fields, by name."""
     return _definitions(kind)
 
 
@@ -365,6 +352,5 @@ def _definitions(kind: type[DataclassInstance]) -> dict[str, Definition]:
 
 
 def check_fields(values: DataclassInstance) -> None:
-    """Check the fields of a frozen dataclass, and set them as their definitions return them."""
     for name, definition in _definitions(type(values)).items():
         object.__setattr__(values, name, definition.checked(name, getattr(values, name)))

@@ -34,7 +34,6 @@ FairBy = Literal["messages", "cost", "seconds"]
 OnDead = Literal["continue", "hold"]
 
 MOST_COST = 1_000_000_000
-"""The most that a message may cost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,41 +41,38 @@ class Enqueue:
     """A message to enqueue.
 
     Attributes:
-        channel: Usually the tenant; 1 to 512 bytes. It is created on first use.
+        channel: Usually the tenant; 1 to 512 bytes. The first enqueue creates it.
         payload: Anything that the queue's codec encodes.
         kind: Selects the handler.
-        delay: The message is due this long after the transaction sends it, up to 365 days. Give at most one of delay
-            and at.
+        delay: The message is due this long after the transaction sends it, up to 365 days. Excludes at.
         at: The message is due at this instant (aware), up to the year 9999 in UTC; a past one means now.
-        priority: 1 or more. When it is due, the message goes before ordinary messages of its channel, and 5 before 1.
-            Retries, releases and redrives keep the priority. The policy may weigh it against waiting.
-        key: Unique among the messages of the channel that are not completed or dead; on_duplicate says what another
-            message with a taken key does.
+        priority: 1 or more. Of the due messages of a channel a higher number goes first, and before those without one.
+            Retries, releases and redrives keep it. The policy may weigh it against waiting.
+        key: Unique among the messages of the channel that are not completed or dead; see on_duplicate.
         headers: A small JSON object for tracing and routing, which bypasses the codec. At most 65,536 bytes as the
-            database writes it, with a blank after each comma and colon and numbers written out.
+            database writes it: with a blank after each comma and colon, and numbers written out.
         max_attempts: A failing message becomes a dead letter after this many attempts. None: the queue's number.
-        on_duplicate: What to do if another message holds the key. "skip": add nothing; the receipt names the holder.
-            "raise": raise DuplicateMessage. "replace": rewrite the holder, which keeps its id and enqueued_at and takes
-            everything else from this message; its attempts start from zero. With a delay this is a debounce. A holder
-            that a consumer holds loses the key instead, and this message is added.
-        cost: How much of its channel's share the message uses, 1 to 1,000,000,000, in any unit that all messages of the
-            queue share: pages, tokens, kilobytes. Channels get equal sums of cost, by weight. An estimate is enough,
-            since a settlement can correct it. In a queue that is fair by seconds the unit is milliseconds.
-        unique_for: How long the key stays taken, up to 365 days, even after the message has ended in whatever way.
-            None: as long as the message lives. During this period other messages that have a unique_for find the key
-            taken; those without meet only living messages. "skip" and "raise" name the message that began the period,
-            even if it has ended. "replace" rewrites that message while it waits, and begins the period anew; once a
-            consumer holds it or it has ended, the new message is a duplicate. A message that outlives its period keeps
-            the key until it ends.
-        unique_from: When unique_for begins. "enqueue": when this message is sent. "completion": when it ends.
-        ordering_key: 1 to 512 bytes, such as the id of a conversation or a document. Messages of a channel with the
-            same ordering key are delivered one at a time, in the order of their enqueues. A retry with a delay holds
-            the next ones back until the message is completed, dead, cancelled or purged. The keys of a channel take
-            turns. None: the message waits for no other.
-        coalesce: Needs an ordering_key, and excludes a key. Add nothing while another message of the channel, kind and
-            ordering_key waits for a consumer. The waiting message keeps its payload and time, and is not delivered
-            before this transaction ends, so its handler sees what this one committed. If none waits, the message is
-            added, even while a consumer holds another.
+        on_duplicate: What happens if another message has the key. "skip": nothing is added; the receipt names the other
+            message. "raise": DuplicateMessage. "replace": the other message keeps its id and enqueued_at and takes
+            everything else from this one; its attempts start from zero. With a delay this is a debounce. If the other
+            message is leased, it loses the key instead, and this one is added.
+        cost: How much of its channel's share the message uses: 1 to 1,000,000,000, in any unit that all messages of the
+            queue share, such as pages or tokens; milliseconds in a queue that is fair by seconds. Channels get equal
+            sums of cost, by weight. An estimate is enough, since a settlement can correct it.
+        unique_for: How long the key stays taken, up to 365 days, even if the message ends earlier. A message that
+            outlives this period keeps the key until it ends. None: as long as the message lives. Only messages that
+            have a unique_for themselves find a key taken whose message has ended. "skip" and "raise" name the message
+            that began the period, even if it has ended. "replace" rewrites that message while it waits, and begins the
+            period anew; once it is leased or has ended, the new message is a duplicate.
+        unique_from: When unique_for begins: "enqueue", when this message is sent, or "completion", when it ends.
+        ordering_key: 1 to 512 bytes, such as the id of a conversation. Messages of a channel with the same ordering key
+            are delivered one at a time, in the order of their enqueues. A retry with a delay holds the next ones back
+            until the message is completed, dead, cancelled or purged. The keys of a channel take turns. None: it waits
+            for none.
+        coalesce: Add nothing while another message of the channel, kind and ordering_key waits for a consumer. That
+            message keeps its payload and time, and is not delivered before this transaction ends, so its handler sees
+            what this one committed. If none waits, it is added, even while one is leased. Needs an ordering_key;
+            excludes a key.
 
     Example:
         >>> Enqueue(channel="customer-7", payload={"file": "a.pdf"}, kind="parse", delay=timedelta(minutes=5)).kind
@@ -135,7 +131,6 @@ class Enqueue:
             )
 
     def _check_key(self) -> None:
-        """Refuse options that need a key or an ordering key which is missing."""
         if self.on_duplicate != "skip":
             check_choice("on_duplicate", self.on_duplicate, ("skip", "raise", "replace"))
             if self.key is None:
@@ -179,13 +174,12 @@ class Receipt:
     """The receipt of an enqueue. It knows the message once the transaction has committed.
 
     Attributes:
-        message_id: None until the commit, and for a dropped message. For a duplicate: the message that holds the key;
-            with ``unique_for`` that message may have ended. ``queue.cancel``, ``queue.result`` and other calls that
-            take an id refuse None with InvalidArgument.
+        message_id: None until the commit, and for a dropped message; calls that take an id refuse None with
+            InvalidArgument. For a duplicate: the message that has the key; with ``unique_for`` it may have ended.
         created: Whether a message was added; None until the commit.
-        outcome: None until the commit. "created"; "duplicate" if the key was taken; "replaced" if the message that
-            holds the key was rewritten; "coalesced" if message_id, another message of the ordering key, waits in its
-            place; "dropped" if the channel was full and its policy says "drop".
+        outcome: None until the commit. "created"; "duplicate" if the key was taken; "replaced" if the message that has
+            the key was rewritten; "coalesced" if message_id, another message of the ordering key, waits in its place;
+            "dropped" if the channel was full and its policy says "drop".
 
     Example:
         >>> with Session(engine) as session, session.begin():
@@ -215,9 +209,7 @@ class CancelReceipt:
 
     Example:
         >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
-        >>> with Session(engine) as session, session.begin():
-        ...     receipt = queue.cancel(session, message_id)
-        >>> receipt.outcome
+        >>> queue.cancel(engine, message_id).outcome
         'cancelled'
     """
 
@@ -243,12 +235,7 @@ class MessageFilters(TypedDict, total=False):
 
 
 class UndeliveredFilters(MessageFilters, total=False):
-    """Filters for the messages of a channel that no consumer holds.
-
-    Attributes:
-        since: Earliest enqueue (aware), inclusive.
-        until: Latest enqueue (aware), exclusive.
-    """
+    """Filters for the undelivered messages of a channel, enqueued from *since* and before *until* (both aware)."""
 
     state: UndeliveredState | None
     since: datetime | None
@@ -269,7 +256,6 @@ def checked_filters(
     ordering_key: str | None = None,
     **others: Any,
 ) -> dict[str, Any]:
-    """Check filters, and return them as parameters of a SQL function."""
     names = {"channel": channel, "kind": kind, "key": key, "ordering_key": ordering_key}
     check_names(**names)
     if channel is None and (key or ordering_key) is not None:
@@ -285,7 +271,6 @@ def checked_filters(
 def undelivered(
     channel: str, *, state: object = None, since: object = None, until: object = None, **names: Unpack[MessageFilters]
 ) -> dict[str, Any]:
-    """Check filters for the messages of a channel that no consumer holds, and return them as parameters."""
     if state is not None:
         check_choice("state", state, get_args(UndeliveredState))
     check_name("channel", channel)
@@ -294,16 +279,11 @@ def undelivered(
 
 @dataclass(slots=True, eq=False)
 class PurgeReceipt:
-    """The receipt of a purge.
-
-    Attributes:
-        purged: How many messages were deleted; None until the commit.
+    """The receipt of a purge; ``purged``, how many messages were deleted, is None until the commit.
 
     Example:
         >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
-        >>> with Session(engine) as session, session.begin():
-        ...     receipt = queue.purge(session, "customer-7")
-        >>> receipt.purged
+        >>> queue.purge(engine, "customer-7").purged
         1
     """
 
@@ -313,20 +293,15 @@ class PurgeReceipt:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """The right of a consumer to hold its messages for a time.
-
-    Attributes:
-        id: Random, and never used again.
-        consumer: Name of the holder.
-        expires_at: The end unless it is extended, by the database's clock.
+    """The right of a consumer to hold its messages until ``expires_at`` by the database's clock, unless it is extended.
 
     Example:
         >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
         >>> [delivery] = queue.dequeue(engine, lease=timedelta(minutes=5))
         >>> delivery.lease.expires_at - datetime.now(UTC) > timedelta(minutes=4)
         True
-        >>> delivery.lease.lost, delivery.lease.lost_for(delivery)
-        (False, False)
+        >>> delivery.lease.lost, delivery.lease.lost_for(delivery), delivery.lease.measured(delivery)
+        (False, False, (None, None))
     """
 
     id: int
@@ -345,19 +320,13 @@ class Lease:
     def measured(self, delivery: Delivery) -> tuple[int | None, int | None]:  # noqa: ARG002 - as above
         """Return the measured cost of a delivery, and the cost that its channel was charged while its handler ran.
 
-        The channel is not charged any more after this. Both are None outside of a worker, which alone measures.
-
-        Example:
-            >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
-            >>> [delivery] = queue.dequeue(engine)
-            >>> delivery.lease.measured(delivery)
-            (None, None)
+        The channel is not charged any more after this. Both are None outside of a worker.
         """
         return None, None
 
 
 class Once:
-    """A value that is computed once, on request."""
+    """A value that is computed when first asked for; threads that ask at the same time may compute it twice."""
 
     __slots__ = ("_make", "_value")
 
@@ -366,7 +335,6 @@ class Once:
         self._value: Any = None
 
     def value(self) -> Any:
-        """Return the value. Several threads that ask first at the same time may compute it more than once."""
         make = self._make
         if make is not None:
             self._value = make()
@@ -388,18 +356,12 @@ class Delivery:
     The holder must complete, retry, release or bury it before the lease ends.
 
     Attributes:
-        queue: Name of the queue.
         content: The payload as it is stored.
         headers: As they were enqueued; None if there are none, or if Python cannot read them.
         attempt: The number of this attempt, from 1; releases are not counted.
-        max_attempts: The message becomes a dead letter after this many attempts.
-        enqueued_at: In UTC.
-        deliveries: How often the message was ever delivered. Together with message_id and the lease's id it is the
-            fencing token.
-        row_id: The place of the row at its delivery.
+        deliveries: How often the message was ever delivered; a part of the fencing token.
         holds_slot: False if its settlement cannot free a slot of a limit, neither of the channel nor of the queue.
-        settled: How this process has settled it ("complete", "retry", "release", "bury"), added after the commit, or on
-            a Connection when it was sent.
+        settled: How this process has settled it, such as "complete"; set after the commit, or at once on a Connection.
         is_timed: Whether its queue is fair by seconds, so that a worker measures the handler's time.
         keeps_result: Whether its queue kept results at the delivery, so that its completion stores one.
 
@@ -432,7 +394,7 @@ class Delivery:
 
     @property
     def payload(self) -> Any:
-        """The decoded payload. It is decoded on first access, so an unused large payload costs nothing.
+        """The payload, decoded on first access, so that an unused large payload costs nothing.
 
         Raises:
             PayloadError: The codec cannot decode the content, or Python cannot read the headers. Bury this message; the
@@ -445,10 +407,7 @@ class Delivery:
 
 
 def delivery_of(fields: dict[str, Any], decoded: Any) -> Delivery:
-    """Make a delivery whose attributes are *fields*, without checks, in a fifth of the usual time.
-
-    A frozen dataclass sets its fields one by one; this matters for dequeues of many messages.
-    """
+    """Make a delivery without checks, in a fifth of the usual time: a frozen dataclass sets its fields one by one."""
     fields.update(decoded=decoded, settled=[])
     made = object.__new__(Delivery)
     object.__setattr__(made, "__dict__", fields)
@@ -457,22 +416,19 @@ def delivery_of(fields: dict[str, Any], decoded: Any) -> Delivery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """How many messages a call of a handler gets: ``@queue.handler("embed", batch=Batch(max_messages=50))``.
+    """How many messages a call of a handler gets.
 
     Attributes:
         max_messages: 2 to 1,000.
-        max_cost: Most that they cost together, in the unit of ``enqueue(cost=)``; a single message may cost more. None:
-            any.
+        max_cost: Most that they cost together, in the unit of ``enqueue(cost=)``; one alone may cost more. None: any.
 
     Example:
         >>> @queue.handler("embed", batch=Batch(max_messages=50, max_cost=8000))
         ... def embed(deliveries: list[Delivery]) -> None:
         ...     print(deliveries[0].channel, [delivery.payload for delivery in deliveries])
-        >>> receipts = queue.enqueue_many(
-        ...     engine, [Enqueue(channel="customer-7", payload=text, kind="embed") for text in ("one", "two")]
-        ... )
+        >>> receipts = [queue.enqueue(engine, channel="customer-7", payload=text, kind="embed") for text in ("a", "b")]
         >>> Worker(engine, queue, concurrency=1).run(drain=True)
-        customer-7 ['one', 'two']
+        customer-7 ['a', 'b']
     """
 
     max_messages: int
@@ -487,8 +443,7 @@ class Batch:
 class Deliveries(list[Delivery]):
     """The deliveries of one dequeue, in fair order.
 
-    Attributes:
-        due_in: A hint when something else may be due. Zero: now. None: nothing is scheduled.
+    ``due_in`` is a hint when something else may be due. Zero: now. None: nothing is scheduled.
 
     Example:
         >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1, delay=timedelta(minutes=5))
@@ -513,9 +468,7 @@ class GroupCounts:
     """The members of a finished group, by outcome; its follow-up has them as ``context.after_group``.
 
     Attributes:
-        id: The group's id.
         total: All members, including those that members added.
-        done: Completed members.
         failed: Members that became dead letters.
         cancelled: Members that were cancelled or purged.
 
@@ -545,10 +498,9 @@ class GroupStatus(GroupCounts):
 
     Attributes:
         pending: Members that have not ended: ready, scheduled, leased, or to be tried again.
-        created_at: When its transaction sent it.
         finished_at: When its follow-up was enqueued; without one, when all members were found to have ended. None: the
             group is open.
-        message_id: The follow-up; None if there is none yet.
+        message_id: The follow-up, once it is enqueued.
         problem: Why the last try to enqueue the follow-up failed; it is tried again.
 
     Example:
@@ -600,7 +552,6 @@ def checked_group_id(group_id: object) -> UUID:
 
 
 def group_of_headers(headers: Mapping[str, Any] | None) -> UUID | None:
-    """Return the id of the group that a message belongs to, by its headers; None if it is in none."""
     try:
         return checked_group_id((headers or {}).get(GROUP_HEADER))
     except InvalidArgument:
@@ -608,7 +559,6 @@ def group_of_headers(headers: Mapping[str, Any] | None) -> UUID | None:
 
 
 def counts_of_headers(headers: Mapping[str, Any] | None) -> GroupCounts | None:
-    """Return the counts of the group that a message follows, by its headers; None if it follows none."""
     found: Any = (headers or {}).get(AFTER_GROUP_HEADER)
     try:
         counts = [int(found[name]) for name in ("total", "done", "failed", "cancelled")]

@@ -23,7 +23,6 @@ class Outcome(Exception):
     """
 
     def __eq__(self, other: object) -> bool:
-        """Compare class and arguments, so that a test can compare what a handler asked for."""
         if not isinstance(other, Outcome):
             return NotImplemented
         return type(self) is type(other) and self._compared() == other._compared()
@@ -132,11 +131,9 @@ class Bury(Outcome):
 class RetryPolicy:
     """Which failed messages are tried again, and when: exponential backoff with full jitter.
 
-    A retried message stands in its channel behind messages that were due before it, or where its priority puts it.
-
     The wait before attempt n + 1 is random, between (1 - jitter) and all of ``min(cap, first * factor ** (n - 1))``, so
     that messages which failed together do not come back together. Source: M. Brooker, "Exponential Backoff and Jitter",
-    2015.
+    2015. A retried message stands behind those of its channel that were due before, or where its priority puts it.
 
     Attributes:
         first: The longest wait after the first attempt.
@@ -144,13 +141,12 @@ class RetryPolicy:
         cap: The upper bound of all waits.
         jitter: The random part of the wait, 0 to 1.
         max_attempts: A message becomes a dead letter after this many attempts, or after its own ``max_attempts`` if
-            that is lower. Attempts whose process died or whose lease was lost count. None: only the message's own
-            number.
+            that is lower. An attempt whose process died or whose lease was lost counts. None: only its own number.
         bury_on: Exceptions, with subclasses, that make the message a dead letter at once.
         retry_on: The only exceptions of a handler, with subclasses, that are retried; others make the message a dead
-            letter at once. ``bury_on`` takes precedence. Always retried is what the handler did not cause: a timeout, a
-            crashed child process, a database that is away or busy (by its SQLSTATE, on each driver), a transaction that
-            could not be serialized. None, the default: all exceptions that ``bury_on`` does not name.
+            letter at once. ``bury_on`` takes precedence. What the handler did not cause is always retried: a timeout, a
+            crashed child process, a database that is away or busy (by its SQLSTATE), a failed serialization. None: all
+            exceptions that ``bury_on`` does not name.
 
     Example:
         >>> policy = RetryPolicy(first=timedelta(seconds=5), factor=2, max_attempts=8, bury_on=(ValueError,))
@@ -192,10 +188,7 @@ class RetryPolicy:
                     )
 
     def delay(self, attempt: int, chance: Callable[[], float] = random.random) -> timedelta:
-        """Return the wait after the attempt with this number, from 1.
-
-        Args:
-            chance: Returns a number from 0 to 1.
+        """Return the wait after the attempt with this number, from 1; *chance* returns a number from 0 to 1.
 
         Example:
             >>> policy = RetryPolicy(first=timedelta(seconds=5), factor=2)

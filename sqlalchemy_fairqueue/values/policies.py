@@ -1,7 +1,4 @@
-"""Channel policies, changes of them, and the marker for an argument that leaves a value as it is.
-
-:class:`PolicyFields` defines the fields. All that sets, stores or shows policies derives them from there.
-"""
+"""Channel policies, changes of them, and the marker for an argument that leaves a value as it is."""
 
 # ruff: noqa: RUF009 - the calls make fields
 from __future__ import annotations
@@ -60,7 +57,7 @@ UNSET: Final = Unset.UNSET
 # Without slots, since ChannelStats has two bases, of which only one may have slots.
 @dataclass(frozen=True, kw_only=True)
 class PolicyFields:
-    """The fields of a policy; the defaults are a policy without limits. :class:`ChannelPolicy` checks them."""
+    """The fields of a policy, defined once: all that checks, sets, stores or shows policies derives them from here."""
 
     max_concurrency: int | None = Count(
         help="Most messages of a channel that consumers hold at once, exactly.",
@@ -110,33 +107,27 @@ class PolicyFields:
 
 
 POLICY: Final[Mapping[str, Definition]] = definitions(PolicyFields)
-"""The definitions of a policy's fields by their names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChannelPolicy(PolicyFields):
-    """How a channel is served: its weight and its limits.
+    """How a channel is served: its weight and its limits. None means no limit unless a field says otherwise.
 
     Attributes:
-        max_concurrency: Most messages of the channel that consumers hold at once, exactly. None: no limit.
+        max_concurrency: Most messages of the channel that consumers hold at once, exactly.
         max_cost_out: Most that these messages cost together, exactly, by the cost charged at their delivery. A message
-            that costs more by itself is delivered while no other is out. None: no limit.
-        rate: Most messages, or most cost, in a time: a :class:`Rate` or its text, such as "50/s"; the attribute is a
-            Rate. None: no rate.
-        weight: Messages in each turn. A channel of weight 3 gets three times the share of a channel of weight 1 while
-            both have work.
+            that costs more by itself is delivered while no other is out.
+        rate: Most messages, or most cost, in a time: a :class:`Rate` or its text, such as "50/s".
+        weight: Messages in each turn. While both have work, weight 3 gets three times the share of weight 1.
         max_backlog: Most undelivered messages of the channel; on_full decides about enqueues beyond. Concurrent
-            transactions may exceed it by what they enqueue, and retried and released messages come back above it. None:
-            no bound.
-        on_full: What an enqueue to a full channel does: "raise" ChannelFull; or "drop" the message, count it, and say
-            so in the receipt.
-        priority_aging: The wait that counts as much as one step of priority, 1 us to 365 days. With ten minutes, a
-            message of priority 3 goes before ordinary messages that became ready less than 30 minutes before it, and
-            after those that have waited longer; so urgent messages never starve others. A change applies to messages
-            that become ready afterwards. None: a message always goes before all of a lower priority.
+            transactions may exceed it by what they enqueue, and retried and released messages come back above it.
+        on_full: What an enqueue to a full channel does: "raise" ChannelFull; or "drop" and count the message.
+        priority_aging: The wait that counts as much as one step of priority, 1 us to 365 days, so that urgent messages
+            never starve others. With ten minutes, a message of priority 3 goes before ordinary messages that became
+            ready less than 30 minutes before it. A change applies to messages that become ready afterwards. None: a
+            higher one always goes first.
         max_payload_bytes: Most bytes of an encoded payload. A larger one raises PayloadError, whatever on_full says: a
-            transaction fails at its COMMIT, a bulk load as a whole. Existing messages stay. None: only the bound of
-            every message, 256 MB.
+            transaction fails at its COMMIT, a bulk load as a whole. Existing messages stay. None: 256 MB.
 
     Raises:
         TypeError: A policy has no field of this name, or an argument has no name.
@@ -154,7 +145,6 @@ class ChannelPolicy(PolicyFields):
         # Before __init__, whose errors say less.
 
         def __new__(cls, *positional: object, **named: object) -> Self:
-            """Refuse unknown fields, and suggest the right spelling."""
             if positional:
                 raise TypeError(
                     f"ChannelPolicy has {positional[0]!r:.80} without a name; name each field, such as "
@@ -181,17 +171,14 @@ class PolicyChanges(TypedDict, total=False):
 
 
 RATE: Final = POLICY["rate"].columns("rate")
-"""The columns of a rate."""
 
 
 def rate_of_columns(columns: Mapping[str, Any]) -> Rate | None:
-    """Return the rate in a row; None if it has none."""
     rate: Rate | None = POLICY["rate"].value_of("rate", columns)
     return rate
 
 
 def fields_of_columns(columns: Collection[str]) -> tuple[str, ...]:
-    """Return the fields that have one of the columns, in the order of their definition."""
     return tuple(name for name, one in POLICY.items() if not set(columns).isdisjoint(one.columns(name)))
 
 
@@ -201,15 +188,9 @@ def policy_values(columns: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def policy_changes(where: str, policy: object, changes: Mapping[str, Any]) -> PolicyChanges:
-    """Return the fields to change: all fields of *policy*, or the named *changes*.
+    """Return the fields to change: all fields of *policy*, or the named *changes*, whichever is given.
 
-    Args:
-        where: The name of the call, for errors.
-        changes: Each field is checked here. The database checks the resulting policy, which it alone knows.
-
-    Raises:
-        InvalidArgument: Both are given, or neither; or a value is out of bounds.
-        TypeError: A policy has no field of this name.
+    Each change is checked by itself; only the database knows, and checks, the resulting policy.
     """
     check_field_names(where, changes)
     if policy is None:
@@ -234,12 +215,7 @@ def policy_changes(where: str, policy: object, changes: Mapping[str, Any]) -> Po
 
 
 def reset_fields(where: str, reset: object) -> tuple[str, ...]:
-    """Return the fields that the plan shall decide again, in the order of their definition.
-
-    Raises:
-        InvalidArgument: *reset* is neither a collection of names nor ``"all"``.
-        TypeError: A policy has no field of this name.
-    """
+    """Return the fields that the plan shall decide again; an unknown name raises TypeError."""
     if reset == "all":
         return tuple(POLICY)
     if isinstance(reset, str) or not isinstance(reset, Collection):

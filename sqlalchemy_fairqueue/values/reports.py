@@ -29,9 +29,9 @@ class Reason(StrEnum):
     """The reasons of a wait. Readings give the first that applies; to lift only a later one would not help.
 
     Example:
-        >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
+        >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
         >>> queue.pause(engine, "customer-7")
-        >>> queue.message(engine, message_id).wait.reason is Reason.PAUSED
+        >>> queue.message(engine, receipt.message_id).wait.reason is Reason.PAUSED
         True
     """
 
@@ -45,11 +45,9 @@ class Reason(StrEnum):
     SHARED_LIMIT = "shared limit"
     SHARED_RATE = "shared rate"
     NEXT = "next dequeue"
-    """Nothing holds it back, and consumers hold no message at all: the next dequeue of one that knows its kind takes
-    it."""
+    """Nothing holds it back, and no message is leased: the next dequeue by a consumer that knows its kind takes it."""
     CAPACITY = "capacity"
-    """It has the share of the consumers that it is entitled to and more work than that serves, or no other channel has
-    messages out: what it lacks is a consumer that takes more."""
+    """It uses all of its share of the consumers, or no other channel has leased messages: it needs more consumers."""
     TURN = "others' turn"
     ORDERING_KEY = "ordering key"
     SCHEDULED = "scheduled"
@@ -57,12 +55,7 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Taker:
-    """A channel that holds capacity.
-
-    Attributes:
-        leased: Messages that its consumers hold.
-        share: Their part of all leased messages of the queue, 0 to 1.
-        entitled: The part that its weight entitles it to, 0 to 1.
+    """A channel that holds capacity. ``share`` and ``entitled`` are parts of the queue's leased messages, 0 to 1.
 
     Example:
         >>> queue.configure(engine, max_concurrency=1)
@@ -82,10 +75,7 @@ class Taker:
 
 @dataclass(frozen=True, slots=True)
 class QueueTaker:
-    """A queue that draws from a shared limit.
-
-    Attributes:
-        leased: Messages that its consumers hold.
+    """A queue that draws from a shared limit, and how many messages its consumers hold.
 
     Example:
         >>> queue.limits.configure(engine, "mail", max_concurrency=2)
@@ -94,9 +84,9 @@ class QueueTaker:
         ...     each.configure(engine, limits=["mail"])
         ...     _, waiting = [each.enqueue(engine, channel="customer-7", payload=number) for number in (1, 2)]
         ...     deliveries = each.dequeue(engine, limit=1)
-        >>> wait = news.message(engine, waiting.message_id).wait
-        >>> [(taker.queue == queue.name, taker.leased) for taker in wait.queues]
-        [(True, 1)]
+        >>> [taker] = news.message(engine, waiting.message_id).wait.queues
+        >>> taker.queue == queue.name, taker.leased
+        (True, 1)
     """
 
     queue: str
@@ -109,17 +99,14 @@ class LongestOut:
 
     Attributes:
         message_id: If the queue records no history, the least id of these messages.
-        kind: None if it cannot be read.
         since: When it was delivered, in UTC. None if the queue records no history.
 
     Example:
         >>> queue.configure(engine, max_concurrency=1, history=True)
-        >>> message_id, waiting = [
-        ...     queue.enqueue(engine, channel="customer-7", payload=1, kind="parse").message_id for _ in range(2)
-        ... ]
+        >>> receipts = [queue.enqueue(engine, channel="customer-7", payload=1, kind="parse") for _ in range(2)]
         >>> [delivery] = queue.dequeue(engine)
-        >>> longest = queue.message(engine, waiting).wait.longest_out
-        >>> longest.message_id == message_id, longest.kind, longest.since is None
+        >>> longest = queue.message(engine, receipts[1].message_id).wait.longest_out
+        >>> longest.message_id == delivery.message_id, longest.kind, longest.since is None
         (True, 'parse', False)
     """
 
@@ -135,10 +122,8 @@ class Wait:
 
     Attributes:
         until: When the reason ends at the latest, for a rate or a scheduled time. None: unknown.
-        takers: Channels of the queue that hold the capacity it waits for, the most first. Empty if no
-            other channel is the cause.
-        limit: The shared limit that holds it back, or None.
-        queues: Other queues that draw from that limit, those with the most leased messages first.
+        takers: Channels that hold the capacity it waits for, the most first. Empty if no other channel is the cause.
+        queues: Other queues that draw from the shared *limit*, those with the most leased messages first.
         behind: The message of its ordering key that goes first, or None.
         used: Messages that count against the max_concurrency that holds it back; None for other reasons.
         most: That max_concurrency.
@@ -147,9 +132,8 @@ class Wait:
 
     Example:
         >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
-        >>> wait = queue.message(engine, message_id).wait
-        >>> str(wait.reason), wait.takers
-        ('no consumer', ())
+        >>> str(queue.message(engine, message_id).wait.reason)
+        'no consumer'
     """
 
     reason: Reason
@@ -165,13 +149,10 @@ class Wait:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftoverReason:
-    """A reason for which messages of a queue wait, and how many wait for it.
+    """A reason for which messages of a queue wait, how many wait for it, and in how many channels.
 
     Attributes:
-        messages: How many messages.
-        channels: In how many channels.
         until: When the first of these channels is free of it at the latest. None: unknown.
-        limit: The shared limit that holds them back, or None.
 
     Example:
         >>> @queue.handler
@@ -199,17 +180,9 @@ class LeftoverReason:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leftovers:
-    """The messages that a drained worker leaves in one of its queues.
+    """The messages that a drained worker leaves in a queue; ``str`` writes a line for it and one for each reason.
 
-    ``str`` returns a line for the queue and one for each reason.
-
-    Attributes:
-        ready: Messages that are due.
-        scheduled: Messages that are due later.
-        held: Messages that wait for others of their ordering keys.
-        leased: Messages that consumers hold.
-        reasons: Why undelivered messages wait, the most frequent reason first; from at most 1,000 channels, while the
-            counts cover all.
+    The reasons are those of at most 1,000 channels, the most frequent first.
 
     Example:
         >>> @queue.handler
@@ -243,10 +216,7 @@ _OWN_REASONS = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueCapacity:
-    """What holds all channels of a queue back: the part of :class:`QueueStats` that needs no count of messages.
-
-    ``consumers`` is at most 1 in a bounded reading.
-    """
+    """The part of :class:`QueueStats` that needs no count of messages; ``consumers`` is at most 1 if bounded."""
 
     queue: str
     paused_at: datetime | None
@@ -267,19 +237,14 @@ class QueueStats(QueueCapacity):
     Attributes:
         channels: How many channels, including idle ones.
         ready: Messages that are due: the sum of the next three.
-        deliverable: Those that workers could take now.
-        paused: Those in paused channels; all if the queue is paused.
-        limited: Those that limits and rates of the channel, of the queue, or shared ones hold back.
-        scheduled: Messages that are due later.
-        held: Messages that wait for others of their ordering keys.
-        leased: Messages that consumers hold.
-        dead: Dead letters.
-        last_died_at: When the last of them died, or None.
+        deliverable: Ready messages that workers could take now.
+        paused: Ready messages in paused channels; all if the queue is paused.
+        limited: Ready messages that a limit or a rate holds back: of the channel, of the queue, or a shared one.
+        held: Due messages that wait for others of their ordering keys.
         dropped: Messages that were ever dropped because their channel was full.
         oldest_ready_at: When the oldest ready message became ready. None: nothing is ready.
         paused_at: None if the queue is not paused.
-        max_concurrency: The queue's limit, as :meth:`~sqlalchemy_fairqueue.Queue.configure` sets it, or None; likewise
-            max_cost_out and rate.
+        max_concurrency: As it is configured, or None; likewise max_cost_out and rate.
         current_concurrency: Messages that count against max_concurrency; ended ones count until the next dequeue. None
             if the queue never had a limit or a rate.
         current_cost: The cost of these messages.
@@ -289,19 +254,15 @@ class QueueStats(QueueCapacity):
         signals: Signals that no dequeue has heard. If thousands remain for long, nobody dequeues.
         consumers: Consumers with an unexpired lease.
         served_cost: The cost of attempts that ended since *served_since*. None: the queue records no history.
-        served_since: Five minutes ago, or the time of the oldest of the last 2,000 attempts of all queues if that is
-            later.
+        served_since: Five minutes ago; or the time of the oldest of the last 2,000 attempts of all queues, if later.
 
     Example:
         >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
         >>> receipt = queue.enqueue(engine, channel="customer-8", payload=1, delay=timedelta(hours=1))
-        >>> stats = queue.stats(engine)
-        >>> stats.ready, stats.scheduled, stats.leased, stats.dead
-        (1, 1, 0, 0)
         >>> queue.pause(engine)
         >>> stats = queue.stats(engine)
-        >>> stats.ready, stats.deliverable, stats.paused, stats.limited
-        (1, 0, 1, 0)
+        >>> stats.ready, stats.deliverable, stats.paused, stats.scheduled, stats.undelivered
+        (1, 0, 1, 1, 2)
     """
 
     channels: int
@@ -323,30 +284,18 @@ class QueueStats(QueueCapacity):
 
     @property
     def undelivered(self) -> int:
-        """Messages that no consumer holds: ready, scheduled and held.
-
-        Example:
-            >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
-            >>> queue.stats(engine).undelivered
-            1
-        """
+        """The ready, scheduled and held messages."""
         return self.ready + self.scheduled + self.held
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedLimit:
-    """A limit that several queues share, at the time of the call.
+    """A limit that several queues share, at the time of the call. None means no limit.
 
     Attributes:
-        max_concurrency: Most messages of its queues together that consumers hold at once. None: no limit.
-        max_cost_out: Most that these messages cost together. None: no limit.
-        rate: Most messages, or most cost, of its queues together in a time. None: no rate.
-        rate_allows_at: When the rate allows the next message, or allowed it, in UTC. None: no rate.
-        current_concurrency: Messages of its queues that consumers hold.
-        current_cost: Their cost.
-        queues: The queues that draw from it.
-        leased: Leased messages of each of these queues, in the same order.
-        contending: Those queues that the limit held back at a dequeue within the last second.
+        rate_allows_at: When the rate allows the next message, or allowed it, in UTC.
+        leased: Leased messages of each of its queues, in the order of *queues*.
+        contending: Queues that the limit held back at a dequeue within the last second.
 
     Example:
         >>> queue.limits.configure(engine, "ocr", max_concurrency=20)
@@ -374,8 +323,6 @@ class PlanInfo:
 
     Attributes:
         policy: The policy of its channels, except for their overridden fields.
-        channels: How many channels follow it.
-        is_default: Whether new channels follow it.
         spread: Whether its last change has reached all of its channels. Consumers copy it there.
 
     Example:
@@ -397,30 +344,22 @@ class PlanInfo:
 class ChannelDemand:
     """A channel that waits for consumers or occupies them, at the time of the call. Times are in UTC.
 
+    Fields that are not listed here mean what they mean in :class:`QueueStats`, for one channel.
+
     Attributes:
-        ready: Messages that are due.
-        scheduled: Messages that are due later.
-        held: Messages that wait for others of their ordering keys.
         behind: The message that the first held one waits for. None: none is held, or some are ready.
-        leased: Messages that consumers hold.
-        current_concurrency: Messages that count against max_concurrency; ended ones count until the next dequeue.
         max_concurrency: As in its policy; likewise max_cost_out, rate and weight.
-        current_cost: The cost of the messages that count against max_cost_out.
         next_cost: The cost of its first message, if it has a max_cost_out.
-        paused_at: None if the channel is not paused.
-        oldest_ready_at: When the oldest ready message became ready. None: nothing is ready.
         last_dequeue_at: When the channel was last served, or None.
-        rate_allows_at: When its rate allows the next delivery. None: no rate.
         opens_at: Until when dequeues skip it, because of its rate or its first message, or None.
-        served_cost: The cost of its attempts that ended lately. None: the queue shares by messages, or records no
-            history.
+        served_cost: The cost of its attempts that ended lately. None: the queue shares by messages, or has no history.
         wait: Why it waits. None: it does not, or the reading did not ask for reasons.
 
     Example:
         >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
         >>> [demand] = queue.admin.contention(engine).channels
-        >>> demand.channel, demand.ready, demand.leased, demand.weight
-        ('customer-7', 1, 0, 1)
+        >>> demand.channel, demand.undelivered, demand.weight, demand.reason, demand.competes
+        ('customer-7', 1, 1, None, False)
     """
 
     channel: str
@@ -446,14 +385,7 @@ class ChannelDemand:
 
     @property
     def undelivered(self) -> int:
-        """Messages that no consumer holds: ready, scheduled and held.
-
-        Example:
-            >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
-            >>> [demand] = queue.admin.contention(engine).channels
-            >>> demand.undelivered
-            1
-        """
+        """The ready, scheduled and held messages."""
         return self.ready + self.scheduled + self.held
 
     @property
@@ -463,44 +395,31 @@ class ChannelDemand:
 
     @property
     def competes(self) -> bool:
-        """Whether it has leased messages, or waits for what others hold. Needs a reading with reasons.
-
-        Example:
-            >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
-            >>> [delivery] = queue.dequeue(engine)
-            >>> [demand] = queue.admin.contention(engine).channels
-            >>> demand.competes, demand.reason
-            (True, None)
-        """
+        """Whether it has leased messages, or waits for what others hold; needs a reading with reasons."""
         return self.leased > 0 or (self.wait is not None and self.wait.reason not in _OWN_REASONS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChannelStats(PolicyFields, ChannelDemand):
-    """The state of a channel at the time of the call: its demand, its policy, and what only a full reading counts.
+    """The state of a channel at the time of the call.
 
-    It also has the fields of :class:`ChannelDemand` and of :class:`~sqlalchemy_fairqueue.ChannelPolicy`.
+    It also has the fields of :class:`ChannelDemand` and of :class:`~sqlalchemy_fairqueue.ChannelPolicy`. Fields that
+    are listed nowhere mean what they mean in :class:`QueueStats`, for one channel.
 
     Attributes:
         deliverable: Ready messages that workers could take now, if they took from no other channel.
         paused: Ready messages that a pause of the channel or the queue holds back.
-        limited: Ready messages that limits and rates of the channel, of the queue, or shared ones hold back.
-        dead: Dead letters.
-        dropped: Messages that were ever dropped because the channel was full.
         backlog: Undelivered messages that count against max_backlog, as far as the dispatcher knows.
-        plan: The plan that it follows, or None.
         overridden: The fields of its policy that were configured for it alone.
         served_cost: The cost of its attempts that ended since *served_since*. None: the queue records no history.
-        served_since: As in :class:`QueueStats`.
         problem: Which message can neither be delivered nor become a dead letter, so that a dequeue paused the channel.
-            None: no dequeue did.
 
     Example:
         >>> queue.configure_channel(engine, "customer-7", max_concurrency=2)
         >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
         >>> [channel] = queue.channels(engine)
-        >>> channel.ready, channel.max_concurrency, channel.policy.weight
-        (1, 2, 1)
+        >>> channel.undelivered, channel.max_concurrency, channel.policy.weight, channel.reason, channel.competes
+        (1, 2, 1, None, False)
     """
 
     queue: str
@@ -523,7 +442,7 @@ class ChannelStats(PolicyFields, ChannelDemand):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Competition:
-    """Channels beside those that they compete with: the part of a :class:`Contention` that a bounded reading knows."""
+    """The part of a :class:`Contention` that a bounded reading knows."""
 
     queue: str
     channels: tuple[ChannelDemand, ...]
@@ -554,8 +473,7 @@ class Contention(Competition):
     """The channels that wait longest and those with the most leased messages, and figures of all channels.
 
     Attributes:
-        channels: These channels, the longest wait first; channels without ready messages come last. Some have only held
-            or scheduled messages.
+        channels: These channels, the longest wait first; channels without ready messages come last.
         waiting: How many channels have ready messages.
         rivals: How many channels compete: those with leased messages, and those with ready messages that are not
             paused, at their own limit or held back by their rate.
@@ -567,16 +485,11 @@ class Contention(Competition):
 
     Example:
         >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
-        >>> contention = queue.admin.contention(engine)
-        >>> contention.waiting, contention.rivals, contention.leased
-        (1, 1, 0)
         >>> [delivery] = queue.dequeue(engine)
-        >>> contention = queue.admin.contention(engine)
-        >>> [channel] = contention.channels
-        >>> contention.share(channel), contention.used(channel), contention.entitled(channel)
-        (1.0, 1.0, 1.0)
-        >>> contention.cost_share(channel) is None
-        True
+        >>> found = queue.admin.contention(engine)
+        >>> [channel] = found.channels
+        >>> found.share(channel), found.cost_share(channel), found.used(channel), found.entitled(channel)
+        (1.0, None, 1.0, 1.0)
     """
 
     waiting: int
@@ -586,14 +499,7 @@ class Contention(Competition):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldMessage:
-    """A message that a consumer holds: its handler runs, or it waits for one.
-
-    Attributes:
-        message_id: The message.
-        kind: Its kind.
-        channel: Its channel.
-        delivered_at: Since when it is held, in UTC. None: the queue records no history.
-        cancelled_at: When it was cancelled, in UTC, or None.
+    """A message that a consumer has held since ``delivered_at``, which is None if the queue records no history.
 
     Example:
         >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1, kind="parse").message_id
@@ -615,7 +521,6 @@ class ConsumerInfo:
     """A consumer with an unexpired lease, at the time of the call. Times are in UTC.
 
     Attributes:
-        consumer: Its name.
         leased: Messages that it holds, including those that wait for a handler.
         delivered_at: When the first of them was delivered. None: it holds none, or the queue records no history.
         message_id: That message; without a history, the least id that it holds. None: it holds none.
@@ -625,22 +530,16 @@ class ConsumerInfo:
         stop_requested_at: When somebody asked it to stop by ``queue.admin.stop_worker``. None: nobody did within the
             last hour; or a worker of this name took or waited for work more than ten seconds later, since it started
             after the request.
-        stop_requested_by: Who asked, or None.
         cancelled: Cancelled messages that it still holds. If it holds them for long, their handlers ignore the cancel.
-        cancelled_at: When the first of them was cancelled, or None.
-        version: The version of the library that a worker runs, which it tells within seconds. None: it has not yet, or
-            is no worker.
-        concurrency: How many handlers the worker runs at a time, or None.
+        version: The version of the library that a worker runs, known within seconds. None: not yet, or it is no worker.
         handlers: The messages that it holds, those held longest first, as many as were asked for.
 
     Example:
         >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1, kind="parse")
         >>> [delivery] = queue.dequeue(engine)
         >>> [consumer] = queue.admin.consumers(engine)
-        >>> consumer.leased, consumer.channel, consumer.kind
-        (1, 'customer-7', 'parse')
-        >>> consumer.consumer.startswith(f"{consumer.host}:{consumer.pid}:")
-        True
+        >>> consumer.kind, consumer.consumer.startswith(f"{consumer.host}:{consumer.pid}:")
+        ('parse', True)
     """
 
     queue: str
@@ -662,7 +561,7 @@ class ConsumerInfo:
 
     @property
     def host(self) -> str | None:
-        """The host in a generated worker name (host, process and a random part); None for another name."""
+        """The host in a generated worker name; None for a name that the user chose."""
         found = _OWN_NAME.fullmatch(self.consumer)
         return found and found[1]
 
@@ -680,12 +579,8 @@ class DeadLetterInfo:
     Attributes:
         message_id: A redrive keeps it.
         content: The payload as it is stored.
-        headers: As they were enqueued, or None.
-        attempts: Counted attempts.
         max_attempts: The message's own limit. If its retry policy allowed fewer, the reason names that limit.
         deliveries: How often it was ever delivered.
-        reason: Why it died.
-        error: The last error, or None.
 
     Example:
         >>> receipt = queue.enqueue(engine, channel="customer-7", payload={"number": "555"})
@@ -715,11 +610,7 @@ class DeadLetterInfo:
 
     @property
     def payload(self) -> Any:
-        """The decoded payload.
-
-        Raises:
-            PayloadError: The codec cannot decode the content, or Python cannot read the headers.
-        """
+        """The payload; raises PayloadError if the codec cannot decode it, or Python cannot read the headers."""
         if isinstance(self.decoded, PayloadError):
             raise self.decoded
         return self.decoded
@@ -736,28 +627,22 @@ class MessageDetails:
     """An unsettled message at the time of the call. Times are in UTC.
 
     Attributes:
-        kind: None if it cannot be read.
         content: The beginning of the payload as it is stored.
-        content_size: Bytes of the whole payload. None if it cannot be read.
+        content_size: Bytes of the whole payload.
         headers: As JSON, or None.
         behind: The message of its ordering key that goes before it, or the dead letter that holds the key. None: it
             goes first, or has no ordering key.
         due_at: When it may be delivered, at the earliest.
         delivered_at: When it was last delivered. None: never, or the queue records no history.
         returned_at: When it last came back undone. None: never, or the queue records no history.
-        attempts: Counted attempts.
         max_attempts: It becomes a dead letter after this many attempts. The retry policy of its kind may allow fewer.
         deliveries: How often it was ever delivered.
         cancelled: Whether it was cancelled while a consumer holds it.
-        cancelled_at: When that was, or None.
-        consumer: Who holds it, or None.
         expires_at: When that consumer's lease expires unless it is extended.
-        error: The last error, or None.
-        unreadable: Why it cannot be read. None: it can.
-        messages_ahead: Messages of its channel that come before it. None: 1,000 or more, a consumer holds it, or a page
-            was read.
+        unreadable: Why it cannot be read; then *kind* and *content_size* are None.
+        messages_ahead: Messages of its channel before it. None: 1,000 or more, a consumer holds it, or a page was read.
         wait: Why it waits. None: a consumer holds it, or a page was read.
-        history: Its last 100 recorded attempts that ended, the first first; empty if a page was read.
+        history: Its last 100 recorded attempts that ended, the oldest first; empty if a page was read.
 
     Example:
         >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1, kind="parse").message_id
@@ -806,10 +691,6 @@ class AttemptDetails:
     """An ended attempt at a message, from the history of its queue. Times are in UTC.
 
     Attributes:
-        attempt: The number of the attempt, from 1.
-        channel: The channel that the message was in.
-        consumer: Who held it; None if that is unknown.
-        enqueued_at: When the message was enqueued.
         ready_at: When the message became ready for this attempt.
         started_at: When it was delivered.
         outcome: "completed", "retried", "released", "buried", "expired" (its lease ended) or "cancelled".
@@ -854,29 +735,20 @@ class _Page(Sequence[_Item]):
 
 
 class MessagePage(_Page[MessageDetails]):
-    """A page of messages, in order: a sequence. A page may be empty although it is not the last.
-
-    Attributes:
-        next: Where the next page begins: ``queue.messages(..., after=page.next)``. None: this is the last page.
+    """A sequence of messages, in order; ``next`` is None on the last page. An empty page need not be the last.
 
     Example:
-        >>> message_ids = [queue.enqueue(engine, channel="customer-7", payload=page).message_id for page in (1, 2, 3)]
+        >>> receipts = [queue.enqueue(engine, channel="customer-7", payload=page) for page in (1, 2, 3)]
         >>> page = queue.messages(engine, channel="customer-7", limit=2)
-        >>> [message.message_id for message in page] == message_ids[:2]
-        True
-        >>> len(queue.messages(engine, channel="customer-7", limit=2, after=page.next))
-        1
+        >>> len(page), len(queue.messages(engine, channel="customer-7", limit=2, after=page.next))
+        (2, 1)
     """
 
     __slots__ = ()
 
 
 class AttemptPage(_Page[AttemptDetails]):
-    """A page of attempts, the last recorded first: a sequence. It may be empty although it is not the last.
-
-    Attributes:
-        next: Where the next page begins: ``queue.admin.recent_attempts(..., after=page.next)``. None: this is the last
-            page.
+    """A sequence of attempts, the newest first; ``next`` is None on the last page. An empty page need not be the last.
 
     Example:
         >>> queue.configure(engine, history=True)
@@ -896,11 +768,7 @@ class Erasure:
     Attributes:
         messages: Messages that no consumer held.
         leased: Messages that consumers held; their handlers cannot settle them.
-        dead_letters: Dead letters.
-        attempts: Attempts in the history.
-        results: Results of handlers.
         keys: Keys that were taken for a period.
-        schedules: Schedules.
         followups: Messages that would have followed a group.
         audits: Audit entries that keep who did what and when, without the channel and the details.
         left_over: Messages and dead letters that other transactions had locked. If any, erase once more.
@@ -931,13 +799,9 @@ class AuditEntry:
     """A recorded action on a queue, a channel or a message, or on the installation.
 
     Attributes:
-        audit_id: Its id.
         queue: None if it concerned the installation, such as a shared limit.
         at: In UTC.
-        what: The action, such as "pause".
-        channel: None if it concerned the queue.
-        message_id: The message that it concerned, or None.
-        details: Anything else, or None.
+        channel: None if it concerned the whole queue.
 
     Example:
         >>> queue.admin.record_audit(engine, "pause", by="dana", channel="customer-7")
@@ -960,7 +824,7 @@ HANDLER_BOUNDS = tuple(
     timedelta(milliseconds=milliseconds)
     for milliseconds in (1, 3, 10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000)
 )
-"""Between these times lie the buckets of :attr:`HandlerTimes.counts`; the first lies below, the last above."""
+"""The bounds between the buckets of :attr:`HandlerTimes.counts`; the first bucket lies below all of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -968,12 +832,11 @@ class TrendPoint:
     """A queue or channel in a step of time.
 
     Attributes:
-        at: The begin of the step, in UTC.
+        at: When the step begins, in UTC.
         ready: The most messages that were ready at a sample. None: there is no sample.
         oldest_wait: The longest that the oldest of them had waited then. None: there is no sample.
-        served: The attempts that completed a message. None: not known, as where the queue records no history.
-        failed: Those that were retried, buried, or lost with their lease; without a history, the messages that died.
-            None: not known.
+        served: Attempts that completed a message. None: unknown, as is failed.
+        failed: Attempts that were retried, buried, or lost with their lease; without a history, dead letters.
 
     Example:
         >>> [*_, point] = queue.admin.trend(engine).points
@@ -992,9 +855,7 @@ class TrendPoint:
 class HandlerTimes:
     """How long handlers of a kind took, from the delivery to the end of the attempt.
 
-    Attributes:
-        kind: The kind.
-        counts: The attempts by time: those below 1 ms, from 1 to 3 ms, from 3 to 10 ms, and so on.
+    ``counts`` are the attempts by time: those below 1 ms, from 1 to 3 ms, from 3 to 10 ms, and so on.
 
     Example:
         >>> queue.configure(engine, history=True)
@@ -1010,11 +871,11 @@ class HandlerTimes:
 
     @property
     def attempts(self) -> int:
-        """How many attempts they are."""
+        """The number of all attempts."""
         return sum(self.counts)
 
     def within(self, part: float) -> timedelta | None:
-        """Return the bound that this part of the attempts stays below, 0 to 1; None if it lies above the last one."""
+        """Return the bound that this part of the attempts, 0 to 1, stays below; None if it is above the last bound."""
         below = 0
         for bound, count in zip(HANDLER_BOUNDS, self.counts, strict=False):
             below += count
@@ -1028,12 +889,9 @@ class Trend:
     """A queue or channel over time.
 
     Attributes:
-        queue: Name of the queue.
-        channel: Name of the channel. None: it is of the queue.
-        step: The time between two points.
-        points: The points, the oldest first.
-        handlers: How long handlers took, the kind with the most attempts first; of the last 10,000 attempts that all
-            queues recorded.
+        channel: None: the trend is of the whole queue.
+        points: The oldest first.
+        handlers: Handlers in the last 10,000 attempts of all queues, the kind with the most attempts first.
 
     Example:
         >>> trend = queue.admin.trend(engine, over=timedelta(days=1))
@@ -1050,16 +908,10 @@ class Trend:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetterGroup:
-    """Dead letters of a queue with the same kind, reason and error.
+    """Dead letters of a queue with the same kind, reason and error. Times are in UTC.
 
     Attributes:
-        kind: None if they cannot be read.
-        reason: Why they died.
         error: The last line of their error, numbers replaced by #; or None.
-        letters: How many.
-        channels: In how many channels.
-        first_died_at: The first death, in UTC.
-        last_died_at: The last death, in UTC.
         message_ids: The newest of them.
     """
 
@@ -1087,15 +939,7 @@ def with_waits(
     channels: Iterable[_Channel],
     now: datetime,
 ) -> tuple[_Channel, ...]:
-    """Return channels with the reasons for which they wait; those without undelivered messages have none.
-
-    Args:
-        queue: What holds the queue back.
-        competition: The channels with the most leased messages, and totals of the queue.
-        limits: The shared limits that the queue draws from.
-        channels: The channels, whether the competition lists them or not.
-        now: The time of all of these readings.
-    """
+    """Return channels with the reasons for which they wait at *now*; those without undelivered messages have none."""
     # One more than a wait lists, since the channel itself may be among them.
     holding = nsmallest(TAKERS + 1, (one for one in competition.channels if one.leased), key=lambda one: -one.leased)
 

@@ -1,4 +1,4 @@
-"""Schedules as values: their recurrence, their state, and their slots, the instants at which they are due.
+"""Schedules as values: their recurrence, their state, and their slots.
 
 Instants are microseconds since the epoch. Daylight saving follows the rules of Debian's cron, which the library cronsim
 implements. If an expression has fixed times of day, a skipped local time means the first valid moment after the gap,
@@ -26,25 +26,20 @@ if TYPE_CHECKING:
 
 CatchUp: TypeAlias = Literal["skip", "last", "all"]
 GRACE: Final = timedelta(minutes=1)
-"""A slot is late when it is older than this as a worker comes to it."""
+"""A slot is late if it is older than this as a worker comes to it."""
 
 _FIELDS = 5
 _SECOND = 1_000_000
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - a local time
 # No zone changes twice within so many seconds.
 _STEP = 6 * 3600
-# Windows in which to look for the last slot. A schedule of minutes has one in the first; one of 29 February in the
-# last.
+# Windows in which to look for the last slot: one of each minute is in the first, one of 29 February in the last.
 _WINDOWS = (timedelta(hours=1), timedelta(days=1), timedelta(days=32), timedelta(days=366), timedelta(days=366 * 9))
 
 
 @dataclass(frozen=True, slots=True)
 class CronTiming:
-    """The slots of a cron expression in a time zone.
-
-    Attributes:
-        expression: Five fields.
-    """
+    """The slots of a cron expression with five fields in a time zone."""
 
     expression: str
     zone: ZoneInfo
@@ -96,7 +91,6 @@ class CronTiming:
         return None
 
     def last(self, after: int, until: int) -> int | None:
-        """Return the latest slot in (after, until], or None."""
         for window in _WINDOWS:
             start = max(after, until - microseconds(window))
             found = None
@@ -109,12 +103,7 @@ class CronTiming:
 
 @dataclass(frozen=True, slots=True)
 class IntervalTiming:
-    """Slots at every multiple of an interval after an anchor.
-
-    Attributes:
-        every: The interval in microseconds.
-        anchor: One interval before the first slot.
-    """
+    """Slots at every multiple of an interval after an anchor, both in microseconds."""
 
     every: int
     anchor: int
@@ -132,7 +121,6 @@ class IntervalTiming:
 
 
 Timing: TypeAlias = CronTiming | IntervalTiming
-"""The slots of a schedule, without beginning and end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +130,6 @@ class Plan:
     Attributes:
         slots: The slots to run, in order.
         until: With these done, all slots up to here are done.
-        next: The next slot, or None.
         more: Whether further slots are due already.
     """
 
@@ -168,11 +155,7 @@ def planned(timing: Timing, catch_up: CatchUp, done_until: int, now: int, most: 
 
 
 def cron_timing(expression: str, timezone: str) -> CronTiming:
-    """Return the slots of a cron expression in a time zone.
-
-    Raises:
-        InvalidArgument: The expression is invalid, or the time zone is not known here.
-    """
+    """Return the slots of a cron expression in a time zone; raise InvalidArgument for an invalid or unknown one."""
     zone = named_zone(timezone)
     if len(expression.split()) != _FIELDS:
         raise InvalidArgument(
@@ -191,7 +174,6 @@ def cron_timing(expression: str, timezone: str) -> CronTiming:
 
 
 def named_zone(timezone: str) -> ZoneInfo:
-    """Return the time zone with a name, or raise InvalidArgument."""
     try:
         return ZoneInfo(timezone)
     except (KeyError, ValueError, OSError) as error:
@@ -271,7 +253,7 @@ class Recurrence:
             raise InvalidArgument(f"cron is {self.cron!r:.80}, which has no slot in the next 50 years; correct it")
 
     def words(self) -> RecurrenceWords:
-        """Return the arguments as they were given, for calls that pass them on."""
+        """Return the arguments as they were given."""
         return cast("RecurrenceWords", asdict(self))
 
     @property
@@ -280,11 +262,7 @@ class Recurrence:
         return None if self.cron is None else self.timezone or "UTC"
 
     def timing(self, anchor: int) -> Timing:
-        """Return the slots of a schedule that was made at *anchor*, in microseconds.
-
-        Raises:
-            InvalidArgument: The expression is invalid, or the time zone is not known here.
-        """
+        """Return the slots of a schedule that was made at *anchor*, in microseconds."""
         return timing_of(self.cron, self.zone_name, None if self.every is None else microseconds(self.every), anchor)
 
 
@@ -301,22 +279,15 @@ class ScheduleInfo:
 
     Attributes:
         name: Unique in the channel.
-        cron: None if it has an interval.
         timezone: The zone of cron; None if it has an interval.
         every: The interval; None if it has a cron expression.
-        catch_up: What happens to late slots.
         jitter: Most time from a slot to the delivery of its message.
-        content_size: Bytes of the payload.
         in_code: Whether ``Queue.periodic`` declares it.
-        state: "active"; "paused"; "failing" if workers could not run it lately, see *problem*; "overdue" if no worker
-            came within five minutes.
+        state: "active"; "paused"; "failing", see *problem*; "overdue" if no worker came within five minutes.
         next_run_at: The next slot. None if it is paused, or if its zone or expression is not known here.
-        paused_at: None if it is not paused.
-        last_slot_at: The slot that was run last, or None.
-        last_run_at: When that was run, or None.
+        last_slot_at: The slot that was run last, at *last_run_at*; None before the first.
         last_message_id: The message of that slot; None if there is none, or if it was dropped.
-        problem: Why workers cannot run it, or None.
-        problem_at: When that was found.
+        problem: Why workers cannot run it, found at *problem_at*; or None.
 
     Example:
         >>> queue.schedules.set(engine, "nightly", channel="customer-7", cron="0 3 * * *", timezone="Europe/Berlin")

@@ -87,7 +87,7 @@ class Names(Definition):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DurationByKind(Duration):
-    """A time for all kinds of messages, or a dict of times by kind, in which the key None means all other kinds."""
+    """A time for all kinds of messages, or a dict of times by kind, in which None means all other kinds."""
 
     metavar: ClassVar[str] = "[KIND=]DURATION"
 
@@ -107,11 +107,10 @@ class DurationByKind(Duration):
         return {kind: time} if equals else time
 
     def columns(self, name: str) -> tuple[str, ...]:
-        """Return the columns: the time for all kinds, and the times of single kinds."""
         return name, f"{name}_by_kind"
 
     def column_values(self, name: str, value: Any) -> dict[str, object]:
-        """Return the values of the columns that change."""
+        """Return only the columns that change: the time for all kinds, the times of single kinds, or both."""
         kinds = dict(value) if isinstance(value, Mapping) else {None: value}
         times = {kind: None if time is None else microseconds(time) for kind, time in kinds.items()}
         columns: dict[str, object] = {name: times.pop(None)} if None in times else {}
@@ -133,17 +132,12 @@ class PolicyOf(Definition):
         raise ValueError(f"{words!r:.80} is no policy")
 
     def value_of(self, name: str, columns: Mapping[str, Any]) -> ChannelPolicy | None:
-        """Return the policy; None if none was configured."""
         return None if columns[name] is None else ChannelPolicy(**policy_values(columns[name]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueSettings:
-    """The settings of a queue; the defaults are those of a queue that was never configured.
-
-    Attributes:
-        dead_letter_retention_by_kind: Kinds whose dead letters have their own retention.
-    """
+    """The settings of a queue; the defaults are those of a queue that was never configured."""
 
     defaults: ChannelPolicy | None = PolicyOf(
         help="The policy that new channels start with.", none="the one that their first enqueue brings", example=""
@@ -202,7 +196,6 @@ class QueueSettings:
 
     @classmethod
     def of_columns(cls, columns: Mapping[str, Any]) -> QueueSettings:
-        """Return the settings in a row."""
         by_kind = columns["dead_letter_retention_by_kind"] or {}
         return cls(
             **{name: definition.value_of(name, columns) for name, definition in SETTINGS.items()},
@@ -211,7 +204,6 @@ class QueueSettings:
 
 
 SETTINGS: Final[Mapping[str, Definition]] = definitions(QueueSettings)
-"""The definitions of a queue's settings by their names."""
 
 
 class QueueLimits(TypedDict, total=False):
@@ -224,7 +216,6 @@ class QueueLimits(TypedDict, total=False):
 
 
 LIMITS: Final = frozenset(QueueLimits.__annotations__)
-"""The settings that limit a whole queue."""
 
 
 class QueueChanges(QueueLimits, total=False):
@@ -243,12 +234,7 @@ class QueueChanges(QueueLimits, total=False):
 
 
 def setting_changes(where: str, changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Check the settings to change, and return them.
-
-    Raises:
-        InvalidArgument: Nothing is given, or a value is out of bounds.
-        TypeError: No setting has this name.
-    """
+    """Check the settings to change, and return them; an unknown name raises TypeError."""
     if unknown := next((name for name in changes if name not in SETTINGS), None):
         raise TypeError(f"{where} has {unknown}, which is none of its settings: {', '.join(SETTINGS)}")
     if not changes:

@@ -1,8 +1,6 @@
-"""The supported drivers of PostgreSQL, and only what differs between them.
+"""The supported drivers of PostgreSQL, and the differences between them that SQLAlchemy does not hide.
 
-SQLAlchemy hides most differences. This package handles the rest: how arrays and row ids are encoded, how contents come
-back as bytes, and how a connection listens for notifications. A driver is a class of a few methods (``base``); a new
-one goes into ``DRIVERS`` and must pass ``tests/drivers``.
+A driver is a class of a few methods (``base``); a new one goes into ``DRIVERS`` and must pass ``tests/drivers``.
 """
 
 from __future__ import annotations
@@ -28,8 +26,6 @@ __all__ = [
 
 
 class _Drivers(dict[tuple[str, str], Driver]):
-    """The drivers by dialect and name."""
-
     def __missing__(self, key: tuple[str, str]) -> Driver:
         examples = " or ".join(driver.example for driver in self.values())
         raise InvalidArgument(f"the engine speaks {key[0]}+{key[1]}; the queue needs {examples}")

@@ -30,12 +30,10 @@ class Asyncpg(Driver):
     encoders = MappingProxyType({"tid": _row_id, "tid[]": _row_ids})
 
     def fileno(self, connection: Any) -> int:
-        """As for Driver; asyncpg has no public name for it."""
         file: int = connection._transport.get_extra_info("socket").fileno()  # noqa: SLF001
         return file
 
     def database_key(self, connection: Any) -> tuple[object, ...]:
-        """As for Driver; asyncpg has no public name for it."""
         known = connection._params  # noqa: SLF001
         return connection._addr, known.database, known.user  # noqa: SLF001
 

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 
 CHANNEL = "fairqueue"
-"""The channel of NOTIFY."""
 # Returns one row while the connection listens.
 _COMMITS_NOTIFY = (
     "select case when pg_catalog.current_setting('transaction_read_only') operator(pg_catalog.=) 'on' then 'read only'"
@@ -68,13 +67,9 @@ class Driver(ABC):
     ) -> None:
         """Send statements, each with its parameters, and COMMIT in one round trip, if the driver can.
 
-        After a server error the connection is in the state after a failed statement, or after a failed COMMIT. Other
-        exceptions are raised unchanged; call :meth:`give_up` then.
-
-        Args:
-            connection: In a transaction, or about to begin one.
-            statements: At least one.
-            rows: Receives the rows of each executed statement, even if a later one or the COMMIT fails.
+        *rows* receives the rows of each executed statement, even if a later one or the COMMIT fails. After a server
+        error the connection is in the state after a failed statement, or after a failed COMMIT. Other exceptions are
+        raised unchanged; call :meth:`give_up` then.
         """
         raise NotImplementedError
 
@@ -89,12 +84,11 @@ class Driver(ABC):
     ) -> bool:
         """Send statements on the driver's connection itself, as the cursors of SQLAlchemy would.
 
+        Without *commit* there is one statement, its own transaction. *commit* needs :meth:`can_commit_with`.
+
         Args:
-            connection: Without *commit*, in no transaction.
             statements: Each with its parameters in order, encoded by :attr:`encoders`.
             rows: As for :meth:`commit_with`.
-            commit: Send COMMIT with them; :meth:`can_commit_with` has returned True. Otherwise there is one statement,
-                its own transaction.
             as_bytes: As for :meth:`bytes_results`.
 
         Returns:
@@ -103,13 +97,9 @@ class Driver(ABC):
         return False
 
     def end(self, connection: Any, run: RunInLoop) -> None:  # noqa: B027 - for others
-        """End a driver's connection if its own ``close()`` might return it to a pool of the application.
+        """End a driver's connection, in any state, if its own ``close()`` might return it to a pool of the application.
 
-        SQLAlchemy closes it afterwards. By default this does nothing.
-
-        Args:
-            connection: In any state, even ended.
-            run: Runs a coroutine in the connection's event loop, if it has one.
+        SQLAlchemy closes it afterwards. *run* runs a coroutine in the connection's event loop, if it has one.
         """
 
     @abstractmethod
@@ -122,26 +112,20 @@ class Driver(ABC):
 
     @abstractmethod
     def listener(self, connection: Any, run: RunInLoop) -> Listener:
-        """Return a listener on a driver's connection, which nobody else uses from now on.
+        """Return a listener on a driver's connection in AUTOCOMMIT, which nobody else uses from now on.
 
-        Args:
-            connection: In AUTOCOMMIT.
-            run: Runs a coroutine in the connection's event loop, which nobody else runs, if it has one.
+        *run* runs a coroutine in the connection's event loop, which nobody else runs, if it has one.
         """
 
 
 class Listener(ABC):
-    """A connection that listens for notifications, used by one thread."""
+    """A connection that listens for notifications, used by one thread.
+
+    Its methods raise an exception, of whatever class, if the connection is broken.
+    """
 
     def listen(self, application_name: str) -> None:
-        """Begin to listen for notifications to waiting consumers.
-
-        Args:
-            application_name: Shown in pg_stat_activity; without quotes.
-
-        Raises:
-            Exception: Any, if the connection is broken or the server refused it.
-        """
+        """Begin to listen; *application_name*, without quotes, is shown in pg_stat_activity."""
         # The engine may have another encoding, and topics are compared by their characters.
         self._execute("set client_encoding to 'UTF8'")
         self._execute(f"set application_name to '{application_name}'")
@@ -152,9 +136,7 @@ class Listener(ABC):
     def commits_notify(self) -> bool | None:
         """Return whether the server's notification queue has room; None if the connection does not listen.
 
-        Raises:
-            ConnectionError: The server takes no writes; it was the primary before a failover.
-            Exception: Any, if the connection is broken.
+        It raises ConnectionError if the server takes no writes, as the former primary after a failover.
         """
         answer = self._execute(_COMMITS_NOTIFY)
         if answer == ["read only"]:
@@ -163,11 +145,7 @@ class Listener(ABC):
 
     @abstractmethod
     def wait(self, stop: int, seconds: float) -> None:
-        """Wait until something arrives, the file *stop* is readable, or this many seconds are over.
-
-        Raises:
-            Exception: Any, if the connection is broken.
-        """
+        """Wait until something arrives, the file *stop* is readable, or this many seconds are over."""
 
     @abstractmethod
     def received(self) -> list[str]:
@@ -214,7 +192,6 @@ class _Contents(str):
 
 
 def texts(values: Iterable[str | None]) -> str:
-    """Write texts as an array literal."""
     values = list(values)
     words = {value: _word(value) for value in set(values)}
     return f"{{{','.join(map(words.__getitem__, values))}}}"
@@ -230,11 +207,10 @@ def _word(value: str | None) -> str:
 
 
 def contents(values: Sequence[bytes | None]) -> str:
-    """Write contents as an array literal, in hexadecimal."""
     try:
         return _Contents('{"\\\\x' + '","\\\\x'.join(map(bytes.hex, cast("Sequence[bytes]", values))) + '"}')
     except TypeError:
-        # Some are None, as few contents are.
+        # Some are None, which is rare.
         words = ("null" if value is None else f'"\\\\x{value.hex()}"' for value in values)
         return _Contents(f"{{{','.join(words)}}}")
 
@@ -248,7 +224,6 @@ def booleans(values: Iterable[bool | None]) -> str:
 
 
 def row_ids(ctids: Iterable[str]) -> str:
-    """Write row ids, like ``(0,1)``, as an array literal."""
     return '{"' + '","'.join(ctids) + '"}'
 
 
@@ -262,7 +237,6 @@ LITERALS: dict[str, Any] = {
     "uuid[]": texts,
     "boolean[]": booleans,
 }
-"""The encoders of a driver that sends such texts as they are."""
 
 
 class LibpqDriver(Driver):
@@ -272,10 +246,7 @@ class LibpqDriver(Driver):
 
     @contextmanager
     def bytes_results(self, connection: Connection) -> Iterator[None]:
-        """As for Driver: the connection makes suitable cursors during the block.
-
-        The application's own cursors are not changed.
-        """
+        """Return a block in which the connection makes other cursors. The application's own cursors are not changed."""
         driver: Any = connection.connection.driver_connection
         factory = driver.cursor_factory
         driver.cursor_factory = partial(self.bytes_cursor, factory)

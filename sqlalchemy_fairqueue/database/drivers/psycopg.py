@@ -1,8 +1,8 @@
 """psycopg 3, for sync and async engines alike.
 
-If possible, statements use psycopg's libpq directly, since its cursors take most of a call's time. psycopg counts
-statements, prepares frequent ones, and deallocates them again; so its own cursors send a statement until it is
-prepared. Its cache has no public name. Without it, or in another form, cursors send everything.
+If possible, statements use psycopg's libpq directly, since its cursors take most of a call's time. psycopg prepares
+frequent statements and deallocates them again, so its own cursors send a statement until it is prepared. Its cache has
+no public name. Without it, or in another form, cursors send everything.
 """
 
 from __future__ import annotations
@@ -90,14 +90,13 @@ def is_plain(driver: Any) -> bool:
 
 
 def is_connected(pgconn: Any) -> bool:
-    """Return whether libpq believes that the connection is open."""
     return bool(pgconn.status == _OK)
 
 
 def give_up(driver: Any) -> bool:
     """Cancel unanswered statements, as psycopg does after Ctrl-C. Return whether the connection is useless.
 
-    When a task is cancelled, psycopg does this itself.
+    If a task is cancelled, psycopg does this itself.
     """
     pgconn = driver.pgconn
     if pgconn.transaction_status == _ACTIVE and type(driver) is not names().connections[1]:
@@ -107,7 +106,6 @@ def give_up(driver: Any) -> bool:
 
 
 def raw_cursor(driver: Any) -> Any:
-    """Return a cursor of psycopg for statements with numbered parameters."""
     found = names()
     kind = found.raw_cursor if type(driver) is found.connections[0] else found.raw_async_cursor
     return kind(driver, row_factory=found.tuple_row)
@@ -116,8 +114,7 @@ def raw_cursor(driver: Any) -> Any:
 class Given(NamedTuple):
     """A statement with its parameters as libpq takes them: texts, and unchanged bytes.
 
-    So a parameter has the same type in each call, and psycopg prepares a statement once. ``name`` is None if it is not
-    prepared.
+    So a parameter has the same type in each call, and psycopg prepares a statement once; ``name`` is None until then.
     """
 
     sql: str
@@ -126,17 +123,12 @@ class Given(NamedTuple):
     formats: list[int]
 
     def for_cursor(self) -> list[Any]:
-        """Return the parameters as a cursor of psycopg takes them."""
         both = zip(self.parameters, self.formats, strict=True)
         return [value.decode() if value is not None and format_ == _TEXT else value for value, format_ in both]
 
 
 def given(known: Any, statement: NumberedStatement, values: Values) -> Given | None:
-    """Return a statement to send, or None if a value has no text form here. *known* is psycopg's cache.
-
-    Raises:
-        UnicodeEncodeError: A text has no bytes in UTF-8.
-    """
+    """Return a statement to send, or None if a value has no text form here. *known* is psycopg's cache."""
     found = list(values)
     types, formats = [_UNKNOWN] * len(found), [_TEXT] * len(found)
     for index, value in enumerate(found):
@@ -159,7 +151,6 @@ def given(known: Any, statement: NumberedStatement, values: Values) -> Given | N
 
 
 def executed(pgconn: Any, statement: Given, result_format: int) -> Generator[Any, Any, list[Any]]:
-    """Execute a statement, as a generator that psycopg waits for."""
     pgconn.send_query_prepared(statement.name, statement.parameters, statement.formats, result_format=result_format)
     return (yield from names().execute(pgconn))
 
@@ -169,10 +160,8 @@ def pipelined(
 ) -> Generator[Any, Any, None]:
     """Send statements and COMMIT in one round trip, as a generator that psycopg waits for.
 
-    Args:
-        begin: The statement that begins the transaction; None: it has begun.
-        answers: Receives a result for each statement that the server answered, from *begin* to COMMIT.
-        result_format: The format of the rows.
+    *begin* begins the transaction; None: it has begun. *answers* receives a result for each statement that the server
+    answered, from *begin* to COMMIT.
     """
     found = names()
     pgconn.enter_pipeline_mode()
@@ -204,7 +193,6 @@ def last_words(pgconn: Any, statements: int) -> list[Any]:
 
 
 def failure_of(results: Sequence[Any], driver: Any) -> Exception | None:
-    """Return psycopg's error for the first result that is an error, or None."""
     for result in results:
         if result.status not in _FINE:
             error: Exception = names().error(result, encoding=driver.info.encoding)
@@ -227,7 +215,6 @@ def begin_statement(connection: Any) -> bytes | None:
 
 
 def awaited_on(connection: Connection, coroutine: Awaitable[T]) -> T:
-    """Await a coroutine of a connection's driver as SQLAlchemy awaits statements, and return its result."""
     adapted: Any = connection.connection.dbapi_connection
     result: T = adapted.run_async(lambda _: coroutine)
     return result
@@ -262,7 +249,7 @@ class Psycopg(LibpqDriver):
     passes_sqlalchemy = True
 
     def bytes_cursor(self, factory: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-        """As for LibpqDriver. Values are binary, since text would double the length of a content."""
+        """Make a cursor with binary values, since text would double the length of a content."""
         cursor = factory(*arguments, **options)
         # Cursors that insert parameters into a statement have only text results.
         if not isinstance(cursor, names().text_cursors):
@@ -273,7 +260,7 @@ class Psycopg(LibpqDriver):
         return give_up(connection.connection.driver_connection)
 
     def can_commit_with(self, connection: Connection) -> bool:
-        """As for Driver; it needs the pipeline mode of libpq 14."""
+        """Return whether the connection can do so now; this needs the pipeline mode of libpq 14."""
         driver: Any = connection.connection.driver_connection
         return names().has_pipelines and bool(driver.pgconn.pipeline_status == NO_PIPELINE)
 
@@ -303,11 +290,11 @@ class Psycopg(LibpqDriver):
             try:
                 _waited(connection, driver, pipelined(pgconn, begin, ready, answers, result_format))
             except found.failure as error:
-                # It is raised below, unless the server said more.
+                # Raised below, unless the server said more.
                 failure = error
                 answers += last_words(pgconn, len(ready))
                 if pgconn.pipeline_status != NO_PIPELINE:
-                    # As of a pipeline of psycopg's.
+                    # A connection that cannot leave pipeline mode is closed, as in _commit_with.
                     _close(connection, driver)
             results = answers[begin is not None :][: len(ready)]
         else:
@@ -316,7 +303,7 @@ class Psycopg(LibpqDriver):
             failure = failure_of(answers, driver)
         for result in results:
             if failure is None or result.status in _FINE:
-                # By the adapters of the connection.
+                # A transformer of the connection has its adapters.
                 transformer = found.transformer(driver)
                 transformer.set_pgresult(result)
                 rows.append(transformer.load_rows(0, result.ntuples, tuple))
@@ -375,7 +362,7 @@ class Psycopg(LibpqDriver):
         return True
 
     def end(self, connection: Any, run: RunInLoop) -> None:
-        """As for Driver. A pool of psycopg replaces a connection that comes back ended."""
+        """End a connection. A pool of psycopg replaces one that comes back ended."""
         pool = getattr(connection, "_pool", None)
         connection.pgconn.finish()
         if pool is not None and (waiting := pool.putconn(connection)) is not None:
@@ -392,8 +379,8 @@ def _cursor(driver: Any) -> Any:
 class _Pipeline:
     """Statements and COMMIT in pipeline mode: their cursors, and what ended them.
 
-    psycopg reads results during the pipeline or at its end. Its own ``commit()`` in a pipeline waits for results before
-    the last megabytes of a statement are sent, and so for ever. So COMMIT is a statement like the others here.
+    psycopg's own ``commit()`` in a pipeline waits for results before the last megabytes of a statement are sent, and so
+    for ever. So COMMIT is a statement like the others here.
     """
 
     def __init__(self, driver: Any, cursor: Callable[[Any], Any]) -> None:
@@ -407,7 +394,6 @@ class _Pipeline:
         return self._cursors[-1]
 
     def answered(self, statements: int) -> list[Any]:
-        """Return the cursors of the first *statements* that the server executed."""
         return [cursor for cursor in self._cursors[:statements] if cursor.pgresult is not None]
 
     def fail(self, error: BaseException) -> None:

@@ -22,7 +22,7 @@ class Psycopg2(LibpqDriver):
     example = "create_engine('postgresql+psycopg2://...')"
 
     def bytes_cursor(self, factory: Callable[..., Any] | None, *arguments: Any, **options: Any) -> Any:
-        """As for LibpqDriver. Contents are bytes, not memoryviews."""
+        """Make a cursor whose contents are bytes, not memoryviews."""
         from psycopg2.extensions import cursor, register_type
 
         made = (factory or cursor)(*arguments, **options)
@@ -30,7 +30,7 @@ class Psycopg2(LibpqDriver):
         return made
 
     def end(self, connection: Any, run: RunInLoop) -> None:  # noqa: ARG002 - it has no loop
-        """As for Driver. The application's connection class may have its own ``close()``."""
+        # The application's connection class may have its own close().
         from psycopg2.extensions import connection as plain
 
         plain.close(connection)
