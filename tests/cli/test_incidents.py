@@ -1,0 +1,158 @@
+"""A night on call: what goes wrong, the first command that one types, its answer, and the remedy that it names."""
+
+import shlex
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine
+
+from sqlalchemy_fairqueue import Queue, Worker
+from tests.cli.conftest import Cli
+from tests.cli.messages import QUEUE, Findings, bury, enqueue, lease, levels
+from tests.cli.processes import Outcome
+from tests.fixtures.clock import Clock
+from tests.fixtures.connections import Connect
+from tests.fixtures.database import Database
+from tests.worker.helpers import until
+
+
+def shown(cli: Cli, message_id: int, *words: str) -> dict[str, Any]:
+    """The document of a message."""
+    document: dict[str, Any] = cli("messages", "show", str(message_id), "--json", *words).document
+    return document
+
+
+def obeyed(cli: Cli, advice: str, **filled: str) -> Outcome:
+    """Paste the command that an answer names, with what it leaves open filled in."""
+    command = advice.partition("fairqueue ")[2].partition("'")[0]
+    return cli(*(filled.get(word, word) for word in shlex.split(command)))
+
+
+def handling(kind: str) -> Queue:
+    """The queue in the code of a worker that knows this kind alone."""
+    queue = Queue("documents")
+    queue.handler(kind)(lambda _: None)
+    return queue
+
+
+def test_the_limit_of_the_tenant(cli: Cli, engine: Engine, clock: Clock) -> None:
+    """A tenant has as many messages out as it may: the one that runs is named, and for how long it has run."""
+    QUEUE.configure(engine, history=True)
+    cli("configure", "channel", "customer-7", "--max-concurrency", "1")
+    running, waiting = enqueue(engine, "customer-7", "customer-7")
+    lease(engine)
+    clock.advance(timedelta(minutes=4))
+    found = shown(cli, waiting)
+    assert (found["waits_for"], found["limit_used"], found["limit_most"]) == ("own limit", 1, 1)
+    assert found["longest_out"]["message_id"] == running
+    for words in (["messages", "show", str(waiting)], ["channels", "customer-7"]):
+        assert f"message {running}, parse, for 4m" in cli(*words).out
+    cli("configure", "channel", "customer-7", "--max-concurrency", "2")
+    assert [one.message_id for one in lease(engine)] == [waiting]
+
+
+def test_a_shared_limit(cli: Cli, engine: Engine) -> None:
+    """Another queue has used up what both draw from: the limit and that queue are named, and the limit can grow."""
+    mails, here = Queue("mails"), ("--queue", "documents")
+    cli("configure", "limit", "openai", "--max-concurrency", "3")
+    for queue, channels in ((mails, "yy"), (QUEUE, "b")):
+        queue.configure(engine, limits=["openai"])
+        enqueue(engine, *channels, queue=queue)
+        lease(engine, queue=queue)
+    [waiting] = enqueue(engine, "customer-7")
+    found = shown(cli, waiting, *here)
+    assert (found["waits_for"], found["shared_limit"]) == ("shared limit", "openai")
+    assert found["taken_by_queues"] == [{"queue": "mails", "leased": 2}]
+    assert cli("limits", "--json").document["limits"][0]["current_concurrency"] == 3
+    cli("configure", "limit", "openai", "--max-concurrency", "4")
+    assert [one.message_id for one in lease(engine)] == [waiting]
+
+
+def test_the_turn_of_others(cli: Cli, engine: Engine) -> None:
+    """Consumers work for other tenants: these are named with their weights, and one more consumer serves it first."""
+    cli("configure", "channel", "b", "--queue", "documents", "--weight", "3")
+    enqueue(engine, *"bbbc")
+    lease(engine)
+    [waiting] = enqueue(engine, "customer-7")
+    found = shown(cli, waiting)
+    assert found["waits_for"] == "others' turn"
+    assert [(one["channel"], one["weight"], one["leased"]) for one in found["taken_by"]] == [("b", 3, 3), ("c", 1, 1)]
+    assert "b (weight 3): 3, c: 1" in cli("channels", "customer-7").out
+    assert [one.message_id for one in lease(engine, 1)] == [waiting]
+
+
+def test_no_worker(cli: Cli, findings: Findings, engine: Engine) -> None:
+    """No worker runs: the first line of stats and doctor say so at once, and a worker is all that it needs."""
+    [message_id] = enqueue(engine, "customer-7", kind="parse")
+    assert "'documents' has no consumer: 1 ready" in cli("stats", "--json").document["summary"]
+    assert shown(cli, message_id)["waits_for"] == "no consumer"
+    assert cli("workers", "list", "--json").document["workers"] == []
+    [told] = findings("queues")
+    assert (told["level"], told["remedy"]) == ("problem", "start a worker")
+    Worker(engine, handling("parse"), housekeeping=False).run(drain=True)
+    assert levels(findings("queues")) == ["ok"]
+
+
+def test_a_deploy_that_broke_a_handler(cli: Cli, findings: Findings, engine: Engine) -> None:
+    """Messages die of one error: it is counted, and after the repair all of them are redriven, after a question."""
+    broken = Queue("documents")
+    broken.handler("invoice")(lambda delivery: delivery.payload["vat"])
+    dead = enqueue(engine, "a", "b", "b", kind="invoice", max_attempts=1)
+    Worker(engine, broken, housekeeping=False).run(drain=True)
+    assert "has 3 dead letters" in cli("stats", "--json").document["summary"]
+    assert "dead groups" in findings("kinds")[0]["remedy"]
+    assert [row[:3] for row in obeyed(cli, findings("kinds")[0]["remedy"]).rows()[1:]] == [["3", "2", "invoice"]]
+    chosen = ["--kind", "invoice", "--error", "vat", "--rate", "100/s", "--by", "dana"]
+    assert "redrive 3 dead letters" in cli("dead", "redrive", *chosen, answer="y\n").err
+    assert {one["message_id"] for one in cli("audit", "--json").document["audit"]} == {*dead}
+    Worker(engine, handling("invoice"), housekeeping=False).run(drain=True)
+    assert (QUEUE.stats(engine).dead, QUEUE.stats(engine).ready) == (0, 0)
+
+
+def test_a_runaway_producer(cli: Cli, findings: Findings, engine: Engine, clock: Clock) -> None:
+    """A backlog grows: doctor's command shows whose it is, a question tells what a purge would delete, and it does."""
+    enqueue(engine, *["customer-7"] * 40, "b", "b")
+    clock.advance(timedelta(minutes=10))
+    assert {one.channel for one in lease(engine, 2)} == {"customer-7", "b"}
+    assert "is behind: 40 of 40 ready" in cli("stats", "--json").document["summary"]
+    listed = {row[0]: row[1] for row in obeyed(cli, findings("queues")[0]["remedy"]).rows()}
+    assert (listed["customer-7"], listed["b"]) == ("39", "1")
+    asked = cli("purge", "customer-7", "--since", "1h", answer="n\n")
+    assert (asked.status, "delete 39 undelivered messages" in asked.err) == (1, True)
+    assert cli("purge", "customer-7", "--since", "1h", "--by", "dana", "--yes", "--json").document["purged"] == 39
+    assert cli("audit", "customer-7", "--json").document["audit"][0]["details"]["purged"] == 39
+
+
+def test_an_idle_transaction(
+    findings: Findings, database: Database, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A session forgot its transaction, which holds vacuum back: doctor names it, and its statement ends it."""
+    monkeypatch.setattr("sqlalchemy_fairqueue.doctor.server._WARNING_AGE", timedelta(0))
+    holder = connect("REPEATABLE READ")
+    pid = holder.exec_driver_sql("select pg_backend_pid()").scalar_one()
+    [told] = findings("snapshots")
+    assert (told["level"], told["values"]["pid"]) == ("warning", pid)
+    assert "idle in transaction" in told["message"]
+    database.execute(told["remedy"].partition("if nobody can: ")[2])
+    holder.invalidate()
+    until(lambda: not database.rows("select from pg_stat_activity where pid = :pid", pid=pid), "it is gone")
+    assert levels(findings("snapshots")) == ["ok"]
+
+
+def test_ids_and_clock_that_went_back(
+    cli: Cli, findings: Findings, engine: Engine, database: Database, clock: Clock
+) -> None:
+    """A failover lost ids and the clock was ahead: doctor finds both, and one command repairs them."""
+    bury(engine, "a", "a")
+    database.execute("alter table fq_message alter id restart")
+    clock.advance(timedelta(days=1))
+    [message_id] = enqueue(engine, "customer-7")
+    clock.advance(timedelta(days=-1))
+    assert levels(findings("sequences") + findings("times")) == ["problem"] * 3
+    assert lease(engine) == []
+    assert "fairqueue doctor --repair" in findings("times")[0]["remedy"]
+    repaired = cli("doctor", "--repair", "--yes", "--json")
+    assert (repaired.status, len(repaired.document["repaired"])) == (0, 3)
+    assert levels(findings("sequences") + findings("times")) == ["ok"] * 2
+    assert [one.message_id for one in lease(engine)] == [message_id]
