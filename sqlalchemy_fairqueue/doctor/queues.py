@@ -127,12 +127,15 @@ def judge_queue(stats: QueueStats, now: datetime, max_age: timedelta, past: Sequ
         yield Finding("queues", Level.PROBLEM, message, "start a worker", values | {"state": "no consumer"})
     elif min([behind(stats, now), *(point.behind for point in past if now - point.at <= _SETTLED)]) > max_age:
         message = f"is behind: {stats.deliverable:,} of {stats.ready:,} ready could be taken now{since}"
-        yield warning("behind", message, "start more workers, or see what its channels wait for: fairqueue channels")
+        remedy = f"start more workers, or see what its channels wait for: fairqueue channels --busy {name}"
+        yield warning("behind", message, remedy)
     if (reached := _limit_reached(stats)) and stats.limited:
-        message = f"is at its limit: {reached}, {plural(stats.limited, 'ready message')} held back{since}"
-        yield warning("at its limit", message, f"if what its handlers use bears more: fairqueue configure {name}")
+        option, words = reached
+        message = f"is at its limit: {words}, {plural(stats.limited, 'ready message')} held back{since}"
+        remedy = f"if what its handlers use bears more: fairqueue configure queue {name} {option} N"
+        yield warning("at its limit", message, remedy)
     if growth := _growth(past):
-        yield warning("growing", growth, "start more workers, or see who enqueues: fairqueue top")
+        yield warning("growing", growth, f"start more workers, or see who enqueues: fairqueue top {name}")
     died = age(stats.last_died_at, now)
     if died is not None and died < _DIED_LATELY:
         message = f"has {plural(stats.dead, 'dead letter')}, the last died {format_duration(died)} ago"
@@ -170,13 +173,13 @@ def summary(found: Sequence[Finding], queues: Sequence[QueueStats], now: datetim
     return f"All flows: {plural(ready, 'message')} ready{words}."
 
 
-def _limit_reached(stats: QueueStats) -> str | None:
-    """What is out of a limit of the queue that is reached."""
+def _limit_reached(stats: QueueStats) -> tuple[str, str] | None:
+    """The option of a limit of the queue that is reached, and what is out of it."""
     used, cost = stats.current_concurrency or 0, stats.current_cost or 0
     if stats.max_concurrency is not None and used >= stats.max_concurrency:
-        return f"{used:,} of {plural(stats.max_concurrency, 'message')} out"
+        return "--max-concurrency", f"{used:,} of {plural(stats.max_concurrency, 'message')} out"
     if stats.max_cost_out is not None and cost + (stats.next_cost or 0) > stats.max_cost_out:
-        return f"a cost of {cost:,} of {stats.max_cost_out:,} out"
+        return "--max-cost-out", f"a cost of {cost:,} of {stats.max_cost_out:,} out"
     return None
 
 

@@ -52,6 +52,21 @@ def test_the_limit_of_the_tenant(cli: Cli, engine: Engine, clock: Clock) -> None
     assert [one.message_id for one in lease(engine)] == [waiting]
 
 
+def test_the_limit_of_the_queue(cli: Cli, findings: Findings, engine: Engine) -> None:
+    """Other tenants have all that the queue may have out: they are named, and doctor's command raises the limit."""
+    QUEUE.configure(engine, max_concurrency=3)
+    enqueue(engine, "b", "c", "c")
+    lease(engine)
+    [waiting] = enqueue(engine, "customer-7")
+    found = shown(cli, waiting)
+    assert (found["waits_for"], found["limit_most"]) == ("queue limit", 3)
+    assert [(one["channel"], one["leased"]) for one in found["taken_by"]] == [("c", 2), ("b", 1)]
+    assert "at its limit: 3 of 3" in cli("stats", "--json").document["summary"]
+    [told] = findings("queues")
+    assert obeyed(cli, told["remedy"], N="4").status == 0
+    assert [one.message_id for one in lease(engine)] == [waiting]
+
+
 def test_a_shared_limit(cli: Cli, engine: Engine) -> None:
     """Another queue has used up what both draw from: the limit and that queue are named, and the limit can grow."""
     mails, here = Queue("mails"), ("--queue", "documents")
