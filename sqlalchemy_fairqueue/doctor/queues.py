@@ -88,12 +88,14 @@ _DIED_LATELY = timedelta(days=1)
 def _calm(stats: QueueStats, now: datetime) -> str:
     waits = age(stats.oldest_ready_at, now)
     since = f", the oldest for {format_duration(waits)}" if waits is not None else ""
-    held = ((stats.paused, "paused"), (stats.limited, "beyond limits"))
-    words = ", ".join(f"{count:,} {word}" for count, word in held if count)
-    return (
-        f"queue {stats.queue!r}: {stats.ready:,} ready{since}{f' ({words})' if words else ''}, "
-        f"{plural(stats.consumers, 'consumer')}"
-    )
+    back = _held_back(stats.paused, stats.limited)
+    return f"queue {stats.queue!r}: {stats.ready:,} ready{since}{back}, {plural(stats.consumers, 'consumer')}"
+
+
+def _held_back(paused: int, limited: int) -> str:
+    """Say how many ready messages no worker may take: `` (3 paused, 1 beyond limits)``."""
+    words = ", ".join(f"{count:,} {word}" for count, word in ((paused, "paused"), (limited, "beyond limits")) if count)
+    return f" ({words})" if words else ""
 
 
 def judge_queue(stats: QueueStats, now: datetime, max_age: timedelta, past: Sequence[Point] = ()) -> Iterator[Finding]:
@@ -163,14 +165,16 @@ def summary(found: Sequence[Finding], queues: Sequence[QueueStats], now: datetim
         return f"{worst.message[:1].upper()}{worst.message[1:]}{more}."
     if not queues:
         return "No queue has been used yet."
+    later, held = sum(queue.scheduled for queue in queues), sum(queue.held for queue in queues)
     if not (ready := sum(queue.ready for queue in queues)):
-        later = sum(queue.scheduled for queue in queues)
-        if later:
-            return f"Nothing is ready; {plural(later, 'message')} for later, or for the next attempt after a failure."
-        return "All is calm: nothing waits."
+        words = [f"{plural(later, 'message')} for later, or for the next attempt after a failure"] if later else []
+        words += [f"{plural(held, 'message')} behind others of the same ordering key"] if held else []
+        return f"Nothing is ready; {'; '.join(words)}." if words else "All is calm: nothing waits."
     longest = max((wait for queue in queues if (wait := age(queue.oldest_ready_at, now))), default=None)
-    words = f", the longest wait is {format_duration(longest)}" if longest else ""
-    return f"All flows: {plural(ready, 'message')} ready{words}."
+    since = f", the longest wait is {format_duration(longest)}" if longest else ""
+    flows = "All flows" if any(queue.deliverable for queue in queues) else "All that is ready is held back"
+    back = _held_back(sum(queue.paused for queue in queues), sum(queue.limited for queue in queues))
+    return f"{flows}: {plural(ready, 'message')} ready{since}{back}."
 
 
 def _limit_reached(stats: QueueStats) -> tuple[str, str] | None:

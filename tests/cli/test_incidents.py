@@ -97,6 +97,20 @@ def test_the_turn_of_others(cli: Cli, engine: Engine) -> None:
     assert [one.message_id for one in lease(engine, 1)] == [waiting]
 
 
+def test_behind_its_ordering_key(cli: Cli, engine: Engine) -> None:
+    """A message waits for one of its key that failed and is to be tried in an hour: retried at once, both go on."""
+    first, second = enqueue(engine, "customer-7", "customer-7", ordering_key="order-9")
+    QUEUE.retry(engine, lease(engine), delay=timedelta(hours=1), error="TimeoutError: host 1")
+    assert lease(engine) == []
+    found = shown(cli, second)
+    assert (found["state"], found["waits_for"], found["behind"]) == ("held", "ordering key", first)
+    assert "1 message behind others of the same ordering key" in cli("stats", "--json").document["summary"]
+    assert shown(cli, found["behind"])["error"] == "TimeoutError: host 1"
+    assert cli("messages", "retry", str(found["behind"])).status == 0
+    QUEUE.complete(engine, lease(engine))
+    assert [one.message_id for one in lease(engine)] == [second]
+
+
 def test_no_worker(cli: Cli, findings: Findings, engine: Engine) -> None:
     """No worker runs: the first line of stats and doctor say so at once, and a worker is all that it needs."""
     [message_id] = enqueue(engine, "customer-7", kind="parse")
