@@ -13,7 +13,7 @@ from sqlalchemy import Engine
 
 from sqlalchemy_fairqueue import PayloadError, Queue, Rate
 from sqlalchemy_fairqueue.cli.errors import ExitStatus, not_found_error, usage_error
-from sqlalchemy_fairqueue.cli.installation import Installation, acting, open_queue
+from sqlalchemy_fairqueue.cli.installation import Installation, acting, in_queue, open_queue
 from sqlalchemy_fairqueue.cli.messages import attempts_document, attempts_parts, error_parts
 from sqlalchemy_fairqueue.cli.options import By, Id, Options, Page, Spec, Yes
 from sqlalchemy_fairqueue.cli.output import Result, confirm
@@ -288,7 +288,8 @@ def _dead_letter(queue: Queue, engine: Engine, message_id: int) -> DeadLetterInf
     found = queue.dead_letters.list(engine, message_ids=[message_id])
     if not found:
         raise not_found_error(
-            f"message {message_id} is no dead letter of queue {queue.name!r}; 'fairqueue dead list' has them"
+            f"message {message_id} is no dead letter of queue {queue.name!r}; "
+            f"'fairqueue dead list {in_queue(queue)}' has them"
         )
     return found[0]
 

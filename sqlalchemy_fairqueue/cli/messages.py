@@ -2,6 +2,7 @@
 
 # Annotations are read when the program starts, so that they must not be postponed.
 import json
+import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
@@ -11,12 +12,13 @@ from typing import Annotated, Any
 from sqlalchemy_fairqueue import Queue
 from sqlalchemy_fairqueue.cli.audits import AUDITS, audit_parts
 from sqlalchemy_fairqueue.cli.errors import ExitStatus, not_found_error, usage_error
-from sqlalchemy_fairqueue.cli.installation import Installation, acting, open_queue
+from sqlalchemy_fairqueue.cli.installation import Installation, acting, in_queue, open_queue
 from sqlalchemy_fairqueue.cli.options import AnyIds, By, Ids, Options, Spec
 from sqlalchemy_fairqueue.cli.output import Result
 from sqlalchemy_fairqueue.cli.stats import reason_text, takers_text, wait_document
 from sqlalchemy_fairqueue.cli.tables import BLANK, Column, Table, bold, key_values, number_column, text_table
 from sqlalchemy_fairqueue.database.calls import Target
+from sqlalchemy_fairqueue.database.configuration import queue_settings
 from sqlalchemy_fairqueue.database.messages import read_results
 from sqlalchemy_fairqueue.errors import PayloadError
 from sqlalchemy_fairqueue.formats import end_words, format_duration
@@ -151,7 +153,7 @@ def list_messages(
     such = "" if state is None and kind is None and key is None else "such "
     nothing, more = f"{whose} has no {such}messages", None
     if ended is not None:
-        nothing += f" in its history: 'fairqueue configure queue {queue.name} --history' records one"
+        nothing += f" in its history: 'fairqueue configure queue {shlex.quote(queue.name)} --history' records one"
     if found.next is not None:
         nothing = f"no {such}messages of {whose} among those that were read"
         more = f"there may be more: --after={found.next}"
@@ -222,13 +224,17 @@ def _ended(installation: Installation, queue: Queue, message_id: int | None) -> 
         [kept] = read_results(connection, Target(installation.schema, queue.name), [wanted])
         attempts = queue.admin.attempts(connection, wanted)
         audits = queue.admin.audits(connection, message_id=wanted, limit=_AUDITS) if wanted else []
+        settings = queue_settings(connection, installation.schema, queue.name).get(queue.name)
+        records_history = settings is not None and settings.history
     if kept.state == "failed":
-        raise not_found_error(f"message {wanted} of queue {queue.name!r} is dead: 'fairqueue dead show {wanted}'")
-    if kept.state not in _ENDED and not attempts:
         raise not_found_error(
-            f"queue {queue.name!r} has no message {wanted}: it is done, withdrawn, purged or of another queue; "
-            f"'fairqueue configure queue {queue.name} --history' records how messages end"
+            f"message {wanted} of queue {queue.name!r} is dead: 'fairqueue dead show {wanted} {in_queue(queue)}'"
         )
+    if kept.state not in _ENDED and not attempts:
+        message = f"queue {queue.name!r} has no message {wanted}: it is done, withdrawn, purged or of another queue"
+        if not records_history:
+            message += f"; 'fairqueue configure queue {shlex.quote(queue.name)} --history' records how messages end"
+        raise not_found_error(message)
     last = attempts[-1] if attempts else None
     of_last = asdict(last) if last else dict.fromkeys(("channel", "kind", "enqueued_at", "finished_at"))
     state = _ENDED.get(kept.state) or (last.outcome if last is not None and last.outcome in _ENDED else "gone")

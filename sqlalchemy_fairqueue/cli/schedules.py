@@ -13,7 +13,7 @@ from sqlalchemy import Connection
 
 from sqlalchemy_fairqueue import InvalidArgument, Queue
 from sqlalchemy_fairqueue.cli.errors import not_found_error, usage_error
-from sqlalchemy_fairqueue.cli.installation import Installation, acting, open_queue
+from sqlalchemy_fairqueue.cli.installation import Installation, acting, in_queue, open_queue
 from sqlalchemy_fairqueue.cli.options import By, Options, Page, Spec, Yes
 from sqlalchemy_fairqueue.cli.output import Result, confirm
 from sqlalchemy_fairqueue.cli.tables import BLANK, Column, Table, number_column
@@ -267,7 +267,7 @@ def _schedule(installation: Installation, queue: Queue, channel: str, name: str)
     if not found:
         raise not_found_error(
             f"channel {channel!r} of queue {queue.name!r} has no schedule {name!r}; "
-            "'fairqueue schedules list' shows all"
+            f"'fairqueue schedules list {in_queue(queue)}' shows all"
         )
     return found[0]
 

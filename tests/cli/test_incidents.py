@@ -10,7 +10,8 @@ from sqlalchemy import Engine
 from sqlalchemy_fairqueue import Queue, Worker
 from tests.cli.conftest import Cli
 from tests.cli.messages import QUEUE, Findings, bury, enqueue, lease, levels
-from tests.cli.processes import Outcome
+from tests.cli.processes import Outcome, ended
+from tests.cli.shops import THREADS, Shop
 from tests.fixtures.clock import Clock
 from tests.fixtures.connections import Connect
 from tests.fixtures.database import Database
@@ -167,6 +168,37 @@ def test_an_idle_transaction(
     holder.invalidate()
     until(lambda: not database.rows("select from pg_stat_activity where pid = :pid", pid=pid), "it is gone")
     assert levels(findings("snapshots")) == ["ok"]
+
+
+def test_a_handler_that_hangs(cli: Cli, engine: Engine, shop: Shop) -> None:
+    """A handler goes on though its message is cancelled: it stands with its worker, and the command ends that."""
+    here = ("--queue", "documents")
+    [message_id], _ = enqueue(engine, "customer-7"), enqueue(engine, "customer-7", queue=Queue("mails"))
+    with engine.connect() as holder, shop.worker(THREADS, "--grace", "100ms", "--name", "w1") as process:
+        holder.exec_driver_sql("select pg_advisory_lock(7)")
+        shop.until_handling()
+        cli("cancel", str(message_id), *here)
+        found = shown(cli, message_id, *here)
+        assert (found["cancelled"], found["consumer"]) == (True, "w1")
+        listed = cli("workers", "list", *here)
+        assert "1 message cancelled, and the handler goes on" in listed.out
+        assert obeyed(cli, listed.out).status == 0
+        assert "asked it to" in ended(process).err
+
+
+def test_a_message_that_is_done(cli: Cli, engine: Engine) -> None:
+    """What became of a message: without a history nobody knows, the command begins one, and later ends are known."""
+    [before, after] = enqueue(engine, "customer-7", "customer-7")
+    QUEUE.complete(engine, lease(engine, 1))
+    unknown = cli("messages", "show", str(before))
+    assert unknown.status == 1
+    assert obeyed(cli, unknown.err.partition("; '")[2]).status == 0
+    QUEUE.retry(engine, lease(engine, 1), delay=timedelta(0), error="TimeoutError: host 1")
+    QUEUE.complete(engine, lease(engine, 1))
+    found = shown(cli, after)
+    assert (found["state"], [one["outcome"] for one in found["history"]]) == ("completed", ["retried", "completed"])
+    assert found["finished_at"] == found["history"][-1]["finished_at"]
+    assert "--history" not in cli("messages", "show", str(before)).err
 
 
 def test_ids_and_clock_that_went_back(

@@ -70,7 +70,7 @@ def test_one_that_is_not_there(cli: Cli, engine: Engine) -> None:
     [dead] = bury(engine, "a")
     found = cli("messages", "show", str(dead))
     assert found.status == 1
-    assert f"'fairqueue dead show {dead}'" in found.err
+    assert f"'fairqueue dead show {dead} --queue documents'" in found.err
 
 
 def test_a_result(cli: Cli, engine: Engine) -> None:
