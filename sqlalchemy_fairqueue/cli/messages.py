@@ -21,7 +21,7 @@ from sqlalchemy_fairqueue.database.calls import Target
 from sqlalchemy_fairqueue.database.configuration import queue_settings
 from sqlalchemy_fairqueue.database.messages import read_results
 from sqlalchemy_fairqueue.errors import PayloadError
-from sqlalchemy_fairqueue.formats import end_words, format_duration
+from sqlalchemy_fairqueue.formats import end_words, format_duration, plural
 from sqlalchemy_fairqueue.texts import clean, last_line
 from sqlalchemy_fairqueue.values.reports import (
     AttemptDetails,
@@ -29,6 +29,7 @@ from sqlalchemy_fairqueue.values.reports import (
     AttemptPage,
     MessageDetails,
     MessagePage,
+    Reason,
     Wait,
 )
 
@@ -180,21 +181,25 @@ def show_message(
             return _ended(installation, queue, message_id)
         now = installation.now()
         audits = queue.admin.audits(installation.engine, message_id=found.message_id, limit=_AUDITS)
+        paused_at, paused_by = _pause(installation, queue, found)
     payload = None if found.unreadable is not None else _decoded(queue, found.content)
-    wait = found.wait
+    wait, handed_out = found.wait, plural(found.deliveries, "time")
     rows = [
         ("id", str(found.message_id)), ("queue", queue.name), ("channel", found.channel), ("kind", found.kind),
         ("key", found.key), ("ordering key", found.ordering_key), ("state", found.state(now)),
-        ("waits for", wait and f"{reason_text(wait)}{_used(wait)}"),
+        ("waits for", wait and f"{reason_text(wait, now)}{_used(wait)}"),
+        ("paused", paused_at and f"for {format_duration(now - paused_at)}{f', by {paused_by}' if paused_by else ''}"),
+        ("given back", _given_back(found)),
         ("which has", wait and takers_text(wait, now, found.channel)),
         ("messages ahead", None if found.consumer is not None else _ahead(found)),
         ("enqueued (UTC)", found.enqueued_at), ("due (UTC)", found.due_at),
-        ("attempts", f"{found.attempts} of at most {found.max_attempts}, handed out {found.deliveries} times"),
-        ("consumer", found.consumer), ("lease ends (UTC)", found.expires_at), ("cancelled", _cancelled(found, now)),
-        ("headers", found.headers), ("payload", payload),
+        ("attempts", f"{found.attempts} of at most {found.max_attempts}, handed out {handed_out}"),
+        ("consumer", found.consumer), ("lease ends (UTC)", found.expires_at),
+        ("cancelled", _cancelled(queue, found, now)), ("headers", found.headers), ("payload", payload),
     ]  # fmt: skip
     document = {"queue": queue.name} | _table(now).document(found) | wait_document(wait)
     document |= {"messages_ahead": found.messages_ahead, "payload": payload}
+    document |= {"paused_at": paused_at, "paused_by": paused_by}
     shown = (*attempts_parts(found.history), *audit_parts(audits), *error_parts(found.error))
     return Result(
         document | {"history": attempts_document(found.history), "audit": AUDITS.documents(audits)},
@@ -362,13 +367,45 @@ def _used(wait: Wait) -> str:
     return "" if wait.used is None else f": {wait.used:,} of {wait.most:,} out"
 
 
-def _cancelled(message: MessageDetails, now: datetime) -> str | None:
+def _pause(installation: Installation, queue: Queue, message: MessageDetails) -> tuple[datetime | None, str | None]:
+    """Return since when the queue or channel of a message is paused that waits for that, and who did it if known."""
+    match message.wait.reason if message.wait else None:
+        case Reason.QUEUE_PAUSED:
+            channel, at = None, queue.stats(installation.engine).paused_at
+        case Reason.PAUSED:
+            channel = message.channel
+            at = next((one.paused_at for one in queue.channels(installation.engine, channel)), None)
+        case _:
+            return None, None
+    done = queue.admin.audits(installation.engine, channel=channel)
+    # A pause is recorded right after it is made, in the same transaction.
+    by = [one.who for one in done if one.what == "pause" and one.channel == channel and at is not None and one.at >= at]
+    return at, by[0] if by else None
+
+
+_OFTEN = 3
+
+
+def _given_back(message: MessageDetails) -> str | None:
+    """Say that workers give a message back uncounted again and again, as `check_kinds` of doctor finds it."""
+    times = message.deliveries - message.attempts
+    if (
+        times < _OFTEN
+        or message.error is not None
+        or message.wait is None
+        or message.wait.reason is not Reason.SCHEDULED
+    ):
+        return None
+    return f"{times:,} times, uncounted, as by workers that have no handler for kind {message.kind!r}"
+
+
+def _cancelled(queue: Queue, message: MessageDetails, now: datetime) -> str | None:
     """Since when a message is cancelled that a consumer holds, and what to do about it."""
     if not message.cancelled or message.cancelled_at is None:
         return None
     return (
         f"{format_duration(now - message.cancelled_at)} ago, its handler still runs: it goes when the handler ends, or "
-        f"'fairqueue workers stop {message.consumer}' stops that worker, or its lease ends"
+        f"'fairqueue workers stop {shlex.quote(str(message.consumer))} {in_queue(queue)}' stops that worker"
     )
 
 

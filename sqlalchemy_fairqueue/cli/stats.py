@@ -19,9 +19,9 @@ from sqlalchemy_fairqueue.database.engines import run
 from sqlalchemy_fairqueue.database.stats import stats_by_queue
 from sqlalchemy_fairqueue.doctor.queues import LONG, judge_queue, summary
 from sqlalchemy_fairqueue.figures.queues import age, channel_waits
-from sqlalchemy_fairqueue.formats import format_longest
+from sqlalchemy_fairqueue.formats import format_duration, format_longest
 from sqlalchemy_fairqueue.texts import clean
-from sqlalchemy_fairqueue.values.reports import ChannelStats, QueueStats, TrendPoint, Wait
+from sqlalchemy_fairqueue.values.reports import ChannelStats, QueueStats, Reason, TrendPoint, Wait
 
 _MAX_CHANNELS = 100_000
 """Most channels that one call of the library returns."""
@@ -53,7 +53,7 @@ def oldest_column(now: datetime) -> Column:
 def wait_columns(now: datetime) -> tuple[Column, Column]:
     """Return what channels wait for, and who has it."""
     return (
-        Column("waits for", None, get=lambda one: one.wait and reason_text(one.wait), blank=BLANK),
+        Column("waits for", None, get=lambda one: one.wait and reason_text(one.wait, now), blank=BLANK),
         Column("which has", None, get=lambda one: one.wait and takers_text(one.wait, now, one.channel), blank=BLANK),
     )
 
@@ -70,7 +70,7 @@ def _queues(now: datetime) -> Table:
         number_column("signals", blank=BLANK),
         _SERVED_COST,
         oldest_column(now),
-        Column("state", get=lambda one: paused_text(one.paused_at), blank=BLANK),
+        Column("state", get=lambda one: paused_text(one.paused_at, now), blank=BLANK),
     )
 
 
@@ -87,7 +87,7 @@ def _channels(now: datetime) -> Table:
         oldest_column(now),
         *wait_columns(now),
         Column("plan", blank=BLANK),
-        Column("state", get=_state, blank=BLANK),
+        Column("state", get=lambda one: _state(one, now), blank=BLANK),
     )
 
 
@@ -95,19 +95,23 @@ def _part(count: int, most: int | None) -> str | None:
     return f"{count:,}/{most:,}" if most else None
 
 
-def _state(one: ChannelStats) -> Text:
-    return Text("set aside", style="red") if one.problem else paused_text(one.paused_at)
+def _state(one: ChannelStats, now: datetime) -> Text:
+    return Text("set aside", style="red") if one.problem else paused_text(one.paused_at, now)
 
 
-def paused_text(paused_at: datetime | None) -> Text:
-    """``paused``, or nothing."""
-    return Text("paused", style="yellow") if paused_at else Text("")
+def paused_text(paused_at: datetime | None, now: datetime) -> Text:
+    """``paused for 2h 05m``, or nothing."""
+    since = age(paused_at, now)
+    return Text("") if since is None else Text(f"paused for {format_duration(since)}", style="yellow")
 
 
-def reason_text(wait: Wait) -> str:
+def reason_text(wait: Wait, now: datetime) -> str:
+    """Say why a channel or message waits, and when that ends if it is known: ``rate, next in 58.3s``."""
     if wait.behind is not None:
         return f"behind message {wait.behind} of its {wait.reason}"
-    return str(wait.reason) if wait.limit is None else f"{wait.reason} {wait.limit}"
+    words = str(wait.reason) if wait.limit is None else f"{wait.reason} {wait.limit}"
+    what = "due" if wait.reason is Reason.SCHEDULED else "next"
+    return f"{words}, {what} in {format_duration(wait.until - now)}" if wait.until and wait.until > now else words
 
 
 def takers_text(wait: Wait, now: datetime, channel: str) -> str | None:

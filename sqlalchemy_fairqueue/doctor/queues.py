@@ -219,7 +219,7 @@ def check_kinds(context: CheckContext) -> Iterator[Finding]:
     for row in found:
         facts = (
             (row.died, "died in the last hour"), (row.tried, f"failed {_AGAIN} times"),
-            (row.returned, f"given back {_AGAIN} times, as by workers without a handler for the kind"),
+            (row.returned, f"given back {_AGAIN} times or more, as by workers without a handler for the kind"),
         )  # fmt: skip
         words = ", ".join(f"{count:,} {fact}" for count, fact in facts if count)
         error = f": {row.error}" if row.error else ""

@@ -37,6 +37,20 @@ def handling(kind: str) -> Queue:
     return queue
 
 
+def test_a_paused_tenant(cli: Cli, engine: Engine) -> None:
+    """A tenant's job does not run: its message and its channel say that it is paused, since when, and by whom."""
+    assert lease(engine) == []
+    [message_id] = enqueue(engine, "customer-7")
+    cli("pause", "customer-7", "--by", "dana")
+    found = shown(cli, message_id)
+    [channel] = cli("channels", "customer-7", "--json").document["channels"]
+    assert (found["waits_for"], found["paused_by"], channel["waits_for"]) == ("paused", "dana", "paused")
+    assert found["paused_at"] == channel["paused_at"] is not None
+    assert "held back: 1 message ready" in cli("stats").out
+    assert cli("resume", "customer-7").status == 0
+    assert [one.message_id for one in lease(engine)] == [message_id]
+
+
 def test_the_limit_of_the_tenant(cli: Cli, engine: Engine, clock: Clock) -> None:
     """A tenant has as many messages out as it may: the one that runs is named, and for how long it has run."""
     QUEUE.configure(engine, history=True)
@@ -50,6 +64,19 @@ def test_the_limit_of_the_tenant(cli: Cli, engine: Engine, clock: Clock) -> None
     for words in (["messages", "show", str(waiting)], ["channels", "customer-7"]):
         assert f"message {running}, parse, for 4m" in cli(*words).out
     cli("configure", "channel", "customer-7", "--max-concurrency", "2")
+    assert [one.message_id for one in lease(engine)] == [waiting]
+
+
+def test_the_rate_of_the_tenant(cli: Cli, engine: Engine, clock: Clock) -> None:
+    """A tenant has used up its rate: it is told when the next message may go, and a higher rate lets it go now."""
+    cli("configure", "channel", "customer-7", "--queue", "documents", "--rate", "1/h")
+    _, waiting = enqueue(engine, "customer-7", "customer-7")
+    lease(engine)
+    clock.advance(timedelta(minutes=4, seconds=30))
+    assert (shown(cli, waiting)["waits_for"], shown(cli, waiting)["waits_until"] is None) == ("rate", False)
+    for words in (["messages", "show", str(waiting)], ["channels", "customer-7"]):
+        assert "rate, next in 55m" in cli(*words).out
+    cli("configure", "channel", "customer-7", "--rate", "none")
     assert [one.message_id for one in lease(engine)] == [waiting]
 
 
@@ -112,6 +139,19 @@ def test_behind_its_ordering_key(cli: Cli, engine: Engine) -> None:
     assert [one.message_id for one in lease(engine)] == [second]
 
 
+def test_tried_again_later(cli: Cli, engine: Engine) -> None:
+    """A message failed and waits for its next attempt: when that is due, what failed, and retry runs it now."""
+    QUEUE.configure(engine, history=True)
+    [message_id] = enqueue(engine, "customer-7")
+    QUEUE.retry(engine, lease(engine), delay=timedelta(minutes=90), error="Traceback ...\nTimeoutError: host 1")
+    found = shown(cli, message_id)
+    assert (found["waits_for"], found["waits_until"], found["attempts"]) == ("scheduled", found["due_at"], 1)
+    assert [(one["outcome"], one["error"][-6:]) for one in found["history"]] == [("retried", "host 1")]
+    assert "scheduled, due in 1h" in cli("messages", "show", str(message_id)).out
+    assert cli("messages", "retry", str(message_id)).status == 0
+    assert [one.message_id for one in lease(engine)] == [message_id]
+
+
 def test_no_worker(cli: Cli, findings: Findings, engine: Engine) -> None:
     """No worker runs: the first line of stats and doctor say so at once, and a worker is all that it needs."""
     [message_id] = enqueue(engine, "customer-7", kind="parse")
@@ -122,6 +162,22 @@ def test_no_worker(cli: Cli, findings: Findings, engine: Engine) -> None:
     assert (told["level"], told["remedy"]) == ("problem", "start a worker")
     Worker(engine, handling("parse"), housekeeping=False).run(drain=True)
     assert levels(findings("queues")) == ["ok"]
+
+
+def test_a_kind_that_no_worker_knows(cli: Cli, findings: Findings, engine: Engine, clock: Clock) -> None:
+    """Workers run and the message comes back to them: they do not know its kind, and one that does handles it."""
+    [message_id] = enqueue(engine, "customer-7", kind="print")
+    for _ in range(3):
+        Worker(engine, handling("parse"), housekeeping=False).run(drain=True)
+        clock.advance(timedelta(hours=1))
+    Worker(engine, handling("parse"), housekeeping=False).run(drain=True)
+    assert "no handler for kind 'print'" in " ".join(cli("messages", "show", str(message_id)).out.split())
+    [told] = findings("kinds")
+    assert (told["values"]["kind"], told["values"]["returned"]) == ("print", 1)
+    assert "start a worker that has a handler" in told["remedy"]
+    clock.advance(timedelta(hours=1))
+    Worker(engine, handling("print"), housekeeping=False).run(drain=True)
+    assert cli("messages", "list", "--json").document["messages"] == []
 
 
 def test_a_deploy_that_broke_a_handler(cli: Cli, findings: Findings, engine: Engine) -> None:
@@ -184,6 +240,20 @@ def test_a_handler_that_hangs(cli: Cli, engine: Engine, shop: Shop) -> None:
         assert "1 message cancelled, and the handler goes on" in listed.out
         assert obeyed(cli, listed.out).status == 0
         assert "asked it to" in ended(process).err
+
+
+def test_who_paused_this_queue(cli: Cli, findings: Findings, engine: Engine) -> None:
+    """A whole queue stands still: the first line says that it is paused, the audit by whom, doctor how to resume."""
+    [message_id] = enqueue(engine, "customer-7")
+    cli("pause", "--queue", "documents", "--by", "dana")
+    assert "is paused for" in cli("stats", "--json").document["summary"]
+    assert (shown(cli, message_id)["waits_for"], shown(cli, message_id)["paused_by"]) == ("queue paused", "dana")
+    [entry] = cli("audit", "--json").document["audit"]
+    assert (entry["who"], entry["what"], entry["channel"]) == ("dana", "pause", None)
+    assert obeyed(cli, findings("queues")[0]["remedy"]).status == 0
+    assert [one.message_id for one in lease(engine)] == [message_id]
+    QUEUE.pause(engine, "customer-7")
+    assert "what programs do by themselves is not recorded" in cli("audit", "customer-7").out
 
 
 def test_a_message_that_is_done(cli: Cli, engine: Engine) -> None:
