@@ -296,7 +296,8 @@ def check_schedules(context: CheckContext) -> Iterator[Finding]:
         yield Finding(
             "schedules", Level.WARNING,
             f"schedule {row.name!r} of channel {row.channel!r} of queue {row.queue!r} cannot be run: {row.problem}",
-            "correct it by queue.schedules.set or fairqueue schedules set, or remove it by fairqueue schedules remove",
+            "correct it by queue.schedules.set or fairqueue schedules set, with its kind and payload, "
+            "or remove it by fairqueue schedules remove",
             {"queue": row.queue, "channel": row.channel, "name": row.name},
         )  # fmt: skip
     if len(failing) > _SHOWN:

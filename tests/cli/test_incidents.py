@@ -271,6 +271,29 @@ def test_a_message_that_is_done(cli: Cli, engine: Engine) -> None:
     assert "--history" not in cli("messages", "show", str(before)).err
 
 
+def test_schedules_that_do_not_run(
+    cli: Cli, findings: Findings, engine: Engine, database: Database, clock: Clock
+) -> None:
+    """One schedule is late and one cannot be run: doctor names both, and a worker and a correction are the remedy."""
+    there = ("--queue", "documents", "--channel", "a")
+    for name in ("late", "failing"):
+        QUEUE.schedules.set(engine, name, channel="a", kind="parse", every=timedelta(hours=1), payload=1)
+    database.execute("update fq_schedule set problem = 'no such zone', due_at = fq_now() where name = 'failing'")
+    clock.advance(timedelta(hours=2))
+    failing, late = findings("schedules")
+    assert ("'failing'" in failing["message"], "'late'" in late["message"]) == (True, True)
+    found = cli("schedules", "show", "late", *there, "--json").document
+    assert (found["schedule"]["state"], {one["state"] for one in found["slots"]}) == (
+        "overdue",
+        {"late", "due", "next"},
+    )
+    forgot = cli("schedules", "set", "failing", *there, "--every", "2h").out
+    assert ("kind is 'default', before 'parse'" in forgot, "4 bytes, before 1" in forgot) == (True, True)
+    assert cli("schedules", "set", "failing", *there, "--every", "2h", "--kind", "parse").status == 0
+    with Worker(engine, handling("parse")):
+        until(lambda: levels(findings("schedules")) == ["ok"], "both are run")
+
+
 def test_ids_and_clock_that_went_back(
     cli: Cli, findings: Findings, engine: Engine, database: Database, clock: Clock
 ) -> None:
