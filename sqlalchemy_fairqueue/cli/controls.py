@@ -206,7 +206,8 @@ def erase(
     with open_installation(options) as installation:
         queues = list(map(installation.queue, installation.queue_names()))
         if not yes:
-            console(error=True).print(_FOUND.screen(_what_there_is(installation, queues, channel)))
+            nothing = f"no queue has a channel {channel!r} or a schedule of it"
+            console(error=True).print(*_FOUND.listing(_what_there_is(installation, queues, channel), nothing))
         confirm(f"erase channel {channel!r}, also of histories and results, in these and all queues for good?", yes=yes)
         documents: list[dict[str, Any]] = []
         for queue in queues:

@@ -5,7 +5,7 @@ import base64
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from time import sleep
 from typing import Annotated, Any
 
@@ -147,17 +147,21 @@ def list_dead(
     )
 
 
-_GROUPS = Table(
-    number_column("letters"),
-    number_column("channels"),
-    Column("kind"),
-    Column("reason"),
-    Column("error", blank=BLANK),
-    number_column("first died (UTC)", "first_died_at"),
-    number_column("last died (UTC)", "last_died_at"),
-    number_column("newest", None, get=lambda one: str(one.message_ids[0]) if one.message_ids else None),
-    Column("", "message_ids", get=lambda one: list(one.message_ids)),
-)
+def _groups(now: datetime) -> Table:
+    def ago(died_at: datetime) -> str:
+        return f"{format_duration(max(now - died_at, timedelta()))} ago"
+
+    return Table(
+        number_column("letters"),
+        number_column("channels"),
+        Column("kind"),
+        Column("reason"),
+        Column("error", blank=BLANK),
+        number_column("first died", "first_died_at", shown=ago),
+        number_column("last died", "last_died_at", shown=ago),
+        number_column("newest", None, get=lambda one: str(one.message_ids[0]) if one.message_ids else None),
+        Column("", "message_ids", get=lambda one: list(one.message_ids)),
+    )
 
 
 def group_dead(options: Options, *, limit: Page = 10_000) -> Result:
@@ -169,8 +173,9 @@ def group_dead(options: Options, *, limit: Page = 10_000) -> Result:
     with open_queue(options) as (installation, queue), installation.engine.connect() as connection:
         target = Target(installation.schema, queue.name)
         found = read_dead_letter_groups(connection, target, limit=limit, ids=_NAMED)
-    document = {"queue": queue.name, "groups": _GROUPS.documents(found)}
-    return Result(document, _GROUPS.listing(found, f"queue {queue.name!r} has no dead letters"))
+        table = _groups(installation.now())
+    document = {"queue": queue.name, "groups": table.documents(found)}
+    return Result(document, table.listing(found, f"queue {queue.name!r} has no dead letters"))
 
 
 def show_dead(options: Options, message_id: Id) -> Result:

@@ -271,6 +271,22 @@ def test_a_message_that_is_done(cli: Cli, engine: Engine) -> None:
     assert "--history" not in cli("messages", "show", str(before)).err
 
 
+def test_a_tenant_that_leaves(cli: Cli, engine: Engine) -> None:
+    """A tenant asks for erasure: it is stopped everywhere, all of it goes, and the receipt says what, when and who."""
+    mails = Queue("mails")
+    [message_id] = enqueue(engine, "customer-7")
+    bury(engine, "customer-7", queue=mails)
+    cli("pause", "customer-7", "--all-queues", "--by", "dana")
+    assert "no queue has a channel 'customer-77'" in cli("erase", "customer-77", answer="n\n").err
+    receipt = cli("erase", "customer-7", "--by", "dana", "--json", "--yes").document
+    counts = {one["queue"]: (one["messages"], one["dead_letters"], one["left_over"]) for one in receipt["queues"]}
+    assert (counts, receipt["by"]) == ({"documents": (1, 0, 0), "mails": (0, 1, 0)}, "dana")
+    assert receipt["at"] is not None
+    assert cli("messages", "show", str(message_id), "--queue", "documents").status == 1
+    assert cli("channels", "customer-7", "--queue", "mails").status == 1
+    assert "customer-7" not in cli("audit", "--queue", "documents").out
+
+
 def test_schedules_that_do_not_run(
     cli: Cli, findings: Findings, engine: Engine, database: Database, clock: Clock
 ) -> None:
