@@ -5,6 +5,8 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from alembic.migration import MigrationContext
+from alembic.operations import Operations
 from sqlalchemy import Engine
 
 from sqlalchemy_fairqueue import Queue, Worker
@@ -12,6 +14,7 @@ from tests.cli.conftest import Cli
 from tests.cli.messages import QUEUE, Findings, bury, enqueue, lease, levels
 from tests.cli.processes import Outcome, ended
 from tests.cli.shops import THREADS, Shop
+from tests.cli.test_installation import role
 from tests.fixtures.clock import Clock
 from tests.fixtures.connections import Connect
 from tests.fixtures.database import Database
@@ -326,3 +329,22 @@ def test_ids_and_clock_that_went_back(
     assert (repaired.status, len(repaired.document["repaired"])) == (0, 3)
     assert levels(findings("sequences") + findings("times")) == ["ok"] * 2
     assert [one.message_id for one in lease(engine)] == [message_id]
+
+
+def test_a_role_that_lacks_a_grant(bare_cli: Cli, engine: Engine, database: Database) -> None:
+    """An operator's command is refused: the grant is named, and the operation that doctor names makes it work."""
+    enqueue(engine, "customer-7")
+    name = f"{database.name}_ops"
+    with role(database, name) as url:
+        database.execute(f'revoke execute on function fq_pause from "{name}"')
+        there = ["--json", "--database-url", url]
+        refused = bare_cli("pause", "customer-7", *there)
+        assert (refused.status, refused.error["kind"]) == (5, "privilege_missing")
+        assert "needs the grant 'operator'; 'fairqueue doctor --role operator'" in refused.error["message"]
+        found = bare_cli("doctor", "--role", "operator", *there).document["findings"]
+        told = next(one for one in found if one["check"] == "privileges")
+        assert "execute on function public.fq_pause" in told["message"]
+        with engine.begin() as connection:
+            operations = Operations(MigrationContext.configure(connection))
+            exec(told["remedy"].partition(" in a migration")[0], {"op": operations})  # noqa: S102 - as a migration
+        assert bare_cli("pause", "customer-7", *there).status == 0
