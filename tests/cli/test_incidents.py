@@ -253,6 +253,7 @@ def test_who_paused_this_queue(cli: Cli, findings: Findings, engine: Engine) -> 
     assert (shown(cli, message_id)["waits_for"], shown(cli, message_id)["paused_by"]) == ("queue paused", "dana")
     [entry] = cli("audit", "--json").document["audit"]
     assert (entry["who"], entry["what"], entry["channel"]) == ("dana", "pause", None)
+    assert "'documents' is paused all the same" in cli("resume", "customer-7").out
     assert obeyed(cli, findings("queues")[0]["remedy"]).status == 0
     assert [one.message_id for one in lease(engine)] == [message_id]
     QUEUE.pause(engine, "customer-7")
