@@ -294,7 +294,8 @@ def _dead_letter(queue: Queue, engine: Engine, message_id: int) -> DeadLetterInf
     if not found:
         raise not_found_error(
             f"message {message_id} is no dead letter of queue {queue.name!r}; "
-            f"'fairqueue dead list {in_queue(queue)}' has them"
+            f"'fairqueue dead list {in_queue(queue)}' has them, "
+            f"'fairqueue messages show {message_id} {in_queue(queue)}' the others"
         )
     return found[0]
 
