@@ -21,7 +21,7 @@ from sqlalchemy_fairqueue.database.calls import Target
 from sqlalchemy_fairqueue.database.configuration import queue_settings
 from sqlalchemy_fairqueue.database.messages import read_results
 from sqlalchemy_fairqueue.errors import PayloadError
-from sqlalchemy_fairqueue.formats import end_words, format_duration, plural
+from sqlalchemy_fairqueue.formats import end_words, format_duration, format_value, plural
 from sqlalchemy_fairqueue.texts import clean, last_line
 from sqlalchemy_fairqueue.values.reports import (
     AttemptDetails,
@@ -194,7 +194,7 @@ def show_message(
         ("messages ahead", None if found.consumer is not None else _ahead(found)),
         ("enqueued (UTC)", found.enqueued_at), ("due (UTC)", found.due_at),
         ("attempts", f"{found.attempts} of at most {found.max_attempts}, handed out {handed_out}"),
-        ("consumer", found.consumer), ("lease ends (UTC)", found.expires_at),
+        ("consumer", found.consumer), ("lease ends (UTC)", _lease_end(found, now)),
         ("cancelled", _cancelled(queue, found, now)), ("headers", found.headers), ("payload", payload),
     ]  # fmt: skip
     document = {"queue": queue.name} | _table(now).document(found) | wait_document(wait)
@@ -397,6 +397,14 @@ def _given_back(message: MessageDetails) -> str | None:
     ):
         return None
     return f"{times:,} times, uncounted, as by workers that have no handler for kind {message.kind!r}"
+
+
+def _lease_end(message: MessageDetails, now: datetime) -> str | None:
+    """When the lease of a message ends; if it is over, that its worker is gone."""
+    if message.expires_at is None:
+        return None
+    over = ": it is over, and the next dequeue of any worker takes the message back" if message.expires_at < now else ""
+    return f"{format_value(message.expires_at)}{over}"
 
 
 def _cancelled(queue: Queue, message: MessageDetails, now: datetime) -> str | None:

@@ -124,8 +124,9 @@ def judge_queue(stats: QueueStats, now: datetime, max_age: timedelta, past: Sequ
     if stats.paused_at is not None:
         message = f"is paused for {format_duration(now - stats.paused_at)}: {stats.ready:,} ready{since}"
         yield warning("paused", message, f"fairqueue resume {name}")
-    elif not stats.consumers and stats.ready > stats.paused:
-        message = f"{who} has no consumer: {stats.ready:,} ready{since}"
+    elif not stats.consumers and (stats.ready > stats.paused or stats.leased):
+        left = f", {stats.leased:,} out with consumers that are gone" if stats.leased else ""
+        message = f"{who} has no consumer: {stats.ready:,} ready{since}{left}"
         yield Finding("queues", Level.PROBLEM, message, "start a worker", values | {"state": "no consumer"})
     elif min([behind(stats, now), *(point.behind for point in past if now - point.at <= _SETTLED)]) > max_age:
         message = f"is behind: {stats.deliverable:,} of {stats.ready:,} ready could be taken now{since}"
