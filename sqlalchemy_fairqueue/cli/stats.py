@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 from rich.text import Text
 
+from sqlalchemy_fairqueue.cli.errors import not_found_error
 from sqlalchemy_fairqueue.cli.installation import channel_not_found, open_installation, open_queue
 from sqlalchemy_fairqueue.cli.options import Options, Spec
 from sqlalchemy_fairqueue.cli.output import Result
@@ -181,7 +182,7 @@ def channels(
     """Show the counts of channels, with their policies, and why each waits.
 
     Options:
-        channel: Only this one. Default: all, by name.
+        channel: Only this one, in each queue that has it. Default: all, by name.
         limit: At most so many a queue.
         after: The page after this channel, of one queue.
         busy: Only channels with messages.
@@ -190,7 +191,7 @@ def channels(
     parts: list[Any] = []
     more = False
     with open_installation(options) as installation:
-        queues = installation.queues() if after is None and channel is None else [installation.single_queue()]
+        queues = installation.queues() if after is None else [installation.single_queue()]
         now = installation.now()
         # One more than is shown, to know whether there are more.
         pages = run(
@@ -203,7 +204,9 @@ def channels(
         )  # fmt: skip
         for queue, (found, page) in zip(queues, pages, strict=True):
             if channel is not None and not found and not busy:
-                raise channel_not_found(queue, channel)
+                if len(queues) == 1:
+                    raise channel_not_found(queue, channel)
+                continue
             documents += [_channel_document(one, now) for one in page]
             if len(queues) > 1:
                 parts.append(Text(f"queue {clean(queue.name)}", style="bold underline"))
@@ -214,6 +217,8 @@ def channels(
             parts += _channels(now).listing(
                 page, f"queue {queue.name!r} has no {'busy ' if busy else ''}channels", hint
             )
+    if channel is not None and not parts:
+        raise not_found_error(f"no queue of schema {installation.schema!r} has a channel {channel!r}")
     if not queues:
         parts.append(f"schema {installation.schema!r} has no queue yet")
     return Result({"channels": documents, "more": more}, tuple(parts))

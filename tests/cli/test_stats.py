@@ -143,9 +143,11 @@ def test_busy_channels(cli: Cli, engine: Engine) -> None:
 
 
 def test_channels_of_several_queues(cli: Cli, engine: Engine) -> None:
-    """Without --queue the channels of every queue are shown, each below the name of its queue."""
+    """Without --queue the channels of every queue are shown, each below the name of its queue; so is a single one."""
     enqueue(engine, "a")
     enqueue(engine, "b", queue=Queue("other"))
+    assert [line[0] for line in cli("channels", "b").rows()] == ["queue other", "channel", "b"]
+    assert (cli("channels", "c").status, cli("channels", "c", "--queue", "other").status) == (1, 1)
 
     assert [line[0] for line in cli("channels").rows()] == [
         "queue documents", "channel", "a", "queue other", "channel", "b",
