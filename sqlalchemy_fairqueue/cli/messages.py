@@ -21,6 +21,7 @@ from sqlalchemy_fairqueue.database.calls import Target
 from sqlalchemy_fairqueue.database.configuration import queue_settings
 from sqlalchemy_fairqueue.database.messages import read_results
 from sqlalchemy_fairqueue.errors import PayloadError
+from sqlalchemy_fairqueue.figures.queues import given_back
 from sqlalchemy_fairqueue.formats import end_words, format_duration, format_value, plural
 from sqlalchemy_fairqueue.texts import clean, last_line
 from sqlalchemy_fairqueue.values.reports import (
@@ -189,7 +190,7 @@ def show_message(
         ("key", found.key), ("ordering key", found.ordering_key), ("state", found.state(now)),
         ("waits for", wait and f"{reason_text(wait, now)}{_used(wait)}"),
         ("paused", paused_at and f"for {format_duration(now - paused_at)}{f', by {paused_by}' if paused_by else ''}"),
-        ("given back", _given_back(found)),
+        ("given back", given_back(found, now)),
         ("which has", wait and takers_text(wait, now, found.channel)),
         ("messages ahead", None if found.consumer is not None else _ahead(found)),
         ("enqueued (UTC)", found.enqueued_at), ("due (UTC)", found.due_at),
@@ -381,22 +382,6 @@ def _pause(installation: Installation, queue: Queue, message: MessageDetails) ->
     # A pause is recorded right after it is made, in the same transaction.
     by = [one.who for one in done if one.what == "pause" and one.channel == channel and at is not None and one.at >= at]
     return at, by[0] if by else None
-
-
-_OFTEN = 3
-
-
-def _given_back(message: MessageDetails) -> str | None:
-    """Say that workers give a message back uncounted again and again, as `check_kinds` of doctor finds it."""
-    times = message.deliveries - message.attempts
-    if (
-        times < _OFTEN
-        or message.error is not None
-        or message.wait is None
-        or message.wait.reason is not Reason.SCHEDULED
-    ):
-        return None
-    return f"{times:,} times, uncounted, as by workers that have no handler for kind {message.kind!r}"
 
 
 def _lease_end(message: MessageDetails, now: datetime) -> str | None:
