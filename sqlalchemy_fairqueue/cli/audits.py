@@ -41,6 +41,7 @@ def list_audits(
     with open_queue(options) as (installation, queue):
         found = queue.admin.audits(installation.engine, channel=channel, message_id=message, limit=limit)
     nothing = f"nobody did anything to queue {queue.name!r}" + (f", channel {channel!r}" if channel is not None else "")
+    nothing += " by a command or the dashboard; what programs do by themselves is not recorded"
     return Result({"queue": queue.name, "audit": AUDITS.documents(found)}, AUDITS.listing(found, nothing))
 
 

@@ -14,6 +14,7 @@ from sqlalchemy_fairqueue.cli.installation import (
     Installation,
     acting,
     channel_not_found,
+    in_queue,
     open_installation,
     open_queue,
 )
@@ -57,7 +58,7 @@ def _set_paused(
     with open_installation(options) as installation:
         names = installation.queue_names() if all_queues else ()
         queues = [*map(installation.queue, names)] if all_queues else [installation.single_queue(may_be_new=new)]
-        changed = {}
+        changed, blocked = {}, []
         for queue in queues:
             engine = installation.engine
             found = [queue.stats(engine)] if channel is None else queue.channels(engine, channel)
@@ -69,6 +70,8 @@ def _set_paused(
                 verb: Any = partial(queue.pause, new=new) if paused else queue.resume
                 with acting(installation, queue, "pause" if paused else "resume", by, channel=channel) as connection:
                     verb(connection, channel)
+            if channel is not None and not paused and queue.stats(engine).paused_at is not None:
+                blocked.append(f"queue {queue.name!r} is paused all the same: 'fairqueue resume {in_queue(queue)}'")
         if not changed and all_queues:
             raise not_found_error(f"no queue of schema {installation.schema!r} has a channel {channel!r}")
     if not changed:
@@ -77,7 +80,7 @@ def _set_paused(
     lines = [_said(f"{whose} {name!r}", paused, done) for name, done in changed.items()]
     documents = [{"queue": name, "changed": done} for name, done in changed.items()]
     document = {"channel": channel, "paused": paused}
-    return Result(document | ({"queues": documents} if all_queues else documents[0]), tuple(lines))
+    return Result(document | ({"queues": documents} if all_queues else documents[0]), (*lines, *blocked))
 
 
 def _said(what: str, paused: bool, changed: bool) -> str:  # noqa: FBT001 - both stand in the sentence
@@ -204,7 +207,8 @@ def erase(
     with open_installation(options) as installation:
         queues = list(map(installation.queue, installation.queue_names()))
         if not yes:
-            console(error=True).print(_FOUND.screen(_what_there_is(installation, queues, channel)))
+            nothing = f"no queue has a channel {channel!r} or a schedule of it"
+            console(error=True).print(*_FOUND.listing(_what_there_is(installation, queues, channel), nothing))
         confirm(f"erase channel {channel!r}, also of histories and results, in these and all queues for good?", yes=yes)
         documents: list[dict[str, Any]] = []
         for queue in queues:

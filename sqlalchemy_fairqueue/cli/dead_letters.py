@@ -5,7 +5,7 @@ import base64
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from time import sleep
 from typing import Annotated, Any
 
@@ -13,7 +13,7 @@ from sqlalchemy import Engine
 
 from sqlalchemy_fairqueue import PayloadError, Queue, Rate
 from sqlalchemy_fairqueue.cli.errors import ExitStatus, not_found_error, usage_error
-from sqlalchemy_fairqueue.cli.installation import Installation, acting, open_queue
+from sqlalchemy_fairqueue.cli.installation import Installation, acting, in_queue, open_queue
 from sqlalchemy_fairqueue.cli.messages import attempts_document, attempts_parts, error_parts
 from sqlalchemy_fairqueue.cli.options import By, Id, Options, Page, Spec, Yes
 from sqlalchemy_fairqueue.cli.output import Result, confirm
@@ -144,17 +144,21 @@ def list_dead(
     )
 
 
-_GROUPS = Table(
-    number_column("letters"),
-    number_column("channels"),
-    Column("kind"),
-    Column("reason"),
-    Column("error", blank=BLANK),
-    number_column("first died (UTC)", "first_died_at"),
-    number_column("last died (UTC)", "last_died_at"),
-    number_column("newest", None, get=lambda one: str(one.message_ids[0]) if one.message_ids else None),
-    Column("", "message_ids", get=lambda one: list(one.message_ids)),
-)
+def _groups(now: datetime) -> Table:
+    def ago(died_at: datetime) -> str:
+        return f"{format_duration(max(now - died_at, timedelta()))} ago"
+
+    return Table(
+        number_column("letters"),
+        number_column("channels"),
+        Column("kind"),
+        Column("reason"),
+        Column("error", blank=BLANK),
+        number_column("first died", "first_died_at", shown=ago),
+        number_column("last died", "last_died_at", shown=ago),
+        number_column("newest", None, get=lambda one: str(one.message_ids[0]) if one.message_ids else None),
+        Column("", "message_ids", get=lambda one: list(one.message_ids)),
+    )
 
 
 def group_dead(options: Options, *, limit: Page = 10_000) -> Result:
@@ -166,8 +170,9 @@ def group_dead(options: Options, *, limit: Page = 10_000) -> Result:
     with open_queue(options) as (installation, queue), installation.engine.connect() as connection:
         target = Target(installation.schema, queue.name)
         found = read_dead_letter_groups(connection, target, limit=limit, ids=_NAMED)
-    document = {"queue": queue.name, "groups": _GROUPS.documents(found)}
-    return Result(document, _GROUPS.listing(found, f"queue {queue.name!r} has no dead letters"))
+        table = _groups(installation.now())
+    document = {"queue": queue.name, "groups": table.documents(found)}
+    return Result(document, table.listing(found, f"queue {queue.name!r} has no dead letters"))
 
 
 def show_dead(options: Options, message_id: Id) -> Result:
@@ -285,7 +290,9 @@ def _dead_letter(queue: Queue, engine: Engine, message_id: int) -> DeadLetterInf
     found = queue.dead_letters.list(engine, message_ids=[message_id])
     if not found:
         raise not_found_error(
-            f"message {message_id} is no dead letter of queue {queue.name!r}; 'fairqueue dead list' has them"
+            f"message {message_id} is no dead letter of queue {queue.name!r}; "
+            f"'fairqueue dead list {in_queue(queue)}' has them, "
+            f"'fairqueue messages show {message_id} {in_queue(queue)}' the others"
         )
     return found[0]
 

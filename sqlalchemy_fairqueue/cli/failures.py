@@ -76,8 +76,10 @@ def _database_error(error: DBAPIError, database: str) -> CommandError:
         return _away(database, what)
     state = sqlstate_of(error)
     if state == _NO_PRIVILEGE:
-        advice = "'fairqueue doctor' tells which privileges are missing"
-        if kind := needed_kind(error):
+        kind = needed_kind(error)
+        role = f" --role {kind}" if kind else ""
+        advice = f"'fairqueue doctor{role}' tells which privileges are missing"
+        if kind:
             advice = f"the role needs the grant {kind!r}; {advice}"
         return CommandError(f"{database} refused: {one_line(what)}; {advice}", ExitStatus.REFUSED, "privilege_missing")
     return refused_error(f"{database} refused: {one_line(what)} (SQLSTATE {state or None})")

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from sqlalchemy_fairqueue import InvalidArgument, Queue
 from sqlalchemy_fairqueue.cli.errors import not_found_error, usage_error
-from sqlalchemy_fairqueue.cli.installation import Installation, acting, open_queue
+from sqlalchemy_fairqueue.cli.installation import Installation, acting, in_queue, open_queue
 from sqlalchemy_fairqueue.cli.options import By, Options, Page, Spec, Yes
 from sqlalchemy_fairqueue.cli.output import Result, confirm
 from sqlalchemy_fairqueue.cli.tables import BLANK, Column, Table, number_column
@@ -97,4 +97,4 @@ def _group(installation: Installation, queue: Queue, group_id: str) -> GroupStat
     except InvalidArgument as error:
         raise usage_error(str(error)) from error
     except UnknownGroup as error:
-        raise not_found_error(f"{error}; 'fairqueue groups list' shows them") from error
+        raise not_found_error(f"{error}; 'fairqueue groups list {in_queue(queue)}' shows them") from error

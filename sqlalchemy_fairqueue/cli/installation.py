@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -121,8 +122,15 @@ def acting(
         )  # fmt: skip
 
 
+def in_queue(queue: Queue) -> str:
+    """Return the option that names the queue, for a command to paste where there are several."""
+    return f"--queue {shlex.quote(queue.name)}"
+
+
 def channel_not_found(queue: Queue, channel: str) -> CommandError:
-    return not_found_error(f"queue {queue.name!r} has no channel {channel!r}; 'fairqueue channels' lists them")
+    return not_found_error(
+        f"queue {queue.name!r} has no channel {channel!r}; 'fairqueue channels {in_queue(queue)}' lists them"
+    )
 
 
 def _listed(names: list[str]) -> str:

@@ -12,15 +12,17 @@ from typing import Annotated, Any
 from sqlalchemy_fairqueue import Queue
 from sqlalchemy_fairqueue.cli.audits import AUDITS, audit_parts
 from sqlalchemy_fairqueue.cli.errors import ExitStatus, not_found_error, usage_error
-from sqlalchemy_fairqueue.cli.installation import Installation, acting, open_queue
+from sqlalchemy_fairqueue.cli.installation import Installation, acting, in_queue, open_queue
 from sqlalchemy_fairqueue.cli.options import AnyIds, By, Ids, Options, Spec
 from sqlalchemy_fairqueue.cli.output import Result
 from sqlalchemy_fairqueue.cli.stats import reason_text, takers_text, wait_document
 from sqlalchemy_fairqueue.cli.tables import BLANK, Column, Table, bold, key_values, number_column, text_table
 from sqlalchemy_fairqueue.database.calls import Target
+from sqlalchemy_fairqueue.database.configuration import queue_settings
 from sqlalchemy_fairqueue.database.messages import read_results
 from sqlalchemy_fairqueue.errors import PayloadError
-from sqlalchemy_fairqueue.formats import end_words, format_duration
+from sqlalchemy_fairqueue.figures.queues import given_back
+from sqlalchemy_fairqueue.formats import end_words, format_duration, format_value, plural
 from sqlalchemy_fairqueue.texts import clean, last_line
 from sqlalchemy_fairqueue.values.reports import (
     AttemptDetails,
@@ -28,6 +30,7 @@ from sqlalchemy_fairqueue.values.reports import (
     AttemptPage,
     MessageDetails,
     MessagePage,
+    Reason,
     Wait,
 )
 
@@ -178,21 +181,25 @@ def show_message(
             return _ended(installation, queue, message_id)
         now = installation.now()
         audits = queue.admin.audits(installation.engine, message_id=found.message_id, limit=_AUDITS)
+        paused_at, paused_by = _pause(installation, queue, found)
     payload = None if found.unreadable is not None else _decoded(queue, found.content)
-    wait = found.wait
+    wait, handed_out = found.wait, plural(found.deliveries, "time")
     rows = [
         ("id", str(found.message_id)), ("queue", queue.name), ("channel", found.channel), ("kind", found.kind),
         ("key", found.key), ("ordering key", found.ordering_key), ("state", found.state(now)),
-        ("waits for", wait and f"{reason_text(wait)}{_used(wait)}"),
+        ("waits for", wait and f"{reason_text(wait, now)}{_used(wait)}"),
+        ("paused", paused_at and f"for {format_duration(now - paused_at)}{f', by {paused_by}' if paused_by else ''}"),
+        ("given back", given_back(found, now)),
         ("which has", wait and takers_text(wait, now, found.channel)),
         ("messages ahead", None if found.consumer is not None else _ahead(found)),
         ("enqueued (UTC)", found.enqueued_at), ("due (UTC)", found.due_at),
-        ("attempts", f"{found.attempts} of at most {found.max_attempts}, handed out {found.deliveries} times"),
-        ("consumer", found.consumer), ("lease ends (UTC)", found.expires_at), ("cancelled", _cancelled(found, now)),
-        ("headers", found.headers), ("payload", payload),
+        ("attempts", f"{found.attempts} of at most {found.max_attempts}, handed out {handed_out}"),
+        ("consumer", found.consumer), ("lease ends (UTC)", _lease_end(found, now)),
+        ("cancelled", _cancelled(queue, found, now)), ("headers", found.headers), ("payload", payload),
     ]  # fmt: skip
     document = {"queue": queue.name} | _table(now).document(found) | wait_document(wait)
     document |= {"messages_ahead": found.messages_ahead, "payload": payload}
+    document |= {"paused_at": paused_at, "paused_by": paused_by}
     shown = (*attempts_parts(found.history), *audit_parts(audits), *error_parts(found.error))
     return Result(
         document | {"history": attempts_document(found.history), "audit": AUDITS.documents(audits)},
@@ -221,13 +228,17 @@ def _ended(installation: Installation, queue: Queue, message_id: int | None) -> 
         [kept] = read_results(connection, Target(installation.schema, queue.name), [wanted])
         attempts = queue.admin.attempts(connection, wanted)
         audits = queue.admin.audits(connection, message_id=wanted, limit=_AUDITS) if wanted else []
+        settings = queue_settings(connection, installation.schema, queue.name).get(queue.name)
+        records_history = settings is not None and settings.history
     if kept.state == "failed":
-        raise not_found_error(f"message {wanted} of queue {queue.name!r} is dead: 'fairqueue dead show {wanted}'")
-    if kept.state not in _ENDED and not attempts:
         raise not_found_error(
-            f"queue {queue.name!r} has no message {wanted}: it is done, withdrawn, purged or of another queue; "
-            f"{_recording(queue)} records how messages end"
+            f"message {wanted} of queue {queue.name!r} is dead: 'fairqueue dead show {wanted} {in_queue(queue)}'"
         )
+    if kept.state not in _ENDED and not attempts:
+        message = f"queue {queue.name!r} has no message {wanted}: it is done, withdrawn, purged or of another queue"
+        if not records_history:
+            message += f"; {_recording(queue)} records how messages end"
+        raise not_found_error(message)
     last = attempts[-1] if attempts else None
     of_last = asdict(last) if last else dict.fromkeys(("channel", "kind", "enqueued_at", "finished_at"))
     state = _ENDED.get(kept.state) or (last.outcome if last is not None and last.outcome in _ENDED else "gone")
@@ -352,12 +363,36 @@ def _used(wait: Wait) -> str:
     return "" if wait.used is None else f": {wait.used:,} of {wait.most:,} out"
 
 
-def _cancelled(message: MessageDetails, now: datetime) -> str | None:
+def _pause(installation: Installation, queue: Queue, message: MessageDetails) -> tuple[datetime | None, str | None]:
+    """Return since when the queue or channel of a message is paused that waits for that, and who did it if known."""
+    match message.wait.reason if message.wait else None:
+        case Reason.QUEUE_PAUSED:
+            channel, at = None, queue.stats(installation.engine).paused_at
+        case Reason.PAUSED:
+            channel = message.channel
+            at = next((one.paused_at for one in queue.channels(installation.engine, channel)), None)
+        case _:
+            return None, None
+    done = queue.admin.audits(installation.engine, channel=channel)
+    # A pause is recorded right after it is made, in the same transaction.
+    by = [one.who for one in done if one.what == "pause" and one.channel == channel and at is not None and one.at >= at]
+    return at, by[0] if by else None
+
+
+def _lease_end(message: MessageDetails, now: datetime) -> str | None:
+    """When the lease of a message ends; if it is over, that its worker is gone."""
+    if message.expires_at is None:
+        return None
+    over = ": it is over, and the next dequeue of any worker takes the message back" if message.expires_at < now else ""
+    return f"{format_value(message.expires_at)}{over}"
+
+
+def _cancelled(queue: Queue, message: MessageDetails, now: datetime) -> str | None:
     if not message.cancelled or message.cancelled_at is None:
         return None
     return (
         f"{format_duration(now - message.cancelled_at)} ago, its handler still runs: it goes when the handler ends, or "
-        f"'fairqueue workers stop {shlex.quote(message.consumer or '')}' stops that worker, or its lease ends"
+        f"'fairqueue workers stop {shlex.quote(str(message.consumer))} {in_queue(queue)}' stops that worker"
     )
 
 

@@ -2,7 +2,7 @@
 
 # Annotations are read when the program starts, so that they must not be postponed.
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -13,13 +13,13 @@ from sqlalchemy import Connection
 
 from sqlalchemy_fairqueue import InvalidArgument, Queue
 from sqlalchemy_fairqueue.cli.errors import not_found_error, usage_error
-from sqlalchemy_fairqueue.cli.installation import Installation, acting, open_queue
+from sqlalchemy_fairqueue.cli.installation import Installation, acting, in_queue, open_queue
 from sqlalchemy_fairqueue.cli.options import By, Options, Page, Spec, Yes
 from sqlalchemy_fairqueue.cli.output import Result, confirm
 from sqlalchemy_fairqueue.cli.tables import BLANK, Column, Table, number_column
 from sqlalchemy_fairqueue.doctor.findings import query
 from sqlalchemy_fairqueue.errors import UnknownSchedule
-from sqlalchemy_fairqueue.formats import format_duration
+from sqlalchemy_fairqueue.formats import format_duration, plural
 from sqlalchemy_fairqueue.times import instant, instant_microseconds, microseconds
 from sqlalchemy_fairqueue.values.schedules import ScheduleInfo, Timing, timing_of
 
@@ -178,7 +178,7 @@ def set_schedule(
     ordering_key: Annotated[str | None, Spec(metavar="KEY")] = None,
     by: By = None,
 ) -> Result:
-    """Add a schedule to a channel, or change the one of that name.
+    """Add a schedule to a channel, or replace the one of that name, also its kind and payload.
 
     The first slot is later than now. The payload goes through the codec of the application's queue if --app names one.
 
@@ -195,12 +195,23 @@ def set_schedule(
     value = _json(payload)
     with open_queue(options, may_be_new=True) as (installation, queue):
         with _acting(installation, queue, "set", by, channel=channel, name=name) as connection:
+            before = queue.schedules.list(connection, channel=channel, name=name)
             queue.schedules.set(
                 connection, name, channel=channel, cron=cron, timezone=timezone, every=every, catch_up=catch_up.value,
                 jitter=jitter, kind=kind, payload=value, ordering_key=ordering_key,
             )  # fmt: skip
         made = _schedule(installation, queue, channel, name)
-    return Result({"schedule": _TABLE.document(made)}, (_next(made),))
+    return Result({"schedule": _TABLE.document(made)}, (_next(made), *_replaced(before, made)))
+
+
+def _replaced(before: Iterable[ScheduleInfo], made: ScheduleInfo) -> Iterator[str]:
+    """Yield what a change has replaced of the message: whoever corrects the time of a schedule may forget it."""
+    for one in before:
+        if one.kind != made.kind:
+            yield f"its kind is {made.kind!r}, before {one.kind!r}: --kind sets it"
+        if one.content_size != made.content_size:
+            size = plural(made.content_size, "byte")
+            yield f"its payload has {size}, before {one.content_size:,}: --payload sets it"
 
 
 def pause_schedule(options: Options, name: str, *, channel: OwnChannel, by: By = None) -> Result:
@@ -266,7 +277,7 @@ def _schedule(installation: Installation, queue: Queue, channel: str, name: str)
     if not found:
         raise not_found_error(
             f"channel {channel!r} of queue {queue.name!r} has no schedule {name!r}; "
-            "'fairqueue schedules list' shows all"
+            f"'fairqueue schedules list {in_queue(queue)}' shows all"
         )
     return found[0]
 

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 from rich.text import Text
 
+from sqlalchemy_fairqueue.cli.errors import not_found_error
 from sqlalchemy_fairqueue.cli.installation import channel_not_found, open_installation, open_queue
 from sqlalchemy_fairqueue.cli.options import Options, Spec
 from sqlalchemy_fairqueue.cli.output import Result
@@ -19,9 +20,9 @@ from sqlalchemy_fairqueue.database.engines import run
 from sqlalchemy_fairqueue.database.stats import stats_by_queue
 from sqlalchemy_fairqueue.doctor.queues import LONG, judge_queue, summary
 from sqlalchemy_fairqueue.figures.queues import age, channel_waits
-from sqlalchemy_fairqueue.formats import format_longest
+from sqlalchemy_fairqueue.formats import format_duration, format_longest
 from sqlalchemy_fairqueue.texts import clean
-from sqlalchemy_fairqueue.values.reports import ChannelStats, QueueStats, TrendPoint, Wait
+from sqlalchemy_fairqueue.values.reports import ChannelStats, QueueStats, Reason, TrendPoint, Wait
 
 _MAX_CHANNELS = 100_000
 """Most channels that one call of the library returns."""
@@ -51,7 +52,7 @@ def oldest_column(now: datetime) -> Column:
 
 def wait_columns(now: datetime) -> tuple[Column, Column]:
     return (
-        Column("waits for", None, get=lambda one: one.wait and reason_text(one.wait), blank=BLANK),
+        Column("waits for", None, get=lambda one: one.wait and reason_text(one.wait, now), blank=BLANK),
         Column("which has", None, get=lambda one: one.wait and takers_text(one.wait, now, one.channel), blank=BLANK),
     )
 
@@ -68,7 +69,7 @@ def _queues(now: datetime) -> Table:
         number_column("signals", blank=BLANK),
         _SERVED_COST,
         oldest_column(now),
-        Column("state", get=lambda one: paused_text(one.paused_at), blank=BLANK),
+        Column("state", get=lambda one: paused_text(one.paused_at, now), blank=BLANK),
     )
 
 
@@ -85,7 +86,7 @@ def _channels(now: datetime) -> Table:
         oldest_column(now),
         *wait_columns(now),
         Column("plan", blank=BLANK),
-        Column("state", get=_state, blank=BLANK),
+        Column("state", get=lambda one: _state(one, now), blank=BLANK),
     )
 
 
@@ -93,18 +94,23 @@ def _part(count: int, most: int | None) -> str | None:
     return f"{count:,}/{most:,}" if most else None
 
 
-def _state(one: ChannelStats) -> Text:
-    return Text("set aside", style="red") if one.problem else paused_text(one.paused_at)
+def _state(one: ChannelStats, now: datetime) -> Text:
+    return Text("set aside", style="red") if one.problem else paused_text(one.paused_at, now)
 
 
-def paused_text(paused_at: datetime | None) -> Text:
-    return Text("paused", style="yellow") if paused_at else Text("")
+def paused_text(paused_at: datetime | None, now: datetime) -> Text:
+    """``paused for 2h 05m``, or nothing."""
+    since = age(paused_at, now)
+    return Text("") if since is None else Text(f"paused for {format_duration(since)}", style="yellow")
 
 
-def reason_text(wait: Wait) -> str:
+def reason_text(wait: Wait, now: datetime) -> str:
+    """Say why a channel or message waits, and when that ends if it is known: ``rate, next in 58.3s``."""
     if wait.behind is not None:
         return f"behind message {wait.behind} of its {wait.reason}"
-    return str(wait.reason) if wait.limit is None else f"{wait.reason} {wait.limit}"
+    words = str(wait.reason) if wait.limit is None else f"{wait.reason} {wait.limit}"
+    what = "due" if wait.reason is Reason.SCHEDULED else "next"
+    return f"{words}, {what} in {format_duration(wait.until - now)}" if wait.until and wait.until > now else words
 
 
 def takers_text(wait: Wait, now: datetime, channel: str) -> str | None:
@@ -172,7 +178,7 @@ def channels(
     """Show the counts of channels, with their policies, and why each waits.
 
     Options:
-        channel: Only this one. Default: all, by name.
+        channel: Only this one, in each queue that has it. Default: all, by name.
         limit: At most so many a queue.
         after: The page after this channel, of one queue.
         busy: Only channels with messages.
@@ -181,7 +187,7 @@ def channels(
     parts: list[Any] = []
     more = False
     with open_installation(options) as installation:
-        queues = installation.queues() if after is None and channel is None else [installation.single_queue()]
+        queues = installation.queues() if after is None else [installation.single_queue()]
         now = installation.now()
         # One more than is shown, to know whether there are more.
         pages = run(
@@ -194,7 +200,9 @@ def channels(
         )  # fmt: skip
         for queue, (found, page) in zip(queues, pages, strict=True):
             if channel is not None and not found and not busy:
-                raise channel_not_found(queue, channel)
+                if len(queues) == 1:
+                    raise channel_not_found(queue, channel)
+                continue
             documents += [_channel_document(one, now) for one in page]
             if len(queues) > 1:
                 parts.append(Text(f"queue {clean(queue.name)}", style="bold underline"))
@@ -205,6 +213,8 @@ def channels(
             parts += _channels(now).listing(
                 page, f"queue {queue.name!r} has no {'busy ' if busy else ''}channels", hint
             )
+    if channel is not None and not parts:
+        raise not_found_error(f"no queue of schema {installation.schema!r} has a channel {channel!r}")
     if not queues:
         parts.append(f"schema {installation.schema!r} has no queue yet")
     return Result({"channels": documents, "more": more}, tuple(parts))

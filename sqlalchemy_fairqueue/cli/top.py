@@ -156,7 +156,7 @@ def _table(sample: Sample) -> Table:
         oldest_column(sample.at),
         *wait_columns(sample.at),
         Column("", "paused_at"),
-        Column("state", None, get=lambda one: paused_text(one.paused_at), blank=BLANK),
+        Column("state", None, get=lambda one: paused_text(one.paused_at, sample.at), blank=BLANK),
     )
 
 

@@ -1,13 +1,15 @@
 """``workers``: the workers of a queue listed, and asked to stop."""
 
 # Annotations are read when the program starts, so that they must not be postponed.
+import shlex
 from dataclasses import asdict
 
 from sqlalchemy_fairqueue.cli.errors import ExitStatus
-from sqlalchemy_fairqueue.cli.installation import acting, open_queue
+from sqlalchemy_fairqueue.cli.installation import acting, in_queue, open_queue
 from sqlalchemy_fairqueue.cli.options import By, Options, Page
 from sqlalchemy_fairqueue.cli.output import Result
 from sqlalchemy_fairqueue.cli.tables import BLANK, Column, Table, bold, number_column
+from sqlalchemy_fairqueue.formats import plural
 
 _TABLE = Table(
     Column("worker", "consumer", style="bold"),
@@ -56,7 +58,14 @@ def list_workers(options: Options, *, limit: Page = 100) -> Result:
     ]
     document = {"queue": queue.name, "workers": _TABLE.documents(found), "handlers": _HANDLERS.documents(held)}
     parts = _TABLE.listing(found, f"queue {queue.name!r} has no worker with a live lease")
-    return Result(document, (*parts, *((bold("messages held"), _HANDLERS.screen(held)) if held else ())))
+    parts += (bold("messages held"), _HANDLERS.screen(held)) if held else ()
+    parts += tuple(
+        f"{plural(one.cancelled, 'message')} cancelled, and the handler goes on: "
+        f"'fairqueue workers stop {shlex.quote(one.consumer)} {in_queue(queue)}' stops the worker"
+        for one in found
+        if one.cancelled and one.stop_requested_at is None
+    )
+    return Result(document, parts)
 
 
 def stop_worker(options: Options, name: str, *, by: By = None) -> Result:

@@ -26,7 +26,7 @@ from sqlalchemy_fairqueue.database.messages import (
 )
 from sqlalchemy_fairqueue.database.stats import consumers_by_queue
 from sqlalchemy_fairqueue.errors import InvalidArgument, NotGranted, UnknownGroup
-from sqlalchemy_fairqueue.figures.queues import SHOWN
+from sqlalchemy_fairqueue.figures.queues import SHOWN, given_back
 from sqlalchemy_fairqueue.formats import end_words
 from sqlalchemy_fairqueue.values.checks import check_name
 from sqlalchemy_fairqueue.values.messages import checked_group_id
@@ -175,6 +175,7 @@ class Pages(PageBase):
                 payload=payload_text(content, size) if view.access.payloads else None,
                 steps=timeline(message, letter, attempts, view.figures.at),
                 trace=trace_link(self.trace_url, one.headers),
+                given_back=given_back(message, view.figures.at) if message else None,
             )  # fmt: skip
         # It has ended: what is left are its result and its attempts in the history, as far as they are kept.
         [kept] = await read(read_results, target, [message_id])

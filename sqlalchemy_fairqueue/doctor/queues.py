@@ -88,12 +88,14 @@ _DIED_LATELY = timedelta(days=1)
 def _calm(stats: QueueStats, now: datetime) -> str:
     waits = age(stats.oldest_ready_at, now)
     since = f", the oldest for {format_duration(waits)}" if waits is not None else ""
-    held = ((stats.paused, "paused"), (stats.limited, "beyond limits"))
-    words = ", ".join(f"{count:,} {word}" for count, word in held if count)
-    return (
-        f"queue {stats.queue!r}: {stats.ready:,} ready{since}{f' ({words})' if words else ''}, "
-        f"{plural(stats.consumers, 'consumer')}"
-    )
+    back = _held_back(stats.paused, stats.limited)
+    return f"queue {stats.queue!r}: {stats.ready:,} ready{since}{back}, {plural(stats.consumers, 'consumer')}"
+
+
+def _held_back(paused: int, limited: int) -> str:
+    """Say how many ready messages no worker may take: `` (3 paused, 1 beyond limits)``."""
+    words = ", ".join(f"{count:,} {word}" for count, word in ((paused, "paused"), (limited, "beyond limits")) if count)
+    return f" ({words})" if words else ""
 
 
 def judge_queue(stats: QueueStats, now: datetime, max_age: timedelta, past: Sequence[Point] = ()) -> Iterator[Finding]:
@@ -119,17 +121,21 @@ def judge_queue(stats: QueueStats, now: datetime, max_age: timedelta, past: Sequ
     if stats.paused_at is not None:
         message = f"is paused for {format_duration(now - stats.paused_at)}: {stats.ready:,} ready{since}"
         yield warning("paused", message, f"fairqueue resume {name}")
-    elif not stats.consumers and stats.ready > stats.paused:
-        message = f"{who} has no consumer: {stats.ready:,} ready{since}"
+    elif not stats.consumers and (stats.ready > stats.paused or stats.leased):
+        left = f", {stats.leased:,} out with consumers that are gone" if stats.leased else ""
+        message = f"{who} has no consumer: {stats.ready:,} ready{since}{left}"
         yield Finding("queues", Level.PROBLEM, message, "start a worker", values | {"state": "no consumer"})
     elif min([behind(stats, now), *(point.behind for point in past if now - point.at <= _SETTLED)]) > max_age:
         message = f"is behind: {stats.deliverable:,} of {stats.ready:,} ready could be taken now{since}"
-        yield warning("behind", message, "start more workers, or see what its channels wait for: fairqueue channels")
+        remedy = f"start more workers, or see what its channels wait for: fairqueue channels --busy {name}"
+        yield warning("behind", message, remedy)
     if (reached := _limit_reached(stats)) and stats.limited:
-        message = f"is at its limit: {reached}, {plural(stats.limited, 'ready message')} held back{since}"
-        yield warning("at its limit", message, f"if what its handlers use bears more: fairqueue configure {name}")
+        option, words = reached
+        message = f"is at its limit: {words}, {plural(stats.limited, 'ready message')} held back{since}"
+        remedy = f"if what its handlers use bears more: fairqueue configure queue {name} {option} N"
+        yield warning("at its limit", message, remedy)
     if growth := _growth(past):
-        yield warning("growing", growth, "start more workers, or see who enqueues: fairqueue top")
+        yield warning("growing", growth, f"start more workers, or see who enqueues: fairqueue top {name}")
     died = age(stats.last_died_at, now)
     if died is not None and died < _DIED_LATELY:
         message = f"has {plural(stats.dead, 'dead letter')}, the last died {format_duration(died)} ago"
@@ -151,22 +157,25 @@ def summary(found: Sequence[Finding], queues: Sequence[QueueStats], now: datetim
         return f"{worst.message[:1].upper()}{worst.message[1:]}{more}."
     if not queues:
         return "No queue has been used yet."
+    later, held = sum(queue.scheduled for queue in queues), sum(queue.held for queue in queues)
     if not (ready := sum(queue.ready for queue in queues)):
-        later = sum(queue.scheduled for queue in queues)
-        if later:
-            return f"Nothing is ready; {plural(later, 'message')} for later, or for the next attempt after a failure."
-        return "All is calm: nothing waits."
+        words = [f"{plural(later, 'message')} for later, or for the next attempt after a failure"] if later else []
+        words += [f"{plural(held, 'message')} behind others of the same ordering key"] if held else []
+        return f"Nothing is ready; {'; '.join(words)}." if words else "All is calm: nothing waits."
     longest = max((wait for queue in queues if (wait := age(queue.oldest_ready_at, now))), default=None)
-    words = f", the longest wait is {format_duration(longest)}" if longest else ""
-    return f"All flows: {plural(ready, 'message')} ready{words}."
+    since = f", the longest wait is {format_duration(longest)}" if longest else ""
+    flows = "All flows" if any(queue.deliverable for queue in queues) else "All that is ready is held back"
+    back = _held_back(sum(queue.paused for queue in queues), sum(queue.limited for queue in queues))
+    return f"{flows}: {plural(ready, 'message')} ready{since}{back}."
 
 
-def _limit_reached(stats: QueueStats) -> str | None:
+def _limit_reached(stats: QueueStats) -> tuple[str, str] | None:
+    """The option of a limit of the queue that is reached, and what is out of it."""
     used, cost = stats.current_concurrency or 0, stats.current_cost or 0
     if stats.max_concurrency is not None and used >= stats.max_concurrency:
-        return f"{used:,} of {plural(stats.max_concurrency, 'message')} out"
+        return "--max-concurrency", f"{used:,} of {plural(stats.max_concurrency, 'message')} out"
     if stats.max_cost_out is not None and cost + (stats.next_cost or 0) > stats.max_cost_out:
-        return f"a cost of {cost:,} of {stats.max_cost_out:,} out"
+        return "--max-cost-out", f"a cost of {cost:,} of {stats.max_cost_out:,} out"
     return None
 
 
@@ -202,7 +211,7 @@ def check_kinds(context: CheckContext) -> Iterator[Finding]:
     for row in found:
         facts = (
             (row.died, "died in the last hour"), (row.tried, f"failed {_AGAIN} times"),
-            (row.returned, f"given back {_AGAIN} times, as by workers without a handler for the kind"),
+            (row.returned, f"given back {_AGAIN} times or more, as by workers without a handler for the kind"),
         )  # fmt: skip
         words = ", ".join(f"{count:,} {fact}" for count, fact in facts if count)
         error = f": {row.error}" if row.error else ""
@@ -279,7 +288,8 @@ def check_schedules(context: CheckContext) -> Iterator[Finding]:
         yield Finding(
             "schedules", Level.WARNING,
             f"schedule {row.name!r} of channel {row.channel!r} of queue {row.queue!r} cannot be run: {row.problem}",
-            "correct it by queue.schedules.set or fairqueue schedules set, or remove it by fairqueue schedules remove",
+            "correct it by queue.schedules.set or fairqueue schedules set, with its kind and payload, "
+            "or remove it by fairqueue schedules remove",
             {"queue": row.queue, "channel": row.channel, "name": row.name},
         )  # fmt: skip
     if len(failing) > _SHOWN:

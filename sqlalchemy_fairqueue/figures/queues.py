@@ -32,7 +32,14 @@ if TYPE_CHECKING:
 
     from sqlalchemy_fairqueue.queue import Queue
     from sqlalchemy_fairqueue.values.messages import FairBy
-    from sqlalchemy_fairqueue.values.reports import ChannelDemand, ChannelStats, ConsumerInfo, QueueStats, SharedLimit
+    from sqlalchemy_fairqueue.values.reports import (
+        ChannelDemand,
+        ChannelStats,
+        ConsumerInfo,
+        MessageDetails,
+        QueueStats,
+        SharedLimit,
+    )
 
 SHOWN = 200
 """Channels of each sort that the figures hold, and consumers."""
@@ -50,6 +57,17 @@ def age(since: datetime | None, now: datetime) -> timedelta | None:
 def behind(stats: QueueStats, now: datetime) -> timedelta:
     """Return how long the oldest ready message of a queue waits, if workers could take any; else zero."""
     return (age(stats.oldest_ready_at, now) if stats.deliverable else None) or timedelta()
+
+
+_OFTEN = 3
+
+
+def given_back(message: MessageDetails, now: datetime) -> str | None:
+    """Say that workers give a message back again and again with a delay, as the check ``kinds`` of doctor finds it."""
+    times = message.deliveries - message.attempts
+    if times < _OFTEN or message.error is not None or message.due_at <= now:
+        return None
+    return f"{times:,} times, uncounted, as by workers that have no handler for kind {message.kind!r}"
 
 
 @dataclass(frozen=True)

@@ -189,16 +189,19 @@ def test_waits_of_a_worker(findings: Findings, engine: Engine, database: Databas
         assert levels(findings("waits")) == ["ok"]
 
 
-def test_expired_leases(findings: Findings, engine: Engine, clock: Clock) -> None:
-    """Leases that ended with messages in them and that nobody took back are a problem."""
-    enqueue(engine, "a")
+def test_expired_leases(cli: Cli, findings: Findings, engine: Engine, clock: Clock) -> None:
+    """Leases that ended with messages in them and that nobody took back are a problem; no calm is said of them."""
+    [message_id] = enqueue(engine, "a")
     lease(engine)
     assert levels(findings("leases")) == ["ok"]
+    assert "it is over" not in cli("messages", "show", str(message_id)).out
 
     clock.advance(timedelta(minutes=10))
     [found] = findings("leases")
     assert (found["level"], found["values"]["leases"]) == ("problem", 1)
     assert found["values"]["overdue_seconds"] == pytest.approx(300, abs=60)
+    assert "has no consumer: 0 ready, 1 out with consumers that are gone" in cli("stats").out
+    assert "it is over" in " ".join(cli("messages", "show", str(message_id)).out.split())
 
 
 def test_unheard_signals(findings: Findings, database: Database, engine: Engine) -> None:

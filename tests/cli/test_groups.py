@@ -82,7 +82,7 @@ def test_unknown(cli: Cli, engine: Engine) -> None:
         assert cli("groups", name, *options, "7", *OWN).status == 2
         unknown = cli("groups", name, *options, str(uuid4()), *OWN)
         assert unknown.status == 1
-        assert "'fairqueue groups list' shows them" in unknown.err
+        assert "'fairqueue groups list --queue documents' shows them" in unknown.err
 
 
 @pytest.mark.parametrize("name", ODD_NAMES)

@@ -94,18 +94,6 @@ def test_no_privilege_on_the_schema(bare_cli: Cli, database: Database) -> None:
     )
 
 
-def test_no_privilege_on_a_function(bare_cli: Cli, database: Database, engine: Engine) -> None:
-    """What the server refuses for want of a privilege is told in its words, with where to look further."""
-    enqueue(engine, "a")
-    with role(database, f"{database.name}_guest") as url:
-        database.execute(f'revoke execute on function fq_pause from "{database.name}_guest"')
-        found = bare_cli("pause", "--queue", "documents", "--json", "--database-url", url)
-
-    assert (found.status, found.error["kind"]) == (5, "privilege_missing")
-    assert "permission denied for function fq_pause; the role needs the grant 'operator'; " in found.err
-    assert "'fairqueue doctor' tells which privileges are missing" in found.err
-
-
 def test_a_function_that_is_gone(cli: Cli, database: Database) -> None:
     """A damaged installation is told as such, and as nothing else."""
     database.execute("drop function fq_stats(text)")

@@ -51,19 +51,6 @@ def test_show(cli: Cli, engine: Engine) -> None:
     assert reason(later) == "scheduled"
 
 
-def test_one_that_waits_for_a_limit(cli: Cli, engine: Engine) -> None:
-    """It is said how much of the limit is out, which message is out longest, and for how long."""
-    QUEUE.configure_channel(engine, "a", max_concurrency=1)
-    first, second = enqueue(engine, "a", "a", kind="parse")
-    assert len(lease(engine)) == 1
-    rows = {row[0]: row[1] for row in cli("messages", "show", str(second)).rows() if len(row) > 1}
-    assert rows["waits for"] == "own limit: 1 of 1 out"
-    assert rows["which has"].startswith(f"message {first}, parse, for ")
-    document = cli("messages", "show", str(second), "--json").document
-    assert (document["limit_used"], document["limit_most"]) == (1, 1)
-    assert document["longest_out"]["message_id"] == first
-
-
 def test_one_that_is_held(cli: Cli, engine: Engine) -> None:
     """It is listed as such, with its ordering key, and shown with the message that goes before it."""
     first, second = enqueue(engine, "a", "a", ordering_key="session-42")
@@ -83,7 +70,7 @@ def test_one_that_is_not_there(cli: Cli, engine: Engine) -> None:
     [dead] = bury(engine, "a")
     found = cli("messages", "show", str(dead))
     assert found.status == 1
-    assert f"'fairqueue dead show {dead}'" in found.err
+    assert f"'fairqueue dead show {dead} --queue documents'" in found.err
 
 
 def test_a_result(cli: Cli, engine: Engine) -> None:

@@ -33,7 +33,7 @@ def test_stats(cli: Cli, engine: Engine) -> None:
     assert headings[:6] == ["queue", "ready", "deliverable", "paused", "limited", "scheduled"]
     assert documents[:12] == ["documents", "2", "2", "0", "0", "1", "0", "1", "7", "50/s", "1", "0"]
     assert other[0] == "other"
-    assert other[-1] == "paused"
+    assert other[-1].startswith("paused for ")
     first, second = document["queues"]
     assert first["queue"] == "documents"
     counts = {name: first[name] for name in ("ready", "scheduled", "leased", "dead", "channels", "max_concurrency")}
@@ -77,7 +77,7 @@ def test_channels(cli: Cli, engine: Engine) -> None:
     ]  # fmt: skip
     assert first[:11] == ["a", "1", "0", "0", "1", "0", "0", "1", "1/4", "10/m", "3"]
     assert second[0] == "b"
-    assert second[-1] == "paused"
+    assert second[-1].startswith("paused for ")
     assert document["more"] is False
     channel = document["channels"][0]
     assert channel["channel"] == "a"
@@ -143,9 +143,11 @@ def test_busy_channels(cli: Cli, engine: Engine) -> None:
 
 
 def test_channels_of_several_queues(cli: Cli, engine: Engine) -> None:
-    """Without --queue the channels of every queue are shown, each below the name of its queue."""
+    """Without --queue the channels of every queue are shown, each below the name of its queue; so is a single one."""
     enqueue(engine, "a")
     enqueue(engine, "b", queue=Queue("other"))
+    assert [line[0] for line in cli("channels", "b").rows()] == ["queue other", "channel", "b"]
+    assert (cli("channels", "c").status, cli("channels", "c", "--queue", "other").status) == (1, 1)
 
     assert [line[0] for line in cli("channels").rows()] == [
         "queue documents", "channel", "a", "queue other", "channel", "b",

@@ -52,7 +52,9 @@ def test_a_cancel_that_is_ignored(cli: Cli, engine: Engine) -> None:
     assert (worker["host"], worker["pid"]) == (host, int(pid))
     shown = cli("messages", "show", str(first), "--json").document
     assert (shown["cancelled"], shown["cancelled_at"]) == (True, worker["cancelled_at"])
-    assert f"'fairqueue workers stop {consumer}'" in " ".join(cli("messages", "show", str(first)).out.split())
+    assert f"'fairqueue workers stop {consumer} --queue documents'" in " ".join(
+        cli("messages", "show", str(first)).out.split()
+    )
 
     handlers = cli("workers", "list", "--json").document["handlers"]
     assert [(one["consumer"], one["message_id"], one["kind"], one["channel"]) for one in handlers] == [

@@ -73,6 +73,17 @@ def test_without_a_history(browse: Browse, engine: Engine) -> None:
     assert "held by" in page.text
 
 
+def test_a_kind_that_no_worker_knows(browse: Browse, engine: Engine) -> None:
+    """A message that workers give back again and again says so, with its kind; one that failed does not."""
+    [message_id] = enqueue(engine, "customer-7", kind="print")
+    for _ in range(3):
+        assert "given back" not in browse("viewer").get("message", queue="documents", id=message_id).text
+        QUEUE.admin.retry_now(engine, message_id)
+        QUEUE.release(engine, lease(engine, 1), delay=timedelta(hours=1))
+    page = browse("viewer").get("message", queue="documents", id=message_id).text
+    assert "given back 3 times, uncounted, as by workers that have no handler for kind 'print'" in page
+
+
 @pytest.mark.parametrize("reason", Reason)
 def test_every_reason_on_the_pages(browse: Browse, engine: Engine, reason: Reason) -> None:
     """Each reason of a wait is on the pages of all tenants, of the tenant and of its message, with the culprit."""
