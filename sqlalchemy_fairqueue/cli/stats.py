@@ -2,10 +2,8 @@
 
 # Annotations are read when the program starts, so that they must not be postponed.
 import shlex
-from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime, timedelta
-from functools import partial
 from typing import Annotated, Any
 
 from rich.text import Text
@@ -18,7 +16,7 @@ from sqlalchemy_fairqueue.cli.policies import plain
 from sqlalchemy_fairqueue.cli.tables import BLANK, Column, Table, bold, number_column
 from sqlalchemy_fairqueue.database.engines import run
 from sqlalchemy_fairqueue.database.stats import stats_by_queue
-from sqlalchemy_fairqueue.doctor.queues import LONG, judge_queue, summary
+from sqlalchemy_fairqueue.doctor.queues import recent_pasts, summary_of
 from sqlalchemy_fairqueue.figures.queues import age, channel_waits
 from sqlalchemy_fairqueue.formats import format_duration, format_longest
 from sqlalchemy_fairqueue.texts import clean
@@ -146,10 +144,6 @@ def _channel_document(one: ChannelStats, now: datetime) -> dict[str, Any]:
     return document
 
 
-def summary_of(queues: Sequence[QueueStats], now: datetime) -> str:
-    return summary([finding for one in queues for finding in judge_queue(one, now, LONG)], queues, now)
-
-
 def stats(options: Options) -> Result:
     """Show the counts of queues: ready, deliverable, scheduled, leased and dead messages, channels, consumers.
 
@@ -157,11 +151,16 @@ def stats(options: Options) -> Result:
     """
     with open_installation(options) as installation:
         # One connection for all: to open one may take long.
-        names = [queue.name for queue in installation.queues()]
-        counts = run(installation.engine, partial(stats_by_queue, schema=installation.schema, queues=names))
-        now, schema = installation.now(), installation.schema
+        names, schema, now = [queue.name for queue in installation.queues()], installation.schema, installation.now()
+
+        counts, sentence = run(
+            installation.engine,
+            lambda connection: (
+                found := stats_by_queue(connection, schema, names),
+                summary_of(found.values(), now, recent_pasts(connection, schema, found.values(), now)),
+            ),
+        )
     found = [counts[name] for name in names]
-    sentence = summary_of(found, now)
     document = {"summary": sentence, "queues": [_document(queue, now) for queue in found]}
     headline = (bold(sentence),) if found else ()
     return Result(document, (*headline, *_queues(now).listing(found, f"schema {schema!r} has no queue yet")))

@@ -19,8 +19,9 @@ from rich.text import Text
 from sqlalchemy_fairqueue.cli.installation import Installation, open_installation
 from sqlalchemy_fairqueue.cli.options import Options, Spec
 from sqlalchemy_fairqueue.cli.output import Result, console, results, writing
-from sqlalchemy_fairqueue.cli.stats import oldest_column, paused_text, summary_of, wait_columns, wait_document
+from sqlalchemy_fairqueue.cli.stats import oldest_column, paused_text, wait_columns, wait_document
 from sqlalchemy_fairqueue.cli.tables import BLANK, Column, Table, number_column
+from sqlalchemy_fairqueue.doctor.queues import summary_of
 from sqlalchemy_fairqueue.figures.channels import Sample, take_sample
 from sqlalchemy_fairqueue.figures.queues import age
 from sqlalchemy_fairqueue.formats import plural

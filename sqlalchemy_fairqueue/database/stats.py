@@ -231,11 +231,17 @@ def _longest_out(connection: Connection, target: Target, channels: list[str] | N
     return [LongestOut(since=row.pop("delivered_at"), **row) for row in rows]
 
 
+def read_points(
+    connection: Connection, target: Target, channel: str | None, over: timedelta, step: timedelta
+) -> list[TrendPoint]:
+    doing = f"read the trend of {target.named(channel)}"
+    return target.read(connection, "fq_trend", doing, TrendPoint, channel=channel, over=over, step=step)
+
+
 def read_trend(connection: Connection, target: Target, channel: str | None, over: timedelta) -> Trend:
     step = next(one for one in _STEPS if one * _POINTS >= over)
     doing = f"read the trend of {target.named(channel)}"
     which: Row = {"channel": channel, "over": over}
-    points = target.read(connection, "fq_trend", doing, TrendPoint, step=step, **which)
     bounds = [microseconds(bound) for bound in HANDLER_BOUNDS]
     counts: dict[str, list[int]] = {}
     for row in target.read(connection, "fq_handler_times", doing, Row, bounds=bounds, scan=_TIMED, **which):
@@ -245,7 +251,7 @@ def read_trend(connection: Connection, target: Target, channel: str | None, over
         queue=target.queue,
         channel=channel,
         step=step,
-        points=tuple(points),
+        points=tuple(read_points(connection, target, channel, over, step)),
         handlers=tuple(sorted(handlers, key=lambda one: (-one.attempts, one.kind))),
     )
 

@@ -4,35 +4,40 @@ from __future__ import annotations
 
 import shlex
 from datetime import timedelta
+from heapq import nlargest
+from itertools import chain
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy_fairqueue.database.stats import read_clock, read_queues, stats_by_queue
+from sqlalchemy_fairqueue.database.calls import Target
+from sqlalchemy_fairqueue.database.stats import read_clock, read_points, read_queues, stats_by_queue
 from sqlalchemy_fairqueue.doctor.findings import Finding, Level, check, persistent_rows
 from sqlalchemy_fairqueue.doctor.installation import current_role
 from sqlalchemy_fairqueue.figures.queues import age, behind
+from sqlalchemy_fairqueue.figures.shared import Point
 from sqlalchemy_fairqueue.formats import format_duration, plural
 from sqlalchemy_fairqueue.sql.schema import quoted_literal
 from sqlalchemy_fairqueue.times import duration, microseconds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
 
-    from sqlalchemy import Row
+    from sqlalchemy import Connection, Row
 
     from sqlalchemy_fairqueue.doctor.findings import CheckContext
-    from sqlalchemy_fairqueue.figures.shared import Point
     from sqlalchemy_fairqueue.values.reports import QueueStats
 
 
 LONG = timedelta(minutes=1)
 """A summary of queues calls a queue behind from this wait on."""
 _MAX_SIGNALS = 10_000
+_PAST, _STEP, _MOST_READY = timedelta(minutes=10), timedelta(minutes=1), 10
 _GRACE = timedelta(minutes=1)
 """Time for dequeues to reclaim expired leases, which they do a few at a time."""
 
 
-@check(functions=("fq_queues", "fq_stats", "fq_now"))
+@check(functions=("fq_queues", "fq_stats", "fq_now", "fq_trend"))
 def check_queues(context: CheckContext) -> Iterator[Finding]:
     """Check each queue: the wait of its oldest ready message, its consumers, the signals that wait for a dequeue."""
     connection, schema = context.connection, context.schema
@@ -43,8 +48,10 @@ def check_queues(context: CheckContext) -> Iterator[Finding]:
         yield Finding("queues", Level.OK, "there is no queue yet")
     now = read_clock(connection, schema)
     wanted = [name for name in names if context.queue in {None, name}]
-    for stats in stats_by_queue(connection, schema, wanted).values():
-        findings = list(judge_queue(stats, now, context.max_age))
+    counts = stats_by_queue(connection, schema, wanted)
+    pasts = recent_pasts(connection, schema, counts.values(), now)
+    for stats in counts.values():
+        findings = list(judge_queue(stats, now, context.max_age, pasts.get(stats.queue, ())))
         if all(finding.check != "queues" for finding in findings):
             yield Finding("queues", Level.OK, _calm(stats, now), None, {"queue": stats.queue, "ready": stats.ready})
         yield from findings
@@ -98,6 +105,21 @@ def _held_back(paused: int, limited: int) -> str:
     return f" ({words})" if words else ""
 
 
+def recent_pasts(
+    connection: Connection, schema: str | None, queues: Iterable[QueueStats], now: datetime
+) -> dict[str, list[Point]]:
+    """Return the last ten minutes of the ten queues with the most ready messages, from the samples that workers keep.
+
+    The counts of now come last. Without samples there is nothing else.
+    """
+    found = {}
+    for stats in nlargest(_MOST_READY, queues, key=lambda one: one.ready):
+        points = read_points(connection, Target(schema, stats.queue), None, _PAST, _STEP) if stats.ready else []
+        past = [Point(one.at, one.ready, one.oldest_wait or timedelta()) for one in points if one.ready is not None]
+        found[stats.queue] = [*past, Point(now, stats.ready, behind(stats, now))]
+    return found
+
+
 def judge_queue(stats: QueueStats, now: datetime, max_age: timedelta, past: Sequence[Point] = ()) -> Iterator[Finding]:
     """Yield what an operator should know of a queue, the gravest first; ``values["state"]`` says it in a few words.
 
@@ -149,7 +171,15 @@ def judge_queue(stats: QueueStats, now: datetime, max_age: timedelta, past: Sequ
         )  # fmt: skip
 
 
-def summary(found: Sequence[Finding], queues: Sequence[QueueStats], now: datetime) -> str:
+def summary_of(
+    queues: Collection[QueueStats], now: datetime, pasts: Mapping[str, Sequence[Point]] = MappingProxyType({})
+) -> str:
+    """Return the worst of what :func:`judge_queue` finds in a sentence, or how the queues flow."""
+    judged = (judge_queue(stats, now, LONG, pasts.get(stats.queue, ())) for stats in queues)
+    return summary(list(chain.from_iterable(judged)), queues, now)
+
+
+def summary(found: Sequence[Finding], queues: Collection[QueueStats], now: datetime) -> str:
     """Return the worst of the findings of :func:`judge_queue` and others in a sentence, or how the queues flow."""
     if found:
         worst = max(found, key=lambda finding: finding.level)

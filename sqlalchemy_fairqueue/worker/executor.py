@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import shlex
 import threading
 from abc import ABC, abstractmethod
 from contextvars import copy_context
@@ -284,7 +285,7 @@ class Executor(ABC):
         self._hang(
             held,
             f"was cancelled {ago:.0f} s ago, and its handler still runs without asking context.check() "
-            f"('fairqueue workers stop {self._options.name}' stops its worker)",
+            f"('fairqueue workers stop {shlex.quote(self._options.name)} {held.queue.reference}' stops its worker)",
         )
 
     def _expire(self, held: HeldDelivery) -> None:

@@ -213,6 +213,19 @@ def test_a_runaway_producer(cli: Cli, findings: Findings, engine: Engine, clock:
     assert cli("audit", "customer-7", "--json").document["audit"][0]["details"]["purged"] == 39
 
 
+def test_a_backlog_that_grows(cli: Cli, findings: Findings, engine: Engine, database: Database, clock: Clock) -> None:
+    """More comes each minute, though nothing waits for long yet: the first line and doctor say so."""
+    for count in (15, 30, 45, 60):
+        clock.advance(timedelta(minutes=1))
+        QUEUE.complete(engine, lease(engine, 100))
+        enqueue(engine, *["customer-7"] * count)
+        database.value("select fq_keep_samples('{documents}')")
+    assert "'documents' grows: from 15 to 60 messages" in cli("stats", "--json").document["summary"]
+    assert [one["values"]["state"] for one in findings("queues")] == ["growing"]
+    lease(engine, 50)
+    assert levels(findings("queues")) == ["ok"]
+
+
 def test_an_idle_transaction(
     findings: Findings, database: Database, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
