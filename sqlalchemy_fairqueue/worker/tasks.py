@@ -176,7 +176,7 @@ class TaskExecutor(Executor):
             return decisions
 
     def _is_cancelled_by_others(self, held: HeldDelivery) -> bool:
-        """Return whether somebody else has cancelled the task of a handler, usually a loop that ends."""
+        """Return whether something other than the worker has cancelled a handler's task, usually a loop that ends."""
         task = asyncio.current_task()
         uncounted = held.delivery.deliveries - held.delivery.attempt
         return (
@@ -189,7 +189,7 @@ class TaskExecutor(Executor):
 
     @staticmethod
     def _with_reason(held: HeldDelivery, error: BaseException) -> BaseException:
-        """Replace a cancel by the executor with its reason."""
+        """Return a LeaseLost instead of a cancel because of a lost lease, and other errors as they are."""
         if isinstance(error, asyncio.CancelledError) and held.lost:
             lease = held.delivery.lease
             return LeaseLost((held.delivery.message_id,), lease.id, lease.expires_at)
