@@ -173,7 +173,7 @@ class Groups(Round):
             self.start()
 
     def end(self, finished: int) -> bool:
-        """Begin no more rounds, and return True; return False if a round runs, or has since finished groups."""
+        """Begin no more rounds and return True; False if a round runs, or has raised the count from *finished*."""
         with self._starting:
             if self.finished != finished or self.is_under_way:
                 return False
