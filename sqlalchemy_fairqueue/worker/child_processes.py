@@ -2,7 +2,7 @@
 
 A child is spawned, not forked, since a fork of a process with threads may inherit locks that nobody releases. The
 worker can kill it at any time, with all processes that its handler has started. When the pipe ends because the worker
-was killed, the child kills itself and all processes of its handlers. On Linux the kernel does so even if a handler
+was killed, the child kills itself and all processes of its handlers. On Linux the kernel kills them even if a handler
 never lets another Python thread run.
 """
 
@@ -80,7 +80,7 @@ class Answer:
 
 
 def main(connection: Connection[Any, Any]) -> None:
-    """Run handlers until the worker ends this child, or is gone."""
+    """Run handlers until the worker ends this child, or the worker is gone."""
     # A new process group: the worker handles a Ctrl-C in its terminal, and a kill ends the whole group.
     os.setsid()
     # A handler instead of SIG_IGN, which programs that a handler starts would inherit.
@@ -176,7 +176,7 @@ def _with_error(answer: Answer, error: BaseException) -> bytes:
 
 
 class _Listener:
-    """The thread that receives what the worker sends, and puts it into ``calls``; None there ends the child."""
+    """The thread that receives the worker's messages. It puts deliveries into ``calls``; None there ends the child."""
 
     def __init__(self, connection: Connection[Any, Any]) -> None:
         self._connection = connection

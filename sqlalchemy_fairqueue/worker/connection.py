@@ -144,7 +144,7 @@ class DedicatedConnection:
         return result
 
     def database_key(self) -> tuple[object, ...]:
-        """Return server, database and user; equal keys receive the same notifications."""
+        """Return server, database and user; connections with equal keys receive the same notifications."""
         self._open()
         return self._driver.database_key(self._opened)
 

@@ -102,7 +102,7 @@ class StopRequests:
 
 
 class Round(ABC):
-    """Work that is too long for a duty: one round at a time, in a thread and on a connection that end with it."""
+    """Work that is too long for a duty: one round at a time, each in a thread and on a connection of its own."""
 
     def __init__(self, word: str, step: str, options: WorkerOptions, **limits: float | None) -> None:
         self._thread_name = f"{options.name}-{word}"
@@ -173,7 +173,7 @@ class Groups(Round):
             self.start()
 
     def end(self, finished: int) -> bool:
-        """Begin no more rounds and return True; False if a round runs, or has raised the count from *finished*."""
+        """Begin no more rounds and return True, unless one runs or ``self.finished`` has grown beyond *finished*."""
         with self._starting:
             if self.finished != finished or self.is_under_way:
                 return False

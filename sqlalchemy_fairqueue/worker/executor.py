@@ -112,7 +112,7 @@ class Executor(ABC):
         return max(0.0, self._grace_until - self._clock())
 
     def give_up(self) -> list[HeldDelivery]:
-        """Leave running handlers behind and kill child processes. Return the deliveries that the caller must settle.
+        """Abandon running handlers and kill child processes. Return the deliveries that the caller must settle.
 
         A delivery beyond its timeout is settled as failed here.
         """
@@ -227,7 +227,7 @@ class Executor(ABC):
         return [decide_on_failure(one, error, self._options) for one in held.batch]
 
     def _finish(self, held: HeldDelivery, decisions: Decisions, *, still_runs: bool = False) -> None:
-        """Settle a finished batch, unless it was given up; release its messages that *decisions* does not reach.
+        """Settle a finished batch, unless it was given up; release those of its messages that have no decision.
 
         *still_runs* says that the handler's task was cancelled, but its thread goes on.
         """

@@ -113,8 +113,8 @@ class Fetcher(Looper):
     def _look_up_unanswered(self, now: float) -> None:
         """Release what unanswered dequeues took, whether there is room for messages or not.
 
-        After a reconnection, look at all leases, since the server may have forgotten settlements: the worker would
-        extend leases over messages that nobody handles.
+        After a reconnection, look at all leases, since the server may have forgotten settlements; otherwise the worker
+        would extend leases over messages that nobody handles.
         """
         if self._made != self.connection.made:
             self._made = self.connection.made

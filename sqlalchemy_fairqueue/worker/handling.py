@@ -75,7 +75,7 @@ class Decision:
     result: EncodedResult | None = None
 
     def __post_init__(self) -> None:
-        """Make the arguments storable, or refuse them, since the application's policies and outcomes hold anything."""
+        """Make arguments storable, or refuse them, since the application's policies and outcomes may hold anything."""
         if self.delay is not None:
             object.__setattr__(self, "delay", check_duration("delay", self.delay))
         for what, text in ("reason", self.reason), ("error", self.error):
@@ -200,7 +200,7 @@ def classes_of(error: BaseException) -> tuple[str, ...]:
 
 
 def is_circumstance(error: BaseException) -> bool:
-    """Return whether the handler did not cause the exception, so that ``retry_on`` does not apply."""
+    """Return whether circumstances caused the exception, not the handler, so that ``retry_on`` does not apply."""
     if isinstance(error, RemoteError):
         return error.circumstance
     return isinstance(error, _CIRCUMSTANCES) or is_away(error) or is_serialization_failure(error)
@@ -238,7 +238,7 @@ def of_undecodable(error: PayloadError) -> Decision:
 def of_unknown(error: WorkerError, delivery: Delivery, policy: RetryPolicy) -> Decision:
     """Return the decision for a kind without a handler: at first release it to other workers, with growing delays.
 
-    These attempts do not count, so that workers about to be replaced do not use up a new kind's. Later ones fail.
+    These do not count, so that workers about to be replaced use up no attempts of a new kind. Later attempts fail.
     """
     uncounted = delivery.deliveries - delivery.attempt
     if uncounted < UNKNOWN_KIND_RELEASES:
@@ -247,7 +247,7 @@ def of_unknown(error: WorkerError, delivery: Delivery, policy: RetryPolicy) -> D
 
 
 def of_exhausted(delivery: Delivery, limit: int) -> Decision:
-    """Return the decision for a delivery beyond its limit: bury, since workers settled none of its last attempts."""
+    """Return the decision for a delivery beyond its limit of attempts: bury, since nobody settled the last attempts."""
     last = delivery.attempt - 1
     before = f"attempt {limit}" if last == limit else f"attempts {limit} to {last}"
     return Decision(
@@ -283,7 +283,7 @@ def _again(delivery: Delivery, policy: RetryPolicy, delay: timedelta | None, err
 
 
 def text_of(error: BaseException) -> str:
-    """Return an exception with its traceback, from the handler on, as text that can be stored."""
+    """Return an exception and its traceback, without this package's frames, as text that can be stored."""
     if isinstance(error, RemoteError):
         return check_text("error", error.text)
     trace = error.__traceback__
@@ -373,10 +373,10 @@ def context_of(held: HeldDelivery, session: Any = None) -> Context:
 
 
 class CommitCheck:
-    """Check of each commit of a handler's session; the worker sets ``returned`` before its own commit.
+    """Checks each commit of a handler's session; the worker sets ``returned`` before its own commit.
 
-    A lost lease, a cancelled message and an exceeded timeout refuse the commit. A commit by the handler itself gives a
-    warning, at the line where the handler is defined.
+    The commit is refused if the lease is lost, a message is cancelled or the timeout is exceeded. A commit by the
+    handler itself gives a warning, at the line where the handler is defined.
     """
 
     def __init__(self, held: HeldDelivery, handler: Handler) -> None:

@@ -119,7 +119,7 @@ class HeldDelivery:
         cancelled_at: When the handler was told that a message of its batch is withdrawn.
         given_up: Whether the worker has settled it without its handler, which may still run.
         time_over_at: The end of the timeout, or None; set when the handler begins.
-        max_attempts: The effective limit; set when the handler begins.
+        max_attempts: The effective limit of attempts; set when the handler begins.
         first: The first delivery of its batch; itself if it has no batch.
         outcomes: What the handler asked for single deliveries of its batch, by message id.
         charged: The milliseconds charged to its channel while its handler runs; None if only the dequeue has charged.
@@ -187,7 +187,7 @@ class HeldDelivery:
         return 0 if self._began_at is None else self._milliseconds(0.0)
 
     def charge_on(self) -> tuple[int, int] | None:
-        """Note a charge. Return the new and old total of milliseconds for its channel, or None if none is due now."""
+        """Raise the milliseconds that are charged. Return the new and old total, or None if no charge is due now."""
         with _charging:
             took = self.took
             if not self.delivery.is_timed or self._is_settling or took is None or took < _CHARGED_AFTER:
@@ -264,7 +264,7 @@ class ServedQueue:
     Attributes:
         resources: Resources for its handlers, by name; filled before the first call.
         heard_at: When its signals were last heard, by the worker's clock.
-        reference: The command line's options that name it.
+        reference: The command line's options that name the queue.
         waiting_lease: The lease of the worker's registered wait, if there ever was one.
     """
 
@@ -448,7 +448,7 @@ class Heartbeat:
                 queue.dequeuing.release()
 
     def charge_all(self) -> None:
-        """Charge channels of queues fair by seconds for running handlers, so that long ones do not get all workers."""
+        """Charge channels for running handlers, in queues fair by seconds, so that long handlers do not take over."""
         run_all(partial(self._charge, queue) for queue in self.queues)
 
     def _charge(self, queue: ServedQueue) -> None:

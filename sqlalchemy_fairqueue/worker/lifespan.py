@@ -69,7 +69,7 @@ class Lifespan:
             raise
 
     async def stop(self) -> None:
-        """Call on_stop functions, then finish on_start generators, in reverse order. Call it in the starting task."""
+        """Call on_stop functions, then finish on_start generators, in reverse order. Call it in the task of start."""
         await self._stops.aclose()
         await self._open.aclose()
 

@@ -114,7 +114,7 @@ class Looper:
         join(self.thread, left)
 
     def wake_by(self, at: float) -> None:
-        """Make all duties due if none is due by then. Any thread may call it."""
+        """Make all duties due now if none is due by *at*. Any thread may call it."""
         if at < self._next_at:
             self._event.set()
 

@@ -134,7 +134,7 @@ class WorkerOptions(ConnectionOptions):
 
     @property
     def ask(self) -> timedelta:
-        """The lease that a dequeue asks for: shorter than a heartbeat's, so that a dequeue can use the last lease."""
+        """How long a lease a dequeue asks for: shorter than a heartbeat does, so that it can use the last one again."""
         return self.lease / 2
 
     @property

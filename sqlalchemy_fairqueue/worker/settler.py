@@ -196,7 +196,7 @@ class _Unsendable(Exception):
 
 
 def _state(error: DBAPIError | UnicodeError | _Unsendable) -> str:
-    """Return the SQLSTATE, including one for what the driver refuses to send."""
+    """Return an error's SQLSTATE, or the one that fits if the driver refused to send something."""
     if isinstance(error, UnicodeError):
         return _UNTRANSLATABLE
     if isinstance(error, _Unsendable):
