@@ -163,7 +163,7 @@ def _clause(one: Filter, column: Column, name: str) -> tuple[str, dict[str, obje
 
 
 def _is_storable(text: str) -> bool:
-    """Return whether a column can store the text; otherwise it equals no stored text."""
+    """Return whether a column can store the text; if not, no stored text can equal it."""
     return re.search("[\0\ud800-\udfff]", text) is None
 
 
@@ -226,7 +226,7 @@ def last_pruned(connection: psycopg.Connection, schema: str) -> int:
 
 
 def check_losses(connection: psycopg.Connection, schema: str, after: Offset, options: ReadOptions) -> None:
-    """Raise DataLoss, or warn, as the options say, if wanted attempts after an offset were pruned.
+    """Raise DataLoss, or warn, as the options say, if attempts in their time range and after an offset were pruned.
 
     Call it after the rows were read, in a READ COMMITTED transaction or none, so that its snapshot is a new one, which
     shows everything that was pruned before.

@@ -71,7 +71,7 @@ _DAY = 86_400_000_000
 
 @dataclass
 class TablePartition(InputPartition):
-    """The rows that one task reads. Of the history, a task also checks that nothing after *after* was pruned."""
+    """The rows that one task reads. If *after* is given, the task checks that no rows after this offset were pruned."""
 
     condition: Condition
     after: Offset | None = None
