@@ -29,7 +29,7 @@ DAY = 86_400_000_000
 
 
 def archived_through(archive_files: Iterable[ArchiveFile]) -> Mapping[int, int]:
-    """Return one past the last archived transaction of each day; raise ArchiveDamaged for overlaps and gaps."""
+    """Return for each day one past the last archived transaction; raise ArchiveDamaged for overlaps and gaps."""
     reached: dict[int, int] = {}
     for one in sorted(archive_files):
         if one.low != reached.get(one.day, 0) or one.high <= one.low:
@@ -52,8 +52,8 @@ class Marker:
     """The content of the file ``_fairqueue.json``, which names the history of an archive.
 
     Attributes:
-        pruned: Entries of ``fq_pruned_history`` up to this one do not matter.
-        archive: A random name, which processes lock.
+        pruned: What ``fq_pruned_history`` records up to this entry is archived, or was reported as lost.
+        archive: A random name, which a process locks while it changes the archive.
         columns: The version of the columns in its newest files. Older files lack newer columns.
     """
 
@@ -115,7 +115,7 @@ class Storage:
         self._replace[0] = options.OVERWRITE
 
     def marker(self) -> Marker | None:
-        """Return the marker, or None if there is no archive yet. Raise ArchiveDamaged if other things are there."""
+        """Return the marker; None if the folder is empty. Raise ArchiveDamaged if it holds anything but no marker."""
         path = self._at(NAME)
         if self._files.exists(path):
             stream = self._files.open(path)

@@ -1,4 +1,4 @@
-"""Archive: the history as Parquet, with a folder for each UTC day, updated by runs that may die at any time."""
+"""Archives the history as Parquet, with a folder for each UTC day, in runs that may die at any time."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _TIMESTAMPS = "spark.sql.parquet.outputTimestampType"
 
 @dataclass(frozen=True, slots=True)
 class ArchivedDay:
-    """The rows that a run added to a day in UTC; *is_late* says that the day was archived before."""
+    """A day in UTC, and how many rows a run added to it; *is_late* says that an earlier run had archived the day."""
 
     day: date
     rows: int
@@ -52,7 +52,7 @@ class ArchiveResult:
 
     Attributes:
         days: The days with new rows, in order.
-        through_xid: All rows of days before *until* from transactions below this one are archived.
+        through_xid: Of days before *until*, all rows are archived that transactions below this one recorded.
         until: The first day that is not archived yet.
         lost: Days with attempts that were pruned before they were archived.
     """
@@ -91,9 +91,9 @@ def archive(
 ) -> ArchiveResult:
     """Update the archive at *path* from the history.
 
-    One rename adds a whole day, and another one late rows of an archived day, so readers never see half of an addition.
-    A run that dies leaves finished days; the next run continues. Run it after midnight UTC, and before housekeeping
-    drops the oldest day.
+    One rename adds a whole day, or all later rows of an archived day, so readers never see half of an addition. A run
+    that dies leaves finished days, and the next run continues. Run it after midnight UTC, and before housekeeping drops
+    the oldest day.
 
     Args:
         spark: A classic session; not Spark Connect, since it uses the session's file systems.
@@ -103,7 +103,7 @@ def archive(
         today: Whether to archive the present day so far, which creates a file each time.
         num_partitions: How many tasks read a day, by default one for each quarter of a million rows, up to 16.
         fail_on_data_loss: Whether days that were dropped before they were archived are an error, or only a warning.
-        accepted_origin: The origin in the error message, to continue an archive of another origin.
+        accepted_origin: The origin of this history, as OriginChanged names it, to continue another history's archive.
         progress: Called after each changed day.
 
     Raises:
@@ -176,7 +176,7 @@ def compact_archive(
     again.
 
     Args:
-        dsn: The database of its history, which has the archive's lock; or give *dsn_env*, the variable with it.
+        dsn: The database of its history, where the archive is locked; or give *dsn_env*, the variable that has it.
         schema: The schema of the installation, by default the connection's.
         min_files: Join days with at least this many files.
 
@@ -286,8 +286,8 @@ def _day_ranges(archived: Mapping[int, int], until: int) -> Iterator[tuple[int, 
 def _own_files(storage: Storage, marker: Marker, now: Horizon, accepted: str | None) -> list[ArchiveFile]:
     """Return the files of the archive, after removing what dead runs left.
 
-    If the connection is to another history than the archive's, raise OriginChanged and remove nothing, since its lock
-    would not exclude running processes.
+    If the connection is to another history than the archive's, raise OriginChanged and remove nothing, since a lock in
+    another database excludes no process that updates the archive.
     """
     found = {file.path: file for file in storage.archive_files()}
     covered = superseded(found)
@@ -302,7 +302,7 @@ def _own_files(storage: Storage, marker: Marker, now: Horizon, accepted: str | N
 
 @contextmanager
 def _opened(spark: SparkSession, options: ReadOptions, action: str) -> Iterator[tuple[psycopg.Connection, str]]:
-    """Yield a connection and the quoted schema. The session gets the data source, and writes timestamps in UTC."""
+    """Yield a connection and the quoted schema. Meanwhile the session writes timestamps in UTC, in microseconds."""
     try:
         register(spark)
     except AnalysisException as error:
@@ -321,7 +321,7 @@ def _opened(spark: SparkSession, options: ReadOptions, action: str) -> Iterator[
 def _lock(connection: psycopg.Connection, storage: Storage, marker: Marker, path: str) -> Callable[[], None]:
     """Take the archive's lock, which ends with the connection, and return a check that it is still held.
 
-    Raise ArchiveBusy if another process holds it, or changed the marker before it was free.
+    Raise ArchiveBusy if another process holds the lock, or has changed the marker before the lock was free.
     """
     key = f"fairqueue archive {marker.archive}"
     try:

@@ -30,7 +30,7 @@ _SECRET_PARAMETERS = ("password", "sslpassword", "passfile", "oauth_client_secre
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """The installation that a connection leads to; it has a schema name even if the options have none."""
+    """The installation that a connection leads to, with its schema's name, which the options may lack."""
 
     schema: str
 
@@ -133,7 +133,7 @@ def display_target(target: TargetOptions) -> str:
 
 
 def _conninfo(target: TargetOptions) -> str:
-    """Return the dsn for libpq, with a time limit for connecting."""
+    """Return the dsn in libpq's form, with a time limit for connecting."""
     dsn, source = target.dsn, "option dsn"
     if target.dsn_env is not None:
         dsn, source = os.environ.get(target.dsn_env), f"variable {target.dsn_env}"

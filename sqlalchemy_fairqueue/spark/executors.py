@@ -1,4 +1,4 @@
-"""Objects and functions that executors unpickle, with an error that says what to install if this package is missing.
+"""Sends objects and functions to executors; if this package is missing there, an error says what to install.
 
 They travel as bytes in a function that is pickled by value and imports nothing before it runs. Otherwise an executor
 without the package would fail with a bare ``ModuleNotFoundError``.
@@ -22,7 +22,7 @@ R = TypeVar("R")
 
 
 def _unpacked(packed: bytes, pin: str) -> Any:
-    """Unpickle on an executor. It must not use names of this module."""
+    """Unpickle on an executor. This function must not use names of this module, since it is pickled by value."""
     import pickle  # noqa: PLC0415 - nothing but the function itself is there
     import platform  # noqa: PLC0415
     import sys  # noqa: PLC0415
@@ -44,7 +44,7 @@ _unpacked.__module__ = "__main__"
 
 
 class Shipped:
-    """Base of instances that executors unpickle."""
+    """Base of classes whose instances are sent to executors."""
 
     def __reduce__(self) -> tuple[Callable[[bytes, str], Any], tuple[bytes, str]]:
         return _unpacked, (_dumped(_Parts(self)), _pin())
@@ -59,7 +59,7 @@ class _Parts:
 
 
 def shipped(function: Callable[[A], R]) -> Callable[[A], R]:
-    """Return the function in a form for ``mapInArrow`` and ``applyInArrow``."""
+    """Return the function in a form that ``mapInArrow`` and ``applyInArrow`` can send to executors."""
     packed, pin, unpacked = _dumped(function), _pin(), _unpacked
 
     def call(given: A) -> R:

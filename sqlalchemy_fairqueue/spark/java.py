@@ -1,4 +1,4 @@
-"""Java for local Spark, even on machines without one, and a local session on it. Clusters do not need this module."""
+"""Finds Java for local Spark, else takes it from a wheel, and makes a local session. Clusters need none of this."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def _candidates() -> list[Path]:
 
 
 def _shimmed(home: Path) -> Path:
-    """Return a copy of that home by links, whose ``java`` removes the option."""
+    """Return a copy of a Java home, made of links; its ``java`` drops the option that the runtime does not know."""
     shim = Path(tempfile.mkdtemp(prefix="fairqueue-java-"))
     atexit.register(shutil.rmtree, shim, ignore_errors=True)
     (shim / "bin").mkdir()

@@ -87,7 +87,7 @@ class TargetOptions:
 
 
 def read_options(kind: type[OptionsT], given: Mapping[str, str], ignored: Collection[str] = ()) -> OptionsT:
-    """Return the options as a value of *kind*, a frozen dataclass; *ignored* are options for Spark itself, in any case.
+    """Return the options as a value of *kind*, a frozen dataclass. Names may have any case; *ignored* are Spark's own.
 
     Text is parsed by the field's type: str, int, bool (``true``, ``false``), timedelta (``36h``; us, ms, s, m, h, d),
     Rate (``50/s``), tuple of str (separated by commas), Literal (one of its words). A field without a default is
@@ -118,7 +118,7 @@ def read_options(kind: type[OptionsT], given: Mapping[str, str], ignored: Collec
 
 
 def _refuse_table(given: Mapping[str, str]) -> None:
-    """Refuse options of a table in Spark's catalog, which has a copy ``option.name`` of each."""
+    """Refuse a table of Spark's catalog, which shows by the copies ``option.name`` that Spark adds to its options."""
     names = {name.lower() for name in given}
     if any(name.startswith(_COPY) and name.removeprefix(_COPY) in names for name in names):
         raise BadOption(
@@ -156,7 +156,7 @@ def option_name(name: str) -> str:
 
 
 def unknown(what: str, given: str, names: Collection[str], others: str = "") -> str:
-    """Return the message about an unknown name, with the name that was probably meant."""
+    """Return the message that a name is unknown, with the known name that was probably meant, or all of them."""
     lower = {name.lower(): name for name in names}
     close = difflib.get_close_matches(given.lower(), lower, n=1)
     meant = f"did you mean {lower[close[0]]}?" if close else f"the {what}s are {', '.join(names)}{others}"
@@ -199,7 +199,7 @@ def _one_of(text: str, words: tuple[str, ...], name: str) -> str:
 
 @contextmanager
 def _named_as_options() -> Iterator[None]:
-    """Raise a refused argument as the option of its name."""
+    """Convert InvalidArgument for an argument to BadOption for the option of that name."""
     try:
         yield
     except InvalidArgument as error:
@@ -227,8 +227,8 @@ class ReadOptions(TargetOptions):
     Attributes:
         since: Earliest end of an attempt (ISO 8601, UTC by default), inclusive; *until* is exclusive.
         starting_offsets: The offset after which to begin, as JSON, or ``earliest`` or, for streams, ``latest``.
-        ending_offsets: The offset up to which to read once, as JSON, or ``latest``. If either offset is given, rows
-            from open transactions on are left out, as in a stream.
+        ending_offsets: The offset up to which to read once, as JSON, or ``latest``. If either offset is given, rows of
+            the oldest open transaction and of all later ones are left out, as in a stream.
     """
 
     table: Literal["history", "messages", "channels", "dead_letters", "changes"] = "history"

@@ -1,4 +1,4 @@
-"""Fairness report of a history by Spark, and replays of many queues under many scenarios in parallel.
+"""Makes fairness reports of a history by Spark, and replays many queues under many scenarios in parallel.
 
 The kernel of ``sqlalchemy_fairqueue.reporting`` computes the figures. One Python worker measures and replays a whole
 queue, since the delivery of a message depends on all messages before it.
@@ -212,7 +212,7 @@ def _check_replayed(history: DataFrame) -> None:
 def _known(policies: DataFrame | None) -> tuple[dict[Key, ChannelPolicy], dict[Key, str]]:
     """Return the policies and plans of channels, by queue and channel, from a frame of ``table=channels``.
 
-    It may lack rate_of and plan. Rates of cost are left out.
+    The frame may lack the columns rate_of and plan. Rates of cost are left out.
     """
     if policies is None:
         return {}, {}
@@ -241,7 +241,7 @@ def _known(policies: DataFrame | None) -> tuple[dict[Key, ChannelPolicy], dict[K
 
 
 def _results_of(groups: GroupedData, function: Callable[[pa.Table], R]) -> list[R]:
-    """Return the results of a function for each group. Its InvalidArgument is raised here; others fail the job."""
+    """Return a function's result for each group. An InvalidArgument of it is raised here; other errors fail the job."""
     rows = groups.applyInArrow(shipped(_pickled(function)), "made binary").collect()
     found = [pickle.loads(row.made) for row in rows]  # noqa: S301 - of our own executors
     for one in found:

@@ -31,14 +31,14 @@ State that several threads share, and who writes it:
 * ``ServedQueue`` (``leases``): the fetcher adds leases and deliveries, the settler removes deliveries, the heartbeat
   extends and loses leases. A lease also ends by the worker's own clock. A lease once reported lost stays lost.
 * The buffer: the fetcher adds, handlers take.
-* ``Executor.running``: the handler, its time limit and a stop may each try to settle a delivery. The first of them to
-  remove it from here does.
+* ``Executor.running``: the handler, its time limit and a stop may each try to settle a delivery. Whichever removes the
+  delivery from here first settles it.
 * The settler's deque: any thread appends, the settler takes.
 * ``PollSchedule``: the fetcher polls; the settler, the listener and ``is_drained`` ask for an earlier poll.
 * ``FetchTrigger``: any thread sets it, the fetcher waits for it.
 * ``HeldDelivery``: the heartbeat sets ``cancelled``, ``cancelled_at`` and, under a lock, ``charged``; a stop sets
   ``stopping``; whoever settles without the handler sets ``given_up``. Handlers see it through ``Context``.
-* ``ChildProcesses``: a lock guards which child works on which delivery, so that no child is killed for another one.
+* ``ChildProcesses``: a lock guards which child works on which delivery, so that a kill never hits another's child.
 * ``WorkerStats``: one thread writes each counter; ``failures``, ``timed_out`` and ``hung`` are written under a lock.
 
 Start (``Runtime.check``, ``Runtime.start``): check schemas, call on_start functions (``lifespan``), then start time
@@ -59,16 +59,16 @@ Failures, and what the worker does then:
   finished waits for the settler, under its leases.
 * A lease cannot be extended in time: the worker's own clock ends it before the database does. Handlers are told (tasks
   are cancelled), their sessions refuse to commit, and the next dequeue uses a new lease.
-* A dequeue is not answered: the next one uses a new lease. The fetcher looks up what the first one may have taken, and
-  releases it as long as the lease lives.
+* A dequeue is not answered: the next one uses a new lease. The fetcher looks up what the unanswered one may have taken,
+  and releases it, as long as the old lease lives.
 * A settlement is not answered: it is sent again; the delivery's token makes that harmless.
 * A message is locked by others: its settlement is tried again alone, and delays no others.
 * The database refuses one settlement of a batch: the settler halves the batch until that settlement is alone, and then
   uses the next best verb for it.
-* A connection is silent: the system's keepalive, the heartbeat's duty or the call's own limit cuts it.
+* A connection is silent: the operating system's keepalive, the heartbeat's duty or the call's own limit cuts it.
 * Notifications fail: workers poll more often until the listener is back.
 * A handler hangs beyond its timeout: its delivery fails then, and what the handler still does settles nothing. Its
-  thread is not free before it returns; a child process is killed.
+  thread is free again only when it returns; a child process is killed.
 * A child process crashes, or cannot be started: the attempt counts, and the next message gets a new child.
 * A schedule cannot be run: a worker writes the reason into its row and tries again after a minute. Others go on.
 * A handler raises, times out, or its payload cannot be decoded: ``handling`` decides, and the attempt counts. No

@@ -2,7 +2,7 @@
 
 A child is spawned, not forked, since a fork of a process with threads may inherit locks that nobody releases. The
 worker can kill it at any time, with all processes that its handler has started. When the pipe ends because the worker
-was killed, the child kills itself and all processes of its handlers. On Linux the kernel does so even if a handler
+was killed, the child kills itself and all processes of its handlers. On Linux the kernel kills them even if a handler
 never lets another Python thread run.
 """
 
@@ -64,9 +64,9 @@ class Answer:
 
     Attributes:
         outcome: The Outcome or MessageCancelled that it returned or raised, converted to this package's classes.
-        own: The pickled outcome of the application's class, if it can be pickled.
-        value: Its other return value, if its queue keeps results.
-        cause: Another exception that it raised, or the cause of the outcome.
+        own: The same outcome, pickled in the application's own class, if it has one that can be pickled.
+        value: What it returned, if that is no outcome and its queue keeps results.
+        cause: The exception that it raised, if that is no outcome; otherwise the cause of the outcome.
     """
 
     is_raised: bool = False
@@ -80,7 +80,7 @@ class Answer:
 
 
 def main(connection: Connection[Any, Any]) -> None:
-    """Run handlers until the worker ends this child, or is gone."""
+    """Run handlers until the worker ends this child, or the worker is gone."""
     # A new process group: the worker handles a Ctrl-C in its terminal, and a kill ends the whole group.
     os.setsid()
     # A handler instead of SIG_IGN, which programs that a handler starts would inherit.
@@ -97,7 +97,7 @@ def main(connection: Connection[Any, Any]) -> None:
 
 
 def _handle(listener: _Listener, connection: Connection[Any, Any], call: bytes) -> bytes:
-    """Tell the worker when the import of the handler has ended, handle a delivery, and return how it ended."""
+    """Handle a delivery and return the pickled Answer; tell the worker when the handler's module is imported."""
     deliveries: list[Delivery] = []
     held: HeldDelivery | None = None
     try:
@@ -138,7 +138,7 @@ def _handle(listener: _Listener, connection: Connection[Any, Any], call: bytes) 
 
 
 def _with_value(answer: Answer, value: object) -> bytes:
-    """Return the answer with the handler's value, or with why it cannot be sent; the handler has done its work."""
+    """Return the pickled answer with the handler's value, or with why that cannot be pickled, which is no failure."""
     try:
         return pickle.dumps(replace(answer, value=value))
     except Exception as error:  # noqa: BLE001 - objects of the handler's may raise anything
@@ -147,7 +147,7 @@ def _with_value(answer: Answer, value: object) -> bytes:
 
 
 def _plain(outcome: Outcome | MessageCancelled) -> dict[str, Any]:
-    """Return an outcome as fields of an answer, since the worker may be unable to import or create its class."""
+    """Return an outcome as fields of an Answer, since the worker may be unable to create the application's class."""
     own: bytes | None = None
     if type(outcome) not in {Retry, Release, Bury}:
         with suppress(Exception):
@@ -176,7 +176,7 @@ def _with_error(answer: Answer, error: BaseException) -> bytes:
 
 
 class _Listener:
-    """The thread that receives the worker's messages. A call of None ends the child."""
+    """The thread that receives the worker's messages. It puts deliveries into ``calls``; None there ends the child."""
 
     def __init__(self, connection: Connection[Any, Any]) -> None:
         self._connection = connection
@@ -204,7 +204,7 @@ class _Listener:
 
 
 def _leave_to_the_worker(number: int, frame: object) -> None:
-    """Ignore a signal to all processes of a service: the worker acts on it, and gives handlers their time."""
+    """Ignore a signal to all processes of a service, since the worker acts on it and gives handlers their time."""
 
 
 def _die_with_parent() -> None:
@@ -233,7 +233,7 @@ _SPAWN = multiprocessing.get_context("spawn")
 
 
 class ChildProcesses:
-    """The child processes of one worker: one for each handler that needs one now. They stay until the worker stops."""
+    """The child processes of one worker: one for each isolated handler at work, and idle ones, kept until the stop."""
 
     def __init__(self, options: WorkerOptions) -> None:
         self._name = options.name
@@ -251,7 +251,7 @@ class ChildProcesses:
         return held in self._busy
 
     def call(self, held: HeldDelivery, handler: Handler) -> Any:
-        """Run a handler in a child, and wait for it in this thread. Its timeout begins after the import.
+        """Run a handler in a child, and wait in this thread. The timeout begins once the handler's module is imported.
 
         Returns:
             The outcome that the handler returned, if any; otherwise the value, if its queue keeps results.
@@ -288,7 +288,7 @@ class ChildProcesses:
         return _outcome(answer)
 
     def kill(self, held: HeldDelivery) -> None:
-        """Kill the child that works on a delivery, if one does. The thread that waits for it raises the reason."""
+        """Kill the child that works on a delivery, if any. The thread that waits for the child raises the reason."""
         with self._lock:
             child = self._busy.get(held)
             if child is not None:
@@ -301,7 +301,7 @@ class ChildProcesses:
             child.tell_stopping()
 
     def close(self) -> None:
-        """End all children: kill busy ones, and let idle ones finish what their handlers began."""
+        """End all children: kill busy ones, and give idle ones a second to finish what their handlers left running."""
         with self._lock:
             self._is_closed = True
             idle, self._idle = self._idle, []
@@ -347,7 +347,7 @@ class ChildProcesses:
                 return child
 
     def _take(self, held: HeldDelivery) -> tuple[_Child, bool]:
-        """Return a child for a delivery, and whether it is fresh. After the close, raise LeaseLost."""
+        """Return a child for a delivery, and whether it was just started. After the close, raise LeaseLost."""
         with self._lock:
             if self._is_closed:
                 held.give_up()
@@ -376,7 +376,7 @@ class ChildProcesses:
         child.reap(self._timings.cleanup)
 
     def _receive(self, child: _Child, held: HeldDelivery, until: float | None = None) -> bytes:
-        """Return the next answer of a child. Raise EOFError or OSError if it has ended, WorkerError after *until*."""
+        """Return a child's next answer. Raise EOFError or OSError if the child has ended, WorkerError after *until*."""
         while True:
             held.check()
             if held.stopping:
@@ -438,7 +438,7 @@ class _Child:
         self._process.join(max(0.0, seconds))
 
     def reap(self, seconds: float) -> int | None:
-        """Wait for its end, then kill it. Return its exit code, or None if it had to be killed."""
+        """Wait *seconds* for the child to end, then kill its group. Return its exit code; None if it had not ended."""
         self.join(seconds)
         code: int | None = self._process.exitcode
         self.kill()

@@ -1,7 +1,7 @@
 """Dedicated connections of a worker, each used by one thread.
 
-A worker must not wait for the application's pool: its own handlers' sessions could exhaust the pool, and leases would
-end meanwhile. A dedicated connection is made as the application's engine makes connections (arguments, events,
+A worker must not wait for the application's pool, since its own handlers' sessions could exhaust the pool, and leases
+would end meanwhile. A dedicated connection is made as the application's engine makes connections (arguments, events,
 credentials). For an AsyncEngine it has its own event loop, which the application's loop cannot block.
 """
 
@@ -78,10 +78,9 @@ class DedicatedConnection:
     proxy is silent, the call would otherwise wait for ever. *made* counts the connections made so far.
 
     Args:
-        lock_timeout: Seconds that a statement waits for a lock; not for a transaction pooler.
-        time_limit: Seconds that a statement may take, whatever the role has; not for a transaction pooler.
-        within: Seconds after which a call is cut by default. None if another thread watches it, or the call has a
-            limit.
+        lock_timeout: Seconds that a statement waits for a lock; give None behind a transaction pooler.
+        time_limit: Seconds that a statement may take, instead of the role's limit; None behind a transaction pooler.
+        within: Seconds after which a call is cut, by default. Give None if another thread cuts stuck calls.
     """
 
     def __init__(
@@ -145,7 +144,7 @@ class DedicatedConnection:
         return result
 
     def database_key(self) -> tuple[object, ...]:
-        """Return server, database and user; equal keys receive the same notifications."""
+        """Return server, database and user; connections with equal keys receive the same notifications."""
         self._open()
         return self._driver.database_key(self._opened)
 
@@ -225,7 +224,7 @@ class DedicatedConnection:
             raise _unanswered(within) from None
 
     def _prepare(self, connection: Connection) -> None:
-        """Set up a new connection, after the engine's listeners."""
+        """Set up a new connection, after the engine's listeners have."""
         explicit = self._must_be_explicit or sets_up_transactions(connection)
         isolate(connection, _ALONE if self._listens or not explicit else READ_COMMITTED)
         if self._lock_timeout is not None:
@@ -253,7 +252,7 @@ class DedicatedConnection:
                         own.setsockopt(level, option, value)
 
     def _has_ended(self) -> bool:
-        """Return whether the other side has sent something between calls, as before it ends an idle connection."""
+        """Return whether the server has sent something between calls, as it does before it ends a connection."""
         if self._socket is None:
             return False
         try:
@@ -280,7 +279,7 @@ async def _greenlet(work: Callable[[], R]) -> R:
 
 
 def _connected(engine: Engine, within: float) -> Connection:
-    """Return a new connection. If nobody answers, its thread is left behind: there is no socket yet to shut down."""
+    """Connect in a thread, which is left behind if nobody answers, since there is no socket yet to shut down."""
     made: Future[Connection] = Future()
 
     def connect() -> None:
@@ -312,7 +311,7 @@ def _unanswered(within: float) -> TimeoutError:
 
 
 def _is_usable(error: BaseException) -> bool:
-    """Return whether the connection is usable after an error: the database answered that it refuses a statement."""
+    """Return whether the error leaves the connection usable: a statement was merely refused, or never sent."""
     if isinstance(error, DBAPIError):
         return not error.connection_invalidated and sqlstate_of(error) in _REFUSALS
     # The driver has no bytes for a character, and sent nothing.

@@ -1,8 +1,8 @@
 """Duties of a worker's heartbeat thread, on one connection, and rounds that it starts.
 
-A duty must not wait for long, since leases wait with it. So longer work is a round in its own thread, for all queues of
-an installation: schedules, groups, samples and housekeeping. No worker is a leader: all poll for due work, the database
-lets the first one do it, and if that worker dies, another does the rest.
+A duty must not wait for long, since no lease is extended meanwhile. So longer work is a round in its own thread, for
+all queues of an installation: schedules, groups, samples and housekeeping. No worker is a leader: all poll for due
+work, the database lets the first one do it, and if that worker dies, another does the rest.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def cut_stuck_calls(connections: Sequence[DedicatedConnection], seconds: float) 
 
 @dataclass(eq=False)
 class StopRequests:
-    """Operators' requests to one worker to stop, even while it is idle, all its handlers are busy, or it has no lease.
+    """Stops one worker when an operator asks, even while it is idle, all its handlers are busy, or it has no lease.
 
     A worker that obeys a request leaves it in place, since other processes may have the same name. It ignores requests
     from before its own start.
@@ -74,7 +74,7 @@ class StopRequests:
         self._before = {one for schema in self.queues for one in self._read(connection, schema)}
 
     def poll(self, connection: DedicatedConnection) -> None:
-        """Obey a later request."""
+        """Stop the worker if there is a later request."""
         run_all(partial(self._poll, connection, schema) for schema in self.queues)
 
     def _poll(self, connection: DedicatedConnection, schema: str | None) -> None:
@@ -102,7 +102,7 @@ class StopRequests:
 
 
 class Round(ABC):
-    """Work that is too long for a duty: one round at a time, in its own thread, on a connection that lives as long."""
+    """Work that is too long for a duty: one round at a time, each in a thread and on a connection of its own."""
 
     def __init__(self, word: str, step: str, options: WorkerOptions, **limits: float | None) -> None:
         self._thread_name = f"{options.name}-{word}"
@@ -130,7 +130,7 @@ class Round(ABC):
                 self._thread = thread
 
     def stop(self) -> None:
-        """Begin no more rounds, and wait briefly for the present statement."""
+        """Begin no more rounds, and wait up to a second for the present statement."""
         with self._starting:
             self._stopping = True
         if self._thread is not None:
@@ -150,7 +150,7 @@ class Round(ABC):
 
 
 class Groups(Round):
-    """Rounds that count ended members of groups, from the notes of settlements, and finish groups.
+    """Rounds that count members that ended, from the notes that transactions left, and then enqueue follow-ups.
 
     Attributes:
         folded_at: The start of the last round that left nothing to do, by the worker's clock.
@@ -173,7 +173,7 @@ class Groups(Round):
             self.start()
 
     def end(self, finished: int) -> bool:
-        """Begin no more rounds, and return True; False if one runs or has finished more than *finished* groups."""
+        """Begin no more rounds and return True, unless one runs or ``self.finished`` has grown beyond *finished*."""
         with self._starting:
             if self.finished != finished or self.is_under_way:
                 return False
@@ -181,13 +181,13 @@ class Groups(Round):
             return True
 
     def _work(self) -> None:
-        """Fold and finish until nothing is left, or another worker does it."""
+        """Fold and finish groups until nothing is left, or another worker does it."""
         began = self._options.clock()
         if all(run_all(partial(self._fold, schema) for schema in self._queues)):
             self.folded_at = began
 
     def _fold(self, schema: str | None) -> bool:
-        """Fold one installation. Return whether nothing is left."""
+        """Fold the groups of one installation. Return whether nothing is left."""
         notify = all(queue.target.notify for queue in self._queues[schema].values())
         limit, groups = self._timings.notes_at_once, self._timings.groups_at_once
         fold = partial(fold_groups, schema=schema, limit=limit, groups=groups, notify=notify)
@@ -204,7 +204,7 @@ class Groups(Round):
 
 
 class Schedules(Round):
-    """Rounds that first set the schedules of the code, and then run due slots."""
+    """Rounds that first set the schedules that the code declares, and then run due slots."""
 
     def __init__(self, polling: DedicatedConnection, queues: Sequence[ServedQueue], options: WorkerOptions) -> None:
         limits = {"within": options.stuck_after, "lock_timeout": options.lock_timeout}
@@ -221,7 +221,7 @@ class Schedules(Round):
         self._until: dict[str | None, int] | None = None
 
     def poll(self) -> float | None:
-        """Begin a round if something is due. Return the seconds until the next schedule, or None if it is not soon."""
+        """Begin a round if a schedule is due. Return the seconds until the next is due, or None if none is soon."""
         if self.is_under_way:
             return None
         return min(filter(None, run_all(partial(self._poll, schema) for schema in self._queues)), default=None)
@@ -234,7 +234,7 @@ class Schedules(Round):
         return min((wait / 1_000_000 for wait in waits if wait > 0), default=None)
 
     def run_once(self) -> bool:
-        """Run what is due at the first call, and nothing that becomes due later. Return whether that is done.
+        """Run the slots that are due at the first call, and no later ones. Return whether that is done.
 
         A worker that drains calls it again until it is done, in place of :meth:`poll`.
         """
@@ -295,7 +295,7 @@ class Schedules(Round):
         )
 
     def _run_due(self, schema: str | None) -> None:
-        """Run due schedules in random order, so that several workers hardly meet."""
+        """Run due schedules in random order, so that several workers seldom try the same one."""
         progress = [True]
         while any(progress):
             found = [due for due in self._find(self._connection, schema) if due.due_at <= due.read_at]
@@ -303,7 +303,7 @@ class Schedules(Round):
             progress = [self._run_one(schema, due) for due in found if not self._stopping]
 
     def _run_one(self, schema: str | None, due: DueSchedule) -> bool:
-        """Run due slots of a schedule, or note why that is impossible. Return False if it is left for now."""
+        """Run due slots of a schedule, or note why that is impossible. Return False if the schedule is left for now."""
         channel = schema, due.queue, due.channel
         if channel in self._held:
             return False
@@ -328,7 +328,7 @@ class Schedules(Round):
             return self._note(schema, due, error)
 
     def _run_slots(self, schema: str | None, due: DueSchedule) -> bool:
-        """Run a bounded number of due slots in one transaction, so that other schedules are not late.
+        """Run a bounded number of due slots in one transaction, so that other schedules need not wait long.
 
         Return False if another worker was first, or the row is locked.
         """
@@ -351,7 +351,7 @@ class Schedules(Round):
         return made is not None
 
     def _note(self, schema: str | None, due: DueSchedule, error: BaseException) -> bool:
-        """Note why a schedule cannot be run. Return False if it has changed meanwhile, or the row is locked."""
+        """Note why a schedule cannot be run. Return False if its row has changed meanwhile, or is locked."""
         delay = timedelta(seconds=self._timings.schedule_again)
         note = partial(fail_schedule, schema=schema, due=due, problem=said(error), delay=delay)
         noted = self._connection.run(note)
@@ -387,7 +387,7 @@ class Samples(Round):
 
 
 class Housekeeping(Round):
-    """Rounds that remove what has expired: history, dead letters, results, keys, groups, old slots, idle channels.
+    """Rounds that remove what is old: history, dead letters, results, keys, groups, records of slots, idle channels.
 
     They also create partitions of the history. Several workers may do this at once and at any time, since the SQL
     functions finish what another worker left.
@@ -432,7 +432,7 @@ class Housekeeping(Round):
                 self._log.info(": schedule %s is removed: no worker has it in its code any more", schedule)
 
     def _forget_channels(self, schema: str | None) -> None:
-        """Delete channels that were marked earlier, once all transactions of that time have ended, and mark others."""
+        """Delete idle channels that were marked before all present transactions began, and mark others."""
         self._delete_channels(schema)
         after: int | None = 0
         while after is not None and not self._stopping:

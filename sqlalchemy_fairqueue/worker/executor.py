@@ -54,8 +54,8 @@ class Executor(ABC):
     it counts towards the concurrency until it returns, so that a worker never runs more handlers than configured.
 
     Attributes:
-        running: Deliveries with handlers, and since when. The thread that removes one settles it.
-        occupied: Running and hanging handlers, and since when.
+        running: Deliveries whose handlers run, and since when. The thread that removes a delivery settles it.
+        occupied: Deliveries whose handlers run or hang, and since when.
     """
 
     def __init__(
@@ -92,28 +92,28 @@ class Executor(ABC):
         self._time_limits.start()
 
     def close(self) -> None:
-        """End all child processes, and whatever else is left after a stop."""
+        """End the thread of time limits and all child processes, after a stop."""
         self._time_limits.stop()
         until = self._clock() + self._timings.stop_part
         self._time_limits.join(lambda: until - self._clock())
         self._children.close()
 
     def begin_stop(self) -> None:
-        """Begin no more deliveries, and tell running handlers."""
+        """Begin no more deliveries, and tell running handlers that the worker stops."""
         self._stopping.set()
         for held in list(self.running):
             held.stopping = True
         self._children.tell_stopping()
 
     def shorten_grace(self, until: float) -> None:
-        """End the grace period of a stop no later than *until*, even during the stop."""
+        """Let the grace period end at *until*, if that is earlier; this works during a stop too."""
         self._grace_until = min(self._grace_until, until)
 
     def grace_left(self) -> float:
         return max(0.0, self._grace_until - self._clock())
 
     def give_up(self) -> list[HeldDelivery]:
-        """Leave running handlers behind and kill child processes. Return the deliveries that the caller must settle.
+        """Abandon running handlers and kill child processes. Return the deliveries that the caller must settle.
 
         A delivery beyond its timeout is settled as failed here.
         """
@@ -151,7 +151,7 @@ class Executor(ABC):
         return now - max(started) if len(started) >= self._concurrency else 0.0
 
     def is_closed(self) -> bool:
-        """Return whether it can no longer call handlers, although the worker was not stopped."""
+        """Return whether the executor can call no more handlers, although the worker was not stopped."""
         return False
 
     def interrupt(self, deliveries: list[HeldDelivery]) -> None:
@@ -162,7 +162,7 @@ class Executor(ABC):
             self._time_limits.wake_by(self._clock() + self._timings.ignored_cancel)
 
     def _begin_handling(self, held: HeldDelivery) -> Handler:
-        """Begin a batch and settle followers that cannot be handled. Raise NotCalled if the first cannot."""
+        """Begin a batch and return its handler, or raise NotCalled. Settle later messages that cannot be handled."""
         followers, held.followers = held.followers, []
         try:
             handler = begin_handling(held, self._options)
@@ -228,9 +228,9 @@ class Executor(ABC):
         return [decide_on_failure(one, error, self._options) for one in held.batch]
 
     def _finish(self, held: HeldDelivery, decisions: Decisions, *, still_runs: bool = False) -> None:
-        """Settle a finished delivery, unless it was given up; release its batch beyond *decisions*.
+        """Settle a finished batch, unless it was given up; release those of its messages that have no decision.
 
-        *still_runs* says that it was cancelled, but its thread goes on.
+        *still_runs* says that the handler's task was cancelled, but its thread goes on.
         """
         started = self.running.pop(held, None)
         if still_runs:
@@ -260,7 +260,7 @@ class Executor(ABC):
             self._trigger.set()
 
     def _check_time(self) -> float:
-        """Fail handlers beyond their timeout; count ignored cancels. Return the seconds to the next check."""
+        """Fail handlers beyond their timeout; count those that ignore a cancel. Return seconds until the next check."""
         began = self._clock()
         next_at = math.inf
         for held in list(self.running):
@@ -280,7 +280,7 @@ class Executor(ABC):
         return next_at - began
 
     def _ignore(self, held: HeldDelivery) -> None:
-        """Count a handler that runs on though its message was cancelled. It may still settle the message."""
+        """Count a handler as hanging that runs on though its message was cancelled. It may still settle the message."""
         ago = self._clock() - (held.cancelled_at or 0.0)
         self._hang(
             held,
@@ -289,7 +289,7 @@ class Executor(ABC):
         )
 
     def _expire(self, held: HeldDelivery) -> None:
-        """Settle a delivery as failed whose handler still runs after its timeout."""
+        """Settle a delivery as failed, since its handler still runs after its timeout."""
         with self._lock:
             started = None if held.given_up else self.running.pop(held, None)
             if started is None:
@@ -302,7 +302,7 @@ class Executor(ABC):
         self._settle_batch(held, decisions, started)
 
     def _is_first_to_tell(self, held: HeldDelivery) -> bool:
-        """Return whether the handler itself reports its timeout first; otherwise its delivery was already settled."""
+        """Count a timeout that the handler reports, and return True; False if the delivery is already given up."""
         with self._lock:
             if held.given_up:
                 return False
@@ -329,7 +329,7 @@ class Executor(ABC):
         )
 
     def _returned(self, held: HeldDelivery) -> None:
-        """Note that a handler has returned which may be counted as hanging."""
+        """Note that a handler has returned that may be counted as hanging."""
         with self._lock:
             since = self.occupied.pop(held, None)
             held.returned()

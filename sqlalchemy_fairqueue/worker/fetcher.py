@@ -1,9 +1,9 @@
 """Fetcher of a worker: one thread dequeues what handlers can begin soon, from all queues in turn.
 
-A failed dequeue may have taken messages that the worker does not know, so the next one uses a new lease, and those
-messages come back when the old one ends. If handlers still work under the old lease, the heartbeat extends it. Then the
-fetcher looks up unknown messages under it and releases them, at growing intervals while the lease is kept, since a
-network may deliver the dequeue late.
+A failed dequeue may have taken messages that the worker does not know of. So the next dequeue uses a new lease, and the
+unknown messages come back when the old lease ends. But the heartbeat extends the old lease while handlers work under
+it. So the fetcher looks up unknown messages under it and releases them, and does so again at growing intervals, since
+the network may deliver the dequeue much later.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ class Fetcher(Looper):
     """The thread that takes the messages of one worker. It ends by itself if the executor is closed.
 
     Attributes:
-        ended: Called at the end.
-        unanswered: Leases of unanswered dequeues: the time of the next lookup by the worker's clock, and the delay
-            after it.
+        ended: Called at the end of the thread.
+        unanswered: For each lease of an unanswered dequeue, the time of the next lookup by the worker's clock, and the
+            last delay in seconds, which doubles.
     """
 
     connection: DedicatedConnection
@@ -111,10 +111,10 @@ class Fetcher(Looper):
             self.unanswered[queue, lease_id] = self._clock() + after, after
 
     def _look_up_unanswered(self, now: float) -> None:
-        """Look up what unanswered dequeues took, whether there is room for messages or not.
+        """Release what unanswered dequeues took, whether there is room for messages or not.
 
-        After a reconnection, look at all leases: the server may have forgotten settlements, and the worker would extend
-        leases over messages that nobody handles.
+        After a reconnection, look at all leases, since the server may have forgotten settlements; otherwise the worker
+        would extend leases over messages that nobody handles.
         """
         if self._made != self.connection.made:
             self._made = self.connection.made
@@ -138,7 +138,7 @@ class Fetcher(Looper):
                 break
 
     def _give_back_unknown(self, connection: Connection, queue: ServedQueue, lease_id: int) -> bool:
-        """Release messages under a lease that the worker does not know. Return whether the lease is kept."""
+        """Release messages that a lease has and the worker does not know of. Return whether the lease is kept."""
         lease = queue.leases.get(lease_id)
         if lease is None or not lease.held:
             # Nobody extends the lease, so it ends by itself.
@@ -218,7 +218,7 @@ class Fetcher(Looper):
     def _batches(
         self, queue: ServedQueue, taken: Deliveries, max_bytes: int
     ) -> tuple[list[list[Delivery]], BaseException | None]:
-        """Return what each call of a handler gets, after taking more messages for batches.
+        """Return the deliveries of each call of a handler, after taking more messages to fill batches.
 
         If the database fails to give more, the failure is returned too; taken messages are handled in any case.
         """

@@ -65,7 +65,7 @@ UNKNOWN_KIND_RELEASES = 15
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """How to settle a delivery: a verb and its arguments. If *sent*, the handler's own transaction has done so."""
+    """How to settle a delivery: a verb and its arguments. If *sent*, the handler's own transaction has settled it."""
 
     verb: Verb
     delay: timedelta | None = None
@@ -75,7 +75,7 @@ class Decision:
     result: EncodedResult | None = None
 
     def __post_init__(self) -> None:
-        """Make the arguments storable, or refuse them; a policy or outcome of the application may contain anything."""
+        """Make arguments storable, or refuse them, since the application's policies and outcomes may hold anything."""
         if self.delay is not None:
             object.__setattr__(self, "delay", check_duration("delay", self.delay))
         for what, text in ("reason", self.reason), ("error", self.error):
@@ -104,7 +104,7 @@ RELEASE = Decision(Verb.RELEASE)
 
 
 class RemoteError(Exception):
-    """An exception of a handler in a child process, with what text_of, classes_of and is_circumstance return there."""
+    """An exception of a handler in a child process, with what text_of, classes_of and is_circumstance said there."""
 
     def __init__(self, summary: str, text: str, classes: tuple[str, ...] = (), *, circumstance: bool = False) -> None:
         super().__init__(summary, text, classes)
@@ -120,7 +120,7 @@ def returned_outcome(result: object) -> Outcome | None:
     """Return the outcome that a handler returned, as instance or class; None for any other value.
 
     Raise WorkerError for a generator or an awaitable, since nothing was done, and for outcomes in a list. Raise
-    TypeError for an outcome class that needs an argument, and an Outcome that says nothing about the settlement.
+    TypeError for an outcome class that needs an argument. An Outcome other than Retry, Release and Bury is raised.
     """
     if isinstance(result, type) and issubclass(result, Outcome):
         result = result()
@@ -200,7 +200,7 @@ def classes_of(error: BaseException) -> tuple[str, ...]:
 
 
 def is_circumstance(error: BaseException) -> bool:
-    """Return whether the handler did not cause the exception, so that ``retry_on`` does not apply."""
+    """Return whether circumstances caused the exception, not the handler, so that ``retry_on`` does not apply."""
     if isinstance(error, RemoteError):
         return error.circumstance
     return isinstance(error, _CIRCUMSTANCES) or is_away(error) or is_serialization_failure(error)
@@ -231,14 +231,14 @@ def _bury_reason(error: BaseException) -> str:
 
 
 def of_undecodable(error: PayloadError) -> Decision:
-    """Return the decision for a payload that the codec cannot decode: a retry would not help."""
+    """Return the decision for a payload that the codec cannot decode: bury, since a retry would not help."""
     return Decision(Verb.BURY, reason=f"its payload cannot be decoded: {check_text('error', str(error))}"[:1000])
 
 
 def of_unknown(error: WorkerError, delivery: Delivery, policy: RetryPolicy) -> Decision:
-    """Return the decision for a kind without a handler: leave it to other workers, ever later, and fail at last.
+    """Return the decision for a kind without a handler: at first release it to other workers, with growing delays.
 
-    The first releases do not count, so that a worker about to be replaced does not use up the attempts of a new kind.
+    These do not count, so that workers about to be replaced use up no attempts of a new kind. Later attempts fail.
     """
     uncounted = delivery.deliveries - delivery.attempt
     if uncounted < UNKNOWN_KIND_RELEASES:
@@ -247,7 +247,7 @@ def of_unknown(error: WorkerError, delivery: Delivery, policy: RetryPolicy) -> D
 
 
 def of_exhausted(delivery: Delivery, limit: int) -> Decision:
-    """Return the decision for a delivery beyond its limit, which an earlier worker did not settle."""
+    """Return the decision for a delivery beyond its limit of attempts: bury, since nobody settled the last attempts."""
     last = delivery.attempt - 1
     before = f"attempt {limit}" if last == limit else f"attempts {limit} to {last}"
     return Decision(
@@ -258,7 +258,7 @@ def of_exhausted(delivery: Delivery, limit: int) -> Decision:
 
 
 def fallback(decision: Decision, delivery: Delivery) -> Decision | None:
-    """Return the decision to try next if the database refuses one: a counted attempt, then a release, then None."""
+    """Return the decision to try next if the database refuses one: first a retry, then a release, then None."""
     match decision.verb:
         case Verb.RELEASE:
             return None
@@ -283,7 +283,7 @@ def _again(delivery: Delivery, policy: RetryPolicy, delay: timedelta | None, err
 
 
 def text_of(error: BaseException) -> str:
-    """Return an exception with its traceback, from the handler on, as text that can be stored."""
+    """Return an exception and its traceback, without this package's frames, as text that can be stored."""
     if isinstance(error, RemoteError):
         return check_text("error", error.text)
     trace = error.__traceback__
@@ -318,12 +318,12 @@ class NotCalled(Exception):
 
 
 def without_call(held: HeldDelivery) -> Decision | None:
-    """Return the decision on a delivery whose handler should not be called; None if it should."""
+    """Return the decision on a lost or cancelled delivery, whose handler should not be called; otherwise None."""
     return RELEASE if held.lost else COMPLETE if held.cancelled else None
 
 
 def begin_handling(held: HeldDelivery, options: WorkerOptions) -> Handler:
-    """Return the handler of a delivery that begins now, or raise NotCalled."""
+    """Begin a delivery, check its payload, and return its handler; raise NotCalled if there is nothing to call."""
     if (decision := without_call(held)) is not None:
         raise NotCalled(decision)
     delivery = held.delivery
@@ -373,10 +373,10 @@ def context_of(held: HeldDelivery, session: Any = None) -> Context:
 
 
 class CommitCheck:
-    """Check of each commit of a handler's session; the worker sets ``returned`` before its own commit.
+    """Checks each commit of a handler's session; the worker sets ``returned`` before its own commit.
 
-    A lost lease, a cancelled message and an exceeded timeout refuse the commit. A commit by the handler itself gives a
-    warning, at the line where the handler is defined.
+    The commit is refused if the lease is lost, a message is cancelled or the timeout is exceeded. A commit by the
+    handler itself gives a warning, at the line where the handler is defined.
     """
 
     def __init__(self, held: HeldDelivery, handler: Handler) -> None:
@@ -428,7 +428,7 @@ def call_in_session(
     """Call a handler with a session whose COMMIT settles the delivery; for an AsyncSession, call this in a greenlet.
 
     A transaction that could not be serialized is tried again a few times. Each call gets the delivery as it was
-    enqueued, whatever the last one has changed.
+    enqueued, whatever the last call has changed.
     """
     headers = [deepcopy(one.delivery.headers) for one in held.batch]
     left = _TRIES
@@ -472,7 +472,7 @@ def _wait(awaitable: Awaitable[Any]) -> Any:
 
 
 def _settle_in(session: Session, held: HeldDelivery, decisions: list[Decision]) -> list[Decision]:
-    """Let the session's COMMIT settle a batch, by a verb that the handler used in this session or by its decision."""
+    """Let the session's COMMIT settle a batch: by verbs that the handler used in this session, or by *decisions*."""
     own = {one.delivery: one for one in reversed(recorded(session)) if isinstance(one, Settle)}
     made, operations = [], []
     for one, decision in zip(held.batch, decisions, strict=True):
@@ -488,7 +488,7 @@ def _settle_in(session: Session, held: HeldDelivery, decisions: list[Decision]) 
 
 
 def decide_on_failure(held: HeldDelivery, error: BaseException, options: WorkerOptions) -> Decision | None:
-    """Return the decision on a delivery whose handler raised, even if the error cannot be read; None if it is lost."""
+    """Return the decision on a delivery whose handler raised, even an unreadable error; None if it was given up."""
     try:
         return _decide(held, error, options)
     except BaseException as again:  # noqa: BLE001 - see above

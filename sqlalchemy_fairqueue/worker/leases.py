@@ -1,8 +1,7 @@
 """The queues of one worker, their leases and deliveries, and the heartbeat.
 
-The database's clock decides when a lease ends; a worker that cannot ask it must be on the safe side. So each sign of
-life (a dequeue, an extension) counts from the moment **before** it was sent. From then on the lease lives at least for
-its duration.
+The database's clock decides when a lease ends, and a worker that cannot ask must be on the safe side. So it counts a
+lease's duration from the moment **before** it sent the dequeue or the extension: the lease lives at least that long.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ class TrackedLease:
 
     Attributes:
         deadline: The lease is known to live until then, by the worker's clock.
-        given_up: Deliveries settled without their handlers, which still run: message and number of the delivery.
+        given_up: The message ids and delivery numbers of deliveries that were settled while their handlers still run.
         told: Whether the handlers were told of its loss.
     """
 
@@ -71,7 +70,7 @@ class TrackedLease:
 
     @property
     def lost(self) -> bool:
-        """Whether the lease may have ended. Once anybody was told so, it stays True."""
+        """Whether the lease may have ended. Once True, this stays True."""
         if not self._lost and self.clock() >= self.deadline:
             self._lost = True
         return self._lost
@@ -85,7 +84,7 @@ class TrackedLease:
             self.deadline = until
 
     def __reduce__(self) -> tuple[type[None], tuple[()]]:
-        """Unpickle as None: another process knows nothing of it."""
+        """Unpickle as None, since another process knows nothing of the lease."""
         return type(None), ()
 
 
@@ -105,7 +104,7 @@ class WorkerLease(Lease):
         return tracked is not None and (tracked.lost or (delivery.message_id, delivery.deliveries) in tracked.given_up)
 
     def measured(self, delivery: Delivery) -> tuple[int | None, int | None]:
-        """Return the measured cost of a timed delivery and the cost charged so far, and stop charging."""
+        """Return the cost of a delivery in a queue fair by seconds, and the cost charged so far; stop charging."""
         for held in () if self.tracked is None else self.tracked.held.copy():
             if held.delivery == delivery:
                 return held.measured_cost, held.stop_charging()
@@ -120,11 +119,10 @@ class HeldDelivery:
         cancelled_at: When the handler was told that a message of its batch is withdrawn.
         given_up: Whether the worker has settled it without its handler, which may still run.
         time_over_at: The end of the timeout, or None; set when the handler begins.
-        max_attempts: The effective limit; set when the handler begins.
+        max_attempts: The effective limit of attempts; set when the handler begins.
         first: The first delivery of its batch; itself if it has no batch.
-        outcomes: What the handler asked for single deliveries of its batch, by message.
-        charged: The milliseconds charged to its channel while its handler ran; None if none, or if the dequeue charged
-            all.
+        outcomes: What the handler asked for single deliveries of its batch, by message id.
+        charged: The milliseconds charged to its channel while its handler runs; None if only the dequeue has charged.
     """
 
     delivery: Delivery
@@ -179,7 +177,7 @@ class HeldDelivery:
 
     @property
     def measured_cost(self) -> int | None:
-        """The cost that the handler set, or its milliseconds in a queue fair by seconds; a batch shares it."""
+        """The delivery's share of the cost that its handler set or, in a queue fair by seconds, of the milliseconds."""
         told, count = self.first.cost, len(self.first.batch)
         if told is not None:
             return told // count + (told % count if self is self.first else 0)
@@ -189,7 +187,7 @@ class HeldDelivery:
         return 0 if self._began_at is None else self._milliseconds(0.0)
 
     def charge_on(self) -> tuple[int, int] | None:
-        """Return the new and old total of milliseconds to charge its channel; None if it is not to be charged now."""
+        """Raise the milliseconds that are charged. Return the new and old total, or None if no charge is due now."""
         with _charging:
             took = self.took
             if not self.delivery.is_timed or self._is_settling or took is None or took < _CHARGED_AFTER:
@@ -204,13 +202,13 @@ class HeldDelivery:
                 self.charged = before or None
 
     def stop_charging(self) -> int | None:
-        """Stop charging, since it is settled, and return the milliseconds charged so far."""
+        """Stop charging, since the delivery is being settled, and return the milliseconds charged so far."""
         with _charging:
             self._is_settling = True
             return self.charged
 
     def _milliseconds(self, ahead: float) -> int:
-        """Return its part of the batch's time so far, plus *ahead*."""
+        """Return the delivery's share of its batch's time so far, plus *ahead* seconds, in milliseconds."""
         assert self._began_at is not None  # noqa: S101 - both callers have asked
         seconds = (self.lease.clock() - self._began_at) / len(self.first.batch) + ahead
         return min(max(1, math.ceil(seconds * 1000)), MOST_COST)
@@ -235,7 +233,7 @@ class HeldDelivery:
         self.time_over_at = None if timeout is None else self.lease.clock() + timeout.total_seconds()
 
     def give_up(self) -> None:
-        """Note that its batch is settled without the handler, which can no longer settle it."""
+        """Note that the worker settles its batch without the handler, which can no longer settle it."""
         for held in self.batch:
             held.given_up = True
             held.lease.given_up.add((held.delivery.message_id, held.delivery.deliveries))
@@ -266,7 +264,7 @@ class ServedQueue:
     Attributes:
         resources: Resources for its handlers, by name; filled before the first call.
         heard_at: When its signals were last heard, by the worker's clock.
-        reference: The command line's options that name it.
+        reference: The command line's options that name the queue.
         waiting_lease: The lease of the worker's registered wait, if there ever was one.
     """
 
@@ -348,10 +346,10 @@ _SPARE = 1000
 class Buffer:
     """Deliveries that wait for a handler, in fair order by channel. One thread adds, any thread takes.
 
-    Without turns in the buffer, messages of a later dequeue would wait behind everything that it holds of another
-    tenant. So each message gets a virtual time: now, or one after the last message of its channel if that is later. The
-    message with the earliest time begins first. While n messages wait, each begun message advances virtual time by
-    1/(n+1), so new channels cannot overtake waiting ones for ever. A channel's messages keep their order.
+    Without turns in the buffer, messages of a later dequeue would wait behind everything that the buffer holds of other
+    tenants. So each message gets a virtual time: now, or one after the last message of its channel if that is later.
+    The message with the earliest time begins first. While n messages wait, each message that begins advances virtual
+    time by 1/(n+1), so new channels cannot overtake waiting ones for ever. A channel's messages keep their order.
 
     Source: start-time fair queueing (Goyal, Vin, Cheng 1996), with messages of one size.
     """
@@ -436,7 +434,7 @@ class Heartbeat:
     stats: WorkerStats
 
     def hear_all(self) -> None:
-        """Apply the signals of queues without a recent dequeue, since all handlers are busy."""
+        """Apply the signals of queues that the worker has not dequeued from lately, as when all handlers are busy."""
         run_all(partial(self._hear, queue) for queue in self.queues)
 
     def _hear(self, queue: ServedQueue) -> None:
@@ -450,7 +448,7 @@ class Heartbeat:
                 queue.dequeuing.release()
 
     def charge_all(self) -> None:
-        """Charge channels for running handlers in queues that are fair by seconds, before one gets all workers."""
+        """Charge channels for running handlers, in queues fair by seconds, so that long handlers do not take over."""
         run_all(partial(self._charge, queue) for queue in self.queues)
 
     def _charge(self, queue: ServedQueue) -> None:

@@ -1,6 +1,6 @@
 """Lifespan of a worker: it calls the on_start and on_stop functions of its queues, in order.
 
-A generator is recorded before it begins, so that even an interrupted one closes what it opened.
+A generator is recorded before it begins, so that one that is interrupted while it starts still closes what it opened.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Lifespan:
             raise
 
     async def stop(self) -> None:
-        """Call on_stop functions and continue on_start functions, in reverse order, in the task that started them."""
+        """Call on_stop functions, then finish on_start generators, in reverse order. Call it in the task of start."""
         await self._stops.aclose()
         await self._open.aclose()
 

@@ -49,11 +49,11 @@ class Duty:
 
     Attributes:
         step: What it does, for the log: ``"extend its leases"``.
-        function: It may return the time from its beginning to its next call, if that is sooner.
+        function: It may return the time from its beginning to its next call, if that is shorter than *interval*.
         interval: Time between the beginnings of two calls.
         spread: Bounds of a random factor of each interval, so that workers started together drift apart.
-        first: The first call comes within this time.
-        is_urgent: Whether it must not wait for several others.
+        first: The first call comes at a random moment within this time.
+        is_urgent: Whether it is also called between other duties, as soon as it is due.
     """
 
     step: str
@@ -72,7 +72,7 @@ class Looper:
     Args:
         word: The end of the thread's name.
         duties: Duties that are due together are called in this order, and urgent ones in between whenever they are due.
-        event: Makes all duties due at once.
+        event: When it is set, all duties are due.
         cap: Longest seconds between a failure and the next call.
         last: Called in the thread at its end.
     """
@@ -114,7 +114,7 @@ class Looper:
         join(self.thread, left)
 
     def wake_by(self, at: float) -> None:
-        """Make all duties due if none is due by then. Any thread may call it."""
+        """Make all duties due now if none is due by *at*. Any thread may call it."""
         if at < self._next_at:
             self._event.set()
 

@@ -36,8 +36,8 @@ _masks = threading.local()
 def join(thread: threading.Thread, left: Callable[[], float]) -> None:
     """Wait for a thread while there are seconds *left*.
 
-    It waits in short steps. A signal that another thread receives, or that comes right before a wait, does not end the
-    wait; its Python handler runs when the main thread next wakes up.
+    It waits in short steps, since a signal that another thread receives, or that comes right before a wait, does not
+    end the wait, and its Python handler runs only when the main thread wakes up.
     """
     while thread.is_alive() and (wait := left()) > 0:
         thread.join(min(wait, _CHECK))
@@ -68,11 +68,11 @@ async def in_thread(work: Callable[[], Any]) -> Any:
 
 @contextmanager
 def on_signal(stop: Callable[[], object], grace: float, clock: Clock) -> Iterator[None]:
-    """Call *stop* at the first signal, and end the process at a later one, during the block.
+    """Call *stop* at the first signal, and end the process at a later one, during the ``with`` block.
 
     A supervisor may signal a process and then its whole group, so one stop may come as two signals. For *grace* seconds
     after the first signal, even after the block, further ones are ignored. Then the program's own handlers are
-    restored. A process that a handler forks gets them back at once, since it must end when it is told to.
+    restored. In a process that a handler forks they are restored at once, since it must end when it is told to.
 
     Raises:
         InvalidArgument: This is not the main thread.
@@ -119,7 +119,7 @@ def _put_back(ours: _Ours) -> None:
 
 
 def _before_fork() -> None:
-    """Block signals, since a new child would forget signals that it has not handled yet."""
+    """Block signals during a fork, since a new child would forget those that its Python handlers have not seen yet."""
     _masks.before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS) if _replaced else None
 
 
@@ -142,8 +142,8 @@ if hasattr(os, "register_at_fork"):
 def signals_wake_loop(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
     """Let signals wake the loop of this thread, whichever thread receives them.
 
-    The loop's own signal handlers run only when nothing blocks the loop, and replace the program's. On Windows asyncio
-    already does this.
+    ``loop.add_signal_handler`` would not do: its handlers wait while anything blocks the loop, and replace the
+    program's. On Windows asyncio already wakes its loop.
     """
     if sys.platform == "win32" and isinstance(loop, asyncio.ProactorEventLoop):
         yield
@@ -175,7 +175,7 @@ def signals_wake_loop(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
 
 
 class ForkGuard:
-    """A context around every call of a handler, which ends a forked process that leaves or enters it.
+    """A context manager around every call of a handler; it ends a forked process that leaves or enters the call.
 
     Such a process has copies of the worker's deliveries and connections, and must neither use nor close them.
     """

@@ -134,12 +134,12 @@ class WorkerOptions(ConnectionOptions):
 
     @property
     def ask(self) -> timedelta:
-        """The lease that a dequeue asks for: shorter than a heartbeat's, so that it can use the last lease again."""
+        """How long a lease a dequeue asks for: shorter than a heartbeat does, so that it can use the last one again."""
         return self.lease / 2
 
     @property
     def stuck_after(self) -> float:
-        """Seconds without an answer after which a call is cut. The server bounds a call's work, but not its locks."""
+        """Seconds after which an unanswered call is cut: the server limits a call's work, not its waits for locks."""
         return max(self.lease.total_seconds(), self.timings.stuck_after)
 
     @property
@@ -153,7 +153,7 @@ class WorkerOptions(ConnectionOptions):
 
     @property
     def signals(self) -> tuple[float, Clock]:
-        """How long signals repeat the first one, and the clock for that."""
+        """How many seconds after a first SIGTERM or SIGINT further ones are ignored, and the clock for that."""
         return self.timings.signal_again, self.clock
 
     def grace_seconds(self, grace: timedelta | None) -> float:
@@ -206,9 +206,10 @@ def check_sessions(
     kind: type[Session | AsyncSession],
     name: str = "session_factory",
 ) -> None:
-    """Create a session, and refuse a factory of another class, which would cost each call of a handler an attempt.
+    """Create a session, and refuse a factory whose sessions are not of *kind* or of the class that a handler wants.
 
-    A wrong class raises InvalidArgument; a pool that is too small for the sessions is only logged.
+    Otherwise each call of such a handler would fail, and cost its message an attempt. A pool that is too small is only
+    logged. Without handlers that take sessions, do nothing.
     """
     handlers = options.session_handlers(asynchronous=kind is AsyncSession)
     if not handlers:

@@ -126,9 +126,9 @@ class Runtime(Generic[E]):
     """The parts of one worker.
 
     Args:
-        run: Calls what waits for threads, and plain functions.
+        run: Calls functions that block: the waits of a stop for threads, and plain on_start and on_stop functions.
         stop: Begins the stop of the worker without waiting, when an operator asks for it.
-        drain: Whether it ends once it is drained; it then runs only slots of schedules that are due at its start.
+        drain: Whether the worker ends once it is drained; then it runs only slots that are due at its start.
     """
 
     def __init__(
@@ -207,11 +207,11 @@ class Runtime(Generic[E]):
         return self._health.check(ended, self._stats.hung)
 
     def is_drained(self) -> bool:
-        """Return whether nothing can be delivered now and nothing taken is left; call it repeatedly.
+        """Return whether nothing can be delivered now and all taken messages are settled; call it until it is True.
 
         Slots of schedules that are due at the start run first. Later ones are left, since they could keep a worker for
         ever. Once all messages are settled, groups are folded, and each queue is polled once more for what handlers and
-        the fold enqueued. The queue is drained if this poll does not raise the count of taken messages.
+        the fold enqueued. The worker is drained if these polls do not raise the count of taken messages.
         """
         taken, now = self._stats.taken, self._clock()
         slots_due = self._runs_slots_once and self._schedules is not None and not self._schedules.run_once()
@@ -268,7 +268,7 @@ class Runtime(Generic[E]):
         self.fetcher.give_back()
 
     def stop(self, given_up: list[HeldDelivery], after: float = 0.0) -> None:
-        """Release what handlers did not finish *after* so many seconds, settle all, and stop the threads."""
+        """Release *given_up*, which handlers did not finish in *after* seconds, settle the rest, and stop threads."""
         if given_up:
             self._options.log.warning(
                 "stops with %d handler(s) still at work after %.1f s, and gives back messages %s",

@@ -55,11 +55,11 @@ class SettlementWriter:
     stats: WorkerStats
 
     def write(self, queue: ServedQueue, verb: Verb, settlements: Settlements) -> list[tuple[HeldDelivery, Decision]]:
-        """Settle deliveries, and return those whose message is locked.
+        """Settle deliveries, and return those whose message another transaction has locked.
 
         Raises:
-            FairQueueError: The schema does not fit.
-            DBAPIError: The database is away.
+            FairQueueError: The schema does not fit this library.
+            DBAPIError: The database is away, or the role may not settle.
         """
         ordered = sorted(settlements, key=lambda one: one[0].delivery.deliveries)
         newest = {one[0].delivery.message_id: one for one in ordered}
@@ -158,7 +158,7 @@ class SettlementWriter:
     def _refused(
         self, queue: ServedQueue, held: HeldDelivery, decision: Decision, error: DBAPIError | UnicodeError | _Unsendable
     ) -> list[tuple[HeldDelivery, Decision]]:
-        """Log the refusal, and settle by the next best verb; otherwise the message would stay held with the lease."""
+        """Log the refusal, and settle by the next best verb, since the message would otherwise stay leased."""
         instead = fallback(decision, held.delivery)
         then = "" if instead is None else f", so the worker tries to {instead.verb.value} it"
         what = f"cannot be settled by {decision.verb.value}{then}: {logged(error)}"
@@ -196,7 +196,7 @@ class _Unsendable(Exception):
 
 
 def _state(error: DBAPIError | UnicodeError | _Unsendable) -> str:
-    """Return the SQLSTATE, including one for what the driver refuses to send."""
+    """Return an error's SQLSTATE, or the one that fits if the driver refused to send something."""
     if isinstance(error, UnicodeError):
         return _UNTRANSLATABLE
     if isinstance(error, _Unsendable):
@@ -250,7 +250,7 @@ class Settler(Looper):
         return len(self._finished) + len(self._pending)
 
     def stop(self) -> None:
-        """Settle what there is and stop, after ten seconds in any case if the database is away."""
+        """Settle what is left and stop; give up after ten seconds, if the database is away."""
         self._give_up_at = self._clock() + self._timings.settle_at_stop
         self._retry_at = 0.0
         super().stop()
@@ -305,7 +305,7 @@ class Settler(Looper):
             self._settled(queues)
 
     def _flush(self) -> None:
-        """Send all that is pending. A queue whose schema refuses it does not hold up the others."""
+        """Send all that is pending. The FairQueueError of one queue is raised when the others are settled."""
         groups: dict[tuple[ServedQueue, Verb], list[tuple[HeldDelivery, Decision]]] = {}
         for held, decision in self._pending.items():
             groups.setdefault((held.queue, decision.verb), []).append((held, decision))

@@ -71,7 +71,7 @@ class TaskExecutor(Executor):
         self._call_in_loop(self._cancel, deliveries)
 
     def free(self) -> int:
-        """Return how many handlers could begin; zero if the loop is blocked, so that messages do not wait for it."""
+        """Return how many handlers could begin; zero if the loop is blocked, so that no messages wait for the loop."""
         called_at = self._called_at
         is_blocked = called_at is not None and self._clock() - called_at > self._timings.stale_after
         return 0 if is_blocked else super().free()
@@ -176,7 +176,7 @@ class TaskExecutor(Executor):
             return decisions
 
     def _is_cancelled_by_others(self, held: HeldDelivery) -> bool:
-        """Return whether somebody else has cancelled the task of a handler, usually a loop that ends."""
+        """Return whether something other than the worker has cancelled a handler's task, usually a loop that ends."""
         task = asyncio.current_task()
         uncounted = held.delivery.deliveries - held.delivery.attempt
         return (
@@ -189,7 +189,7 @@ class TaskExecutor(Executor):
 
     @staticmethod
     def _with_reason(held: HeldDelivery, error: BaseException) -> BaseException:
-        """Replace a cancel by the executor with its reason."""
+        """Return LeaseLost for a cancel that a lost lease caused, and any other error as it is."""
         if isinstance(error, asyncio.CancelledError) and held.lost:
             lease = held.delivery.lease
             return LeaseLost((held.delivery.message_id,), lease.id, lease.expires_at)

@@ -52,7 +52,7 @@ class Bucket:
 
 
 class Distribution:
-    """Counts of values by buckets, with ascending upper *bounds* and one bucket above. The owner must hold a lock."""
+    """Counts of values by buckets, with ascending upper *bounds* and one bucket above. Callers must hold a lock."""
 
     __slots__ = ("_bounds", "_counts", "_examples", "sum")
 
@@ -80,7 +80,7 @@ class AttemptDistributions:
     Attributes:
         wait: Seconds from the enqueue to the beginning of the first attempt.
         service: Seconds that handlers took.
-        attempt: The numbers of the attempts.
+        attempt: The numbers of the attempts: 1 for the first attempt of a message.
     """
 
     def __init__(self) -> None:
@@ -115,7 +115,7 @@ class WorkerStats:
         empty: Dequeue calls that returned nothing.
         flushes: Calls that settled deliveries.
         heartbeats: Calls that extended leases.
-        woken: Reports of the listener: notifications for its queues, its own loss or return.
+        woken: Reports of the listening connection: notifications for the worker's queues, its own failure or return.
         failures: Failed calls to the database.
         timed_out: Deliveries whose handler exceeded its timeout.
         hung: Handlers that run now though their deliveries are settled without them, or their messages were cancelled
@@ -198,7 +198,7 @@ logger = logging.getLogger("sqlalchemy_fairqueue.worker")
 
 
 class WorkerLog(logging.LoggerAdapter[logging.Logger]):
-    """The log of one worker. Each text continues "worker" and its name, which records have as an attribute too."""
+    """The log of one worker. Each text follows "worker" and the name; records have the name as ``worker`` too."""
 
     def __init__(self, worker: str) -> None:
         super().__init__(logger)
@@ -208,9 +208,9 @@ class WorkerLog(logging.LoggerAdapter[logging.Logger]):
         return msg, dict(kwargs, extra={"worker": self._worker, **kwargs.get("extra", {})})
 
     def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
-        """Log; a failing filter or handler of the application ends no thread of the worker, and is reported on stderr.
+        """Log a text. A filter or log handler that fails is reported on stderr, and ends no thread of the worker.
 
-        Pass foreign names and texts as arguments: those are escaped, so that none looks like a line of ours.
+        Pass foreign names and texts as arguments, which are escaped so that none looks like a line of ours.
         """
         try:
             shown = (clean(one) if isinstance(one, str) else one for one in (self._worker, *args))

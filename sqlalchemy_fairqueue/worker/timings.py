@@ -7,8 +7,8 @@ poll comes soon at first and later each time, up to the poll interval, or when t
 
 A worker that can be woken registers its wait *before* its last poll, so that each enqueue after the registration wakes
 it. It ends the wait when several polls in a row find work. A transaction that enqueued before the registration and
-commits after that poll wakes nobody. So the worker polls once more after about 0.2 seconds; it finds messages of even
-later commits after one poll interval.
+commits after that poll wakes nobody. So the worker polls once more after about 0.2 seconds; if such a commit comes even
+later, the worker finds its messages after one poll interval.
 
 Handlers should not wait for the database between two short messages. But a message in the buffer has used its tenant's
 turn and a slot of its limit although nobody works on it. So the worker estimates from recent handler times how many
@@ -41,7 +41,7 @@ class Timings:
         charge_every: Interval of charges for running handlers, in queues that are fair by seconds.
         stuck_after: A call to dequeue, settle, run schedules or finish groups is cut after this long without an answer,
             or after the lease if that is longer.
-        housekeeping_call: The same for a statement of housekeeping, which may delete many large rows.
+        housekeeping_call: A statement of housekeeping is cut only after this, since it may delete many large rows.
         housekeeping_every: Interval of housekeeping, give or take half of it.
         pruned_at_once: Rows of a kind, or dead letters of a queue, that housekeeping deletes in a transaction.
         schedules_every: Longest interval of polls for due schedules.
@@ -52,31 +52,31 @@ class Timings:
         poll_soon: Time to the next poll after a poll that gave less than it asked for.
         poll_later: Delay of a poll that will probably find nothing, since another consumer was woken for the message.
         poll_locked: Longest time to the next poll while another call holds ready messages.
-        poll_drift: A waiting worker polls again after this multiple of its wait, since earlier transactions commit
-            meanwhile.
-        longest_wait: The longest registration of a wait, also a dead worker's.
+        poll_drift: A waiting worker polls again after this multiple of its wait so far, for earlier transactions that
+            have committed meanwhile.
+        longest_wait: The longest time for which a wait is registered, even if the worker dies.
         wait_margin: A wait is registered for two poll intervals plus this.
-        ahead: The most work that waits in the buffer.
-        trips: The buffer holds work for this many dequeues; a dequeue begins at half of it.
+        ahead: The most work in the buffer, in seconds.
+        trips: The buffer holds work for the time of this many dequeues; a dequeue begins when half of it is left.
         stale_after: A delivery that has waited in the buffer this long is given back.
-        longest_sleep: A thread without other work looks again after this long, which any system can wait at once.
+        longest_sleep: A thread without other work looks again after this long, which is within every system's limit.
         unsettled: With more unsettled deliveries the fetcher takes no messages.
         settle_bytes: Most bytes of results in one call; one result may be larger.
         settle_at_stop: How long a stop waits for a database that is away.
         locked_again: Time until a locked message is tried again.
-        may_hold_slot: Older deliveries may hold a slot of a limit that was set after they were taken.
+        may_hold_slot: Deliveries taken longer ago may hold a slot of a limit that was set after their dequeue.
         stop_part: How long a part may take to stop after its present work.
         end_leases: How long a stop waits for the database to end the worker's leases.
         stop_dequeue: How long a stop waits for the present dequeue, even with a shorter grace period.
-        signal_again: A signal within this time repeats the first one; a later one ends the process.
+        signal_again: A second SIGTERM or SIGINT within this time is ignored; a later one ends the process.
         cleanup: How long a cancelled handler may clean up, or a child process may take to end.
         ignored_cancel: A handler hangs if it runs this long after it was told that its message is cancelled.
         child_start: How long a child process may take to start, or to import a handler.
         lease_check: Longest interval of checks whether the handler of a child process may go on.
         connect: How long a new connection may take; the drivers' own limits are minutes.
         silence: Interval of checks whether the listening connection lives and commits notify.
-        answer: How long the answer to that may take.
-        backoff_first: First wait after a failure; each further one doubles it.
+        answer: How long the answer to that check may take.
+        backoff_first: First wait after a failure; each further failure doubles it.
     """
 
     heartbeats: int = 4
@@ -282,12 +282,12 @@ class PollSchedule:
         return True
 
     def poll_at(self, at: float) -> None:
-        """Poll at that time, when a message that this worker has put off is due."""
+        """Poll at that time, when a message is due that this worker has returned with a delay."""
         self._asked_at = min(self._asked_at, at)
         self.next_at = min(self.next_at, at)
 
     def poll_later(self, now: float) -> bool:
-        """Poll a moment later, as the woken consumer may be dead or busy. Return whether this makes it earlier."""
+        """Poll a moment later, since the consumer that was woken may be dead or busy. Return as :meth:`poll_now`."""
         # A poll that begins meanwhile resets this, and sees the messages.
         at = self._late_at = min(self._late_at, now + self.timings.poll_later)
         if self.next_at <= at:
@@ -299,7 +299,7 @@ class PollSchedule:
         return self._lately * exp((self._lately_at - now) / _LATELY)
 
     def _until_woken(self, now: float, otherwise: float) -> float:
-        """Return how long to rely on being woken; *otherwise* if no wait is registered."""
+        """Return how many seconds to rely on being woken; *otherwise* if no wait is registered."""
         if self.waiting_until <= now:
             return otherwise
         return min(
@@ -323,7 +323,7 @@ _WEIGHT = 0.1
 
 
 class Prefetch:
-    """Exponentially weighted averages of recent durations of handlers (of all kinds) and dequeues."""
+    """Says how many messages to take, from moving averages of the durations of handlers (all kinds) and dequeues."""
 
     __slots__ = ("_ahead", "_concurrency", "_most", "_seconds", "_trip", "_trips")
 

@@ -1,4 +1,4 @@
-"""Wake-ups between threads of a worker, and of workers and waits for results by commits.
+"""Wakes a worker's fetcher from other threads, and workers and waits for results when transactions commit.
 
 A worker registers a wait in the database, polls once more, and then relies on notifications beside a few polls (see
 ``timings``). Without notifications it polls more often.
@@ -53,7 +53,7 @@ class FetchTrigger(WakeEvent):
     """Everything that makes a worker's fetcher begin a round early.
 
     Attributes:
-        refill_at: The executor wakes the fetcher when the buffer has no more deliveries than this; never if it is -1.
+        refill_at: The executor wakes the fetcher when the buffer has at most this many deliveries; never if it is -1.
             The fetcher sets it.
         is_backlogged: Whether the fetcher waits for settlements. The fetcher sets it.
     """
@@ -67,7 +67,7 @@ class FetchTrigger(WakeEvent):
         self._clock = clock
 
     def settled(self, queues: Iterable[ServedQueue]) -> None:
-        """Note that settlements made room in these queues. A fetcher that is about to poll them waits on."""
+        """Let the fetcher poll these queues, where settlements made room; wake it if it would poll later."""
         now = self._clock()
         earlier = [queue.polls.poll_now(now) for queue in queues]
         if any(earlier) or self.is_backlogged:
@@ -108,7 +108,7 @@ class WaitRegistration:
         self.topics[topic] = queue
 
     def notified(self, topics: Topics | None) -> None:
-        """Poll queues that may have work: soon if a notification named this worker, later if it named another one."""
+        """Poll queues that may have work: at once if a notification named this worker, a moment later if another."""
         now = self.options.clock()
         if topics is None:
             queues = list(self.topics.values())
@@ -129,7 +129,7 @@ class WaitRegistration:
             self.trigger.set()
 
     def after_work(self, queue: ServedQueue) -> None:
-        """End the wait if several polls in a row gave messages; producers need not wake the worker then."""
+        """End the wait if several polls in a row gave messages, since producers need not wake the worker then."""
         if queue.polls.needs_no_wait():
             self._take_back(queue)
 
@@ -191,7 +191,7 @@ class Listening:
         self._thread = threading.Thread(target=self._run, name="fairqueue-listener", daemon=True)
 
     def join(self, notify: Notify) -> None:
-        """Call *notify* in the connection's thread with named topics; with None if notifications may be missed."""
+        """Call *notify* in the listening thread with each notification's topics; with None if some may be missed."""
         if self._thread.ident is None:
             self._thread.start()
         self._subscribers = [*self._subscribers, notify]
@@ -244,7 +244,7 @@ class Listening:
                 check_at = self._clock() + self._timings.silence
 
     def _check(self, listener: Listener) -> None:
-        """Ask whether the server answers, this connection listens, and commits notify."""
+        """Check that the server answers and this connection listens, or raise; note whether commits notify."""
         with self._connection.calling(self._timings.answer):
             has_room = listener.commits_notify()
         if has_room is None:
@@ -286,7 +286,7 @@ _LINGER = 30.0
 
 
 class EngineWatch:
-    """Notifications of one engine's database about ended messages."""
+    """Wakes waits for results of one engine's database, by notifications about messages that ended."""
 
     def __init__(self) -> None:
         self.process = os.getpid()
@@ -312,7 +312,7 @@ class EngineWatch:
                 self._listening.join(self.notified)
 
     def leave(self, message_id: int, wake: Callable[[], None]) -> None:
-        """Stop calling *wake*. Some time after the last one the connection ends."""
+        """Stop calling *wake*. Half a minute after the last wait, the connection ends."""
         with self._lock:
             wakes = self._wakes.get(str(message_id), [])
             if wake in wakes:
@@ -333,7 +333,7 @@ class EngineWatch:
             wake()
 
     def close(self, *, if_idle: bool = False) -> None:
-        """End the connection, unless *if_idle* is set and there is a wait; waits then poll."""
+        """End the connection, so that waits poll from now on; with *if_idle*, only if there is no wait."""
         with self._lock:
             if if_idle and self._wakes:
                 return

@@ -54,7 +54,7 @@ class Front(Generic[E]):
 
     @property
     def name(self) -> str:
-        """Its name, which stands beside its leases and in the log."""
+        """The worker's name, which stands beside its leases and in the log."""
         return self._options.name
 
     def health(self) -> Health:
@@ -476,10 +476,10 @@ class AsyncWorker(Front[TaskExecutor]):
     async def stop(self, grace: timedelta | None = None) -> None:
         """Take no further messages, let handlers finish, release the rest, and return. The worker can start again.
 
-        A call from one of this worker's handlers, or from what it has started, returns at once; the worker then stops
-        after its handlers have finished. A cancel of the caller does not cancel the stop. A stop during the start
-        follows the start. A second call with a shorter grace shortens the first. A task of another loop waits while the
-        stop runs in the worker's loop.
+        A call from one of this worker's handlers, or from a task or thread that it started, returns at once; the worker
+        then stops after its handlers have finished. A cancel of the caller does not cancel the stop. During the start,
+        the stop begins when the start has ended. A second call with a shorter grace shortens the first. A task of
+        another loop waits while the stop runs in the worker's loop.
 
         Args:
             grace: How long handlers may go on; default: the worker's. Then they are cancelled.
@@ -497,14 +497,14 @@ class AsyncWorker(Front[TaskExecutor]):
             await asyncio.shield(life)
 
     def _ask(self, until: float) -> None:
-        """Ask the worker to stop, after its start if need be, or shorten the grace period of its present stop."""
+        """Ask the worker to stop, once it has started, or shorten the grace period of its present stop."""
         self._grace_until = min(self._grace_until, until)
         if self._executor is not None:
             self._executor.shorten_grace(until)
         self._asked.set()
 
     def _stop_soon(self, loop: asyncio.AbstractEventLoop, runtime: Runtime[TaskExecutor]) -> None:
-        """Stop this runtime from one of its threads, unless its loop is closed already."""
+        """Stop this runtime from another thread, unless its loop is closed already."""
         with suppress(RuntimeError):
             loop.call_soon_threadsafe(lambda: self._ask(self._until()) if self._runtime is runtime else None)
 
@@ -516,7 +516,7 @@ class AsyncWorker(Front[TaskExecutor]):
             self._ask(self._until())
 
     async def run(self, *, handle_signals: bool = False, drain: bool = False) -> None:
-        """Work until ``stop`` is called, by a signal too, or until this is cancelled, which stops it without grace.
+        """Work until a task or a signal calls ``stop``, or this call is cancelled, which stops without grace.
 
         Args:
             drain: Whether to return as soon as nothing can be delivered now, as for :meth:`Worker.run`.
@@ -564,7 +564,7 @@ class AsyncWorker(Front[TaskExecutor]):
         await self.stop()
 
     async def _check(self, runtime: Runtime[TaskExecutor]) -> None:
-        """Check in another thread, since the connection has its own event loop."""
+        """Check the installation in another thread, since its connection has its own event loop."""
         try:
             await in_thread(runtime.check)
         except Exception as error:

@@ -1,8 +1,8 @@
 """Stream of changes: each enqueue and each end of a message is in exactly one micro-batch, in the order of commits.
 
-The server decodes them from its WAL for a replication slot. A micro-batch has all transactions whose commits end
-between two positions, so that it can be read again after a failure. Only ``commit`` moves the slot; Spark calls it for
-an offset when it needs nothing before it any more.
+The server decodes changes from its WAL for a replication slot. A micro-batch has all transactions whose commits end
+between two positions, so that it can be read again after a failure. Only ``commit`` moves the slot; Spark calls it with
+an offset when it will not read again what is before the offset.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _BATCH_ROWS = 10_000
 
 
 def _name_channels(rows: Sequence[Row], options: ReadOptions, known: dict[int, tuple[str, str]]) -> None:
-    """Name the channels of rows that have only their id, except channels that were forgotten since."""
+    """Set queue and channel in rows that have only the channel's id, unless the channel was forgotten since."""
     unnamed = [row for row in rows if row.get("channel") is None and row.get("channel_id") is not None]
     unknown = {row["channel_id"] for row in unnamed} - known.keys()
     if unknown:
@@ -71,7 +71,7 @@ def _name_channels(rows: Sequence[Row], options: ReadOptions, known: dict[int, t
 
 
 def change_batches(rows: Iterator[Row], options: ReadOptions, columns: Sequence[Column]) -> Iterator[pa.RecordBatch]:
-    """Yield the rows in batches. A row with an unknown queue or channel passes every filter."""
+    """Yield the rows in batches, for the options' queue and channels. A row whose channel is unknown is kept."""
     layout = arrow_schema(columns)
     queues, channels = (None, options.queue), {None, *options.channels}
     known: dict[int, tuple[str, str]] = {}
@@ -103,7 +103,7 @@ class ChangePartition(InputPartition):
 
 
 class ChangeReader(Follower):
-    """Reads changes as a stream."""
+    """Reads the table ``changes`` as a stream: a row for each enqueue and each end of a message, in commit order."""
 
     follows = "changes"
 
@@ -139,7 +139,7 @@ class ChangeReader(Follower):
         self._target = self._query(lambda connection: self._state(connection).insert)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
-        """Return the end of the WAL, and how much is unread and kept for the slot, for the query's progress."""
+        """Return the end of the WAL, and how much of it is unread or kept for the slot, for the query's progress."""
         reached = self._reached
         if reached is None:
             return None
@@ -168,7 +168,7 @@ class ChangeReader(Follower):
             connection.close()
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Move the slot to an offset. Spark has recorded that all micro-batches before it are done."""
+        """Move the slot to an offset, since Spark has recorded that all micro-batches before the offset are done."""
         reached = change_offset_of(end).lsn
 
         def move(connection: psycopg.Connection) -> None:
@@ -198,7 +198,7 @@ class ChangeReader(Follower):
         return self._offset(connection, passed).as_dict() if passed - first.lsn >= _PASSED_BYTES else start
 
     def _check(self, connection: psycopg.Connection, installation: Installation, start: ChangeOffset) -> SlotState:
-        """Return the state of the slot, if it still has everything after a position."""
+        """Return the state of the slot; raise OriginChanged or DataLoss if it lacks anything after *start*."""
         found = horizon(connection, installation.quoted)
         refuse_origin(start.origin, found.origin, self._options.accepted_origin, lsn_text(start.lsn))
         state = slot_state(connection, self._slot, installation.schema)

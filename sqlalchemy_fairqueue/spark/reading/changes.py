@@ -190,7 +190,7 @@ class _Transaction:
 
 
 def _end(table: str, columns: Row) -> Row:
-    """Return what an inserted row says of the end of its message."""
+    """Return the columns of a change that tell how a message ended, from the row that its end inserted."""
     if table == "fq_dead_letter":
         outcome: str | None = "buried"
     else:
@@ -199,7 +199,7 @@ def _end(table: str, columns: Row) -> Row:
 
 
 def _columns(change: Change) -> Row:
-    """Return the columns of an inserted row as the table of changes has them."""
+    """Return the columns of an inserted row under their names in the table of changes."""
     given = change.row()
     due = given.get("dequeue_at")
     row: Row = {name: given.get(name) for name in _TEXTS}

@@ -1,4 +1,4 @@
-"""Lag of a reader of the history, the transaction that delays it, and a listener that exports the lag of streams.
+"""Measures the lag of a reader of the history, names the transaction that delays it, and exports the lag of streams.
 
 The listener opens no connection, since the stream reports its lag in its progress (PySpark 4.2 or later).
 """
@@ -41,9 +41,9 @@ class HistoryLag:
         rows: Readable rows after it.
         held_rows: Committed rows after it that must wait for an older transaction.
         seconds: The age of the first unread row, or 0.
-        held_seconds: The age of the cluster's oldest open transaction that has written anything, or 0. It delays every
-            reader of the history.
-        held_by: That transaction's process id in ``pg_stat_activity``, or None.
+        held_seconds: The age of the cluster's oldest open transaction that has written anything, or 0. This transaction
+            delays every reader of the history.
+        held_by: Its process id in ``pg_stat_activity``, or None.
         latest: The offset at the end of what is readable now.
     """
 

@@ -51,7 +51,7 @@ class Origin:
 class Offset:
     """A position in a history. Spark writes it to a checkpoint, as JSON.
 
-    Rows that were pruned before *pruned*, the last entry of ``fq_pruned_history`` at its creation, are of no concern.
+    *pruned* is the last entry of ``fq_pruned_history`` at its creation: only rows pruned later can be missed.
     """
 
     origin: Origin
@@ -135,7 +135,7 @@ class Horizon:
 
 
 def check_origin(offset: Offset, found: Horizon, accepted: str | None) -> None:
-    """Raise OriginChanged for an offset ahead of the history, and, unless the user accepted it, for another history."""
+    """Raise OriginChanged for an offset ahead of the history and, unless the user accepted it, for another history."""
     refuse_origin(offset.origin, found.origin, accepted, f"{offset.position.xid}/{offset.position.id}")
     if offset.position.xid >= found.xmax:
         raise OriginChanged(

@@ -1,4 +1,4 @@
-"""Queries of the readers, and their connections.
+"""Opens connections for the readers, and makes their queries.
 
 A filter is pushed down only if the server and Spark evaluate it equally: equality of texts that are never null, and
 comparisons of the end of an attempt. Spark evaluates all others.
@@ -80,7 +80,7 @@ def prepared_installation(connection: psycopg.Connection, options: ReadOptions) 
 
 
 def horizon(connection: psycopg.Connection, schema: str) -> Horizon:
-    """Return the history of the connection, and its snapshot; raise SchemaMismatch if there is no history."""
+    """Return the state of the history in a snapshot taken now; raise SchemaMismatch if there is no history."""
     name = schema.replace("%%", "%")
     [row] = query(connection, "horizon", {"history": f"{name}.fq_history"})
     if row[3] is None:
@@ -98,7 +98,7 @@ def base_condition(table: Table, options: ReadOptions) -> Condition:
 
 
 def finished_condition(options: ReadOptions, unit: int = 1) -> Condition:
-    """Return the condition of the options since and until, widened to whole units of this many microseconds."""
+    """Return the condition for the options since and until, widened to whole units of *unit* microseconds."""
     condition, (since, until) = Condition(), options.finished
     if options.since is not None:
         condition = condition.also("h.finished_at >= %(since)s", since=since // unit * unit)
@@ -163,7 +163,7 @@ def _clause(one: Filter, column: Column, name: str) -> tuple[str, dict[str, obje
 
 
 def _is_storable(text: str) -> bool:
-    """Return whether a column can store the text; otherwise it equals no stored text."""
+    """Return whether a column can store the text; if not, no stored text can equal it."""
     return re.search("[\0\ud800-\udfff]", text) is None
 
 
@@ -195,20 +195,20 @@ _log = logging.getLogger(__name__)
 
 
 def last_position(connection: psycopg.Connection, schema: str, xmin: int) -> Position:
-    """Return the position of the last row below a transaction, or the beginning."""
+    """Return the position of the last row that a transaction below *xmin* recorded, or the beginning."""
     found = query(connection, "last_position", {"xmin": str(xmin)}, schema=schema)
     return Position(*found[0]) if found else Position()
 
 
 def position_after(connection: psycopg.Connection, schema: str, after: Position, rows: int, xmin: int) -> Position:
-    """Return the position this many rows after another, below a transaction; the last one if there are fewer."""
+    """Return the position *rows* rows after another, at most the last one below transaction *xmin*."""
     values = {"xid": str(after.xid), "id": after.id, "skip": rows - 1, "xmin": str(xmin)}
     found = query(connection, "position_after", values, schema=schema)
     return Position(*found[0]) if found else max(after, last_position(connection, schema, xmin))
 
 
 def first_and_last(connection: psycopg.Connection, schema: str, condition: Condition) -> tuple[Position, Position]:
-    """Return the positions of the first and the last row of a condition; twice the beginning if there is none."""
+    """Return the positions of the first and last row that meet a condition; twice the beginning if there is none."""
     found = query(connection, "first_and_last", condition.values, schema=schema, where=condition.text)
     return (Position(*found[0][:2]), Position(*found[0][2:])) if found else (Position(), Position())
 
@@ -226,10 +226,10 @@ def last_pruned(connection: psycopg.Connection, schema: str) -> int:
 
 
 def check_losses(connection: psycopg.Connection, schema: str, after: Offset, options: ReadOptions) -> None:
-    """Raise DataLoss, or warn, as the options say, if attempts that they ask for were pruned after an offset.
+    """Raise DataLoss, or warn, as the options say, if attempts in their time range and after an offset were pruned.
 
-    Call it after the rows were read, in a READ COMMITTED transaction or none, so that its new snapshot has a record of
-    everything pruned before.
+    Call it after the rows were read, in a READ COMMITTED transaction or none, so that its snapshot is a new one, which
+    shows everything that was pruned before.
     """
     position, (since, until) = after.position, options.finished
     values = {"pruned": after.pruned, "xid": str(position.xid), "id": position.id, "since": since, "until": until}

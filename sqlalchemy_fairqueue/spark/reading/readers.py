@@ -1,12 +1,12 @@
-"""Readers of tables: once, and of the history as a stream.
+"""Reads tables once, and the history also as a stream.
 
-Once: many tasks read the rows of one instant of the history, since the plan has the driver's snapshot, and tasks read
-rows whose recording transaction it shows. Live tables change: with one task all rows are of one instant, with several
-each task has its own instant.
+Once: however many tasks read the history, its rows are of one instant, since each task reads only rows whose recording
+transaction is in the driver's snapshot. Other tables change meanwhile: with one task all rows are of one instant, with
+several each task has its own instant.
 
 As a stream: each attempt is in exactly one micro-batch, even if transactions commit out of order. A micro-batch ends
 below the oldest open transaction in the cluster; such a transaction delays the stream, but no row is lost. Two
-positions determine its rows, so it can be read again after a failure.
+positions determine a micro-batch, so it can be read again after a failure.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ _DAY = 86_400_000_000
 
 @dataclass
 class TablePartition(InputPartition):
-    """The rows that one task reads. If rows of the history after the offset *after* were pruned, they are lost."""
+    """The rows that one task reads. If *after* is given, the task checks that no rows after this offset were pruned."""
 
     condition: Condition
     after: Offset | None = None
@@ -155,7 +155,7 @@ class BatchReader(Shipped, DataSourceReader):
         return _rows_of(partition, self._options, self._columns, "read")
 
     def _offsets(self, now: Horizon, pruned: int) -> tuple[Offset, Offset | None]:
-        """Return the offset after which to read, and the offset up to which to read, or None to read to the end."""
+        """Return the offset after which to read, and the offset up to which to read; None there means to the end."""
         found: dict[str, Offset] = {}
         given = {"startingOffsets": self._options.starting_offsets, "endingOffsets": self._options.ending_offsets}
         for name, text in given.items():
@@ -198,7 +198,7 @@ class Follower(Shipped, DataSourceStreamReader, AvailableNow):
         raise NotImplementedError
 
     def _query(self, ask: Callable[[psycopg.Connection], T]) -> T:
-        """Query on the driver's connection, which is kept for many calls a second. A broken one is replaced."""
+        """Query on the driver's connection, which is kept, since Spark may ask often. A broken one is replaced."""
         with translated_errors(f"follow the {self.follows}"):
             if self._connection is not None and not self._connection.closed:
                 try:
@@ -211,7 +211,7 @@ class Follower(Shipped, DataSourceStreamReader, AvailableNow):
 
 
 class StreamReader(Follower):
-    """Reads the history as a stream."""
+    """Reads the history as a stream: each attempt is in exactly one micro-batch."""
 
     follows = "history"
 

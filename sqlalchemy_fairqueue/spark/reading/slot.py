@@ -144,7 +144,7 @@ def check_publications(connection: psycopg.Connection, slot: str, schema: str) -
 
 
 def next_end(connection: psycopg.Connection, slot: str, start: int, most: int | None, upto: int | None) -> int | None:
-    """Return where a read of at most so many changes, and at least one transaction, ends; None if there is none.
+    """Return the end of a read of up to *most* changes, but at least one transaction; None if there is none.
 
     Transactions that end after *upto* are left out. Call it outside of a transaction.
     """
@@ -179,7 +179,7 @@ def messages(connection: psycopg.Connection, slot: str, upto: int) -> Iterator[b
 
 
 def advance(connection: psycopg.Connection, slot: str, upto: int) -> None:
-    """Move a slot to a position. What is before it is never read again, and the server may remove its WAL."""
+    """Move a slot to a position. What is before the position is never read again; the server may remove its WAL."""
     values = {"slot": slot, "upto": lsn_text(upto)}
     _when_free(connection, slot, partial(connection.execute, _ADVANCE, values))
 
@@ -197,7 +197,7 @@ def _copied(connection: psycopg.Connection, query: str) -> Iterator[bytes]:
 
 
 def _when_free(connection: psycopg.Connection, slot: str, call: Callable[[], T]) -> T:
-    """Call something that takes the slot; wait while a task that Spark has ended still holds it."""
+    """Call a function that takes the slot; wait while a task that Spark has ended still holds the slot."""
     until = time.monotonic() + _BUSY_SECONDS
     while True:
         try:

@@ -1,4 +1,4 @@
-"""Readable tables: their columns with Spark types and SQL expressions.
+"""The tables that Spark can read: their columns with Spark types and SQL expressions.
 
 The server sends rows as text, and Arrow parses them without a Python object for each value.
 """
@@ -49,7 +49,7 @@ class Column:
 
     Attributes:
         sql: Its expression; empty in a table that no statement reads.
-        nullable: If it cannot be null, Spark need not check.
+        nullable: Whether it may be null; Spark checks only columns that may.
         since: An earlier column of instants, never null; if both are read, only the difference is sent.
     """
 
@@ -254,7 +254,7 @@ def _expression(column: Column, base: Column | None) -> str:
 
 
 def _base(column: Column, columns: Sequence[Column]) -> Column | None:
-    """Return the column that it is sent as a difference to, if that is read too."""
+    """Return the earlier column from which the difference is sent instead of this one, if that is read too."""
     return next((one for one in columns if one.name == column.since), None)
 
 

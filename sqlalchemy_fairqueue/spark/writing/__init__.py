@@ -39,7 +39,7 @@ class _TableCreated(WriterCommitMessage):
 
 
 class _Writer(Shipped):
-    """Enqueues rows from Spark."""
+    """What writers of frames and of streams share: the load, which is dropped if the write fails."""
 
     def __init__(self, load: Load) -> None:
         self._load = load
@@ -49,14 +49,14 @@ class _Writer(Shipped):
 
 
 class BatchWriter(_Writer, DataSourceArrowWriter):
-    """Enqueues a frame."""
+    """Enqueues a frame, all rows or none."""
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """Stage the rows of one task, unless a table is being created of them."""
+        """Stage the rows of one task, unless Spark is creating a table of them."""
         return _TableCreated() if _creates_table() else self._load.stage_rows(iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Merge the rows of the successful attempts, or raise BadOption if a table is being created of them."""
+        """Merge the rows of the successful task attempts, or raise BadOption if Spark is creating a table of them."""
         if any(isinstance(one, _TableCreated) for one in messages):
             raise BadOption(
                 "format fairqueue creates no tables, since nobody could read them; nothing was enqueued; write "
@@ -67,13 +67,13 @@ class BatchWriter(_Writer, DataSourceArrowWriter):
 
 
 class StreamWriter(_Writer, DataSourceStreamArrowWriter):
-    """Enqueues micro-batches."""
+    """Enqueues each micro-batch of a stream exactly once, all rows or none."""
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
         return self._load.stage_rows(iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Merge the rows of the successful attempts, unless the batch was merged before."""
+        """Merge the rows of the successful task attempts, unless the micro-batch was merged before."""
         self._load.merge(_all(messages), batchId)
 
 

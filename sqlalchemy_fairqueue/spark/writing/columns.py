@@ -133,7 +133,7 @@ _MAYBE_GROUP = rf'"{GROUP_HEADER}"|\\u'
 
 
 def check_headers(texts: pa.Array, groups: pa.Array, problems: Problems) -> None:
-    """Note headers with a member that a group sets. The staging table refuses all else that is wrong with them."""
+    """Note headers with the field that a group sets. The staging table refuses all other wrong headers."""
     named = pc.and_(groups.is_valid(), pc.fill_null(pc.match_substring_regex(texts, _MAYBE_GROUP), False))
     for index in pc.indices_nonzero(named).to_pylist():
         if GROUP_HEADER in json.loads(texts[index].as_py()):
@@ -146,7 +146,7 @@ _NESTED = (types.StructType, types.MapType)
 
 
 class Kind(NamedTuple):
-    """The types of a frame that a column accepts, the same in words, and the type in a frame of a text file."""
+    """The Spark types that a column accepts, also in words, and the Arrow type of the column in a text file's frame."""
 
     accepted: tuple[type[types.DataType], ...]
     words: str
@@ -200,7 +200,7 @@ class Columns:
 
     @property
     def staged(self) -> tuple[str, ...]:
-        """The columns of the stage that rows are copied to, without the attempt."""
+        """The columns of the stage that rows are copied to, except the task attempt."""
         return (*(_STAGED.get(name, name) for name in self.indexes), *self._constants())
 
     def rows(self, batch: pa.RecordBatch) -> tuple[list[pa.Array], Problems]:

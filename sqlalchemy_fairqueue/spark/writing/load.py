@@ -1,4 +1,4 @@
-"""A load: tasks stage rows, and the driver merges them."""
+"""Runs a load: tasks stage rows, and the driver merges them."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class LoadResult:
 
 
 def committed(connection: psycopg.Connection, installation: Installation, queue: str, job_id: str) -> LoadResult | None:
-    """Return the result of a job that was committed before; None if there is none, and for a stream."""
+    """Return the result of a job that was committed before; None if there is none, or the job is a stream's."""
     found = call(connection, installation, "fq_find_load", queue=queue, job_id=job_id)
     return next((LoadResult(job_id, False, *counts) for batch_id, *counts in found if batch_id is None), None)
 
@@ -84,9 +84,9 @@ class Staged(WriterCommitMessage):
     """The report of a finished task.
 
     Attributes:
-        attempt: The attempt of the task, which marks its rows.
-        source: The streaming query, which goes with its checkpoint.
-        stage: The staging table; Spark creates one writer for the tasks of a micro-batch, and another for its commit.
+        attempt: Spark's id of the task attempt, which marks its rows.
+        source: The id of the streaming query, which stays the same as long as its checkpoint.
+        stage: The staging table. Of a micro-batch, Spark commits by another writer, which must learn it from here.
         examples: Descriptions of bad rows that fail the load.
         superseded: Whether the task staged nothing, because another run of the job has merged it.
     """
@@ -102,12 +102,12 @@ class Staged(WriterCommitMessage):
 
 
 class _BadRowFound(Exception):
-    """A bad row was found that fails the load."""
+    """The load must fail because of a bad row."""
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """A run of a load. It is sent to the executors, and holds no connection.
+    """A run of a load. It is sent to executors, so it holds no connection.
 
     Attributes:
         stage: The staging table; None if the job was committed before, with the result *before*.
@@ -150,7 +150,7 @@ class Load:
         return replace(staged, messages=messages, rejected=task.rejected)
 
     def merge(self, staged: Sequence[Staged], batch_id: int | None = None) -> LoadResult:
-        """Enqueue the staged rows on the driver, all or none, and clean up."""
+        """Enqueue the staged rows, all or none, and clean up; the driver calls it."""
         if self.stage is None:
             assert self.before is not None  # noqa: S101 - without it there is a stage
             return self.before
@@ -179,11 +179,11 @@ class Load:
             raise
 
     def _merge_once(self, staged: Sequence[Staged], batch_id: int | None) -> LoadResult:
-        """Enqueue the staged rows once, in one transaction after their channels are created.
+        """Enqueue the staged rows once, in one transaction, after transactions that create their channels.
 
-        After a lost connection it is unknown whether the commit succeeded. The same call again tells, since the job is
-        recorded. So a lost connection and a lock timeout are retried for two minutes. If this raises, nothing was
-        enqueued, unless the message says that the connection was lost.
+        After a lost connection it is unknown whether the commit succeeded. Another call finds out, since the job is
+        recorded. So this tries again for two minutes after a lost connection or a lock timeout. If it raises, nothing
+        was enqueued, unless the message says that the connection was lost.
         """
         action = f"merge job {self.job_id!r}" + (f", batch {batch_id}" if batch_id is not None else "")
         started = monotonic()
@@ -226,7 +226,7 @@ class Load:
         return LoadResult(self.job_id, *merged)
 
     def drop(self, staged: Iterable[Staged | None] = ()) -> None:
-        """Clean up after success and failure alike."""
+        """Drop the stages of this run, and delete its unpublished rejects, after success and failure alike."""
         for stage in {self.stage, *(one.stage for one in staged if one is not None)}:
             if stage is not None:
                 drop_stage(self.options, stage)
@@ -251,7 +251,7 @@ class Load:
                 RejectedRows(self.options.rejects_path, stage.name).delete_work()
 
     def _merged_before(self) -> LoadResult | None:
-        """Return the result of another run that has merged the job; None if there is none, and for a stream."""
+        """Return the result of another run that has merged the job; None if there is none, or this is a stream's."""
         with contextlib.closing(connect(self.options, "load", autocommit=True)) as connection:
             return committed(connection, self.installation, self.options.queue, self.job_id)
 
@@ -303,7 +303,7 @@ class _Task:
             yield columns
 
     def refuse(self, problems: Problems) -> None:
-        """Reject rows of the last batch of good ones. Raise _BadRowFound if bad rows fail the load."""
+        """Reject rows of the batch that good_rows yielded last. Raise _BadRowFound if bad rows fail the load."""
         assert self._given is not None  # noqa: S101 - rows are refused after they were given
         self._reject(self._given, problems)
 

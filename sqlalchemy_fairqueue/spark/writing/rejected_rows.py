@@ -1,8 +1,8 @@
 """Rejected rows: ``PATH/schema=SCHEMA/queue=QUEUE/job_id=JOB[/batch_id=N]/part-PARTITION.parquet``.
 
 The folder depends only on the load, by its key in fq_load: a repeated load replaces its files, and touches files of no
-other load. Tasks write to a folder of their run that readers ignore. The driver moves the files of successful attempts
-to the load's folder before it merges, so that a row is never missing in both places.
+other load. Tasks write to a folder of their run that readers ignore. Before the driver merges, it moves the files of
+successful task attempts to the load's folder, so that no row is missing both there and in the queue.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ _SPECIAL = re.compile(r"[\x00-\x7f]")
 
 @dataclass(frozen=True, slots=True)
 class RejectedRows:
-    """The rejected rows of one run, with a unique name, below the folder or URI that the user named."""
+    """The rejected rows of one run, which has a unique name, below the folder or URI that the user named."""
 
     path: str
     run: str
 
     def publish(self, schema: str, queue: str, job_id: str, batch_id: int | None, attempts: Mapping[int, int]) -> None:
-        """Move the files of successful attempts, by partition, to the load's folder, and replace earlier files."""
+        """Empty the load's folder, and move there for each partition the file of its task attempt in *attempts*."""
         files, root = file_system(self.path)
         names = {"schema": schema, "queue": queue, "job_id": job_id}
         folder = "/".join((root, *(f"{name}={_escaped(value)}" for name, value in names.items())))

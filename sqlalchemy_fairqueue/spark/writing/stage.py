@@ -1,4 +1,4 @@
-"""Staging table, to which executors copy rows, each task in its own transaction."""
+"""Makes, fills and drops the staging table, to which each task copies its rows in a transaction."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Stage:
 
 
 def make_stage(connection: psycopg.Connection, installation: Installation, options: WriteOptions) -> Stage:
-    """Create the table of one run, and drop old tables of dead runs, by the option staging_ttl."""
+    """Create the table of one run, and drop tables of dead runs that are older than the option staging_ttl."""
     ttl = microseconds(options.staging_ttl)
     with translated_errors("make a staging table"):
         [stage] = _stages(
@@ -62,9 +62,9 @@ def make_stage(connection: psycopg.Connection, installation: Installation, optio
 
 
 def drop_stage(target: TargetOptions, stage: Stage) -> None:
-    """Drop the table if its lock is free within a few seconds; otherwise a later load does (job_stages, staging_ttl).
+    """Drop the table if its lock is free within seconds; else a later load does: the same job's, or after staging_ttl.
 
-    A task that Spark has given up may still be copying to it.
+    A task that Spark has given up may still be copying to the table.
     """
     with contextlib.suppress(Exception), contextlib.closing(connect(target, "cleanup", autocommit=True)) as connection:
         _drop(connection, stage, _DROP_WAIT)
@@ -83,7 +83,7 @@ def _stages(connection: psycopg.Connection, installation: Installation, function
 def drop_left_behind(connection: psycopg.Connection, stages: Iterable[Stage]) -> list[Stage]:
     """Drop tables of other runs of a merged job, except tables in use; return the dropped ones.
 
-    The tables existed before the merge, so their runs, dead or not, have nothing to merge.
+    The tables existed before the merge, so their runs, dead or not, have nothing left to merge.
     """
     dropped = []
     for stage in stages:
@@ -109,8 +109,8 @@ def copy_rows(  # noqa: PLR0917 - a copy needs all of them
 ) -> int:
     """Copy rows to the stage in one transaction, and return their number. Without rows no connection is opened.
 
-    *attempt* marks the rows; *names* are the columns of the batches. Rows that the table refuses are left out and
-    passed to *refuse*, by index, before the next batch is requested. Without *refuse* they fail the copy.
+    *attempt*, the task attempt, marks the rows; *names* are the columns of the batches. Rows that the table refuses are
+    left out and passed to *refuse*, by index, before the next batch is requested. Without *refuse* they fail the copy.
     """
     filled = (batch for batch in batches if len(batch[0]))
     first = next(filled, None)
@@ -143,7 +143,7 @@ def copy_rows(  # noqa: PLR0917 - a copy needs all of them
 def _copy_all_but_refused(
     copy_part: Callable[[Sequence[pa.Array]], None], batch: Sequence[pa.Array], refusal: psycopg.Error
 ) -> Problems:
-    """Copy a batch that was refused as a whole half by half, and return the rows that are refused alone."""
+    """Halve a refused batch again and again until all good rows are copied; return the rows that are refused."""
     refused: Problems = {}
     parts = [(0, len(batch[0]), refusal)]
     while parts:

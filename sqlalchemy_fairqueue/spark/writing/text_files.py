@@ -1,4 +1,4 @@
-"""Text files of messages, CSV (RFC 4180) and JSON Lines: malformed text is an error, and payloads stay as written.
+"""Reads messages from CSV (RFC 4180) and JSON Lines: malformed text is an error, and payloads stay as written.
 
 Spark's own readers guess: they end a file at an unclosed quote, ignore text after a document, give each payload the
 fields of all others, and change line endings. This module must not know queues.
