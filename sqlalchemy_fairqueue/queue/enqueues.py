@@ -56,8 +56,8 @@ class AddedHeaders:
     """Headers that are added to each message of a call, encoded once.
 
     Args:
-        carried: Headers of the instrumentation. A message that has one of these names itself gets none of them. Neither
-            does a message with large headers of its own, whose size tracing must not push over the database's limit.
+        carried: Headers of the instrumentation. A message that has a header of one of these names gets none of them.
+            Neither does a message with large headers of its own, which tracing must not push over the database's limit.
         membership: The group of the messages, which becomes a header; None if they are in no group.
     """
 

@@ -48,7 +48,7 @@ _RESERVED = ("self", "session", "context", "channel")
 class Job(Generic[C, P, R_co]):
     """A function that is enqueued with its arguments and called with them by a worker. ``Queue.job`` makes it.
 
-    To call the job is to call the function here and now.
+    Calling the job calls the function here and now; nothing is enqueued.
 
     See Also:
         :meth:`~sqlalchemy_fairqueue.Queue.job`
@@ -215,7 +215,7 @@ class JobHandler:
         self._leading = leading
 
     def __call__(self, deliveries: Delivery | list[Delivery], **given: Any) -> Any:
-        """Call the function. A payload that does not fit it is buried."""
+        """Call the function. A payload that does not fit its parameters raises :class:`Bury`."""
         leading = [given[name] for name in self._leading]
         if isinstance(deliveries, list):
             return self._job.function(*leading, [self._arguments(delivery) for delivery in deliveries])
