@@ -517,7 +517,8 @@ class Admin(Facet[QueueBase]):
     def contention(self, where: Where, *, limit: int = 100) -> Contention:
         """Return the channels that wait longest and those with the most leased messages, with what decides their turn.
 
-        *limit* (1 to 100,000) applies to each of the two. The call costs about as much as ``queue.stats``.
+        Channels with only held or scheduled messages follow. *limit* (1 to 100,000) is the most of each of the three.
+        The call costs about as much as ``queue.stats``.
 
         Example:
             >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
