@@ -289,7 +289,7 @@ class Admin(Facet[QueueBase]):
     def attempts(self, where: Where, message_id: int | None, *, limit: int = 100) -> tuple[AttemptDetails, ...]:
         """Return the last ended attempts at a message, at most *limit* (1 to 10,000), the oldest first.
 
-        It finds attempts at done and dead messages too. A queue records attempts after ``queue.configure(where,
+        The call finds attempts at done and dead messages too. A queue records attempts after ``queue.configure(where,
         history=True)``, and keeps them for its history_retention. The last attempt at a done message is "completed" or
         "cancelled"; a message that was purged, or withdrawn before its delivery, has no such attempt. An attempt that
         no worker ended is "expired" once its lease is found to be over. The call costs one index probe for each day of
@@ -442,9 +442,9 @@ class Admin(Facet[QueueBase]):
     def erase(self, engine: Engine, channel: str) -> Erasure:
         """Delete all that the queue has of a channel, including leased messages, and the channel itself.
 
-        If a handler holds a message of the channel, its settlement raises LeaseLost, and what it wrote in that
-        transaction is rolled back. Members of groups count as cancelled. Copies outside of the queue stay: archives and
-        tables that Spark wrote, logs, traces.
+        If a handler holds a message of the channel, the handler's settlement raises LeaseLost, and its writes in that
+        transaction are rolled back. Members of groups count as cancelled. Copies outside of the queue stay: archives
+        and tables that Spark wrote, logs, traces.
 
         First stop what enqueues to the channel, and remove its schedules from code; otherwise the channel is created
         again. The call needs an engine for its transactions, each of which deletes up to 10,000 rows of each table. If

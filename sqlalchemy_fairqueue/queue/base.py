@@ -202,7 +202,7 @@ class QueueBase:
 
 
 class Facet(Generic[Q]):
-    """Base of the facets of a queue, such as ``queue.plans``."""
+    """The base class of facets, which group the calls on one subject of a queue, such as ``queue.plans``."""
 
     def __init__(self, queue: Q) -> None:
         self._queue = queue

@@ -185,7 +185,7 @@ class Context:
     def resource(self, kind: type[T]) -> T:
         """Return the only resource that is an instance of this class.
 
-        If none or several are, it raises InvalidArgument; use ``resources`` to find one by name.
+        If none or several are, the call raises InvalidArgument; use ``resources`` to find one by name.
         """
         found = [name for name, one in self._resources.items() if isinstance(one, kind)]
         if len(found) != 1:
@@ -203,7 +203,7 @@ class Context:
     def group(self) -> MemberGroup | None:
         """The group of the message; add members by ``context.group.enqueue(parse, channel, ...)``.
 
-        They are added with the session that the handler takes. None if the message is in no group, or if the handler
+        Members are added with the session that the handler takes. None if the message is in no group, or if the handler
         runs in a child process.
 
         See Also:

@@ -57,9 +57,9 @@ class DeliveryMethods(QueueBase):
         """Lease up to *limit* (1 to 100,000) ready messages, channels in turn. Return the deliveries in fair order.
 
         The lease is committed when this returns, and ends *lease* from now or a little later. Until then the caller
-        must complete, retry, release or bury each delivery; afterwards another consumer may hold the message, and every
-        verb raises LeaseLost. The call runs READ COMMITTED transactions of its own, one statement each, and waits for
-        no lock. ``due_in`` of the result says when to poll again.
+        must complete, retry, release or bury each delivery; afterwards another consumer may hold the message, and then
+        every verb raises LeaseLost. The call runs READ COMMITTED transactions of its own, one statement each, and waits
+        for no lock. ``due_in`` of the result says when to poll again.
 
         Args:
             engine: A session is refused, since an uncommitted lease protects nothing.

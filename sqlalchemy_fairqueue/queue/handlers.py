@@ -84,7 +84,7 @@ class LifespanMethods(QueueBase):
         The functions run in the order of their declaration, queue by queue, after the schemas were checked and before
         the first message is taken. A function that several queues of a worker declare runs once. In a Worker they run
         in the thread that starts it. In an AsyncWorker all run in one task, plain ones in threads; only an AsyncWorker
-        calls async ones. If a function fails, the started ones are stopped, and the start raises
+        calls async ones. If a function fails, those that ran are stopped, and the start raises
         :class:`~sqlalchemy_fairqueue.errors.StartError`. A worker that is started again calls them again.
 
         Example:

@@ -113,7 +113,7 @@ class Job(Generic[C, P, R_co]):
         The arguments are those of the job without context and session. They are converted immediately; later changes
         have no effect. The payload has only the given arguments; a worker fills in the defaults of its own version. A
         missing or unknown argument raises TypeError. A value that the annotation does not allow raises PayloadError,
-        which names both.
+        which names the argument and the value.
 
         Example:
             >>> @queue.job
@@ -188,7 +188,7 @@ class Job(Generic[C, P, R_co]):
     def result(
         self, where: Any, message_id: int | None, *, channel: str | None = None, timeout: timedelta | None = None
     ) -> Any:
-        """Return the value that a call returned, as the annotated type.
+        """Return what the function returned for a call, as the annotated type.
 
         Arguments and errors are those of ``Queue.result``. A message of another job raises InvalidArgument.
 
@@ -313,7 +313,7 @@ class JobMethods(ScheduleMethods, ResultMethods):
 
         All other parameters are the arguments in the payload. They need annotations: plain values, dataclasses,
         TypedDicts, msgspec structs, pydantic models, enums, UUID, datetime, date, time, timedelta, Decimal, bytes, and
-        containers and unions of them. Type checkers check each ``enqueue`` against the function, and the call checks
+        containers and unions of them. Type checkers check each ``enqueue`` against the function; at run time it checks
         the values.
 
         A worker calls the function with the same arguments. Arguments missing from the payload get the function's

@@ -63,8 +63,8 @@ class LookupMethods(QueueBase):
     def stats(self, where: Where) -> QueueStats:
         """Return how many messages are ready, scheduled, leased and dead, who works on them, and what holds them up.
 
-        It reads a little of each channel that has messages (10 us), and all scheduled, prioritised, leased and dead
-        messages, but neither the ready messages nor idle channels.
+        The call reads a little of each channel that has messages (10 us), and all scheduled, prioritised, leased and
+        dead messages, but neither the ready messages nor idle channels.
 
         Example:
             >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
@@ -173,7 +173,7 @@ class LookupMethods(QueueBase):
         Messages of the whole queue come by id, in the order of their enqueues.
 
         ``page.next`` tells where the next page begins; it is None on the last page. A message that keeps its place in
-        the order is on exactly one page, whatever is enqueued or settled between pages. One that is delivered or
+        the order is on exactly one page, whatever is enqueued or settled between pages. A message that is delivered or
         returned between two pages may be on both or neither. Each message is shown as it is when it is read.
 
         The call costs O(log n) and what it returns if you give a channel, with or without key or state, or if the
@@ -277,8 +277,8 @@ class WithdrawalMethods(QueueBase):
     ) -> CancelReceipt:
         """Withdraw a message, or all messages of an ordering key. If none is found, nothing happens.
 
-        If a consumer holds the message, a completion still counts; settled in any other way, the message is gone. Its
-        key is free at once, and its worker learns of the cancel at the next heartbeat. A channel with a key or ordering
+        If a consumer holds the message, a completion still counts; after any other settlement the message is gone. The
+        key is free at once, and the worker learns of the cancel at the next heartbeat. A channel with a key or ordering
         key names the messages that have it right before the transaction sends its own enqueues. The ``outcome`` and
         ``outcomes`` of the receipt are set after the COMMIT, on a Connection at once.
 

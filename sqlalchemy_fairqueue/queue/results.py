@@ -203,7 +203,7 @@ def _check_wait(where: object, asked: ResultQuestion) -> None:
 
 
 class _LoopEvent:
-    """Stands in for a ``threading.Event`` on an async engine: to wait suspends the task, and the event loop goes on."""
+    """A stand-in for ``threading.Event`` on an async engine: to wait suspends the task, and the event loop goes on."""
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
