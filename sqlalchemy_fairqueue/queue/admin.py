@@ -69,7 +69,7 @@ if TYPE_CHECKING:
 
 _SCAN = 10_000
 _ERASED = 10_000
-"""Rows of each kind that one transaction erases."""
+"""Rows of each table that one transaction erases."""
 _COUNT = Shape(("pg_catalog.count(*)",))
 
 
@@ -184,7 +184,7 @@ class DeadLetters(Facet[QueueBase]):
 
 
 def redriving(target: Target, *, limit: int = 1, **which: Any) -> Call:
-    """Return the call that redrives dead letters, whose rows are ids with outcomes."""
+    """Return the database call that redrives dead letters. Each row of its answer is an id and an outcome."""
     doing = f"redrive dead letters of {target.named()}"
     return target.call("fq_redrive", doing, limit=limit, notify=target.notify, **which)
 

@@ -51,13 +51,13 @@ class ConfigurationMethods(QueueBase):
             defaults: The policy of channels that are created from now on, instead of ``Queue(defaults=...)``. A
                 ChannelPolicy replaces the whole policy. A dict such as ``{"max_backlog": 500}`` changes only its
                 fields; the first such change starts from ``Queue(defaults=...)``.
-            max_concurrency: Most leased messages of the whole queue, which no dequeue exceeds, in addition to the
-                limits of its channels. None: no limit. After the limit is lowered, nothing is delivered until fewer
+            max_concurrency: Most leased messages of the whole queue, in addition to the limits of its channels; no
+                dequeue exceeds it. None: no limit. After the limit is lowered, nothing is delivered until fewer
                 messages are leased.
             max_cost_out: Most that leased messages cost together, by the cost charged at their delivery. Only a message
                 that costs more by itself exceeds it, and is delivered while no other is out. None: no limit.
-            rate: Most messages, or most cost, of the whole queue in a time, which no dequeue exceeds, such as the quota
-                of an API that all tenants use: a :class:`~sqlalchemy_fairqueue.Rate` or its text, ``"50/s"``,
+            rate: Most messages, or most cost, of the whole queue in a time, such as the quota of an API that all
+                tenants use; no dequeue exceeds it. A :class:`~sqlalchemy_fairqueue.Rate` or its text, ``"50/s"``,
                 ``"100000/min of cost"``. None: no rate.
             limits: The names of at most 16 shared limits, made by ``limits.configure``, which all apply too. None:
                 none.

@@ -91,7 +91,7 @@ class PayloadSchema:
         return self.joined(payload)
 
     def joined(self, arguments: dict[str, Any]) -> Any:
-        """Return the payload for arguments that are plain values already: the dict itself, or in a batch its item."""
+        """Return the payload for arguments that are plain values already: the dict, or for a batch the only item."""
         return arguments
 
     def plain(self, name: str, value: Any) -> Any:
@@ -396,7 +396,7 @@ def _loss_of_items(given: Any, found: Any) -> Loss | None:
 
 def _first(step: Callable[[Any], str], parts: Iterable[tuple[Any, Any, Any]]) -> Loss | None:
     for name, given, found in parts:
-        # Most are scalars, and a call takes as long as all else.
+        # Most parts are scalars, for which a call would take as long as all else.
         if (kind := type(given)) in _SCALARS and kind is type(found) and given == found:
             continue
         if (loss := find_loss(given, found)) is not None:

@@ -87,7 +87,7 @@ class ResultQuestion:
 
 
 class ResultMethods(HandlerMethods):
-    """The verb ``result``, which reads or waits for what a handler returned. It needs the grant "producer"."""
+    """The verb ``result``, which reads or waits for what a handler returned. Callers need the grant "producer"."""
 
     @verb
     def result(
@@ -322,7 +322,7 @@ def encoded_result(codec: Codec, schema: PayloadSchema | None, value: object) ->
 
 
 def results_of_batch(result: object, count: int) -> list[Any]:
-    """Return *count* results from what the handler of a batch returned; each is an UnkeptValue if that does not fit."""
+    """Return a result for each message of a batch, from what the handler returned: UnkeptValues if no such list."""
     if result is None or isinstance(result, UnkeptValue):
         return [result] * count
     if isinstance(result, list) and len(result) == count:

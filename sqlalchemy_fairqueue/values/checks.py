@@ -27,7 +27,7 @@ _shown.maxstring = 80
 
 
 is_plain_name = re.compile(rf"[\x01-\x7f]{{1,{NAME_BYTES}}}").fullmatch
-"""Whether a text is a name, as most are: :func:`check_name` has nothing to say of it."""
+"""Whether a text is an ASCII name, as most are; :func:`check_name` need not look at it any further."""
 
 
 def check_name(what: str, value: object, most: int = NAME_BYTES) -> None:

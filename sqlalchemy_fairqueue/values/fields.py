@@ -194,7 +194,7 @@ class Definition(ABC):
     Attributes:
         none: The meaning of None; None if the field must have a value.
         holds: From when on a change applies.
-        refuses: Whether the field makes enqueues fail; the history has no record of such messages.
+        refuses: Whether the field can keep new messages out; the history has no record of such messages.
     """
 
     help: str
@@ -252,7 +252,7 @@ class Definition(ABC):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Count(Definition):
-    """A whole number between *least* and *most*."""
+    """A field whose value is a whole number from *least* to *most*."""
 
     least: int = 1
     most: int = MOST
@@ -273,7 +273,7 @@ class Count(Definition):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Duration(Definition):
-    """A time of *least* to 365 days, stored in microseconds."""
+    """A field whose value is a time from *least* to 365 days, stored in microseconds."""
 
     least: timedelta = timedelta(microseconds=1)
     metavar: ClassVar[str] = "DURATION"
@@ -300,7 +300,7 @@ class Duration(Definition):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RateOf(Definition):
-    """A :class:`Rate`, which may be given as text, stored as its interval, its burst and its unit."""
+    """A field whose value is a :class:`Rate` or its text, stored as the rate's interval, burst and unit."""
 
     metavar: ClassVar[str] = "RATE"
 

@@ -45,8 +45,8 @@ class Enqueue:
         payload: Anything that the queue's codec encodes.
         kind: Selects the handler.
         delay: The message is due this long after the transaction sends it, up to 365 days. Excludes at.
-        at: The message is due at this instant (aware), up to the year 9999 in UTC; a past one means now.
-        priority: 1 or more. Of the due messages of a channel a higher number goes first, and before those without one.
+        at: The message is due at this instant (aware), up to the year 9999 in UTC; a past instant means now.
+        priority: 1 or more. Of the due messages of a channel a higher number goes first, and before messages without.
             Retries, releases and redrives keep it. The policy may weigh it against waiting.
         key: Unique among the messages of the channel that are not completed or dead; see on_duplicate.
         headers: A small JSON object for tracing and routing, which bypasses the codec. At most 65,536 bytes as the
@@ -416,7 +416,7 @@ def delivery_of(fields: dict[str, Any], decoded: Any) -> Delivery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """How many messages a call of a handler gets.
+    """How many messages a call of a handler gets, at most.
 
     Attributes:
         max_messages: 2 to 1,000.
@@ -460,7 +460,7 @@ class Deliveries(list[Delivery]):
 GROUP_HEADER = "group"
 """The header of a member: the id of its group."""
 AFTER_GROUP_HEADER = "after_group"
-"""The header of the message that follows a group: its id and counts."""
+"""The header of the message that follows a group: the group's id and counts."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,7 +51,7 @@ class Unset(Enum):
 
 
 UNSET: Final = Unset.UNSET
-"""For arguments where None means something: leave it as it is."""
+"""The default of arguments in which None has a meaning of its own: leave the value as it is."""
 
 
 # Without slots, since ChannelStats has two bases, of which only one may have slots.
@@ -114,7 +114,7 @@ class ChannelPolicy(PolicyFields):
     """How a channel is served: its weight and its limits. None means no limit unless a field says otherwise.
 
     Attributes:
-        max_concurrency: Most messages of the channel that consumers hold at once, which no dequeue exceeds.
+        max_concurrency: Most messages of the channel that consumers hold at once; no dequeue exceeds it.
         max_cost_out: Most that these messages cost together, by the cost charged at their delivery. Only a message that
             costs more by itself exceeds it, and is delivered while no other is out.
         rate: Most messages, or most cost, in a time: a :class:`Rate` or its text, such as "50/s".

@@ -216,7 +216,7 @@ _OWN_REASONS = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueCapacity:
-    """The part of :class:`QueueStats` that needs no count of messages. Bounded readings count no second consumer."""
+    """The part of :class:`QueueStats` without counts of messages. A bounded reading counts at most one consumer."""
 
     queue: str
     paused_at: datetime | None
@@ -442,7 +442,7 @@ class ChannelStats(PolicyFields, ChannelDemand):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Competition:
-    """The part of a :class:`Contention` that a bounded reading knows."""
+    """The part of a :class:`Contention` that a bounded reading knows, which does not read all channels."""
 
     queue: str
     channels: tuple[ChannelDemand, ...]
@@ -579,7 +579,7 @@ class DeadLetterInfo:
     Attributes:
         message_id: A redrive keeps it.
         content: The payload as it is stored.
-        max_attempts: The message's own limit. If its retry policy allowed fewer, the reason names that limit.
+        max_attempts: The message's own limit. If its retry policy allowed fewer, the reason names the policy's limit.
         deliveries: How often it was ever delivered.
 
     Example:
@@ -630,8 +630,8 @@ class MessageDetails:
         content: The beginning of the payload as it is stored.
         content_size: Bytes of the whole payload.
         headers: As JSON, or None.
-        behind: The message of its ordering key that goes before it, or the dead letter that holds the key. None: it
-            goes first, or has no ordering key.
+        behind: The message of its ordering key that goes before it, or the dead letter for which its key waits
+            (on_dead). None: it goes first, or has no ordering key.
         due_at: When it may be delivered, at the earliest.
         delivered_at: When it was last delivered. None: never, or the queue records no history.
         returned_at: When it last came back undone. None: never, or the queue records no history.
@@ -912,7 +912,7 @@ class DeadLetterGroup:
 
     Attributes:
         error: The last line of the error, in which # replaces numbers; or None.
-        message_ids: The ids of the newest.
+        message_ids: The ids of the newest of them.
     """
 
     kind: str | None
@@ -1021,7 +1021,7 @@ def _is_full(limited: ChannelDemand | QueueCapacity | SharedLimit, next_cost: in
 
 
 def _with_used(wait: Wait, limited: ChannelDemand | QueueCapacity | SharedLimit) -> Wait:
-    """Return the wait with *used* and *most* of the max_concurrency, if that is reached."""
+    """Return the wait with *used* and *most* set, if the max_concurrency is reached."""
     used, most = limited.current_concurrency or 0, limited.max_concurrency
     return wait if most is None or used < most else replace(wait, used=used, most=most)
 
