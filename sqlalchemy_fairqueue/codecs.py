@@ -30,7 +30,7 @@ _OF_JOBS = (UUID, Decimal, date, time, timedelta, bytes, Enum, set, frozenset)
 
 @runtime_checkable
 class Codec(Protocol):
-    """The interface of a codec: any object with ``encode`` and ``decode``. It does not know queues.
+    """The interface of a codec: any object with ``encode`` and ``decode``. It may serve several queues.
 
     All processes that use a queue need codecs that understand each other's content.
 
@@ -135,7 +135,7 @@ class JsonCodec:
 
 
 def _are_plain(values: Iterable[Any]) -> bool:  # noqa: C901, PLR0911, PLR0912 - in place it takes a third of the time
-    """Return whether JSON preserves these values and msgspec writes them like json, lone surrogates aside."""
+    """Return whether JSON preserves these values and msgspec writes them as ``json`` does. Ignore lone surrogates."""
     for value in values:
         kind = type(value)
         if kind is str:
@@ -217,7 +217,7 @@ _decode = json.JSONDecoder(parse_constant=_refuse_constant).decode
 
 
 class BytesCodec:
-    """Bytes as they are.
+    """A codec for payloads that are bytes, which it stores as they are.
 
     Example:
         >>> pictures = Queue("pictures", codec=BytesCodec())
@@ -238,7 +238,7 @@ class BytesCodec:
 
 _JSON = JsonCodec()
 ON_DEAD = "on_dead:"
-"""What the kinds of messages begin with that follow dead letters. SQL writes their payloads, as JSON."""
+"""The prefix of the kinds of messages that report dead letters. SQL writes the payloads of these messages, as JSON."""
 
 
 def codec_of(kind: str, codec: Codec) -> Codec:
@@ -247,7 +247,7 @@ def codec_of(kind: str, codec: Codec) -> Codec:
 
 
 def decoded(codec: Codec, content: bytes) -> Any:
-    """Return the payload, or the PayloadError to raise when it is read, so that other messages are not affected."""
+    """Return the payload, or the PayloadError to raise on access to it, so that other messages are not affected."""
     try:
         return codec.decode(content)
     except PayloadError as error:

@@ -1,6 +1,6 @@
 """Drawings of values over time, as SVG: the report and the dashboard show them in their own colours.
 
-A drawing is as wide as its place: heights are pixels, and places on the axis of time are parts of the width.
+A drawing fills the width of its page: heights are in pixels, and positions on the time axis in parts of the width.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _UNITS = (86_400.0, " d"), (3_600.0, " h"), (60.0, " min"), (0.0, " s")
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """The axis of time. *moment* returns the text of an instant; of all but the first, with the begin."""
+    """The time axis. *moment* makes the label of an instant, and also gets *begin*, or None for the first label."""
 
     begin: datetime
     end: datetime
     moment: Callable[[datetime, datetime | None], str]
 
     def times(self) -> list[tuple[int, str]]:
-        """Return places in percent, with their texts."""
+        """Return five positions, in percent of the width, each with its label."""
         span = self.end - self.begin
         return [
             (25 * part, self.moment(self.begin + span * part / 4, self.begin if part else None)) for part in range(5)
@@ -47,9 +47,9 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """A drawing: a title for screen readers, lines by label, heights with texts, places in percent with texts.
+    """A drawing: a title for screen readers, lines with labels, heights with labels, positions in percent with labels.
 
-    The points of a line are parted where values are missing.
+    Each line is a label and its runs of points: a missing value ends a run.
     """
 
     title: str
@@ -59,7 +59,7 @@ class Drawing:
 
     @property
     def svg(self) -> str:
-        """The drawing as markup. Its texts are the caller's own: nothing is escaped."""
+        """The drawing as markup. Titles and labels are not escaped here: escape what comes from users."""
         rules = [f'<line x2="100%" y1="{height}" y2="{height}"/>' for height, _ in self.ticks]
         ticks = [f'<text y="{height - 4}">{text}</text>' for height, text in self.ticks]
         anchors = {0: "start", 100: "end"}
@@ -85,7 +85,7 @@ class Drawing:
 
 
 def linear(title: str, axis: Axis, series: Series, *, durations: bool = False) -> Drawing:
-    """Draw numbers or durations in seconds, from zero on. Whole numbers have whole ticks."""
+    """Draw numbers, or durations in seconds, on an axis that begins at zero. For whole numbers its ticks are whole."""
     most = max((value for values in series.values() for value in values if value is not None), default=0) or 1
     size, unit = next(one for one in _UNITS if most >= one[0]) if durations else (1.0, "")
     size = size or 1.0
@@ -97,7 +97,7 @@ def linear(title: str, axis: Axis, series: Series, *, durations: bool = False) -
 
 
 def logarithmic(title: str, axis: Axis, series: Series) -> Drawing:
-    """Draw durations, in seconds."""
+    """Draw durations, in seconds, on a logarithmic axis."""
     ticks = list(_DURATIONS)
     found = [min(max(value, ticks[0]), _LONGEST) for values in series.values() for value in values if value is not None]
     first = min(bisect_right(ticks, min(found)) - 1, len(ticks) - 2)

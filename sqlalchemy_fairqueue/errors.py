@@ -33,7 +33,7 @@ class FairQueueError(Exception):
     of_sqlstate: ClassVar[dict[str, type[FairQueueError]]] = {}
 
     def __post_init__(self) -> None:
-        """Keep the attributes of a subclass in ``args`` too, so that it can be pickled."""
+        """Keep the attributes of a subclass in ``args`` too, so that the error can be pickled."""
         self.args = tuple(getattr(self, field.name) for field in fields(self))  # type: ignore[arg-type]
 
     def __str__(self) -> str:
@@ -83,7 +83,7 @@ class PayloadError(FairQueueError, ValueError, codes=("QF011",)):
 
 
 class SchemaMismatch(FairQueueError, codes=("QF004", "42883", "42P01", "3F000", "42703")):
-    """The queue is not installed in this schema, or in a version that this library cannot use.
+    """The schema has no installation, or one of a version that this library cannot use.
 
     Example:
         >>> Queue("documents", schema="elsewhere").stats(engine)
@@ -100,10 +100,10 @@ class NotGranted(FairQueueError, codes=("QF007",)):
 class DuplicateMessage(FairQueueError):
     """Another message of the channel holds the key, and ``on_duplicate`` is "raise".
 
-    ``message_id`` holds the key. If the key has a period (``unique_for``), that message may have ended. A transaction
-    that cancels the message and enqueues under its key gets this error with any ``on_duplicate``, and ``cancelled`` is
-    True: enqueues are sent before cancels, so neither message would remain. The message was not added. The transaction
-    of a connection stays usable; a COMMIT fails as a whole.
+    ``message_id`` is the message that holds the key. If the key has a period, that message may have ended. A
+    transaction that cancels the message and enqueues under its key gets this error with any ``on_duplicate``, and
+    ``cancelled`` is True: enqueues are sent before cancels, so neither message would remain. The message was not added.
+    The transaction of a connection stays usable; a COMMIT fails as a whole.
 
     Example:
         >>> receipt = queue.enqueue(engine, channel="a", payload=1, key="report")
@@ -152,7 +152,7 @@ class ChannelFull(FairQueueError, codes=("QF005",)):
 
 
 class OutsideGroupWarning(FairQueueWarning):
-    """A message is enqueued within the block of a group of its queue, but not into the group.
+    """A message is enqueued in the ``with`` block of a group of its queue, but not added to the group.
 
     Example:
         >>> with warnings.catch_warnings(record=True, action="always") as found, Session(engine) as session:
@@ -167,8 +167,8 @@ class OutsideGroupWarning(FairQueueWarning):
 class LockOrderError(FairQueueError):
     """An enqueue that is sent at once breaks the lock order. Nothing was sent; the transaction is usable.
 
-    ``refused`` is the enqueue, and sorts before ``sent``, what the transaction has sent: (schema, queue, channel, key),
-    or "completion".
+    ``refused`` is the place of the enqueue, (schema, queue, channel, key). ``sent`` is the place behind it that the
+    transaction has reached, or "completion".
 
     Example:
         >>> with engine.begin() as connection:
@@ -213,7 +213,7 @@ class UnsentWork(FairQueueError):
 
     Either an earlier commit failed while sending the work; then only a rollback is possible. Or the transaction had
     already been committed, prepared or rolled back: the call came from a late hook, or after a failed flush whose error
-    was caught, and is the cause here.
+    was caught; that error is then the ``__cause__``.
 
     Example:
         >>> with Session(engine) as session:
@@ -285,8 +285,8 @@ class LeaseLost(FairQueueError):
 
     Attributes:
         message_ids: The lost messages, ascending.
-        lease_id: Their lease; the first one if they differ.
-        expired_at: The end of that lease, as the delivery knew it.
+        lease_id: Their lease; if they have several, that of the first message.
+        expired_at: The end of that lease, as far as the delivery knew.
         holder: The consumer that holds the first of them now, or None.
 
     Example:
@@ -468,7 +468,7 @@ class ResultError(FairQueueError):
 
 @dataclass(eq=False, repr=False)
 class ResultNotReady(ResultError, TimeoutError):
-    """A message has not ended, or not within the timeout. It goes on; ask again later.
+    """A message has not ended, or not within the timeout. It stays in the queue; ask again later.
 
     Example:
         >>> queue.result(engine, queue.enqueue(engine, channel="customer-7", payload=1).message_id)

@@ -1,4 +1,4 @@
-"""The handler of SIGTERM for the command ``fairqueue`` as process 1 of a container. Other processes ignore it.
+"""Installs a handler of SIGTERM if this process is the command ``fairqueue`` as process 1 of a container.
 
 The kernel delivers a signal to process 1 only if the process has a handler for it. Without one, a SIGTERM during
 imports would be lost and its sender would wait in vain. So the package imports this module first.

@@ -60,7 +60,7 @@ def parse_rate(text: str) -> Rate | Literal["none"]:
 
 
 def format_value(value: object) -> str:
-    """Format a value; None is a dash."""
+    """Format a flag, number, duration, instant or text for people; None is a dash."""
     match value:
         case None:
             return "-"
@@ -77,7 +77,7 @@ def format_value(value: object) -> str:
 
 
 def format_longest(longest: LongestOut, now: datetime, channel: str | None = None) -> str:
-    """Describe the longest leased message: ``message 2641, parse, for 58.0s``; name its channel unless *channel*."""
+    """Describe the longest leased message: ``message 2641, parse, for 58.0s``; leave out the channel *channel*."""
     name = f" of {clean(longest.channel)}" if longest.channel != channel else ""
     kind = f", {clean(longest.kind)}" if longest.kind else ""
     since = f", for {format_duration(max(now - longest.since, timedelta()))}" if longest.since else ""
@@ -88,7 +88,7 @@ def end_words(state: str, at: datetime | None, attempts: Sequence[AttemptDetails
     """Describe how a message ended: ``completed at 2026-03-01 10:00:00 UTC, 2 attempts, ran 3.2s``.
 
     The state is "gone" if the message ended after its last recorded attempt in an unknown way. If *at* is None, it
-    ended with its last attempt. The oldest attempt is the first.
+    ended with its last attempt. *attempts* begin with the oldest.
     """
     if not attempts:
         return f"{state} at {format_value(at)} UTC"

@@ -36,7 +36,7 @@ class JsonFormatter(logging.Formatter):
     """Writes each record as one line of JSON.
 
     The keys are time (ISO 8601, UTC), level, logger and message; then the fields of the library that the record has;
-    trace_id and span_id, if OpenTelemetry's logging instrumentation adds them; and exception, the traceback.
+    trace_id and span_id, if OpenTelemetry's logging instrumentation adds them; exception, the traceback; and stack.
 
     Args:
         fields: Further attributes of records to write, such as those of the application.

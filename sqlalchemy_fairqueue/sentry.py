@@ -1,6 +1,6 @@
-"""Sentry: errors of handlers are reported with their queue, channel, kind and message.
+"""Middleware that reports errors of handlers to Sentry, with their queue, channel, kind and message.
 
-Middleware for workers: ``Worker(engine, queue, middleware=[sentry_scope])``. It needs the application's sentry-sdk.
+Give it to workers: ``Worker(engine, queue, middleware=[sentry_scope])``. The application must install sentry-sdk.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 
 def sentry_scope(context: Context, proceed: Callable[[], Any]) -> Any:
-    """Call a plain handler in a Sentry scope for its message, and report its exception."""
+    """Call a plain handler in a Sentry scope for its message, and report its exception unless that is an Outcome."""
     with _scope(context):
         return proceed()
 
 
 async def async_sentry_scope(context: Context, proceed: Callable[[], Awaitable[Any]]) -> Any:
-    """Call an async handler in a Sentry scope for its message, and report its exception."""
+    """Call an async handler in a Sentry scope for its message, and report its exception unless that is an Outcome."""
     with _scope(context):
         return await proceed()
 

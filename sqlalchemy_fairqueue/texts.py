@@ -45,7 +45,7 @@ def logged(error: BaseException) -> str:
 
 
 def traced(error: BaseException) -> BaseException | None:
-    """Return the exception if the log may show its traceback; None if that would quote a statement."""
+    """Return the exception, for ``exc_info``; None if its traceback would put SQL, parameters or rows into the log."""
     seen: set[int] = set()
     left: list[BaseException | None] = [error]
     while left:
@@ -83,7 +83,7 @@ def last_line(error: str | None) -> str | None:
 
 
 def clean(text: str) -> str:
-    r"""Escape characters that a terminal does not print, or obeys."""
+    r"""Escape the characters that a terminal would not print, or would obey."""
     return "".join(
         character if character.isprintable() else character.encode("unicode_escape", "backslashreplace").decode()
         for character in text

@@ -49,7 +49,7 @@ def any_instant(value: int) -> datetime:
 
 
 def earlier(instant: datetime, by: timedelta) -> datetime:
-    """Return the instant that much earlier, clipped to the years that datetime has."""
+    """Return the instant that is *by* earlier, clipped to the years that datetime has."""
     return max(instant - _FIRST_INSTANT, by) - by + _FIRST_INSTANT
 
 

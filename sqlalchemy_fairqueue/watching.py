@@ -1,4 +1,4 @@
-"""The hook by which waits for results are notified. It needs nothing else of the package."""
+"""The hook by which ``worker`` notifies waits for results. This module imports nothing else of the package."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class ResultWatch(Protocol):
-    """Notifications of one database about ended messages."""
+    """Notifications of one database that a message has ended."""
 
     @property
     def is_listening(self) -> bool:
@@ -41,4 +41,4 @@ class Watching:
 
 
 watching = Watching()
-"""Set by the package itself, which knows ``worker``; ``queue`` does not."""
+"""Set by the package's ``__init__``, which may import ``worker``; ``queue`` may not."""

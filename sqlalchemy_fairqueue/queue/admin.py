@@ -69,7 +69,7 @@ if TYPE_CHECKING:
 
 _SCAN = 10_000
 _ERASED = 10_000
-"""Rows of each kind that one transaction erases."""
+"""Rows of each table that one transaction erases."""
 _COUNT = Shape(("pg_catalog.count(*)",))
 
 
@@ -96,8 +96,8 @@ class DeadLetters(Facet[QueueBase]):
     ) -> builtins.list[DeadLetterInfo]:
         """Return the dead letters that match all filters, at most *limit* (1 to 100,000), the oldest first.
 
-        Indexes serve all filters but *error*. With *error* the call scans the dead letters that match the others until
-        it has found *limit*; a million take about a second.
+        Indexes serve all filters but *error*. With *error* the call scans the dead letters that match the other filters
+        until *limit* are found; to scan a million takes about a second.
 
         Args:
             error: A text that the reason or the error contains.
@@ -136,8 +136,8 @@ class DeadLetters(Facet[QueueBase]):
         In the lock order the call is a settlement: its transaction cannot enqueue afterwards, and it raises
         AutocommitError in AUTOCOMMIT. It locks the dead letters and their keys. It waits for another redrive or purge
         of named ids, and for transactions that add or settle the same keys. Without ids it skips locked dead letters
-        and redrives at most *limit* (1 to 100,000). To redrive all, repeat the call while one is redriven; dead letters
-        whose key is taken come last.
+        and redrives at most *limit* (1 to 100,000). To redrive all, repeat the call until no outcome is "redriven";
+        dead letters whose key is taken come last, so they keep no others back.
 
         Example:
             >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
@@ -162,8 +162,8 @@ class DeadLetters(Facet[QueueBase]):
     ) -> int:
         """Delete dead letters for good and return how many; without filters, all of the queue.
 
-        The call locks them. It waits for another redrive or purge of named ids, and skips others that are locked.
-        *until* is the latest death (aware), exclusive; *before* is its former name.
+        The call locks the dead letters. With ids it waits for another redrive or purge of them; without ids it skips
+        locked dead letters. *until* is the latest death (aware), exclusive; *before* is its former name.
 
         Example:
             >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
@@ -184,7 +184,7 @@ class DeadLetters(Facet[QueueBase]):
 
 
 def redriving(target: Target, *, limit: int = 1, **which: Any) -> Call:
-    """Return the call that redrives dead letters; it returns rows of id and outcome."""
+    """Return the database call that redrives dead letters. Each row of its answer is an id and an outcome."""
     doing = f"redrive dead letters of {target.named()}"
     return target.call("fq_redrive", doing, limit=limit, notify=target.notify, **which)
 
@@ -213,10 +213,10 @@ class Admin(Facet[QueueBase]):
     def move(self, where: Where, message_id: int | None, channel: str) -> MoveOutcome:
         """Move a waiting message to another channel of the queue, where its time and priority place it.
 
-        It keeps its id, key, payload and attempts. The channel is created if it is new. max_backlog does not apply. The
-        outcome is "moved"; "unchanged" if it is in that channel already; "leased" if a consumer holds it, so that it
-        stays; "duplicate" if another message of that channel holds its key, so that it stays; "missing" if it is done,
-        dead, withdrawn, or in another queue.
+        The message keeps its id, key, payload and attempts. The channel is created if it is new. max_backlog does not
+        apply. The outcome is "moved"; "unchanged" if it is in that channel already; "leased" if a consumer holds it, so
+        that it stays; "duplicate" if another message of that channel holds its key, so that it stays; "missing" if it
+        is done, dead, withdrawn, or in another queue.
 
         In the lock order the call is a settlement: its transaction cannot enqueue afterwards, and it raises
         AutocommitError in AUTOCOMMIT. It locks the channel if it is new, the key and the message. It waits for
@@ -289,7 +289,7 @@ class Admin(Facet[QueueBase]):
     def attempts(self, where: Where, message_id: int | None, *, limit: int = 100) -> tuple[AttemptDetails, ...]:
         """Return the last ended attempts at a message, at most *limit* (1 to 10,000), the oldest first.
 
-        It finds attempts at done and dead messages too. A queue records attempts after ``queue.configure(where,
+        The call finds attempts at done and dead messages too. A queue records attempts after ``queue.configure(where,
         history=True)``, and keeps them for its history_retention. The last attempt at a done message is "completed" or
         "cancelled"; a message that was purged, or withdrawn before its delivery, has no such attempt. An attempt that
         no worker ended is "expired" once its lease is found to be over. The call costs one index probe for each day of
@@ -349,7 +349,7 @@ class Admin(Facet[QueueBase]):
     ) -> AttemptPage:
         """Return a page of ended attempts that match all filters, the last recorded first.
 
-        A page has at most *limit* (1 to 10,000). A queue records them as for :meth:`attempts`. No index helps: the call
+        A page has at most *limit* attempts (1 to 10,000), recorded as for :meth:`attempts`. No index helps: the call
         reads at most *scan* (1 to 1,000,000) attempts of all queues of the schema, about 2 us each. So a page may be
         empty although it is not the last. Give ``page.next`` as *after*, with the same filters, to get the next page.
 
@@ -421,8 +421,8 @@ class Admin(Facet[QueueBase]):
     ) -> list[AuditEntry]:
         """Return recorded actions on the queue, at most *limit* (1 to 10,000), the last first.
 
-        Without a channel and a message, it includes actions on the installation, such as on shared limits. By an index
-        it reads only what it returns. *before* is the last action of the previous page, or a time (aware).
+        Without a channel and a message, these include actions on the installation, such as on shared limits. By an
+        index the call reads only what it returns. *before* is the last action of the previous page, or a time (aware).
 
         Example:
             >>> queue.admin.record_audit(engine, "purge", by="dana", channel="customer-7", details={"purged": 12})
@@ -442,13 +442,13 @@ class Admin(Facet[QueueBase]):
     def erase(self, engine: Engine, channel: str) -> Erasure:
         """Delete all that the queue has of a channel, including leased messages, and the channel itself.
 
-        If a handler holds a message of the channel, its settlement raises LeaseLost, and what it wrote in that
-        transaction is rolled back. Members of groups count as cancelled. Copies outside of the queue stay: archives and
-        tables that Spark wrote, logs, traces.
+        If a handler holds a message of the channel, the handler's settlement raises LeaseLost, and its writes in that
+        transaction are rolled back. Members of groups count as cancelled. Copies outside of the queue stay: archives
+        and tables that Spark wrote, logs, traces.
 
         First stop what enqueues to the channel, and remove its schedules from code; otherwise the channel is created
-        again. The call needs an engine for its transactions, each of which deletes up to 10,000 rows of a kind. If a
-        call ends half-way, call it again. It reads the history and the results of all channels, about 2 us a row.
+        again. The call needs an engine for its transactions, each of which deletes up to 10,000 rows of each table. If
+        a call ends half-way, call it again. It reads the history and the results of all channels, about 2 us a row.
 
         Example:
             >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
@@ -479,15 +479,15 @@ class Admin(Facet[QueueBase]):
 
     @verb
     def stop_worker(self, where: Where, consumer: str, *, by: str | None = None) -> bool:
-        """Ask a worker to stop gracefully, as SIGTERM does: all of its queues, with its own grace period.
+        """Ask a worker to stop gracefully, as SIGTERM does: for all of its queues, and with its own grace period.
 
         The worker sees the request within about two seconds after the commit, even if it is idle or all of its handlers
         are busy, and logs who asked (*by*, or else the database role). Every worker of the queue with this name stops,
         in all processes. A worker that starts after the commit does not; so a supervisor that restarts workers restarts
         this one too. The call waits for another transaction that has asked the same consumer.
 
-        It returns whether a consumer of that name has an unexpired lease. If not, there is probably none, or it has
-        just started; the request holds nevertheless.
+        Return whether a consumer of that name has an unexpired lease in this queue. If not, there is probably no such
+        worker, or it has just started; the request is recorded all the same.
 
         Example:
             >>> queue.admin.stop_worker(engine, "worker-1", by="alice")  # nobody of that name works on the queue
@@ -503,7 +503,7 @@ class Admin(Facet[QueueBase]):
     def consumers(self, where: Where, *, limit: int = 100, handlers: int = 0) -> list[ConsumerInfo]:
         """Return at most *limit* (1 to 100,000) consumers with an unexpired lease, those with the most messages first.
 
-        *handlers* is how many messages of each to return, 0 to 10,000, those held longest first.
+        *handlers* is how many messages of each consumer to return, 0 to 10,000, those held longest first.
 
         Example:
             >>> [found.consumer for found in queue.admin.consumers(engine, handlers=3)]
@@ -517,7 +517,8 @@ class Admin(Facet[QueueBase]):
     def contention(self, where: Where, *, limit: int = 100) -> Contention:
         """Return the channels that wait longest and those with the most leased messages, with what decides their turn.
 
-        Each group has at most *limit* (1 to 100,000) channels. The call costs about as much as ``queue.stats``.
+        Channels with only held or scheduled messages follow. *limit* (1 to 100,000) is the most of each of the three.
+        The call costs about as much as ``queue.stats``.
 
         Example:
             >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
@@ -528,11 +529,11 @@ class Admin(Facet[QueueBase]):
 
     @verb
     def trend(self, where: Where, *, channel: str | None = None, over: timedelta = timedelta(hours=1)) -> Trend:
-        """Return the queue or a channel over the last hours: backlog, oldest wait, served, failed, times of handlers.
+        """Return how a queue or channel developed: backlog, oldest wait, served and failed attempts, times of handlers.
 
         Workers store a sample of their queues each minute, and keep it for 25 hours: of the queue, and of the 20
         channels with the longest backlogs. Only a queue that records its history knows what was served and the times of
-        handlers. The call reads the samples of that time and at most 10,000 attempts of the history.
+        handlers. The call reads the samples in question and at most 10,000 attempts of the history.
 
         *over* is how far back to look, a minute to a day. Up to 100 minutes the points are a minute apart, up to 500
         five minutes, beyond that fifteen.

@@ -1,4 +1,4 @@
-"""Base of a queue: its name, schema and defaults, the types of verbs, and how verbs reach the database.
+"""The base class of ``Queue``: its name, schema and defaults, the types of verbs, and how verbs reach the database.
 
 Each verb is written once, as a sync method. On an async target, ``_perform``, ``_ask`` and ``on`` return a coroutine
 instead of the result. The decorators of this module tell this to type checkers, and do nothing at run time.
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     R_co = TypeVar("R_co", covariant=True)
 
     class BoundVerb(Protocol[W_contra, A_contra, P, R_co]):
-        """A verb of one queue. Its result must be awaited if the target is async."""
+        """A verb bound to a queue; on an async target it returns a coroutine."""
 
         @overload
         def __call__(self, where: W_contra, /, *args: P.args, **kwargs: P.kwargs) -> R_co: ...
@@ -66,22 +66,22 @@ if TYPE_CHECKING:
 
 
 def verb(method: Callable[Concatenate[S, Where, P], R]) -> Verb[S, Where, AsyncWhere, P, R]:
-    """Type a method that always talks to the database: on an async target it returns a coroutine."""
+    """Annotate a method that always talks to the database; on an async target it returns a coroutine."""
     return method  # pyright: ignore[reportReturnType] - of pyright: a function has a __get__ too
 
 
 def recorded(method: Callable[Concatenate[S, RecordedWhere, P], R]) -> Verb[S, RecordedWhere, SentWhere, P, R]:
-    """Type a method that a session, sync or async, only records. On other targets the call is sent at once."""
+    """Annotate a method whose calls a session, sync or async, only records; other targets send them at once."""
     return method  # pyright: ignore[reportReturnType] - of pyright: a function has a __get__ too
 
 
 def on_engine(method: Callable[Concatenate[S, Engine, P], R]) -> Verb[S, Engine, AsyncEngine, P, R]:
-    """Type a method that needs its own transactions, and therefore an engine."""
+    """Annotate a method that runs transactions of its own, and therefore needs an engine."""
     return method  # pyright: ignore[reportReturnType] - of pyright: a function has a __get__ too
 
 
 def on_session(function: Callable[Concatenate[PlainSession, P], R]) -> BoundVerb[PlainSession, AwaitedSession, P, R]:
-    """Type a function that works on a session, and must be awaited on an async one."""
+    """Annotate a function that works on a session; on an async session it returns a coroutine."""
     return function  # type: ignore[return-value]
 
 
@@ -91,7 +91,7 @@ OPEN_GROUPS = "_fairqueue_open_groups"
 
 
 class QueueBase:
-    """Name, schema and defaults of a queue. See :class:`sqlalchemy_fairqueue.Queue`."""
+    """The base class of :class:`sqlalchemy_fairqueue.Queue`, with its name, schema, codec and defaults."""
 
     def __init__(
         self,
@@ -134,13 +134,13 @@ class QueueBase:
         self._begin()
 
     def _begin(self) -> None:
-        """Create the state of a mixin; ``__init__`` has only the arguments that users see."""
+        """Create the state of a mixin. Mixins extend this method and not ``__init__``, whose arguments users see."""
 
     def _check_kind(self, kind: str) -> None:
-        """Warn if this object has handlers but none for the kind. HandlerMethods overrides it."""
+        """Warn if this object has handlers but none for the kind; HandlerMethods does so, this method does nothing."""
 
     def _check_groups(self, groups: Sequence[Any]) -> None:
-        """Warn if a message is enqueued within the block of a group but outside the group."""
+        """Warn if a message is enqueued in the ``with`` block of a group, but not by the group."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r}" + (f", schema={self.schema!r})" if self.schema else ")")
@@ -148,7 +148,7 @@ class QueueBase:
     def _perform(self, where: RecordedWhere, operations: list[Operation], result: R) -> R:
         """Record operations on a session; send them at once on a connection or an engine.
 
-        On an engine they have their own transaction, and their receipts are filled in after its commit.
+        On an engine the operations have a transaction of their own; receipts are filled in after its commit.
         """
         if (session := session_of(where)) is not None:
             if operations:
@@ -174,8 +174,8 @@ class QueueBase:
     ) -> R:
         """Call *work* at once in the transaction of a session or connection, or in its own on an engine.
 
-        In the lock order of the caller's transaction it is a settlement with *settles*, and an enqueue to the channel
-        *enqueues*.
+        In the lock order of the caller's transaction, the call counts as a settlement if *settles* is true, and as an
+        enqueue to the channel *enqueues* unless that is None.
         """
         return on(where, lambda sync: self._answer(sync, work, settles=settles, enqueues=enqueues))
 
@@ -202,7 +202,7 @@ class QueueBase:
 
 
 class Facet(Generic[Q]):
-    """Base of the facets of a queue, such as ``queue.plans``."""
+    """The base class of facets, which group the calls on one subject of a queue, such as ``queue.plans``."""
 
     def __init__(self, queue: Q) -> None:
         self._queue = queue

@@ -51,24 +51,24 @@ class ConfigurationMethods(QueueBase):
             defaults: The policy of channels that are created from now on, instead of ``Queue(defaults=...)``. A
                 ChannelPolicy replaces the whole policy. A dict such as ``{"max_backlog": 500}`` changes only its
                 fields; the first such change starts from ``Queue(defaults=...)``.
-            max_concurrency: Most leased messages of the whole queue, exactly, in addition to the limits of its
-                channels. None: no limit. After the limit is lowered, nothing is delivered until fewer messages are
-                leased.
-            max_cost_out: Most that leased messages cost together, exactly, by the cost charged at their delivery. A
-                message that costs more by itself is delivered while no other is out. None: no limit.
-            rate: Most messages, or most cost, of the whole queue in a time, exactly, such as the quota of an API that
-                all tenants use: a :class:`~sqlalchemy_fairqueue.Rate` or its text, ``"50/s"``, ``"100000/min of
-                cost"``. None: no rate.
+            max_concurrency: Most leased messages of the whole queue, in addition to the limits of its channels; no
+                dequeue exceeds it. None: no limit. After the limit is lowered, nothing is delivered until fewer
+                messages are leased.
+            max_cost_out: Most that leased messages cost together, by the cost charged at their delivery. Only a message
+                that costs more by itself exceeds it, and is delivered while no other is out. None: no limit.
+            rate: Most messages, or most cost, of the whole queue in a time, such as the quota of an API that all
+                tenants use; no dequeue exceeds it. A :class:`~sqlalchemy_fairqueue.Rate` or its text, ``"50/s"``,
+                ``"100000/min of cost"``. None: no rate.
             limits: The names of at most 16 shared limits, made by ``limits.configure``, which all apply too. None:
                 none.
             history: Whether ``fq_history`` records attempts that begin after the commit.
             history_retention: How long attempts are kept, at least a day; whole days are dropped. None: 30 days, the
                 initial value.
             dead_letter_retention: How long dead letters are kept before housekeeping deletes them. None: for ever, the
-                initial value. A dict such as ``{"parse": timedelta(days=1)}`` changes only its kinds; None as a value
-                resets a kind to the common time, and None as a key is the common time.
+                initial value. A dict such as ``{"parse": timedelta(days=1)}`` changes only the kinds in it. The key
+                None means all other kinds; the value None returns a kind to their time.
             result_retention: How long the results of handlers are kept for :meth:`result`, for messages delivered after
-                the commit. Housekeeping deletes them later. None: not at all, the initial value.
+                the commit. Housekeeping deletes older results. None: not at all, the initial value.
             default_plan: The plan, made by ``plans.configure``, that channels created from now on follow; it takes
                 precedence over defaults. None: no plan.
             on_dead: What happens to messages of an ordering key when one of them dies after the commit. "continue", the
@@ -88,8 +88,8 @@ class ConfigurationMethods(QueueBase):
         ends. Keep such transactions short and separate. Consumers of a queue with one of these limits dequeue one after
         another.
 
-        A plan or shared limit that does not exist raises InvalidArgument, on a session at the COMMIT. One of the four
-        limits in a REPEATABLE READ or SERIALIZABLE transaction raises IsolationError.
+        A plan or shared limit that does not exist raises InvalidArgument, on a session at the COMMIT. To set one of the
+        four limits in a REPEATABLE READ or SERIALIZABLE transaction raises IsolationError.
 
         Example:
             >>> queue.limits.configure(engine, "openai", rate="50/s")
@@ -125,9 +125,9 @@ class ConfigurationMethods(QueueBase):
             policy: Replaces the channel's whole policy and overridden fields; the channel then follows no plan.
             plan: The plan that the channel follows from now on. None: no plan; the present values stay. An unknown plan
                 raises InvalidArgument, on a session at the COMMIT.
-            reset: Names of overridden fields, such as ``["weight"]``, that the plan shall decide again, or without a
-                plan the queue's configured defaults. ``"all"``: every field. With ``plan=None`` too, the channel is as
-                if it had never been configured, and housekeeping forgets it when it is idle.
+            reset: Names of overridden fields, such as ``["weight"]``. From now on the plan decides them again, or
+                without a plan the queue's configured defaults. ``"all"``: every field; together with ``plan=None`` the
+                channel is then as if it had never been configured, and housekeeping forgets it when it is idle.
             changes: Fields of :class:`~sqlalchemy_fairqueue.ChannelPolicy` to change, instead of a policy. Others stay;
                 ``max_concurrency=None``, ``rate=None`` and ``max_backlog=None`` lift a limit. A field given here, even
                 as None, overrides the plan until it is reset.
@@ -137,7 +137,7 @@ class ConfigurationMethods(QueueBase):
 
         The call locks the channel's state. If it sets max_concurrency, directly or by a plan, it also locks the leased
         messages of the channel, and waits for transactions that are completing them. It waits for a transaction that
-        changes or removes the plan. Until the transaction ends the channel is not served; keep it short and separate.
+        changes or removes the plan. Keep the call's transaction short and separate: it stops the channel meanwhile.
 
         Example:
             >>> queue.plans.configure(engine, "gold", weight=5)
@@ -167,7 +167,7 @@ class ConfigurationMethods(QueueBase):
     def pause(self, where: RecordedWhere, channel: str | None = None, *, new: bool = False) -> None:
         """Stop serving a channel, or the whole queue if channel is None, until it is resumed.
 
-        After the commit no dequeue takes a message of it. Leased messages stay with their consumers and may be settled.
+        After the commit no dequeue takes its messages. Leased messages stay with their consumers and may be settled.
         Enqueues continue, and nothing is lost. A paused channel keeps its limits and its turn. A channel is served if
         neither it nor its queue is paused. The call locks the queue's row or the channel's state until the transaction
         ends, and waits for other transactions that have it locked.
@@ -188,9 +188,9 @@ class ConfigurationMethods(QueueBase):
 
     @recorded
     def resume(self, where: RecordedWhere, channel: str | None = None) -> None:
-        """Serve a paused channel again, or the queue if channel is None. It may be called if nothing is paused.
+        """Serve a paused channel again, or the queue if channel is None. If nothing is paused, the call does nothing.
 
-        The next dequeue after the commit applies it. Locks and errors are those of :meth:`pause`.
+        The next dequeue after the commit takes messages again. Locks and errors are those of :meth:`pause`.
 
         Example:
             >>> queue.pause(engine, "customer-7", new=True)
@@ -224,10 +224,10 @@ class Plans(Facet[QueueBase]):
         there. *policy* and *changes* are as for :meth:`~sqlalchemy_fairqueue.Queue.configure_channel`; a new plan
         starts without limits.
 
-        After the commit no dequeue takes messages beyond the new max_concurrency and rate, or by the old weight.
-        Enqueues to a channel follow the old values of the other fields until the plan is copied to it. Consumers copy
-        it to a thousand channels a dequeue. On an Engine this call does so before it returns, except for channels that
-        others have locked. ``list`` tells when all channels have the change.
+        Every dequeue after the commit applies the new max_concurrency, rate and weight. Enqueues to a channel follow
+        the old values of the other fields until the plan is copied to the channel. Each dequeue copies it to up to a
+        thousand channels. On an Engine this call does so before it returns, except for channels that others have
+        locked. ``list`` tells when all channels have the change.
 
         The call locks the rows of the queue and the plan until the transaction ends. It waits for another change of the
         plan, and for transactions that put a channel on it. If a plan sets max_concurrency for the first time while a
@@ -268,7 +268,7 @@ class Plans(Facet[QueueBase]):
 
     @verb
     def list(self, where: Where, name: str | None = None) -> builtins.list[PlanInfo]:
-        """Return the plans of the queue by name, with the number of channels that follow each, at once.
+        """Return the plans of the queue by name, as of now, each with the number of channels that follow it.
 
         Example:
             >>> [plan.name for plan in queue.plans.list(engine)]
@@ -279,7 +279,7 @@ class Plans(Facet[QueueBase]):
 
 
 class Limits(Facet[QueueBase]):
-    """Shared limits, as ``queue.limits``. Several queues draw from one.
+    """Shared limits, as ``queue.limits``: each holds for the messages of several queues together.
 
     Example:
         >>> queue.limits.configure(engine, "mail", max_concurrency=3)
@@ -299,10 +299,10 @@ class Limits(Facet[QueueBase]):
     ) -> None:
         """Create or change a limit that several queues share: ``limits.configure(session, "openai", rate="50/s")``.
 
-        ``configure(where, limits=["openai"])`` makes a queue of the schema draw from it. Together its queues never
-        exceed it. Queues that always have messages get equal parts; the others use what is left over. Dequeues of its
-        queues run one after another. A consumer that the limit holds back polls 50 times a second. The call locks the
-        limit until the transaction ends; meanwhile its queues are not served.
+        ``configure(where, limits=["openai"])`` makes a queue of the schema draw from the limit. Together its queues
+        never exceed it. Queues that always have messages get equal parts of it; what one queue does not use, the others
+        get. Dequeues of its queues run one after another. A consumer that the limit holds back polls 50 times a second.
+        The call locks the limit until the transaction ends; meanwhile its queues are not served.
 
         Values that are not given stay; None lifts a limit. *max_concurrency* is the most leased messages of all its
         queues, *max_cost_out* the most that these cost together, and *rate* the most messages, or most cost, in a time.
@@ -334,7 +334,7 @@ class Limits(Facet[QueueBase]):
 
     @verb
     def list(self, where: Where, name: str | None = None) -> builtins.list[SharedLimit]:
-        """Return the shared limits of the schema by name, with the queues and messages that use them, at once.
+        """Return the shared limits of the schema by name, each with the queues and messages that use it, as of now.
 
         Example:
             >>> queue.limits.configure(engine, "sms", max_concurrency=3)

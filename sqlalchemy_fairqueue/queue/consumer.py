@@ -1,7 +1,7 @@
 """Consumers of a queue: what a process remembers between two dequeues.
 
-It remembers leases that the next dequeue can use again. Dequeues are correct without this memory: a consumer forgets
-everything after a connection error.
+It remembers leases that the next dequeue can use again. Dequeues are correct without this memory, so a consumer forgets
+all of it after an error.
 """
 
 from __future__ import annotations
@@ -64,9 +64,9 @@ class Consumer:
     """One consumer of one queue on one engine. Threads may share it; a forked child starts anew.
 
     *name* is shown beside its leases; None: host, process and a random part. *keep* is called with each lease that got
-    deliveries and with the time.monotonic before that dequeue, and returns the lease object for the deliveries, which
-    workers watch over. *is_held_up* tells whether the last dequeue found a due message that another transaction has
-    locked.
+    deliveries and with ``time.monotonic()`` from before that dequeue. It returns the lease object that the deliveries
+    get; workers return one that they watch over. *is_held_up* tells whether the last dequeue found a due message that
+    another transaction has locked.
     """
 
     def __init__(
@@ -91,18 +91,18 @@ class Consumer:
 
     @property
     def lease_id(self) -> int | None:
-        """The lease of the last dequeue, which the next may use again if it asks for the same duration."""
+        """The lease of the last dequeue; the next dequeue may use it again if it asks for the same duration."""
         return self._leases[0][1] if self._leases else None
 
     def lease_ids(self) -> list[int]:
         return [lease_id for _, lease_id in self._leases]
 
     def forget_leases(self, *lease_ids: int) -> None:
-        """Forget these leases, or all if none is named, so that the next dequeue makes a new one."""
+        """Forget these leases, or all if none is named, so that the next dequeue makes a new lease."""
         self._leases = tuple(one for one in self._leases if lease_ids and one[1] not in lease_ids)
 
     def hear(self, connection: Connection) -> None:
-        """Apply some chunks of waiting signals for a heartbeat while all handlers are busy, never during a dequeue."""
+        """Apply up to 5,000 waiting signals, for a worker that does not dequeue since all of its handlers are busy."""
         for _ in range(_CHUNKS):
             has_more = hear_signals(connection, self._target)
             connection.commit()
@@ -110,7 +110,7 @@ class Consumer:
                 return
 
     def dequeue(self, connection: Connection, limit: int, lease: timedelta, max_bytes: int | None = None) -> Deliveries:
-        """Dequeue once, and commit before it returns."""
+        """Dequeue once, and commit before returning."""
         if self._process != os.getpid():
             self._forget()
         check_installed(connection, self._target.schema)
@@ -135,7 +135,7 @@ class Consumer:
     def take_more(
         self, connection: Connection, first: Delivery, *, limit: int, max_cost: int | None, max_bytes: int
     ) -> list[Delivery]:
-        """Take messages that follow the delivery *first* in its channel, under its lease, and commit."""
+        """Take messages that follow the delivery *first* in its channel, under the lease of *first*, and commit."""
         token = Token(first.message_id, first.row_id, first.lease.id, first.deliveries)
         messages, unreadable = take_more(
             connection, self._target, token, limit=limit, max_cost=max_cost, max_bytes=max_bytes

@@ -94,7 +94,7 @@ class Context:
 
     @property
     def delivery(self) -> Delivery:
-        """The delivery.
+        """The delivery that the handler works on; of a batch, the first.
 
         Example:
             >>> @queue.handler("call")
@@ -111,11 +111,11 @@ class Context:
         return [held.delivery for held in self._held.batch]
 
     def retry(self, delivery: Delivery, *, delay: timedelta | None = None, error: str | None = None) -> None:
-        """Let one delivery of a batch be tried again, whatever happens to the others. It counts as an attempt.
+        """Retry one delivery of a batch, and count its attempt, however the others are settled.
 
-        This holds if the handler returns: the worker then settles the delivery, in the handler's transaction if it
-        takes a session. If the handler raises, all deliveries have failed. The same applies to :meth:`release` and
-        :meth:`bury`. *delay* and *error* are as for :class:`~sqlalchemy_fairqueue.Retry`.
+        The worker does so when the handler returns, in the handler's transaction if it takes a session. If the handler
+        raises, all deliveries have failed instead. The same applies to :meth:`release` and :meth:`bury`. *delay* and
+        *error* are as for :class:`~sqlalchemy_fairqueue.Retry`.
 
         Example:
             >>> @queue.handler("embed", batch=Batch(max_messages=50))
@@ -185,7 +185,7 @@ class Context:
     def resource(self, kind: type[T]) -> T:
         """Return the only resource that is an instance of this class.
 
-        If none or several are, it raises InvalidArgument; use ``resources`` to find one by name.
+        If none or several are, the call raises InvalidArgument; use ``resources`` to find one by name.
         """
         found = [name for name, one in self._resources.items() if isinstance(one, kind)]
         if len(found) != 1:
@@ -203,7 +203,7 @@ class Context:
     def group(self) -> MemberGroup | None:
         """The group of the message; add members by ``context.group.enqueue(parse, channel, ...)``.
 
-        They are added with the session that the handler takes. None if the message is in no group, or if the handler
+        Members are added with the session that the handler takes. None if the message is in no group, or if the handler
         runs in a child process.
 
         See Also:
@@ -225,7 +225,7 @@ class Context:
 
     @property
     def cancelled(self) -> bool:
-        """Whether a message of the call was cancelled. If so, stop, since nothing of this attempt counts.
+        """Whether a message of the call was cancelled. If so, end the handler, since nothing of this attempt counts.
 
         Example:
             >>> context = make_context(make_delivery(queue, 1), cancelled=True)
@@ -249,7 +249,7 @@ class Context:
 
     @property
     def max_attempts(self) -> int:
-        """The attempts after which the message is dead, the lower of its own limit and the retry policy's."""
+        """After how many attempts the message is dead: its own number or the retry policy's, whichever is lower."""
         return self._held.max_attempts
 
     @property
@@ -258,8 +258,8 @@ class Context:
 
         The worker passes it on when it settles the delivery, however the handler ends; the channel pays the difference
         to the declared cost, or gets it back. None, the initial value: the declared cost stands, or in a queue that is
-        fair by seconds the milliseconds that the handler takes. A handler that settles its delivery by a verb gives the
-        cost there. The deliveries of a batch share the cost equally.
+        fair by seconds the milliseconds that the handler takes. A handler that settles its delivery by a verb passes
+        the cost to the verb. The deliveries of a batch share the cost equally.
 
         Example:
             >>> @queue.handler("ask")
@@ -294,9 +294,9 @@ class Context:
         return Context(self._held, self._session, resources)
 
     def check(self) -> None:
-        """Return if the handler may go on.
+        """Raise LeaseLost, MessageCancelled or HandlerTimeout if the handler must not go on.
 
-        Otherwise it raises LeaseLost if the lease may have ended, MessageCancelled, or HandlerTimeout.
+        The properties ``lost``, ``cancelled`` and ``timed_out`` tell the same without raising.
         """
         self._held.check()
 
@@ -329,7 +329,7 @@ async def acalled(context: Context, function: Callable[[], Awaitable[Any]]) -> A
 
 
 def variables_of(context: Context) -> Variables | None:
-    """Return the context variables at the return of a handler that takes a session; None before."""
+    """Return the context variables as a handler with a session left them when it returned; None before."""
     return context._variables  # noqa: SLF001 - a part of it
 
 
@@ -410,7 +410,7 @@ def middleware_of(queue: MiddlewareMethods, outer: Sequence[AnyMiddleware] = ())
 
 
 def middleware_for(handler: Handler, middleware: Sequence[AnyMiddleware]) -> tuple[AnyMiddleware, ...]:
-    """Return the async middleware for an async handler, the plain for a plain one; WorkerError if only others exist."""
+    """Return the async middleware for an async handler, else the plain; WorkerError if all is of the other sort."""
     found = tuple(one for one in middleware if is_asynchronous(one) == handler.asynchronous)
     if middleware and not found:
         kind, other = ("async", "plain") if handler.asynchronous else ("plain", "async")

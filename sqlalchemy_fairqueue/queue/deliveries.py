@@ -57,9 +57,9 @@ class DeliveryMethods(QueueBase):
         """Lease up to *limit* (1 to 100,000) ready messages, channels in turn. Return the deliveries in fair order.
 
         The lease is committed when this returns, and ends *lease* from now or a little later. Until then the caller
-        must complete, retry, release or bury each delivery; afterwards another consumer may hold the message, and every
-        verb raises LeaseLost. The call runs READ COMMITTED transactions of its own, one statement each, and waits for
-        no lock. ``due_in`` of the result says when to poll again.
+        must complete, retry, release or bury each delivery; afterwards another consumer may hold the message, and then
+        every verb raises LeaseLost. The call runs READ COMMITTED transactions of its own, one statement each, and waits
+        for no lock. ``due_in`` of the result says when to poll again.
 
         Args:
             engine: A session is refused, since an uncommitted lease protects nothing.
@@ -104,19 +104,19 @@ class DeliveryMethods(QueueBase):
     ) -> None:
         """Settle deliveries whose work is done, and delete their messages.
 
-        On a session the COMMIT settles. If a delivery is lost, it fails as a whole with LeaseLost: business effects and
-        completion happen together or not at all. On an engine the other deliveries are settled. A completion after the
-        end of the lease still counts if nobody else has taken the message. Settlements lock the messages, in the order
-        of their ids, and nothing else.
+        On a session the COMMIT settles. If a delivery is lost, the COMMIT fails as a whole with LeaseLost: business
+        effects and completion happen together or not at all. On an engine the other deliveries are settled. A
+        completion after the end of the lease still counts if nobody else has taken the message. Settlements lock the
+        messages, in the order of their ids, and nothing else.
 
         Args:
-            cost: The actual cost of each, 0 to 1,000,000,000 in the unit of ``enqueue(cost=)``; the channel pays the
-                difference or gets it back. None: the cost stays as charged.
-            result: The value that :meth:`result` returns for each, if the queue keeps results.
+            cost: The actual cost of each delivery, 0 to 1,000,000,000 in the unit of ``enqueue(cost=)``; the channel
+                pays the difference or gets it back. None: the cost stays as charged.
+            result: The value that :meth:`result` returns for each message, if the queue keeps results.
 
         Raises:
             PayloadError: The result cannot be encoded, or has more than 1,048,576 bytes.
-            LeaseLost: The caller does not hold some delivery any more; nothing changed for these.
+            LeaseLost: The caller no longer holds some of the deliveries; nothing changed for the lost ones.
 
         Example:
             >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
@@ -139,8 +139,8 @@ class DeliveryMethods(QueueBase):
         """Settle failed deliveries: each message is tried again, or becomes a dead letter after its last attempt.
 
         *error* is kept with the message. Cost and errors are those of :meth:`complete`. After a *delay* the message
-        stands behind those that were due before it, or where its priority puts it. None: it is due at once, in its old
-        place in the channel.
+        stands behind those that were due before it, or where its priority puts it. Without one it is due at once, in
+        its old place in the channel.
 
         Example:
             >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
@@ -184,11 +184,11 @@ class DeliveryMethods(QueueBase):
 
     @on_engine
     def extend(self, engine: Engine, deliveries: Held, *, lease: timedelta = LEASE) -> datetime:
-        """Extend the lease of deliveries to *lease* from now, in its own transaction. It is never shortened.
+        """Extend the leases of deliveries to end *lease* from now, in a transaction of its own. Return the new end.
 
-        One lease may cover several messages; it is extended for all of them. The call returns the new end; of several
-        leases, the first end. It raises LeaseLost if a lease has ended, or a delivery is not held under it any more;
-        then nothing changed for that lease.
+        A lease is never shortened, and is extended for all of its messages. Of several leases the call returns the
+        first end. It raises LeaseLost if a lease has ended, or a delivery is not held under it any more; then nothing
+        changed for that lease.
 
         Example:
             >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)

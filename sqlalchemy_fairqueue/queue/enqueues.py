@@ -56,8 +56,8 @@ class AddedHeaders:
     """Headers that are added to each message of a call, encoded once.
 
     Args:
-        carried: Headers of the instrumentation. A message that has one of these names itself gets none of them. Neither
-            does a message with large headers of its own, whose size tracing must not push over the database's limit.
+        carried: Headers of the instrumentation. A message that has a header of one of these names gets none of them.
+            Neither does a message with large headers of its own, which tracing must not push over the database's limit.
         membership: The group of the messages, which becomes a header; None if they are in no group.
     """
 
@@ -92,7 +92,7 @@ class EnqueueMethods(QueueBase):
         kind: str = "default",
         **options: Unpack[EnqueueOptions],
     ) -> Receipt:
-        """Add a message in the caller's transaction. It exists if that commits, and never existed if it rolls back.
+        """Add a message in the caller's transaction. If the transaction rolls back, the message never existed.
 
         On a session the message is only recorded, and takes no lock. Right before the COMMIT, after its own flush, the
         session sends all that it recorded, in lock order, one statement for each queue. A savepoint that rolls back
@@ -140,8 +140,8 @@ class EnqueueMethods(QueueBase):
     def enqueue_many(self, where: RecordedWhere, messages: Iterable[Enqueue]) -> list[Receipt]:
         """Add messages in one statement, all or none, as :meth:`enqueue` adds one. Return receipts in the same order.
 
-        All are checked and encoded before the first is recorded or sent. Without messages nothing is sent. On an engine
-        the transaction is READ COMMITTED. Errors are those of :meth:`enqueue`.
+        All messages are checked and encoded before the first is recorded or sent. Without messages nothing is sent. On
+        an engine the transaction is READ COMMITTED. Errors are those of :meth:`enqueue`.
 
         Example:
             >>> files = [Enqueue(channel="customer-7", payload={"file": name}) for name in ("a.pdf", "b.pdf")]

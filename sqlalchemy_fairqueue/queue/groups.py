@@ -43,7 +43,7 @@ R = TypeVar("R")
 
 
 class _Job(Protocol[P]):
-    """What a group uses of a job."""
+    """The methods of a job that a group calls."""
 
     kind: str
 
@@ -82,10 +82,10 @@ class _Members:
         return self.enqueue_many([job.prepare(channel, *args, **kwargs)])[0]
 
     def enqueue_many(self, messages: Iterable[Enqueue]) -> list[Receipt]:
-        """Add messages to the group: prepared calls of jobs, or any Enqueue. Their header ``group`` has its id.
+        """Add messages: prepared calls of jobs, or any Enqueue. The header ``group`` of each has the group's id.
 
-        A message that is skipped as a duplicate, or dropped, is no member. InvalidArgument refuses messages with their
-        own header ``group``, or with ``on_duplicate="replace"``, which could rewrite a member of another group.
+        A message that is skipped as a duplicate, or dropped, is no member. A header ``group`` of the message itself
+        raises InvalidArgument, and so does ``on_duplicate="replace"``, which could rewrite a member of another group.
 
         Example:
             >>> pages = [Enqueue(channel="customer-7", payload=page) for page in (1, 2, 3)]
@@ -153,7 +153,7 @@ class Group(_Members):
             discard(session, self.id)
 
     def enqueue_many(self, messages: Iterable[Enqueue]) -> list[Receipt]:
-        """Add messages to the group, as :meth:`MemberGroup.enqueue_many` does, within its block.
+        """Add messages in the group's ``with`` block, as :meth:`MemberGroup.enqueue_many` does.
 
         Example:
             >>> with Session(engine) as session, session.begin(), queue.group(session) as group:
@@ -176,9 +176,9 @@ class Group(_Members):
 class MemberGroup(_Members):
     """The group of the message that a handler works on, as ``context.group``; the handler may add members.
 
-    Members are added with the session of the handler. Its COMMIT must come while the handler holds the message: it
-    fails with LeaseLost after a lost lease, and with MessageCancelled after a cancel. The group finishes only when the
-    new members have ended too.
+    Members are added with the session of the handler. The session's COMMIT must come while the handler holds the
+    message: the COMMIT fails with LeaseLost after a lost lease, and with MessageCancelled after a cancel. The group
+    finishes only when the new members have ended too.
 
     See Also:
         :meth:`within`
@@ -207,15 +207,15 @@ class MemberGroup(_Members):
 
 
 class GroupMethods(EnqueueMethods):
-    """Groups, made on a session."""
+    """The verb ``group``, which creates a group on a session."""
 
     def group(self, session: AnySession, *, then: Enqueue | None = None, on_failure: Enqueue | None = None) -> Group:
         """Create a group: add its members in a ``with`` block; a follow-up message comes when they have ended.
 
-        The group and its members exist after the session's COMMIT. A savepoint that rolls back drops its members. If
-        the block raises, nothing of the group is enqueued. After the commit only handlers of members can add members,
-        by ``context.group``. Other enqueues to this queue within the block do not join the group, and give an
-        :class:`~sqlalchemy_fairqueue.errors.OutsideGroupWarning`.
+        The group and its members exist after the session's COMMIT. A savepoint that rolls back drops the members
+        recorded within it. If the block raises, nothing of the group is enqueued. After the commit only handlers of
+        members can add members, by ``context.group``. Other enqueues to this queue within the block do not join the
+        group, and give an :class:`~sqlalchemy_fairqueue.errors.OutsideGroupWarning`.
 
         When the last member has ended, a worker of any queue of the installation enqueues *then*, exactly once, within
         about a second; at once if there are no members. A member has ended when it is completed, dead, cancelled or
@@ -224,10 +224,10 @@ class GroupMethods(EnqueueMethods):
         content.
 
         The handler of the follow-up reads the counts from ``context.after_group``, or from the header ``after_group``.
-        If its channel is full, the follow-up waits. Members do not wait for each other; they update no common row.
+        If its channel is full, the follow-up comes later. Members update no common row, so none waits for another.
 
         Args:
-            session: A plain ``with`` serves an AsyncSession too, since everything is recorded.
+            session: For an AsyncSession too, use a plain ``with``, since everything is only recorded.
             then: The follow-up: a prepared call of a job, ``then=report.prepare(channel="customer-7", run=1)``, or an
                 Enqueue for this queue, without on_duplicate, coalesce, cost and unique_for. None: the group only
                 counts.
@@ -348,8 +348,8 @@ class Groups(Facet[QueueBase]):
         members that consumers hold have ended, the follow-up is enqueued: *on_failure* if there is one.
 
         The call locks the members until the transaction ends, and waits for transactions that have one locked. In the
-        lock order it is a settlement: enqueue before it. An unknown group raises UnknownGroup, and a REPEATABLE READ or
-        SERIALIZABLE transaction IsolationError.
+        lock order it is a settlement: enqueue before it. It raises UnknownGroup for an unknown group, and
+        IsolationError in a REPEATABLE READ or SERIALIZABLE transaction.
 
         Example:
             >>> with Session(engine) as session, session.begin(), queue.group(session) as group:
@@ -363,7 +363,7 @@ class Groups(Facet[QueueBase]):
     def _of_group(
         self, group_id: UUID | str, ask: Callable[[Connection, Target, UUID], R | None]
     ) -> Callable[[Connection], R]:
-        """Return work that calls *ask*, and raises UnknownGroup if *ask* returns None."""
+        """Return a function for ``_ask`` that calls *ask*, and raises UnknownGroup if *ask* returns None."""
         checked = checked_group_id(group_id)
 
         def work(connection: Connection) -> R:

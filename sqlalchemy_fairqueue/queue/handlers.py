@@ -1,6 +1,6 @@
 """Handlers of a queue by kind, and functions that each worker calls at its start and stop.
 
-Functions of the start return resources, which handlers take as arguments.
+What a function returns at the start is a resource, which handlers take as an argument.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ _KINDS = inspect.Parameter
 
 @dataclass(frozen=True, slots=True)
 class LifespanFunction:
-    """A function that a worker calls at its start or its stop. A resource has its name.
+    """A function that a worker calls at its start or its stop. Its name is also that of the resource that it returns.
 
     Attributes:
-        takes: Names of parameters, each with the name of the resource that it takes.
-        resource_type: The annotated type that it returns or yields; None without an annotation.
+        takes: The name of a resource for each parameter that takes one.
+        resource_type: The annotated type that the function returns or yields; None without an annotation.
     """
 
     function: Callable[..., Any]
@@ -84,7 +84,7 @@ class LifespanMethods(QueueBase):
         The functions run in the order of their declaration, queue by queue, after the schemas were checked and before
         the first message is taken. A function that several queues of a worker declare runs once. In a Worker they run
         in the thread that starts it. In an AsyncWorker all run in one task, plain ones in threads; only an AsyncWorker
-        calls async ones. If a function fails, the started ones are stopped, and the start raises
+        calls async ones. If a function fails, those that ran are stopped, and the start raises
         :class:`~sqlalchemy_fairqueue.errors.StartError`. A worker that is started again calls them again.
 
         Example:
@@ -161,7 +161,7 @@ def resources_taken(
 
 
 def resource_of_type(wanted: Any, known: Mapping[str, LifespanFunction], whose: str) -> str | None:
-    """Return the name of the resource that is declared with exactly this type; InvalidArgument if several are."""
+    """Return the name of the only resource declared with exactly this type, or None; InvalidArgument if several are."""
     found = [name for name, one in known.items() if one.resource_type is not None and one.resource_type == wanted]
     if len(found) > 1:
         raise InvalidArgument(f"{whose} may be any of the resources {', '.join(found)}; take one by its name")
@@ -214,7 +214,7 @@ _NOT_A_FUNCTION = "; a typed job is its own handler already: schedule it by job.
 
 
 class JobOptions(TypedDict, total=False):
-    """The options of a handler or job that do not change what its function takes."""
+    """Options of a handler or job that do not change which arguments its function takes."""
 
     retry: RetryPolicy | None
     timeout: timedelta | None
@@ -222,20 +222,20 @@ class JobOptions(TypedDict, total=False):
 
 
 class HandlerOptions(JobOptions, total=False):
-    """The options of a handler."""
+    """All options of a handler or job."""
 
     batch: Batch | None
 
 
 @dataclass(frozen=True, slots=True)
 class Handler:
-    """A function that is called with the deliveries of a kind, and what it takes.
+    """A function that is called with the deliveries of a kind, its options, and which arguments it takes.
 
     Attributes:
-        retry: Its own policy, or None for the worker's.
-        session_type: The class that its parameter ``session`` is annotated with, or None.
+        retry: The policy of this kind. None: the worker's policy.
+        session_type: The class that the parameter ``session`` is annotated with, or None.
         isolated: Whether it runs in a child process.
-        resources: Names of parameters, each with the name of the resource that it takes.
+        resources: The name of a resource for each parameter that takes one.
     """
 
     kind: str
@@ -273,11 +273,11 @@ class HandlerMethods(LifespanMethods):
         ``@queue.handler`` means ``@queue.handler()``: the kind is "default", as for messages without a kind. The
         function takes the delivery, and may take ``session``, ``context`` and resources of :meth:`on_start`.
 
-        With ``session`` it gets a Session (an async function an AsyncSession). After it returns, the worker commits its
-        writes and the completion together, so its effects in this database happen exactly once. It must not commit
-        itself, which gives a :class:`~sqlalchemy_fairqueue.errors.HandlerTransactionWarning`; ``begin_nested`` is
-        allowed. Without ``session`` the completion follows its return, and its effects happen at least once.
-        ``context`` tells a long function whether to stop (:class:`sqlalchemy_fairqueue.Context`).
+        With ``session`` the function gets a Session (an async function an AsyncSession). After the return the worker
+        commits the function's writes and the completion together, so these effects happen exactly once. A commit by the
+        function is not allowed and gives a :class:`~sqlalchemy_fairqueue.errors.HandlerTransactionWarning`;
+        ``begin_nested`` is allowed. Without ``session`` the completion follows the return, and all effects happen at
+        least once. ``context`` tells a long function whether to stop (:class:`sqlalchemy_fairqueue.Context`).
 
         How the function ends decides the settlement: a return completes the delivery, an :class:`Outcome` (Retry,
         Release, Bury) says what to do, and any other exception retries by the policy.
@@ -293,10 +293,10 @@ class HandlerMethods(LifespanMethods):
                 killed at the timeout, when its lease is lost, when its message is cancelled, and when the grace period
                 of a stop ends. The function must be plain, take no ``session``, and stand at the top of a module that
                 the child can import; payload and headers must be picklable. Default: in the worker's process.
-            batch: The function gets a list of ready deliveries of one channel, in order: at least one, at most these
-                numbers. They are settled together, in the transaction of its session if it takes one;
-                ``context.retry``, ``release`` and ``bury`` settle single ones differently. If the function raises, each
-                of them has failed an attempt. A message that was tried before comes alone, so that only the one that
+            batch: The function gets a list of ready deliveries of one channel, in order: at least one, at most what the
+                Batch allows. They are settled together, in the transaction of its session if it takes one;
+                ``context.retry``, ``release`` and ``bury`` settle single ones differently. If the function raises, the
+                attempts of all have failed. A message that was tried before comes alone, so that only the message that
                 fails or crashes dies. Limits, rates and costs count each message.
 
         Example:
@@ -323,12 +323,12 @@ class HandlerMethods(LifespanMethods):
         """Declare the handler of messages that report dead letters of a kind. Use it as a decorator.
 
         The transaction that buries a message, for whatever reason, also enqueues a message of kind ``"on_dead:" +
-        kind`` (so *kind* has up to 500 bytes) to the same channel, even beyond its max_backlog. The function handles it
-        as any other; it is declared as with :meth:`handler`. The payload is a dict with ``message_id``, ``channel``,
-        ``kind``, ``reason``, ``error``, ``attempts``, ``key`` and ``ordering_key`` of the dead letter.
+        kind`` (so *kind* has up to 500 bytes) to the same channel, even beyond its max_backlog. The function handles
+        that message as any other, and is declared as with :meth:`handler`. The payload is a dict with ``message_id``,
+        ``channel``, ``kind``, ``reason``, ``error``, ``attempts``, ``key`` and ``ordering_key`` of the dead letter.
 
-        This begins when a worker that has the function first starts, and applies to dead letters from all workers. A
-        worker without the function leaves the message to one that has it. ``configure(on_dead_kinds=...)`` ends it.
+        The reports begin when a worker that has the function first starts, and come for dead letters from all workers.
+        A worker without the function leaves them to one that has it. ``configure(on_dead_kinds=...)`` ends them.
 
         Example:
             >>> @queue.on_dead("parse")
@@ -401,7 +401,7 @@ def handlers_of(queue: HandlerMethods) -> Mapping[str, Handler]:
 
 
 def follow_dead(connection: Connection, queue: HandlerMethods, target: Target) -> None:
-    """Tell the database which kinds of dead letters need a message to their on_dead handlers."""
+    """Tell the database of which kinds the dead letters are reported to on_dead handlers."""
     if kinds := sorted(queue._followed):  # noqa: SLF001 - for workers alone
         target.call("fq_follow_dead", f"follow dead letters of {target.named()}", kinds=kinds).rows(connection)
 

@@ -1,6 +1,6 @@
 """Hooks of this process on enqueues, handlers and settlements, for tracing and metrics.
 
-Without instrumentation each hook costs the read of one attribute.
+If no instrumentation is installed, each hook costs the read of one attribute.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Instrumentation(Protocol):
     """Hooks on the work of this process. Its methods must not raise."""
 
     def before_enqueue(self, queue: str, messages: Sequence[Enqueue]) -> Mapping[str, str]:
-        """Return headers for all messages of a call. A message that has one of these names itself gets none of them."""
+        """Return headers for all messages of a call. A message with a header of the same name gets none of them."""
         ...
 
     def around(self, context: Handled, proceed: Callable[[], Any]) -> Any: ...
@@ -35,7 +35,7 @@ class Instrumentation(Protocol):
     def around_async(self, context: Handled, proceed: Callable[[], Awaitable[Any]]) -> Awaitable[Any]: ...
 
     def settling(self, queue: str, verb: str, deliveries: Sequence[Delivery]) -> AbstractContextManager[object]:
-        """Return a block around the statement by which a worker settles deliveries."""
+        """Return a context manager, which is put around the statement that settles a worker's deliveries."""
         ...
 
     def settled(self, verb: str, deliveries: Sequence[Delivery]) -> None:
@@ -51,11 +51,11 @@ class _Installed:
 
 
 installed = _Installed()
-"""The instrumentation of this process, or None in it."""
+"""Holds the instrumentation of this process; the attribute is None without one."""
 
 
 def settling(queue: str, verb: str, deliveries: Callable[[], Sequence[Delivery]]) -> AbstractContextManager[object]:
-    """Return a block around a settlement; instrumentation is told of it if there are deliveries."""
+    """Return a context manager for a settling statement. It does nothing without instrumentation or deliveries."""
     instrumentation = installed.instrumentation
     if instrumentation is None or not (found := deliveries()):
         return nullcontext()

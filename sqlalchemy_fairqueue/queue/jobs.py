@@ -48,7 +48,7 @@ _RESERVED = ("self", "session", "context", "channel")
 class Job(Generic[C, P, R_co]):
     """A function that is enqueued with its arguments and called with them by a worker. ``Queue.job`` makes it.
 
-    To call the job is to call the function here and now.
+    Calling the job calls the function here and now; nothing is enqueued.
 
     See Also:
         :meth:`~sqlalchemy_fairqueue.Queue.job`
@@ -113,7 +113,7 @@ class Job(Generic[C, P, R_co]):
         The arguments are those of the job without context and session. They are converted immediately; later changes
         have no effect. The payload has only the given arguments; a worker fills in the defaults of its own version. A
         missing or unknown argument raises TypeError. A value that the annotation does not allow raises PayloadError,
-        which names both.
+        which names the argument and the value.
 
         Example:
             >>> @queue.job
@@ -188,7 +188,7 @@ class Job(Generic[C, P, R_co]):
     def result(
         self, where: Any, message_id: int | None, *, channel: str | None = None, timeout: timedelta | None = None
     ) -> Any:
-        """Return the value that a call returned, as the annotated type.
+        """Return what the function returned for a call, as the annotated type.
 
         Arguments and errors are those of ``Queue.result``. A message of another job raises InvalidArgument.
 
@@ -215,7 +215,7 @@ class JobHandler:
         self._leading = leading
 
     def __call__(self, deliveries: Delivery | list[Delivery], **given: Any) -> Any:
-        """Call the function. A payload that does not fit it is buried."""
+        """Call the function. A payload that does not fit its parameters raises :class:`Bury`."""
         leading = [given[name] for name in self._leading]
         if isinstance(deliveries, list):
             return self._job.function(*leading, [self._arguments(delivery) for delivery in deliveries])
@@ -313,7 +313,7 @@ class JobMethods(ScheduleMethods, ResultMethods):
 
         All other parameters are the arguments in the payload. They need annotations: plain values, dataclasses,
         TypedDicts, msgspec structs, pydantic models, enums, UUID, datetime, date, time, timedelta, Decimal, bytes, and
-        containers and unions of them. Type checkers check each ``enqueue`` against the function, and the call checks
+        containers and unions of them. Type checkers check each ``enqueue`` against the function; at run time it checks
         the values.
 
         A worker calls the function with the same arguments. Arguments missing from the payload get the function's

@@ -63,8 +63,8 @@ class LookupMethods(QueueBase):
     def stats(self, where: Where) -> QueueStats:
         """Return how many messages are ready, scheduled, leased and dead, who works on them, and what holds them up.
 
-        It reads a little of each channel that has messages (10 us), and all scheduled, prioritised, leased and dead
-        messages, but neither the ready messages nor idle channels.
+        The call reads a little of each channel that has messages (10 us), and all scheduled, prioritised, leased and
+        dead messages, but neither the ready messages nor idle channels.
 
         Example:
             >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
@@ -173,7 +173,7 @@ class LookupMethods(QueueBase):
         Messages of the whole queue come by id, in the order of their enqueues.
 
         ``page.next`` tells where the next page begins; it is None on the last page. A message that keeps its place in
-        the order is on exactly one page, whatever is enqueued or settled between pages. One that is delivered or
+        the order is on exactly one page, whatever is enqueued or settled between pages. A message that is delivered or
         returned between two pages may be on both or neither. Each message is shown as it is when it is read.
 
         The call costs O(log n) and what it returns if you give a channel, with or without key or state, or if the
@@ -240,7 +240,7 @@ def _wait(connection: Connection, target: Target, message: MessageDetails) -> Wa
 
 
 def _position(after: object, channel: str | None) -> tuple[int, ...]:
-    """Return the end of a page: the part of the order, 3 or 4 for a queue, a place in it, and the last message."""
+    """Return the numbers of ``page.next``: the last step (part of the order), the place in it, the last id."""
     steps = range(3, 5) if channel is None else range(1, 3)
     return checked_position(after, "channel and state", steps, range(-(2**63), 2**63), IDS)
 
@@ -277,17 +277,17 @@ class WithdrawalMethods(QueueBase):
     ) -> CancelReceipt:
         """Withdraw a message, or all messages of an ordering key. If none is found, nothing happens.
 
-        If a consumer holds the message, a completion still counts; settled in any other way, the message is gone. Its
-        key is free at once, and its worker learns of the cancel at the next heartbeat. A channel with a key or ordering
-        key means the messages that have it when the transaction sends its work, before its own enqueues. The
-        ``outcome`` and ``outcomes`` of the receipt are set after the COMMIT, on a Connection at once.
+        If a consumer holds the message, a completion still counts; after any other settlement the message is gone. The
+        key is free at once, and the worker learns of the cancel at the next heartbeat. A channel with a key or ordering
+        key names the messages that have it right before the transaction sends its own enqueues. The ``outcome`` and
+        ``outcomes`` of the receipt are set after the COMMIT, on a Connection at once.
 
-        A transaction sends its enqueues before its cancels, so the key of a message that it cancels is still taken for
-        its own enqueues. An enqueue under that key after the cancel raises DuplicateMessage. To rewrite the message,
-        use ``enqueue(..., on_duplicate="replace")``, or cancel it in an earlier transaction.
+        A transaction sends its enqueues before its cancels, so its enqueues still find the key of a cancelled message
+        taken: an enqueue under that key after the cancel raises DuplicateMessage. To rewrite the message, use
+        ``enqueue(..., on_duplicate="replace")``, or cancel it in an earlier transaction.
 
-        The call locks the message until the transaction ends, and waits for a transaction that has it locked. Meanwhile
-        dequeues skip it; after a rollback it is ready again.
+        The call locks the message until the transaction ends, and waits for a transaction that has it locked. Dequeues
+        skip a locked message; after a rollback it is ready again.
 
         Example:
             >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
@@ -310,7 +310,7 @@ class WithdrawalMethods(QueueBase):
 
         The filters are kind, key and ordering_key; state, which is "ready", "scheduled" or "held" when the call is
         sent; since, the earliest enqueue (aware), inclusive; until, the latest enqueue, exclusive.
-        ``queue.admin.count_undelivered`` counts the messages before. The ``purged`` of the receipt is set after the
+        ``queue.admin.count_undelivered`` counts the messages beforehand. The ``purged`` of the receipt is set after the
         COMMIT, on a Connection at once.
 
         Leased messages stay, and so do those that another transaction has locked or not committed. A transaction sends

@@ -1,7 +1,7 @@
-"""Conversion of job arguments and results to plain values, which a codec takes, and back.
+"""Converts job arguments and results to plain values, which a codec takes, and back.
 
-msgspec converts, and pydantic converts its own models. A value that would not come back equal is refused. The module is
-separate because msgspec takes long to import.
+msgspec does it, except for pydantic models, which pydantic converts. A value that would not come back equal is refused.
+The module is separate because msgspec takes long to import.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _AT = " - at `"
 
 
 class PayloadSchema:
-    """The names and types of the arguments in a job's payload. *former* arguments of older versions are ignored."""
+    """Names and types of the arguments in a job's payload. Arguments of older code, named in *former*, are ignored."""
 
     def __init__(
         self, kind: str, function: Callable[..., Any], parameters: list[inspect.Parameter], former: Iterable[str] = ()
@@ -91,7 +91,7 @@ class PayloadSchema:
         return self.joined(payload)
 
     def joined(self, arguments: dict[str, Any]) -> Any:
-        """Return the payload for these arguments, which are plain values."""
+        """Return the payload for arguments that are plain values already: the dict, or for a batch the only item."""
         return arguments
 
     def plain(self, name: str, value: Any) -> Any:
@@ -174,7 +174,7 @@ def _item_type(annotation: Any) -> Any:
 
 
 def _field_names(annotation: Any) -> frozenset[str] | None:
-    """Return the field names that an item's plain value may have; None if its type does not tell."""
+    """Return the field names that an item's plain value may have; None if the item's type does not declare them."""
     info = msgspec.inspect.type_info(annotation)
     if not isinstance(info, (msgspec.inspect.DataclassType, msgspec.inspect.StructType, msgspec.inspect.TypedDictType)):
         return None
@@ -223,7 +223,7 @@ _UNKNOWN: Any = object()
 
 
 def _result_type(function: Callable[..., Any], *, is_batch: bool) -> Any:
-    """Return the type of a function's results by its annotation, without outcomes, if it can be converted."""
+    """Return the annotated type of a function's results, without outcomes; ``_UNKNOWN`` if it cannot be converted."""
     plain = inspect.unwrap(function)
     annotation = annotations_of(plain).get("return", _UNKNOWN)
     if annotation is _UNKNOWN:
@@ -254,7 +254,7 @@ def _is_outcome(annotation: Any) -> bool:
 
 
 def _types(kind: str, function: Callable[..., Any], parameters: list[inspect.Parameter]) -> dict[str, Any]:
-    """Resolve the types of the parameters, by name. Other annotations may be undefined."""
+    """Return the types of these parameters, by name; other annotations of the function may be undefined."""
     for one in parameters:
         if one.annotation is _KINDS.empty:
             raise InvalidArgument(
@@ -354,8 +354,8 @@ class Loss:
 def find_loss(given: Any, found: Any) -> Loss | None:
     """Return the first part of a value that does not come back equal and of the same type, or None.
 
-    Dataclasses, classes of attrs, structs of msgspec and models of pydantic are compared field by field. Their
-    ``__eq__`` may leave out fields, and NaN is not equal to itself.
+    Dataclasses, classes of attrs, structs of msgspec and models of pydantic are compared field by field, since their
+    ``__eq__`` may leave out fields, and fails if a field is NaN.
     """
     kind = type(given)
     if kind is not type(found):
@@ -396,7 +396,7 @@ def _loss_of_items(given: Any, found: Any) -> Loss | None:
 
 def _first(step: Callable[[Any], str], parts: Iterable[tuple[Any, Any, Any]]) -> Loss | None:
     for name, given, found in parts:
-        # Most are scalars, and a call takes as long as all else.
+        # Most parts are scalars, for which a call would take as long as all else.
         if (kind := type(given)) in _SCALARS and kind is type(found) and given == found:
             continue
         if (loss := find_loss(given, found)) is not None:
@@ -432,7 +432,7 @@ def _are_equal(given: Any, found: Any) -> bool:
 
 
 def _reading(moment: datetime | time) -> tuple[str, bool]:
-    """Return the local time, and whether it lacks a zone. A zone comes back as its offset.
+    """Return the local time with its offset, as which a zone comes back, and whether the zone is missing.
 
     Moments in different zones may compare unequal although they are the same instant with the same offset.
     """

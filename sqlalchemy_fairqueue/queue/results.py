@@ -68,7 +68,7 @@ _READ_ONLY = "25006"
 
 @dataclass(frozen=True, slots=True)
 class ResultQuestion:
-    """A question about how a message ended; *channel* and *kind* refuse other messages, and *timeout* lets it wait."""
+    """A question how a message ended. Another *channel* or *kind* is refused; *timeout* is how long to wait."""
 
     message_id: int
     channel: str | None
@@ -87,7 +87,7 @@ class ResultQuestion:
 
 
 class ResultMethods(HandlerMethods):
-    """result: what a handler returned, read at once or waited for. A database role needs the grant "producer"."""
+    """The verb ``result``, which reads or waits for what a handler returned. Callers need the grant "producer"."""
 
     @verb
     def result(
@@ -95,14 +95,14 @@ class ResultMethods(HandlerMethods):
     ) -> Any:
         """Return what the handler returned, if ``configure(where, result_retention=...)`` makes the queue keep it.
 
-        The value is decoded like a payload. If the kind is a job of this queue, it has the annotated return type. It is
-        None if a verb completed the message without a result.
+        The value is decoded like a payload. If the kind is a job of this queue, the value has the annotated return
+        type. It is None if a verb completed the message without a result.
 
         Args:
             message_id: The id in the receipt. Ids are consecutive numbers, which anybody can guess.
             channel: The channel that the message must be in, such as the channel of the tenant who asks. Messages of
                 other channels raise UnknownMessage then, and so do messages whose channel is not kept any more. None:
-                any.
+                any channel.
             timeout: How long to wait for the end of the message; needs an Engine. None, the default: do not wait.
                 Waiting holds no connection of the pool; all waits of an engine share one listening connection. A
                 handler that waits keeps its place in the worker and gets a HandlerWaitWarning; a :meth:`group` follows
@@ -203,7 +203,7 @@ def _check_wait(where: object, asked: ResultQuestion) -> None:
 
 
 class _LoopEvent:
-    """A ``threading.Event`` for work on an async engine: it waits in the engine's event loop."""
+    """A stand-in for ``threading.Event`` on an async engine: to wait suspends the task, and the event loop goes on."""
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
@@ -309,7 +309,7 @@ class UnkeptValue:
 
 
 def encoded_result(codec: Codec, schema: PayloadSchema | None, value: object) -> EncodedResult:
-    """Encode the result of a handler. It never raises, since the handler has done its work."""
+    """Encode a handler's result, or the reason why that fails. Raise nothing, since the handler has done its work."""
     if value is None:
         return EncodedResult()
     if isinstance(value, UnkeptValue):
@@ -322,7 +322,7 @@ def encoded_result(codec: Codec, schema: PayloadSchema | None, value: object) ->
 
 
 def results_of_batch(result: object, count: int) -> list[Any]:
-    """Return the result of each of *count* messages, from what their handler returned. It never raises."""
+    """Return a result for each message of a batch, from what the handler returned: UnkeptValues if no such list."""
     if result is None or isinstance(result, UnkeptValue):
         return [result] * count
     if isinstance(result, list) and len(result) == count:

@@ -58,11 +58,10 @@ class ScheduleMethods(EnqueueMethods, HandlerMethods):
     ) -> Callable[[F], F]:
         """Declare a schedule in code, and the function that handles its messages.
 
-        Each worker of the queue sets the schedule when it starts; its role needs the grant "producer" too. Only workers
-        that have it in their code run its slots, so a schedule that was removed from the code runs no more once the
-        last worker of the old code has stopped. Its row is removed after it has been due for a week; until then a
-        worker that has it again continues by catch_up. If two versions of the code differ, the worker that started last
-        decides.
+        Each worker of the queue sets the schedule when it starts; the worker's role needs the grant "producer" too.
+        Only workers with the schedule in their code run its slots, so a schedule removed from the code runs no more
+        once the last worker of the old code has stopped. Its row is removed when it has been due for a week; until then
+        a worker that has it again continues by catch_up. If versions differ, the worker started last decides.
 
         Args:
             name: Default: the function's name.
@@ -134,9 +133,9 @@ class Schedules(Facet[ScheduleMethods]):
     ) -> None:
         """Create or change the schedule of that name in the channel: it enqueues a message again and again.
 
-        It takes effect with the caller's commit. The first slot is later than the call, so a new schedule does not run
-        at once. Any worker of the queue then runs its slots, each once: one transaction records the slot and enqueues
-        the message. While no worker runs, nothing is enqueued; *catch_up* decides what happens to these slots.
+        The change takes effect with the caller's commit. The first slot is later than the call, so a new schedule does
+        not run at once. Any worker of the queue then runs its slots, each once: one transaction records the slot and
+        enqueues the message. While no worker runs, nothing is enqueued; *catch_up* decides about missed slots.
 
         A call with another cron, timezone or every begins anew from now. Other changes keep the slots, and the same
         call again changes nothing. A paused schedule stays paused. The call locks the schedule until the transaction
@@ -164,7 +163,7 @@ class Schedules(Facet[ScheduleMethods]):
     def remove(self, where: RecordedWhere, name: str, *, channel: str) -> None:
         """Remove a schedule, if it exists. Messages that it has enqueued stay.
 
-        The call locks it until the transaction ends, and waits for a worker that runs one of its slots, which is short.
+        The call locks the schedule until the transaction ends, and waits for a worker that runs a slot of it.
 
         Example:
             >>> queue.schedules.set(engine, "nightly", channel="customer-7", cron="0 3 * * *")
@@ -202,7 +201,7 @@ class Schedules(Facet[ScheduleMethods]):
         """Enqueue the message of a schedule in addition to its slots, even while it is paused. Return the message's id.
 
         It is sent at once: on a session or connection in its transaction. The header ``scheduled_for`` is the time of
-        the call. It has the locks of an enqueue, and its place in the lock order. A missing schedule raises
+        the call. Its locks and its place in the lock order are those of an enqueue. A missing schedule raises
         UnknownSchedule. If the channel is full, the call raises ChannelFull or, if its policy says "drop", returns
         None.
 
@@ -224,7 +223,7 @@ class Schedules(Facet[ScheduleMethods]):
         limit: int = 1000,
         after: ScheduleInfo | None = None,
     ) -> builtins.list[ScheduleInfo]:
-        """Return at most *limit* (1 to 100,000) schedules by channel and name. It does not see what is only recorded.
+        """Return at most *limit* (1 to 100,000) schedules by channel and name, without those that are only recorded.
 
         *after* is the last schedule of the previous page.
 

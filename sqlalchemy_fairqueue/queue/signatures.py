@@ -1,7 +1,7 @@
-"""Functions of the application: their signatures and annotations, and the frame that calls this package.
+"""Read signatures and annotations of the application's functions, and find the frame that calls this package.
 
-Python 3.14 raises NameError for annotations that only type checkers import. Here such an annotation stays text, as
-under ``from __future__ import annotations``.
+Python 3.14 raises NameError for annotations that only type checkers import. In this module such an annotation stays
+text, as under ``from __future__ import annotations``.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def class_of(hint: Any) -> type | None:
-    """Return the class that a type is, or X for ``X | None``; None for anything else."""
+    """Return the class that an annotation names, also in ``X | None``; None if it is no single class."""
     if get_origin(hint) in {Union, UnionType}:
         [hint, *others] = [one for one in get_args(hint) if one is not NoneType]
         if others:

@@ -54,7 +54,7 @@ class Change:
         used_plan: The plan that it puts a channel on.
         channel: The channel whose state it locks.
         makes: The policy with which it creates the channel, or None.
-        limits: Whether it makes leased messages count that did not count before, of its channel or of the queue.
+        limits: Whether it newly limits its channel or queue, so that the messages leased already must be counted.
     """
 
     target: Target
@@ -231,7 +231,7 @@ def changes_of(share: Share) -> list[Change]:
 
 
 def lock_queues(shares: Sequence[Share]) -> None:
-    """Lock the rows of queues that change themselves, then the plans that are changed, removed or used."""
+    """Lock the rows of queues whose own settings change, then the plans that are changed, removed or used."""
     for share in shares:
         if any(change.locks_queue for change in changes_of(share)):
             share.target.call("fq_lock_queue", f"lock {share.target.named()}").rows(share.link.connection)
@@ -245,7 +245,7 @@ def lock_queues(shares: Sequence[Share]) -> None:
 
 
 def lock_channels(shares: Sequence[Share]) -> None:
-    """Lock the states of changed channels, and create missing ones. If a queue gets a limit, dequeues are stopped."""
+    """Lock the states of changed channels, and create missing channels. If a queue gets a limit, stop its dequeues."""
     for share in shares:
         if any(change.limits and change.channel is None for change in share.phases.get(CHANGES, ())):
             share.target.call("fq_stop_deliveries", f"stop {share.target.named()}").rows(share.link.connection)
@@ -269,7 +269,7 @@ def lock_channels(shares: Sequence[Share]) -> None:
 def leased_messages(share: Share) -> list[int]:
     """Return the leased messages that new limits will count, and therefore lock.
 
-    The caller has locked the states of the channels, or stopped dequeues of the queue, so no message is added to them.
+    The caller must have locked the channels' states, or stopped the queue's dequeues, so that no more become leased.
     """
     connection, target = share.link.connection, share.target
     limits = [change for change in share.phases.get(CHANGES, ()) if change.limits]

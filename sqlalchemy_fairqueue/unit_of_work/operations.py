@@ -1,4 +1,4 @@
-"""Operations of a transaction: enqueues, groups, settlements and cancels, their statements and outcomes."""
+"""The operations of a transaction (enqueues, groups, settlements, cancels), and the statements that perform them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ notifies = attrgetter("target.notify")
 """Whether the transaction may wake waiting consumers for an operation. C calls it."""
 
 ReceiptUpdate = Callable[[], None]
-"""Fills in the outcome of an operation, to be called once that is certain."""
+"""Fills in the outcome of an operation; to be called once the outcome is certain."""
 
 
 class Operation(Protocol):
@@ -59,7 +59,7 @@ class Operation(Protocol):
 
     @property
     def phase(self) -> int:
-        """The phase in which it is sent."""
+        """The phase in which the operation is sent."""
 
 
 @dataclass(slots=True, eq=False)
@@ -76,7 +76,7 @@ class Share:
 
 
 class Step(NamedTuple):
-    """A statement; what to do with its rows; and the error if it travelled with the COMMIT and refused it."""
+    """A statement, what to do with its rows, and the error to raise if it was sent with the COMMIT and refused it."""
 
     call: Call
     finish: Callable[[Sequence[Any]], list[ReceiptUpdate]] = lambda _: []
@@ -114,7 +114,7 @@ class Verb(Enum):
 class Settle:
     """The settlement of a delivery.
 
-    *cost* None means as charged. *charged* is the cost that its channel was charged while its handler ran, or None.
+    *cost* None leaves the cost as charged. *charged* is what the channel was charged while the handler ran, or None.
     """
 
     phase: ClassVar[int] = SETTLEMENTS
@@ -191,7 +191,7 @@ def _fill_cancel(receipt: CancelReceipt, outcomes: dict[int, CancelOutcome]) -> 
 def settle_steps(share: Share, *, refusing: bool = False) -> list[Step]:
     """Return the steps that lock messages of a queue in the order of their ids and settle them, or raise LeaseLost.
 
-    *refusing* steps travel with the COMMIT and fail themselves if a delivery is lost.
+    *refusing* makes steps to send with the COMMIT, whose statements fail in the database if a delivery is lost.
     """
     by_verb: dict[Verb, list[Settle]] = {}
     for one in share.phases.get(SETTLEMENTS, ()):
@@ -311,9 +311,9 @@ class Members:
     """The groups of one queue that a transaction creates or adds members to.
 
     Attributes:
-        adding: The messages whose handlers add members; they must not end before the transaction.
-        join: Whether :meth:`send_joins` counts the members, since some groups were created elsewhere. Otherwise the
-            server counts them during the enqueue.
+        adding: The messages whose handlers add members; these messages must not end before the transaction.
+        join: Whether :meth:`send_joins` counts the members, since other transactions created some of the groups.
+            Otherwise the server counts them during the enqueue.
         created: How many members were created for each membership.
     """
 
@@ -328,7 +328,7 @@ class Members:
         self.created = dict.fromkeys(memberships, 0)
 
     def make_steps(self) -> list[Step]:
-        """Return the steps that create the groups. They come before the members, and lock nothing."""
+        """Return the steps that create the groups. They must run before the enqueue of members, and lock nothing."""
         steps: list[Step] = []
         target = self._share.target
         for make in self._makes:
@@ -347,7 +347,7 @@ class Members:
         return steps
 
     def send_joins(self) -> None:
-        """Count the created members, unless the server has.
+        """Count the created members, unless the server has counted them.
 
         It raises UnknownGroup if another transaction creates the group, or the adding message is no member; and
         LeaseLost or MessageCancelled if the adding message is not held any more.
@@ -357,7 +357,7 @@ class Members:
                 self._send_join(group_id)
 
     def _join(self, group_id: UUID) -> Call:
-        """Return the call that counts created members; it returns "joined", "lost", "cancelled" or "stranger"."""
+        """Return the call that counts created members, whose value is "joined", "lost", "cancelled" or "stranger"."""
         adder = self._adders.get(group_id)
         return self._share.target.call(
             "fq_join_group",
@@ -404,13 +404,13 @@ def enqueue_steps(
 ) -> list[Step]:
     """Return the steps that create groups and add messages. They raise as ``Queue.enqueue`` does.
 
-    DuplicateMessage also comes from an enqueue that meets a message cancelled before it in the transaction.
+    They also raise DuplicateMessage if the key is held by a message that the transaction cancelled before the enqueue.
 
     Args:
-        leased: Other messages of the queue that the transaction locks afterwards; those that it settles or cancels are
-            known. If messages are replaced, all are locked in one order.
+        leased: Messages of the queue that the transaction locks afterwards, besides those that it settles or cancels.
+            If the enqueue may lock messages too (replace, coalesce), it locks all of them in one order.
         cancelled: Each message that the transaction cancels, with the number of enqueues recorded before the cancel.
-        refusing: Whether the statement travels with the COMMIT and must fail itself; there are no cancels then.
+        refusing: Whether the statement is sent with the COMMIT and so must fail in the database. Excludes cancels.
     """
     steps = [] if members is None else members.make_steps()
     enqueues: list[EnqueueMessage] | None = share.phases.get(ENQUEUES)

@@ -1,4 +1,4 @@
-"""How a transaction's queue work is sent, in lock order. This module does not know sessions."""
+"""Sends the queue work of a transaction, in lock order. This module does not know sessions."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class LockOrder:
     settled: bool = False
 
     def check(self, keys: Iterable[LockKey]) -> None:
-        """Raise LockOrderError for enqueues that sort before what the transaction has sent."""
+        """Raise LockOrderError if an enqueue sorts before what the transaction has sent, or follows a settlement."""
         least = min(keys, default=None) if self.settled or self.furthest is not None else None
         if least is None:
             return
@@ -91,7 +91,7 @@ _lock_orders: WeakKeyDictionary[Transaction, LockOrder] = WeakKeyDictionary()
 
 
 def lock_order_of(connection: Connection) -> LockOrder:
-    """Return the lock order of a connection's transaction, begun if need be. AUTOCOMMIT raises AutocommitError."""
+    """Return the lock order of the connection's transaction; begin one if needed. AUTOCOMMIT raises AutocommitError."""
     return _lock_orders.setdefault(Link(connection).transaction(), LockOrder())
 
 
@@ -142,12 +142,12 @@ class Work:
         """Send all operations in lock order. Return the updates of receipts, to be called once the outcome is certain.
 
         Queues of several connections are taken in one order too, since neither database would detect a deadlock between
-        them. If only the COMMIT of *committing* comes next, the work travels with it if it can.
+        them. *committing* is a connection of which only the COMMIT comes next. If possible, the work is sent with it.
 
         Raises:
             LockOrderError, AutocommitError, SchemaMismatch: Nothing was sent.
-            DuplicateMessage, ChannelFull: An enqueue asks to raise, or meets a message cancelled before it. The
-                transaction must be rolled back, unless this was the only operation: then nothing was added.
+            DuplicateMessage, ChannelFull: An enqueue or a policy says "raise", or a cancelled message holds the key.
+                Roll the transaction back, unless this was the only operation: then nothing was added.
             LeaseLost, UnknownGroup, MessageCancelled: The transaction must be rolled back.
         """
         shares = list(self._shares.values())
@@ -240,8 +240,7 @@ def _committed(
 def send(connection: Connection, operations: Sequence[Operation], *, last: bool = False) -> list[ReceiptUpdate]:
     """Send operations in a connection's transaction, as :meth:`Work.send` does.
 
-    If *last*, only the COMMIT follows. The caller commits in any case, although they may have travelled with the
-    COMMIT.
+    *last*: only the COMMIT follows, and the operations may be sent with it. The caller commits in any case.
     """
     work = Work(lambda _: connection)
     work.add(operations)
@@ -249,7 +248,7 @@ def send(connection: Connection, operations: Sequence[Operation], *, last: bool 
 
 
 def send_alone(connection: Connection, message: EnqueueMessage) -> list[ReceiptUpdate]:
-    """Send one enqueue as its own transaction, on a connection where each statement is one."""
+    """Send one enqueue as its own transaction, on a connection where each statement is a transaction."""
     check_installed(connection, message.target.schema)
     share = Share(Link(connection), message.target)
     share.phases[ENQUEUES] = [message]

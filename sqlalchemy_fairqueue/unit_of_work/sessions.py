@@ -86,7 +86,7 @@ class Guard(Protocol):
 
 @dataclass(slots=True, eq=False)
 class _State:
-    """The state of a session that has queue work or is watched. It *listens* if it has its own listener."""
+    """The state of a session that has queue work or is watched. *listens*: the session has a listener of its own."""
 
     records: defaultdict[SessionTransaction, _Record] = field(default_factory=partial(defaultdict, _Record))
     listens: bool = False
@@ -111,8 +111,7 @@ def guard(session: Session, check: Guard | None) -> None:
 def transactions(session: Session) -> tuple[SessionTransaction, SessionTransaction]:
     """Return the session's outermost and innermost transaction; begin one if it has none and autobegins.
 
-    If they can send nothing any more, it raises UnsentWork, whose cause is the error of a failed flush, if there was
-    one.
+    If nothing can be sent in them any more, it raises UnsentWork; the cause is the error of a failed flush, if any.
     """
     root = session.get_transaction()
     if root is None:
@@ -168,7 +167,7 @@ def connection_of(session: Session, target: Target) -> Connection:
 
 
 def joined(session: Session, target: Target) -> Connection:
-    """Return the session's connection for work that is sent at once, and note it in the lock order."""
+    """Return the session's connection for work that is sent at once and takes part in the lock order."""
     root, _ = transactions(session)
     found = connection_of(session, target)
     _state_of(session).records[root].connections.add(found)
@@ -178,7 +177,7 @@ def joined(session: Session, target: Target) -> Connection:
 def record(session: Session, operations: Sequence[Operation]) -> None:
     """Keep operations of one queue, at least one, until the session's COMMIT. It raises as :func:`transactions` does.
 
-    If a COMMIT is under way and has sent its work already, they are sent at once, which may raise LockOrderError.
+    After a COMMIT under way has sent its work, the operations are sent at once, which may raise LockOrderError.
     """
     target, bind = operations[0].target, session.bind
     if bind is None or target.bind_arguments or type(session).get_bind is not Session.get_bind:
@@ -265,8 +264,8 @@ def _state_of(session: Session) -> _State:
 def _listen(session: Session, state: _State) -> None:
     """Call our listener before each commit of the session, after all present hooks.
 
-    If ours is the only one, the class's listener is enough. ``event.listen`` would do the same, but its register for
-    ``event.remove`` costs more time than the rest of an enqueue before its commit.
+    If ours is the only hook, the listener of the Session class is enough. ``event.listen`` would do the same, but its
+    register for ``event.remove`` costs more time than the rest of an enqueue before its commit.
     """
     state.listens = True
     dispatch = session.dispatch
@@ -348,9 +347,9 @@ def _collected(session: Session, ours: _Record) -> Work:
 
 
 def _committed_next(session: Session, root: SessionTransaction) -> Connection | None:
-    """Return the session's only connection if only its COMMIT follows our listener. There is nothing left to flush.
+    """Return the session's only connection if only its COMMIT follows our listener; nothing must be left to flush.
 
-    None: there are several connections or none, a joined external transaction, two phases, or later hooks.
+    Return None if there are several connections or none, a joined external transaction, two phases, or later hooks.
     """
     [*_, last] = session.dispatch.before_commit
     if session.twophase or last not in (_before_commit, _before_outermost_commit):

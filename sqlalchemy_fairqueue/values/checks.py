@@ -27,7 +27,7 @@ _shown.maxstring = 80
 
 
 is_plain_name = re.compile(rf"[\x01-\x7f]{{1,{NAME_BYTES}}}").fullmatch
-"""Whether a text is a name, as most are: :func:`check_name` has nothing to say of it."""
+"""Whether a text is an ASCII name, as most are; :func:`check_name` need not look at it any further."""
 
 
 def check_name(what: str, value: object, most: int = NAME_BYTES) -> None:
@@ -84,7 +84,7 @@ def check_count(what: str, value: object, least: int, most: int) -> None:
 
 
 def check_message_id(value: object) -> int:
-    """Check the id of a message that an application passes. None is refused: a receipt has it before its commit."""
+    """Check the id of a message that an application passes. Refuse None, which a receipt has before its commit."""
     if value is None:
         raise InvalidArgument(
             "message_id is None, as in a receipt whose transaction has not committed, or whose message was dropped; "
@@ -105,7 +105,7 @@ def check_text(what: str, value: object) -> str:
 
 
 def check_duration(what: str, value: object, least: timedelta = timedelta()) -> timedelta:
-    """Return a timedelta between *least* and 365 days as a plain one; a subclass might calculate differently."""
+    """Check a timedelta, *least* to 365 days; return a plain one, since a subclass might calculate differently."""
     plain = duration(microseconds(value)) if isinstance(value, timedelta) else None
     if plain is None or not least <= plain <= _YEAR:
         is_number = isinstance(value, (int, float)) and not isinstance(value, bool)

@@ -49,16 +49,16 @@ class Rate:
     """Most messages, or most cost, in a time: on average *count* each *per*, at most *burst* in a row.
 
     The limit is exact: in any time t at most burst + t * count / per messages are delivered (generic cell rate
-    algorithm, ITU-T I.371). A rate of cost delivers a message while the unpaid cost is below its burst, and then waits
-    until that is paid; so in a time t the deliveries cost at most that sum plus the last message. If a settlement
-    corrects a cost, the difference counts too. Rates are equal if their interval, burst and unit are equal.
+    algorithm, ITU-T I.371). A rate of cost delivers messages while the unpaid cost is below *burst*, and then waits
+    until time has paid it; so in a time t the deliveries cost at most that sum plus the cost of the last message. If a
+    settlement corrects a cost, the difference counts too. Rates are equal if their interval, burst and unit are equal.
 
     Attributes:
         count: Messages or cost in each *per*; fractions are allowed.
         per: The time. per / count must be 1 microsecond to 365 days, and is rounded to microseconds.
         burst: Messages or cost that may come in a row, up to a billion. None: what a tenth of a second allows, at least
-            1. A smaller burst loses throughput when consumers come late (a burst of 1: 4 % at 10 messages/s, 16 % at
-            50).
+            1. A smaller burst loses throughput, since consumers come a little late (a burst of 1: 4 % at 10 messages/s,
+            16 % at 50).
         of: "messages"; or "cost", as ``enqueue(cost=)`` declares it, 1 by default, and in a queue that is fair by
             seconds the milliseconds of handlers.
 
@@ -107,7 +107,7 @@ class Rate:
 
     @property
     def interval(self) -> timedelta:
-        """The average time between two messages, in whole microseconds."""
+        """The average time for a message, or for a unit of cost, in whole microseconds."""
         return self.per / self.count
 
     @classmethod
@@ -135,7 +135,7 @@ class Rate:
 
     @classmethod
     def every(cls, interval: timedelta, burst: int, of: RateUnit = "messages") -> Rate | None:
-        """Return the rate with this time between two messages; None if the time is zero or less."""
+        """Return the rate with this time for a message or a unit of cost; None if the time is zero or less."""
         return cls(1, interval, burst, of) if interval > timedelta() else None
 
     def per_time(self) -> str:
@@ -194,7 +194,7 @@ class Definition(ABC):
     Attributes:
         none: The meaning of None; None if the field must have a value.
         holds: From when on a change applies.
-        refuses: Whether the field refuses messages, which the history then does not record.
+        refuses: Whether the field can keep new messages out; the history has no record of such messages.
     """
 
     help: str
@@ -252,7 +252,7 @@ class Definition(ABC):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Count(Definition):
-    """A whole number between *least* and *most*."""
+    """A field whose value is a whole number from *least* to *most*."""
 
     least: int = 1
     most: int = MOST
@@ -273,7 +273,7 @@ class Count(Definition):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Duration(Definition):
-    """A time of *least* to 365 days, stored in microseconds."""
+    """A field whose value is a time from *least* to 365 days, stored in microseconds."""
 
     least: timedelta = timedelta(microseconds=1)
     metavar: ClassVar[str] = "DURATION"
@@ -300,7 +300,7 @@ class Duration(Definition):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RateOf(Definition):
-    """A :class:`Rate`, which may be given as text, stored as its interval, its burst and its unit."""
+    """A field whose value is a :class:`Rate` or its text, stored as the rate's interval, burst and unit."""
 
     metavar: ClassVar[str] = "RATE"
 

@@ -45,8 +45,8 @@ class Enqueue:
         payload: Anything that the queue's codec encodes.
         kind: Selects the handler.
         delay: The message is due this long after the transaction sends it, up to 365 days. Excludes at.
-        at: The message is due at this instant (aware), up to the year 9999 in UTC; a past one means now.
-        priority: 1 or more. Of the due messages of a channel a higher number goes first, and before those without one.
+        at: The message is due at this instant (aware), up to the year 9999 in UTC; a past instant means now.
+        priority: 1 or more. Of the due messages of a channel a higher number goes first, and before messages without.
             Retries, releases and redrives keep it. The policy may weigh it against waiting.
         key: Unique among the messages of the channel that are not completed or dead; see on_duplicate.
         headers: A small JSON object for tracing and routing, which bypasses the codec. At most 65,536 bytes as the
@@ -60,19 +60,19 @@ class Enqueue:
             queue share, such as pages or tokens; milliseconds in a queue that is fair by seconds. Channels get equal
             sums of cost, by weight. An estimate is enough, since a settlement can correct it.
         unique_for: How long the key stays taken, up to 365 days, even if the message ends earlier. A message that
-            outlives this period keeps the key until it ends. None: as long as the message lives. Only messages that
-            have a unique_for themselves find a key taken whose message has ended. "skip" and "raise" name the message
+            outlives this period keeps the key until it ends. None: as long as the message lives. A key whose message
+            has ended is taken only for messages that have a unique_for themselves. "skip" and "raise" name the message
             that began the period, even if it has ended. "replace" rewrites that message while it waits, and begins the
             period anew; once it is leased or has ended, the new message is a duplicate.
         unique_from: When unique_for begins: "enqueue", when this message is sent, or "completion", when it ends.
         ordering_key: 1 to 512 bytes, such as the id of a conversation. Messages of a channel with the same ordering key
             are delivered one at a time, in the order of their enqueues. A retry with a delay holds the next ones back
             until the message is completed, dead, cancelled or purged. The keys of a channel take turns. None: it waits
-            for none.
+            for no other.
         coalesce: Add nothing while another message of the channel, kind and ordering_key waits for a consumer. That
             message keeps its payload and time, and is not delivered before this transaction ends, so its handler sees
-            what this one committed. If none waits, it is added, even while one is leased. Needs an ordering_key;
-            excludes a key.
+            what this transaction committed. If none waits, this one is added, even while another is leased. Needs an
+            ordering_key; excludes a key.
 
     Example:
         >>> Enqueue(channel="customer-7", payload={"file": "a.pdf"}, kind="parse", delay=timedelta(minutes=5)).kind
@@ -171,7 +171,7 @@ class EnqueueOptions(TypedDict, total=False):
 
 @dataclass(slots=True, eq=False)
 class Receipt:
-    """The receipt of an enqueue. It knows the message once the transaction has committed.
+    """The receipt of an enqueue. Its attributes are set once the transaction has committed.
 
     Attributes:
         message_id: None until the commit, and for a dropped message; calls that take an id refuse None with
@@ -320,7 +320,7 @@ class Lease:
     def measured(self, delivery: Delivery) -> tuple[int | None, int | None]:  # noqa: ARG002 - as above
         """Return the measured cost of a delivery, and the cost that its channel was charged while its handler ran.
 
-        The channel is not charged any more after this. Both are None outside of a worker.
+        After this call the worker does not charge the channel any more. Both are None outside of a worker.
         """
         return None, None
 
@@ -360,7 +360,7 @@ class Delivery:
         headers: As they were enqueued; None if there are none, or if Python cannot read them.
         attempt: The number of this attempt, from 1; releases are not counted.
         deliveries: How often the message was ever delivered; a part of the fencing token.
-        holds_slot: False if its settlement cannot free a slot of a limit, neither of the channel nor of the queue.
+        holds_slot: Whether its settlement may free a slot of a limit, of the channel or of the queue.
         settled: How this process has settled it, such as "complete"; set after the commit, or at once on a Connection.
         is_timed: Whether its queue is fair by seconds, so that a worker measures the handler's time.
         keeps_result: Whether its queue kept results at the delivery, so that its completion stores one.
@@ -416,7 +416,7 @@ def delivery_of(fields: dict[str, Any], decoded: Any) -> Delivery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """How many messages a call of a handler gets.
+    """How many messages a call of a handler gets, at most.
 
     Attributes:
         max_messages: 2 to 1,000.
@@ -443,7 +443,7 @@ class Batch:
 class Deliveries(list[Delivery]):
     """The deliveries of one dequeue, in fair order.
 
-    ``due_in`` is a hint when something else may be due. Zero: now. None: nothing is scheduled.
+    ``due_in`` is a hint when to dequeue again. Zero: more may be due now. None: nothing is scheduled.
 
     Example:
         >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1, delay=timedelta(minutes=5))
@@ -460,7 +460,7 @@ class Deliveries(list[Delivery]):
 GROUP_HEADER = "group"
 """The header of a member: the id of its group."""
 AFTER_GROUP_HEADER = "after_group"
-"""The header of the message that follows a group: its id and counts."""
+"""The header of the message that follows a group: the group's id and counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -525,7 +525,7 @@ class GroupCancellation(NamedTuple):
 
     Attributes:
         cancelled: Members that are gone.
-        leased: Members that consumers hold. They are gone unless they are completed.
+        leased: Members that consumers hold. Each of them is gone too, unless its consumer completes it.
 
     Example:
         >>> with Session(engine) as session, session.begin():

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Outcome(Exception):
-    """An outcome that a handler asks for. If raised, the session rolls back; if returned, its work is kept.
+    """An outcome that a handler asks for. If raised, the session rolls back; if returned, the session commits.
 
     Either way it decides how the delivery is settled; without a session both are the same. Outcomes of one class with
     equal arguments are equal. A subclass, ``class RateLimited(Retry)``, means the same as its base class everywhere.

@@ -51,7 +51,7 @@ class Unset(Enum):
 
 
 UNSET: Final = Unset.UNSET
-"""For arguments where None means something: leave it as it is."""
+"""The default of arguments in which None has a meaning of its own: leave the value as it is."""
 
 
 # Without slots, since ChannelStats has two bases, of which only one may have slots.
@@ -114,23 +114,23 @@ class ChannelPolicy(PolicyFields):
     """How a channel is served: its weight and its limits. None means no limit unless a field says otherwise.
 
     Attributes:
-        max_concurrency: Most messages of the channel that consumers hold at once, exactly.
-        max_cost_out: Most that these messages cost together, exactly, by the cost charged at their delivery. A message
-            that costs more by itself is delivered while no other is out.
+        max_concurrency: Most messages of the channel that consumers hold at once; no dequeue exceeds it.
+        max_cost_out: Most that these messages cost together, by the cost charged at their delivery. Only a message that
+            costs more by itself exceeds it, and is delivered while no other is out.
         rate: Most messages, or most cost, in a time: a :class:`Rate` or its text, such as "50/s".
-        weight: Messages in each turn. While both have work, weight 3 gets three times the share of weight 1.
+        weight: Messages in each turn. While two channels have work, weight 3 gets three times the share of weight 1.
         max_backlog: Most undelivered messages of the channel; on_full decides about enqueues beyond. Concurrent
             transactions may exceed it by what they enqueue, and retried and released messages come back above it.
         on_full: What an enqueue to a full channel does: "raise" ChannelFull; or "drop" and count the message.
         priority_aging: The wait that counts as much as one step of priority, 1 us to 365 days, so that urgent messages
             never starve others. With ten minutes, a message of priority 3 goes before ordinary messages that became
             ready less than 30 minutes before it. A change applies to messages that become ready afterwards. None: a
-            higher one always goes first.
+            higher priority always goes first.
         max_payload_bytes: Most bytes of an encoded payload. A larger one raises PayloadError, whatever on_full says: a
             transaction fails at its COMMIT, a bulk load as a whole. Existing messages stay. None: 256 MB.
 
     Raises:
-        TypeError: A policy has no field of this name, or an argument has no name.
+        TypeError: A policy has no field of this name, or an argument is given without a name.
 
     Example:
         >>> policy = ChannelPolicy(weight=3, max_concurrency=4, rate=Rate(10))
@@ -183,7 +183,7 @@ def fields_of_columns(columns: Collection[str]) -> tuple[str, ...]:
 
 
 def policy_values(columns: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a policy from a row or a JSON object, which may have other members."""
+    """Return the fields of a policy from a row or a JSON object, which may have other entries."""
     return {name: definition.value_of(name, columns) for name, definition in POLICY.items()}
 
 
@@ -215,7 +215,7 @@ def policy_changes(where: str, policy: object, changes: Mapping[str, Any]) -> Po
 
 
 def reset_fields(where: str, reset: object) -> tuple[str, ...]:
-    """Return the fields that the plan shall decide again; an unknown name raises TypeError."""
+    """Check names of fields to reset, or "all", and return the fields; an unknown name raises TypeError."""
     if reset == "all":
         return tuple(POLICY)
     if isinstance(reset, str) or not isinstance(reset, Collection):

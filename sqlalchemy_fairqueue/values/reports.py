@@ -26,7 +26,7 @@ _OWN_NAME = re.compile(r"(.+):(\d+):[0-9a-f]{8}", re.ASCII | re.DOTALL)
 
 
 class Reason(StrEnum):
-    """The reasons of a wait. Readings give the first that applies; to lift only a later one would not help.
+    """The reasons of a wait. Readings give the first that applies; to remove only a later reason would not help.
 
     Example:
         >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
@@ -45,9 +45,9 @@ class Reason(StrEnum):
     SHARED_LIMIT = "shared limit"
     SHARED_RATE = "shared rate"
     NEXT = "next dequeue"
-    """Nothing holds it back, and no message is leased: the next dequeue by a consumer that knows its kind takes it."""
+    """Nothing holds the message back, and none is leased: the next dequeue by a consumer with its handler takes it."""
     CAPACITY = "capacity"
-    """It uses all of its share of the consumers, or no other channel has leased messages: it needs more consumers."""
+    """The channel uses all of its share, or no other channel has leased messages: it needs more consumers."""
     TURN = "others' turn"
     ORDERING_KEY = "ordering key"
     SCHEDULED = "scheduled"
@@ -55,7 +55,7 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Taker:
-    """A channel that holds capacity. ``share`` and ``entitled`` are parts of the queue's leased messages, 0 to 1.
+    """A channel that holds capacity: its ``share`` of the leased messages, and to how much it is ``entitled``, 0 to 1.
 
     Example:
         >>> queue.configure(engine, max_concurrency=1)
@@ -98,8 +98,8 @@ class LongestOut:
     """The leased message that consumers have held longest, among those that a limit counts.
 
     Attributes:
-        message_id: If the queue records no history, the least id of these messages.
-        since: When it was delivered, in UTC. None if the queue records no history.
+        message_id: Without a history, the least id of the messages that the limit counts.
+        since: When it was delivered, in UTC. None: no history, except for a channel with a max_concurrency of 1.
 
     Example:
         >>> queue.configure(engine, max_concurrency=1, history=True)
@@ -125,8 +125,8 @@ class Wait:
         takers: Channels that hold the capacity it waits for, the most first. Empty if no other channel is the cause.
         queues: Other queues that draw from the shared *limit*, those with the most leased messages first.
         behind: The message of its ordering key that goes first, or None.
-        used: Messages that count against the max_concurrency that holds it back; None for other reasons.
-        most: That max_concurrency.
+        used: How many messages count against the max_concurrency that holds it back; None for other reasons.
+        most: The max_concurrency itself.
         longest_out: The message that has occupied the limit of its channel or queue longest. None for other reasons, or
             if all such messages have just ended.
 
@@ -152,7 +152,7 @@ class LeftoverReason:
     """A reason for which messages of a queue wait, how many wait for it, and in how many channels.
 
     Attributes:
-        until: When the first of these channels is free of it at the latest. None: unknown.
+        until: When the reason ends at the latest for the first of these channels. None: unknown.
 
     Example:
         >>> @queue.handler
@@ -180,9 +180,9 @@ class LeftoverReason:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leftovers:
-    """The messages that a drained worker leaves in a queue; ``str`` writes a line for it and one for each reason.
+    """The messages that a drained worker leaves in a queue, and why they wait.
 
-    The reasons are those of at most 1,000 channels, the most frequent first.
+    ``str`` writes a line for the queue and one for each reason in at most 1,000 channels, the most frequent first.
 
     Example:
         >>> @queue.handler
@@ -216,7 +216,7 @@ _OWN_REASONS = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueCapacity:
-    """The part of :class:`QueueStats` that needs no count of messages; ``consumers`` is at most 1 if bounded."""
+    """The part of :class:`QueueStats` without counts of messages. A bounded reading counts at most one consumer."""
 
     queue: str
     paused_at: datetime | None
@@ -250,7 +250,7 @@ class QueueStats(QueueCapacity):
         current_cost: The cost of these messages.
         next_cost: The cost of the message that is delivered next. None: nothing is ready.
         rate_allows_at: When the rate allows the next message, or allowed it. None: no rate.
-        noted_at: When a dequeue last stored what it knew of the queue, or None.
+        noted_at: When a dequeue last updated these figures of the queue, or None.
         signals: Signals that no dequeue has heard. If thousands remain for long, nobody dequeues.
         consumers: Consumers with an unexpired lease.
         served_cost: The cost of attempts that ended since *served_since*. None: the queue records no history.
@@ -323,7 +323,7 @@ class PlanInfo:
 
     Attributes:
         policy: The policy of its channels, except for their overridden fields.
-        spread: Whether its last change has reached all of its channels. Consumers copy it there.
+        spread: Whether its last change is copied to all of its channels. Dequeues do that.
 
     Example:
         >>> queue.plans.configure(engine, "gold", weight=3)
@@ -347,12 +347,12 @@ class ChannelDemand:
     Fields that are not listed here mean what they mean in :class:`QueueStats`, for one channel.
 
     Attributes:
-        behind: The message that the first held one waits for. None: none is held, or some are ready.
+        behind: The message that the first held message waits for. None: none is held, or some are ready.
         max_concurrency: As in its policy; likewise max_cost_out, rate and weight.
         next_cost: The cost of its first message, if it has a max_cost_out.
         last_dequeue_at: When the channel was last served, or None.
-        opens_at: Until when dequeues skip it, because of its rate or its first message, or None.
-        served_cost: The cost of its attempts that ended lately. None: the queue shares by messages, or has no history.
+        opens_at: Until when dequeues skip it, because of its rate or until its first message is due; or None.
+        served_cost: As in :class:`Contention`, for its attempts. None: the queue shares by messages, or has no history.
         wait: Why it waits. None: it does not, or the reading did not ask for reasons.
 
     Example:
@@ -395,7 +395,7 @@ class ChannelDemand:
 
     @property
     def competes(self) -> bool:
-        """Whether it has leased messages, or waits for what others hold; needs a reading with reasons."""
+        """Whether the channel has leased messages, or waits for what others hold; needs a reading with reasons."""
         return self.leased > 0 or (self.wait is not None and self.wait.reason not in _OWN_REASONS)
 
 
@@ -442,7 +442,7 @@ class ChannelStats(PolicyFields, ChannelDemand):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Competition:
-    """The part of a :class:`Contention` that a bounded reading knows."""
+    """The part of a :class:`Contention` that a bounded reading knows, which does not read all channels."""
 
     queue: str
     channels: tuple[ChannelDemand, ...]
@@ -455,7 +455,7 @@ class Competition:
         return channel.leased / self.leased if self.leased else None
 
     def cost_share(self, channel: ChannelDemand) -> float | None:
-        """Return the channel's part of the cost of lately ended attempts; None if the queue knows of none."""
+        """Return the channel's part of the cost of lately ended attempts; None if that cost is zero or unknown."""
         return (channel.served_cost or 0) / self.served_cost if self.served_cost else None
 
     def used(self, channel: ChannelDemand) -> float | None:
@@ -464,7 +464,7 @@ class Competition:
         return self.share(channel) if cost_share is None else cost_share
 
     def entitled(self, channel: ChannelDemand) -> float:
-        """Return the part that its weight entitles the channel to, among those that compete now, 0 to 1."""
+        """Return the part, 0 to 1, that its weight entitles the channel to among the channels that compete now."""
         return channel.weight / max(self.rival_weight, channel.weight)
 
 
@@ -473,15 +473,15 @@ class Contention(Competition):
     """The channels that wait longest and those with the most leased messages, and figures of all channels.
 
     Attributes:
-        channels: These channels, the longest wait first; channels without ready messages come last.
+        channels: The listed channels, the longest wait first; channels without ready messages come last.
         waiting: How many channels have ready messages.
         rivals: How many channels compete: those with leased messages, and those with ready messages that are not
             paused, at their own limit or held back by their rate.
-        rival_weight: The sum of these channels' weights.
+        rival_weight: The sum of the competing channels' weights.
         leased: Leased messages of the queue.
         served_cost: The cost of attempts of all channels that ended in the last five minutes, or since the oldest of
             the last 2,000 attempts. None: the queue shares by messages, or records no history.
-        waits: The median, the 90th and 99th percentile and the maximum of the channels' waits. Empty: nothing is ready.
+        waits: The median, the 90th and 99th percentile and the maximum of all channels' waits. Empty: nothing is ready.
 
     Example:
         >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
@@ -579,7 +579,7 @@ class DeadLetterInfo:
     Attributes:
         message_id: A redrive keeps it.
         content: The payload as it is stored.
-        max_attempts: The message's own limit. If its retry policy allowed fewer, the reason names that limit.
+        max_attempts: The message's own limit. If its retry policy allowed fewer, the reason names the policy's limit.
         deliveries: How often it was ever delivered.
 
     Example:
@@ -630,8 +630,8 @@ class MessageDetails:
         content: The beginning of the payload as it is stored.
         content_size: Bytes of the whole payload.
         headers: As JSON, or None.
-        behind: The message of its ordering key that goes before it, or the dead letter that holds the key. None: it
-            goes first, or has no ordering key.
+        behind: The message of its ordering key that goes before it, or the dead letter for which its key waits
+            (on_dead). None: it goes first, or has no ordering key.
         due_at: When it may be delivered, at the earliest.
         delivered_at: When it was last delivered. None: never, or the queue records no history.
         returned_at: When it last came back undone. None: never, or the queue records no history.
@@ -834,8 +834,8 @@ class TrendPoint:
     Attributes:
         at: When the step begins, in UTC.
         ready: The most messages that were ready at a sample. None: there is no sample.
-        oldest_wait: The longest that the oldest of them had waited then. None: there is no sample.
-        served: Attempts that completed a message. None: unknown, as is failed.
+        oldest_wait: The longest wait of the oldest ready message at a sample. None: there is no sample.
+        served: Attempts that completed a message. None: unknown; likewise failed.
         failed: Attempts that were retried, buried, or lost with their lease; without a history, dead letters.
 
     Example:
@@ -875,7 +875,7 @@ class HandlerTimes:
         return sum(self.counts)
 
     def within(self, part: float) -> timedelta | None:
-        """Return the bound that this part of the attempts, 0 to 1, stays below; None if it is above the last bound."""
+        """Return the bound below which this part of the attempts, 0 to 1, stayed; None if it exceeds the last bound."""
         below = 0
         for bound, count in zip(HANDLER_BOUNDS, self.counts, strict=False):
             below += count
@@ -886,12 +886,12 @@ class HandlerTimes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trend:
-    """A queue or channel over time.
+    """How a queue or channel developed over time, in steps.
 
     Attributes:
         channel: None: the trend is of the whole queue.
         points: The oldest first.
-        handlers: Handlers in the last 10,000 attempts of all queues, the kind with the most attempts first.
+        handlers: How long they took in the last 10,000 attempts of all queues; the kind with the most attempts first.
 
     Example:
         >>> trend = queue.admin.trend(engine, over=timedelta(days=1))
@@ -911,8 +911,8 @@ class DeadLetterGroup:
     """Dead letters of a queue with the same kind, reason and error. Times are in UTC.
 
     Attributes:
-        error: The last line of their error, numbers replaced by #; or None.
-        message_ids: The newest of them.
+        error: The last line of the error, in which # replaces numbers; or None.
+        message_ids: The ids of the newest of them.
     """
 
     kind: str | None
@@ -926,7 +926,7 @@ class DeadLetterGroup:
 
 
 TAKERS = 3
-"""Channels that a wait names."""
+"""How many channels a wait names, at most."""
 
 _OF_OTHERS = frozenset({Reason.QUEUE_LIMIT, Reason.QUEUE_RATE, Reason.SHARED_LIMIT, Reason.SHARED_RATE, Reason.TURN})
 _Channel = TypeVar("_Channel", bound=ChannelDemand)
@@ -966,8 +966,8 @@ def _holds(
 ) -> Iterator[Wait]:
     """Yield the reasons that hold a channel back, the strongest first, as the last dequeue found them.
 
-    The next dequeue hears of ended messages and of times that have come, and takes messages in the same transaction. So
-    a reading shows what a limit holds back even if its messages are short.
+    A dequeue frees the slots of ended messages and takes new ones in the same transaction. So a reading between
+    dequeues sees a limit as full even if its messages end quickly.
     """
     allows_at, queue_allows_at = channel.rate_allows_at, queue.rate_allows_at
     is_rated = _is_later(allows_at, now, is_unheard=channel.opens_at == allows_at)
@@ -996,7 +996,7 @@ def _holds(
 
 
 _LATE = timedelta(seconds=1)
-"""A rate holds for so long after it allows a message, unless a dequeue has come since: consumers may be late."""
+"""How long a rate stays the reason after it allows a message, if no dequeue has come since: consumers need time."""
 
 
 def _is_later(instant: datetime | None, now: datetime, *, is_unheard: bool = False) -> bool:
@@ -1004,7 +1004,7 @@ def _is_later(instant: datetime | None, now: datetime, *, is_unheard: bool = Fal
 
 
 def _rooms(limit: SharedLimit, now: datetime) -> Iterator[tuple[float, Reason]]:
-    """Yield about how many more messages each part of a shared limit allows."""
+    """Yield, for each part of a shared limit, about how many more messages it allows, and the reason that it causes."""
     if limit.max_concurrency is not None:
         yield limit.max_concurrency - limit.current_concurrency, Reason.SHARED_LIMIT
     if limit.max_cost_out is not None:
@@ -1021,7 +1021,7 @@ def _is_full(limited: ChannelDemand | QueueCapacity | SharedLimit, next_cost: in
 
 
 def _with_used(wait: Wait, limited: ChannelDemand | QueueCapacity | SharedLimit) -> Wait:
-    """Return the wait with what is used of a limit of messages, if that limit is reached."""
+    """Return the wait with *used* and *most* set, if the max_concurrency is reached."""
     used, most = limited.current_concurrency or 0, limited.max_concurrency
     return wait if most is None or used < most else replace(wait, used=used, most=most)
 

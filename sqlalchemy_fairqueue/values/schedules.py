@@ -61,7 +61,7 @@ class CronTiming:
                 yield found
 
     def _by_elapsed_time(self, second: int) -> Iterator[int]:
-        """Yield slots, one constant offset at a time: cronsim loses its step where clocks change by half an hour."""
+        """Yield slots, one constant UTC offset at a time, since cronsim errs where clocks change by half an hour."""
         change: int | None = second + 1
         while change is not None:
             begin, offset = change - 1, self._offset(change)
@@ -129,8 +129,8 @@ class Plan:
 
     Attributes:
         slots: The slots to run, in order.
-        until: With these done, all slots up to here are done.
-        more: Whether further slots are due already.
+        until: Once *slots* are done, all slots up to this time are done.
+        more: Whether further slots may be due already.
     """
 
     slots: tuple[int, ...]
@@ -142,7 +142,7 @@ class Plan:
 def planned(timing: Timing, catch_up: CatchUp, done_until: int, now: int, most: int) -> Plan:
     """Return the slots to run among those later than *done_until* and not later than *now*, at most *most*.
 
-    Slots on time all run. Of late ones, "all" runs each, "skip" none, and "last" the newest unless a later slot is due.
+    Slots on time all run. Of late slots, "all" runs each, "skip" none, and "last" the newest if no slot on time is due.
     """
     begin = done_until if catch_up == "all" else max(done_until, now - microseconds(GRACE))
     due = takewhile(lambda slot: slot <= now, timing.after(begin))
@@ -155,7 +155,7 @@ def planned(timing: Timing, catch_up: CatchUp, done_until: int, now: int, most: 
 
 
 def cron_timing(expression: str, timezone: str) -> CronTiming:
-    """Return the slots of a cron expression in a time zone; raise InvalidArgument for an invalid or unknown one."""
+    """Return the slots of a cron expression in a time zone. Invalid expressions and zones raise InvalidArgument."""
     zone = named_zone(timezone)
     if len(expression.split()) != _FIELDS:
         raise InvalidArgument(

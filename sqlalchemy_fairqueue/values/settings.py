@@ -29,7 +29,7 @@ _DEQUEUES = "for messages that are delivered from the commit on"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flag(Definition):
-    """Yes or no."""
+    """A field that is True or False, written as yes or no."""
 
     def _checked(self, name: str, value: Any) -> Any:
         if not isinstance(value, bool):
@@ -47,7 +47,7 @@ class Flag(Definition):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Name(Definition):
-    """The name of a plan."""
+    """A field whose value is the name of a plan."""
 
     def _checked(self, name: str, value: Any) -> Any:
         if not isinstance(value, str):
@@ -61,7 +61,7 @@ class Name(Definition):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Names(Definition):
-    """Names, of shared limits unless the field says otherwise."""
+    """A field whose value is a list of names; *what* says of what they are names."""
 
     what: str = "shared limit"
 
@@ -87,7 +87,7 @@ class Names(Definition):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DurationByKind(Duration):
-    """A time for all kinds of messages, or a dict of times by kind, in which None means all other kinds."""
+    """A field with a time for all kinds of messages, or a dict of times by kind; its key None means all others."""
 
     metavar: ClassVar[str] = "[KIND=]DURATION"
 
@@ -101,7 +101,7 @@ class DurationByKind(Duration):
         return dict(value)
 
     def parsed(self, text: str) -> Any:
-        """Parse ``30d`` for all kinds, or ``KIND=1d``."""
+        """Parse ``30d`` for all kinds, or ``KIND=1d`` for one."""
         kind, equals, words = text.rpartition("=")
         time = Duration.parsed(self, words)
         return {kind: time} if equals else time
@@ -119,7 +119,7 @@ class DurationByKind(Duration):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyOf(Definition):
-    """A policy, or only the fields that change, stored as a JSON object."""
+    """A field whose value is a policy, or a dict of the policy's fields that change, stored as a JSON object."""
 
     def checked(self, name: str, value: object) -> PolicyChanges:
         if isinstance(value, ChannelPolicy):
