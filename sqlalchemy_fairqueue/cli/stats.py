@@ -108,7 +108,7 @@ def reason_text(wait: Wait) -> str:
 
 
 def takers_text(wait: Wait, now: datetime, channel: str) -> str | None:
-    """Name the holders of what a channel waits for, other queues of a shared limit first, and what is out longest."""
+    """Name who holds what a channel waits for, other queues of a shared limit first, and the message out longest."""
     queues = [f"queue {one.queue}: {one.leased:,}" for one in wait.queues if one.leased]
     channels = [
         f"{one.channel}{'' if one.weight == 1 else f' (weight {one.weight:,})'}: {one.leased:,}" for one in wait.takers
@@ -147,10 +147,10 @@ def summary_of(queues: Sequence[QueueStats], now: datetime) -> str:
 def stats(options: Options) -> Result:
     """Show the counts of queues: ready, deliverable, scheduled, leased and dead messages, channels, consumers.
 
-    The first line says the worst of it.
+    The first line says what is worst.
     """
     with open_installation(options) as installation:
-        # One connection for all: to open one may take long.
+        # One connection serves all reads, since opening a connection may take long.
         names = [queue.name for queue in installation.queues()]
         counts = run(installation.engine, partial(stats_by_queue, schema=installation.schema, queues=names))
         now, schema = installation.now(), installation.schema
@@ -183,7 +183,7 @@ def channels(
     with open_installation(options) as installation:
         queues = installation.queues() if after is None and channel is None else [installation.single_queue()]
         now = installation.now()
-        # One more than is shown, to know whether there are more.
+        # Reads one more than is shown, to know whether there are more.
         pages = run(
             installation.engine,
             lambda connection: [
@@ -241,11 +241,12 @@ def trend(
 ) -> Result:
     """Show a queue or a channel over time: backlog, oldest wait, served, failed, and the times of handlers.
 
-    Workers keep a sample each minute, for a day; of channels, of the 20 with the longest backlogs. What was served, and
-    the times of handlers, are known if the queue records its history; otherwise failed are the messages that died.
+    Workers keep a sample each minute, for a day, of the queue and of the 20 channels with the longest backlogs. What
+    was served, and the times of handlers, are known if the queue records its history; if not, failed counts the
+    messages that died.
 
     Options:
-        channel: This channel. Default: the queue.
+        channel: The channel to show. Default: the queue.
         over: How far back, a minute to a day: 1h, 1d.
     """
     with open_queue(options) as (installation, queue):

@@ -190,7 +190,7 @@ def _leftovers(left: "Leftovers") -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _optional() -> Iterator[None]:
-    """Log a warning if what is left cannot be read: the worker's role needs no right to read it for its work."""
+    """Log a warning, not an error, if what is left cannot be read, since a worker's role needs no right to read it."""
     try:
         yield
     except (FairQueueError, SQLAlchemyError) as error:
@@ -208,7 +208,7 @@ def _is_asynchronous(queues: list[Queue], application: object, reference: str) -
         return isinstance(application, AsyncEngine)
     with contextlib.suppress(CommandError):
         return isinstance(engine_of_module(reference), AsyncEngine)
-    # It has several engines, and another option names the database.
+    # The module has several engines, and another option names the database.
     return False
 
 
@@ -228,7 +228,7 @@ def _references(options: Options, names: list[str], queues: list[Queue]) -> Refe
 
 @contextlib.contextmanager
 def _around(http: Address | None, references: References, runner: "Worker | AsyncWorker") -> Iterator[None]:
-    """Let a worker name its queues as this command does, and answer its supervisor's probes while it runs."""
+    """Let a worker's log name its queues by *references*, and answer its supervisor's probes while it runs."""
     runner._options = replace(runner._options, references=references)  # noqa: SLF001 - no argument of programs
     if http is None:
         yield
