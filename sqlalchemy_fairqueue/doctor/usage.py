@@ -52,6 +52,6 @@ def read_usage(connection: Connection, schema: str | None, month: datetime, queu
     channels = [
         ChannelUsage(row.queue, row.channel, row.messages, row.attempts, duration(row.time), row.cost) for row in rows
     ]
-    # Read afterwards: what is pruned in between is told.
+    # Read afterwards, so that it includes what was pruned in between.
     pruned = connection.execute(query("pruned_until", schema), period).scalar()
     return Usage(since, until, None if pruned is None else min(any_instant(pruned), until), channels)
