@@ -160,7 +160,7 @@ def last_labels(attempts: pa.Table, column: str) -> LastLabels:
 
 
 def labels_of(parts: Iterable[LastLabels]) -> dict[str, str]:
-    """Return each channel's last label, given those of a history's parts; a shared label gets the channel's name."""
+    """Return each channel's last label in the parts of a history; a label of several channels gets the name added."""
     last = _last(item for part in parts for item in part.items())
     labels = {channel: label for channel, (_, label) in sorted(last.items())}
     times = Counter(labels.values())

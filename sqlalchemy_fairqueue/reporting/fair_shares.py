@@ -55,7 +55,7 @@ def fairness_window(span: int, attempts: int, backlogged: int) -> int:
 
 
 def rung(width: float) -> int:
-    """Round *width* up to one of ``LADDER``, or beyond the last to a multiple of it."""
+    """Round *width* up to a width of ``LADDER``, or to a multiple of the last one if it is greater."""
     if width > LADDER[-1]:
         return -int(-width // LADDER[-1]) * LADDER[-1]
     return next(upper for lower, upper in pairwise((0, *LADDER)) if lower < width <= upper or width <= lower)

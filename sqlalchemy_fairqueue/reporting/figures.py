@@ -134,8 +134,8 @@ class ChannelFigures:
         greatest_burst: The least burst that would have allowed its attempts; None: its policy has no rate.
         policy: None if unknown.
         above_share: Messages above its fair share, over all windows; None: not computed.
-        denial: None: never denied its share, or not computed.
-        by_cost: None: all attempts of the queue cost the same.
+        denial: When it was denied its share, and because of whom; None: never, or not computed.
+        by_cost: Its cost and shares of cost; None: all attempts of the queue cost the same.
     """
 
     queue: str
@@ -229,7 +229,7 @@ class PlanFigures:
     """The channels of a queue that follow one plan, together; other fields are explained at :class:`ChannelFigures`.
 
     Attributes:
-        plan: None: the channels without a plan.
+        plan: The name of the plan; None: these channels have no plan.
         part: Their fraction of the queue's attempts.
         denied_channels: How many of them were denied a part of their fair share.
         service: Total time from started to finished.

@@ -1,4 +1,4 @@
-"""Replays of a queue under scenarios, and advice: a policy for the tenant that made others wait."""
+"""Replays a queue under scenarios, and advises a policy for the tenant that made others wait."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def _longest_served(queue: RecordedQueue) -> str:
 
 
 def _followers(queue: RecordedQueue, channel: str, plans: Mapping[str, str], sufferers: set[str]) -> _Followers | None:
-    """Return the channels of *channel*'s plan and the sufferers outside; None if it has no others, or none suffers."""
+    """Return the channels of *channel*'s plan and the sufferers outside; None without others in it, or sufferers."""
     plan = plans.get(channel)
     if plan is None:
         return None

@@ -60,7 +60,7 @@ class Trace(NamedTuple):
         channels: Names of the channels, in the order of their ids.
         messages: A record array of Message.
         attempts: A record array of Attempt.
-        arrivals: The messages in the order of their enqueues.
+        arrivals: The numbers of the messages, in the order of their enqueues.
         begin: When the first attempt began; the simulator's workers begin then.
         channel_of: The channel number of each attempt.
         ready: When each attempt became ready; *started* and *finished* are raised to it if a clock was set back.
@@ -182,8 +182,8 @@ def capacity_of(trace: Trace, policies: Mapping[str, ChannelPolicy]) -> Capacity
       Below that, workers may be idle because a dequeue takes a while.
     - A stretch of backlog counts only if at least that many attempts end in it. In a shorter one the workers were about
       to begin.
-    - A channel at its ``max_concurrency`` and a channel with a rate count as without waiting messages: they may wait
-      for their policy.
+    - A channel at its ``max_concurrency`` and a channel with a rate count as without waiting messages, since these may
+      wait for the policy.
 
     Without such a stretch the record shows no shortage of workers, and the estimate is the most messages that were
     leased at once. *policies* are those that the record was made under, by channel; other channels have no limits.
@@ -230,7 +230,7 @@ def _stretches(backlogged: NDArray[np.bool_], ended: Numbers, least: int) -> NDA
 def _without_limited(
     trace: Trace, policies: Mapping[str, ChannelPolicy], times: Numbers, waiting: Numbers, leased: Numbers
 ) -> Numbers:
-    """Return the changes of the number of waiting messages, of channels that their policy does not hold back then."""
+    """Return the changes of the number of waiting messages, except those that a channel's policy may hold back."""
     limits = np.full(len(trace.channels), _NO_LIMIT, np.int64)
     for number, name in enumerate(trace.channels):
         policy = policies.get(name)

@@ -526,7 +526,7 @@ def _slot(pool: WorkerPool, number: int) -> int:
 def _lease(  # noqa: PLR0917 - numba compiles no keyword-only parameters
     dispatcher: Dispatcher, pool: WorkerPool, attempts: Sequence[Attempt], number: int, count: int, delivered: int
 ) -> int:
-    """Record the deliveries of a worker's dequeue, at the worker's ``sort_key``. Return how many messages it handles.
+    """Record what a worker's dequeue delivered, at the time ``sort_key``. Return how many messages the worker handles.
 
     An attempt that occupies no worker gets an entry after the workers, whose end is the attempt's.
     """

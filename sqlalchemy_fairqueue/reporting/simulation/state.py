@@ -32,7 +32,7 @@ class Channel:
     """A channel's policy and state, as in fq_channel_state.
 
     Attributes:
-        max_concurrency: NEVER: no limit.
+        max_concurrency: The most leased messages; NEVER: no limit.
         rate_interval: The average time between two messages; zero: no rate.
         rate_burst: Messages that may come in a row.
         held: Leased messages.
@@ -189,7 +189,7 @@ class CostState(NamedTuple):
 
 
 class WorkerPool(NamedTuple):
-    """The workers.
+    """The workers of a simulation, and what they have leased.
 
     Attributes:
         workers: All *size* workers, and after them an entry for each attempt that occupies none.
