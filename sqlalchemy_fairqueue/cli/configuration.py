@@ -242,10 +242,10 @@ def configure_limit(
 ) -> Result:
     """Make a limit that several queues share, or change it; without an option, show it.
 
-    Options that are not given leave the limit as it is. Queues draw from it by: configure queue --limit NAME.
+    Options that are not given leave the limit as it is. To let a queue draw from it: configure queue --limit NAME.
 
     Options:
-        remove: Remove the limit, which no queue may draw from.
+        remove: Remove the limit, if no queue draws from it.
     """
     wanted = limits.changes()
     if remove and wanted:

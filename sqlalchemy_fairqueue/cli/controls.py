@@ -1,4 +1,4 @@
-"""``pause``, ``resume``, ``purge`` and ``erase``: interventions in a queue that is served."""
+"""``pause``, ``resume``, ``purge`` and ``erase``: intervene in a queue that is served."""
 
 # Annotations are read when the program starts, so that they must not be postponed.
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""``dead``: dead letters listed, shown, redriven and purged."""
+"""``dead``: list, show, redrive and purge dead letters."""
 
 # Annotations are read when the program starts, so that they must not be postponed.
 import base64
@@ -305,7 +305,7 @@ def _found(queue: Queue, engine: Engine, arguments: dict[str, Any], limit: int |
 
 
 def _pages(ids: list[int], rate: Rate | None) -> Iterator[list[int]]:
-    """Yield the ids in pages; a rate keeps a page to what it allows in a second, and pauses between pages."""
+    """Yield the ids in pages; with a rate, a page has what the rate allows in a second, and a pause follows."""
     size = _PAGE if rate is None else max(1, min(_PAGE, timedelta(seconds=1) // rate.interval))
     for start in range(0, len(ids), size):
         if rate is not None and start:

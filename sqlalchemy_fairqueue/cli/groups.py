@@ -1,4 +1,4 @@
-"""``groups``: groups of messages listed, shown and cancelled."""
+"""``groups``: list, show and cancel groups of messages."""
 
 # Annotations are read when the program starts, so that they must not be postponed.
 from enum import StrEnum

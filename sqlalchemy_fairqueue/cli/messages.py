@@ -1,4 +1,4 @@
-"""``messages``: messages that are not settled, listed, shown, cancelled, moved and retried."""
+"""``messages``: list, show, cancel, move and retry messages that are not settled."""
 
 # Annotations are read when the program starts, so that they must not be postponed.
 import json
@@ -126,7 +126,7 @@ def list_messages(
     most, so it may be short although others follow.
 
     Messages that are completed, or were cancelled while a consumer had them, are listed if the queue records its
-    history, the last one first. Such a page reads at most 10,000 attempts, which are of all queues of the schema.
+    history, the last one first. Such a page reads at most 10,000 attempts, including those of other queues.
 
     Options:
         channel: Default: the whole queue.

@@ -54,8 +54,8 @@ def writing() -> Iterator[TextIO]:
 def stdout_for_results() -> Iterator[None]:
     """Keep stdout for results: what the application prints goes to stderr.
 
-    In the program's own process, what subprocesses and code outside of Python print goes there too, and it does so to
-    the end, so that neither threads nor exit functions print among the results.
+    In the program's own process, this includes what subprocesses and code outside of Python print, and lasts to the end
+    of the process, so that neither threads nor exit functions print among the results.
     """
     global _results
     if _results is not None:

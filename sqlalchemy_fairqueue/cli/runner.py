@@ -39,7 +39,7 @@ def add_command(
 
     The function takes the common options, except those in *without*, as ``options``. It returns its result, or None if
     it has printed that itself. *prints* says that the application, which runs in the command, may print to stdout too,
-    unless that takes a document. *panel* is the heading in the help.
+    unless stdout takes a document. *panel* is the heading in the help.
     """
     shared, own = common(without), parameters(function)
 

@@ -1,4 +1,4 @@
-"""``schedules``: schedules listed, shown, added, paused, resumed, run and removed."""
+"""``schedules``: list, show, add, pause, resume, run and remove schedules."""
 
 # Annotations are read when the program starts, so that they must not be postponed.
 import json

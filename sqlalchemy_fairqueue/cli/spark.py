@@ -111,7 +111,7 @@ def archive_history(
     accept_loss: bool = False,
     conf: Conf = None,
 ) -> Result:
-    """Bring an archive of the history up to date: Parquet, a folder a UTC day, of all queues.
+    """Bring an archive of the history up to date: Parquet files of all queues, in a folder for each UTC day.
 
     A day is added whole or not at all. After a run that was killed, the next run adds what is missing.
 
@@ -143,7 +143,7 @@ def archive_history(
 def compact_files(
     options: Options, path: Place, *, min_files: Annotated[int, Spec(min=2)] = 2, conf: Conf = None
 ) -> Result:
-    """Join the files of each day of an archive that has several into one.
+    """Join the files of an archive into one for each day that has several.
 
     A run that is killed loses and doubles nothing: the next run, of this command or of archive, cleans up.
 

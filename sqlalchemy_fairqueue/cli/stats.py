@@ -174,7 +174,7 @@ def channels(
     Options:
         channel: Only this one. Default: all, by name.
         limit: At most so many a queue.
-        after: The page after this channel, of one queue.
+        after: The page after this channel, if one queue is shown.
         busy: Only channels with messages.
     """
     documents: list[dict[str, object]] = []

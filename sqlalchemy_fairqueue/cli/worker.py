@@ -117,7 +117,7 @@ def worker(
         concurrency: Handlers that run at a time.
         lease: Time after which the messages of a worker that died go to others. Default: 30s.
         poll_interval: Longest time between two polls when idle. Default: 5s, with --no-listen 1s.
-        listen: Listen for notifications; not behind a transaction pooler.
+        listen: Listen for notifications, which a transaction pooler does not pass on.
         grace: How long handlers may run on after a signal. Default: 30s.
         drain: Stop when no message can be delivered, and show what is left.
         in_loop: Call handlers in an event loop, or in threads. Default: by the application's handlers and engine.

@@ -1,4 +1,4 @@
-"""``workers``: the workers of a queue listed, and asked to stop."""
+"""``workers``: list the workers of a queue, and ask them to stop."""
 
 # Annotations are read when the program starts, so that they must not be postponed.
 from dataclasses import asdict
