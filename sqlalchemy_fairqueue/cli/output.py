@@ -103,8 +103,7 @@ def steps() -> Iterator[Step]:
 def confirm(question: str, *, yes: bool) -> None:
     """Ask a question on stderr, and raise CommandError unless the answer is yes; with *yes*, ask nothing.
 
-    The question is not on stdout, which holds the result alone. Without a terminal nobody can answer, so a CommandError
-    is raised too.
+    stdout holds the result alone. Without a terminal nobody can answer, so that CommandError is raised too.
     """
     if yes:
         return

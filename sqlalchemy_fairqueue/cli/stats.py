@@ -241,9 +241,8 @@ def trend(
 ) -> Result:
     """Show a queue or a channel over time: backlog, oldest wait, served, failed, and the times of handlers.
 
-    Workers keep a sample each minute, for a day, of the queue and of the 20 channels with the longest backlogs. What
-    was served, and the times of handlers, are known if the queue records its history; if not, failed counts the
-    messages that died.
+    Each minute workers sample the queue and the 20 channels with the longest backlogs; a sample is kept for a day. If
+    the queue records no history, served and the times of handlers are unknown, and failed counts messages that died.
 
     Options:
         channel: The channel to show. Default: the queue.
