@@ -108,7 +108,7 @@ class Call(View):
         self.by = clean(access.name)[:_NAMED] or None
 
     def need(self, name: str, word: str | None = None) -> str:
-        """Return an argument of the address, or answer that the action needs it."""
+        """Return an argument of the address; raise HTTPException if it is missing."""
         if not (found := self.query.get(name)):
             raise HTTPException(404, f"The action needs a {word or name}.")
         return found

@@ -75,7 +75,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class QueuePage:
-    """Some queues in a row: part *number*, counted from 1, of the *found* queues whose names contain *find*."""
+    """A part of the queues: *queues* are part *number*, from 1, of the *found* queues whose names contain *find*."""
 
     queues: Sequence[QueueFigures]
     found: int
@@ -245,7 +245,7 @@ class PageBase:
     def page(
         self, make: Callable[[View], Awaitable[Response]], *, shared: bool = False
     ) -> Callable[[Request], Awaitable[Response]]:
-        """Return the endpoint of a page that *make* makes for the rights of a viewer, without their name and token.
+        """Return the endpoint of a page that *make* makes for a viewer's rights; name and token are put in afterwards.
 
         If *shared*, viewers with the same rights who ask for the page within a moment get the same one, each with their
         own name and token, so that a page that all of them request at once is made once.

@@ -73,7 +73,7 @@ class Change:
     """The change that a form requests.
 
     Attributes:
-        plan: The plan to follow; None: none; UNSET: as before.
+        plan: The plan to follow; None: no plan; UNSET: the same as before.
         reset: Fields that the plan decides again.
     """
 

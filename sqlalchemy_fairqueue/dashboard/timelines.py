@@ -43,7 +43,7 @@ class Step:
     """A step of a timeline; *at* is None for now.
 
     Attributes:
-        level: How it went: calm, warn, bad; between: a wait; now; empty: none of these.
+        level: How it went: "calm", "warn" or "bad"; "between" for a wait, "now" for the present; empty for others.
         error: The error that it ended with, or None.
     """
 

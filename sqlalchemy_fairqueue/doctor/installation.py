@@ -1,4 +1,4 @@
-"""Where fairqueue is installed, whether this library can use it, and the migration to paste if it cannot."""
+"""Finds where fairqueue is installed and whether this library can use it; if not, tells the migration to paste."""
 
 from __future__ import annotations
 

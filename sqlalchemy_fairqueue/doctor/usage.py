@@ -1,4 +1,4 @@
-"""Usage of channels in a month, counted from the history."""
+"""Counts the usage of channels in a month from the history."""
 
 from __future__ import annotations
 

@@ -149,7 +149,7 @@ def read_figures(
     """Read the figures of queues; None: of all that have channels or are configured.
 
     The connection must be in a REPEATABLE READ transaction, so that all is of one snapshot. Rates are counted from
-    *previous*, unless that is older than *longest*, since then much history would be counted for an outdated average.
+    *previous*, unless that is older than *longest*: then much history would be counted for an outdated average.
     """
     context = sample_context(connection, schema)
     names = read_queues(connection, schema) if queues is None else [queue.name for queue in queues]

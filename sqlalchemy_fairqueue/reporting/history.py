@@ -83,7 +83,7 @@ def superseded(paths: Iterable[str]) -> set[str]:
 
 
 def has_gap(paths: Iterable[str]) -> bool:
-    """Return whether rows of a day are missing before or between files: then a compaction ran during the listing."""
+    """Return whether rows of a day are missing before or between files, because a compaction ran while listing."""
     return any(file.low > reached for file, _, reached in _in_order(paths))
 
 
