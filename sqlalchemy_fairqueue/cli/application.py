@@ -81,7 +81,7 @@ def engine_of_module(reference: str) -> AnyEngine | None:
 
 
 def load_module(name: str, folder: str, reference: str | None = None) -> ModuleType:
-    """Import a module, or raise CommandError; *reference* is what was typed, for the message."""
+    """Import a module, or raise CommandError; *reference* is what was typed, for the error message."""
     reference = reference or name
     path = str(Path(folder).resolve())
     if path not in sys.path:

@@ -94,7 +94,7 @@ def configure_queue(
     of channels that are made from now on; existing channels keep theirs.
 
     Options:
-        name: The queue, as by --queue.
+        name: The queue, as with --queue.
     """
     if name is not None and options.queue not in {None, name}:
         raise usage_error(f"two queues are named, {name!r} and --queue {options.queue!r}; name one")
@@ -140,7 +140,7 @@ def _policy_cell(plan: PlanInfo, name: str, definition: Definition) -> str:
 
 
 def _policy_column(name: str, definition: Definition) -> Column:
-    """Return the column of a field of plans' policies; a value that a policy has without options is blank."""
+    """Return the column for a field of policies; a cell with the value that the field has by default is blank."""
     get = partial(_policy_cell, name=name, definition=definition)
     usual = getattr(ChannelPolicy(), name)
     blank = frozenset({"-" if usual is None else definition.text(usual)})
@@ -169,16 +169,16 @@ def configure_plan(
 ) -> Result:
     """Make a plan, or change it; without an option, show it.
 
-    Options that are not given leave the plan as it is. The change holds for all channels that follow it, but for the
-    fields that were configured for one alone. Channels follow it by: configure channel NAME --plan PLAN.
+    Options that are not given leave the plan as it is. A change applies to all channels that follow the plan, except
+    for fields that a channel has of its own. To let a channel follow it: configure channel NAME --plan PLAN.
 
     Options:
-        default: Channels that are made from now on follow it.
+        default: Let channels that are made from now on follow this plan.
     """
     changes = policy.changes()
     with open_queue(options, may_be_new=bool(changes)) as (installation, queue):
         if changes:
-            # On the engine, where the call itself brings the plan to its channels.
+            # Called with the engine, configure itself applies the plan to its channels.
             queue.plans.configure(installation.engine, name, **changes)
             details = {"plan": name, **changes}
             queue.admin.record_audit(installation.engine, "configure plan", by=by, details=details)
@@ -242,10 +242,10 @@ def configure_limit(
 ) -> Result:
     """Make a limit that several queues share, or change it; without an option, show it.
 
-    Options that are not given leave the limit as it is. Queues draw from it by: configure queue --limit NAME.
+    Options that are not given leave the limit as it is. To let a queue draw from it: configure queue --limit NAME.
 
     Options:
-        remove: Remove it; no queue may draw from it.
+        remove: Remove the limit, if no queue draws from it.
     """
     wanted = limits.changes()
     if remove and wanted:
@@ -255,7 +255,7 @@ def configure_limit(
 
 def _limits(options: Options, name: str | None, wanted: dict[str, Any], by: str | None, *, remove: bool) -> Result:
     with open_installation(options) as installation:
-        # Limits are of the installation: any queue of it asks for them.
+        # Limits belong to the installation, so any queue of it can ask for them.
         facet = Queue("limits", schema=installation.schema).limits
         if name is not None and (remove or wanted):
             what, details = "remove limit" if remove else "configure limit", {"limit": name, **wanted}

@@ -1,4 +1,4 @@
-"""``pause``, ``resume``, ``purge`` and ``erase``: interventions in a queue that is served."""
+"""``pause``, ``resume``, ``purge`` and ``erase``: intervene in a queue that is served."""
 
 # Annotations are read when the program starts, so that they must not be postponed.
 from collections.abc import Iterable
@@ -34,8 +34,8 @@ def pause(
 ) -> Result:
     """Stop serving a queue, or one channel of it.
 
-    Messages can be enqueued meanwhile, and consumers keep the messages that they have leased. It takes effect on the
-    next dequeue. With --all-queues it stops a tenant everywhere, in an incident.
+    Messages can be enqueued meanwhile, and consumers keep the messages that they have leased. The pause takes effect on
+    the next dequeue. In an incident, --all-queues stops a tenant everywhere.
 
     Options:
         new: Make the channel if it does not exist.
@@ -98,15 +98,15 @@ class UndeliveredState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Which:
-    """Undelivered messages by what they have in common.
+    """Chooses undelivered messages by what they have in common.
 
     Attributes:
-        key: Only the one with this key.
-        ordering_key: Only those with this ordering key.
-        kind: Only those of this kind.
-        state: Only ready, scheduled or held ones.
-        since: Only those that were enqueued within so much time, like 2h.
-        until: Only those that were enqueued longer ago, like 1h.
+        key: Only the message with this key.
+        ordering_key: Only messages with this ordering key.
+        kind: Only messages of this kind.
+        state: Only ready, scheduled or held messages.
+        since: Only messages that were enqueued within so much time, like 2h.
+        until: Only messages that were enqueued longer ago than this, like 1h.
     """
 
     key: Annotated[str | None, Spec(metavar="KEY")] = None
@@ -145,8 +145,8 @@ def purge(
 ) -> Result:
     """Delete the messages of a channel that are not delivered yet, for good. Asks, unless --yes is given.
 
-    All conditions must be met; the question says how many messages meet them. 'fairqueue erase' deletes all that there
-    is of a tenant that leaves.
+    All conditions must be met; the question says how many messages meet them. If a tenant leaves, 'fairqueue erase'
+    deletes all that there is of it.
     """
     such = str(which)
     with open_queue(options) as (installation, queue):
@@ -198,11 +198,11 @@ def erase(
     """Delete all that there is of a channel, in every queue of the schema. Asks, unless --yes is given.
 
     It shows first what there is, and prints a receipt. Messages, dead letters, attempts in the history, results, keys,
-    schedules and the policy go; of what operators did, the name and the details. A handler that has a message cannot
-    settle it: its transaction is rolled back.
+    schedules and the policy are deleted; the audit of what operators did loses the channel's name and the details. A
+    handler that has a message cannot settle it: its transaction is rolled back.
 
-    Copies outside of the queues stay: Parquet archives and tables that Spark wrote, logs and traces. Stop first what
-    enqueues for the tenant. The exit status is 1 if something is left over: then run it again.
+    Copies outside of the queues stay: Parquet archives and tables that Spark wrote, logs and traces. Stop the tenant's
+    producers before. The exit status is 1 if something is left over: then run it again.
     """
     with open_installation(options) as installation:
         queues = list(map(installation.queue, installation.queue_names()))

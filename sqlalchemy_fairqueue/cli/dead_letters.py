@@ -1,4 +1,4 @@
-"""``dead``: dead letters listed, shown, redriven and purged."""
+"""``dead``: list, show, redrive and purge dead letters."""
 
 # Annotations are read when the program starts, so that they must not be postponed.
 import base64
@@ -35,14 +35,14 @@ _WIDTH = 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """Dead letters by what they have in common.
+    """Chooses dead letters by what they have in common.
 
     Attributes:
-        channel: Only of this channel.
-        kind: Only of this kind.
-        error: Only with this text in the reason or the error.
-        since: Only those that died within so much time, like 2h.
-        until: Only those that died longer ago, like 1h.
+        channel: Only dead letters of this channel.
+        kind: Only dead letters of this kind.
+        error: Only dead letters with this text in the reason or the error.
+        since: Only messages that died within so much time, like 2h.
+        until: Only messages that died longer ago than this, like 1h.
     """
 
     channel: str | None = None
@@ -130,7 +130,7 @@ def list_dead(
     """List dead letters, the oldest death first.
 
     Options:
-        after: The page after this one: the last id of it.
+        after: Show the next page: the last id of the page before.
     """
     with open_queue(options) as (installation, queue):
         start = None if after is None else _dead_letter(queue, installation.engine, after)
@@ -165,7 +165,7 @@ def group_dead(options: Options, *, limit: Page = 10_000) -> Result:
     """Count dead letters by kind, reason and error, the most first: what broke, and since when.
 
     Options:
-        limit: Of so many of the newest dead letters.
+        limit: Count only so many of the newest dead letters.
     """
     with open_queue(options) as (installation, queue), installation.engine.connect() as connection:
         target = Target(installation.schema, queue.name)
@@ -210,8 +210,8 @@ def redrive_dead(
 ) -> Result:
     """Put dead letters back into their channels: due now, attempts counted anew.
 
-    A dead letter stays dead if another message has its key by now. The exit status is 1 if a named one was not put
-    back.
+    A dead letter stays dead if another message has its key by now. The exit status is 1 if a dead letter that was given
+    by its id was not put back.
 
     Options:
         limit: At most so many, the oldest deaths first.
@@ -262,9 +262,9 @@ def purge_dead(
     """Delete dead letters for good. Asks, unless --yes is given.
 
     Options:
-        channel: Only of this channel.
-        kind: Only of this kind.
-        older_than: Only those that died before, like 30d.
+        channel: Only dead letters of this channel.
+        kind: Only dead letters of this kind.
+        older_than: Only messages that died longer ago than this, like 30d.
     """
     chosen = Selection(channel=channel, kind=kind, until=older_than)
     _check_selection(ids, chosen, everything=everything)
@@ -298,7 +298,7 @@ def _dead_letter(queue: Queue, engine: Engine, message_id: int) -> DeadLetterInf
 
 
 def _found(queue: Queue, engine: Engine, arguments: dict[str, Any], limit: int | None) -> list[int]:
-    """Return the ids of the letters that the arguments choose now; later ones are not among them."""
+    """Return the ids of the dead letters that the arguments choose now, so that later ones are left alone."""
     found: list[int] = []
     after = None
     while limit is None or len(found) < limit:
@@ -312,7 +312,7 @@ def _found(queue: Queue, engine: Engine, arguments: dict[str, Any], limit: int |
 
 
 def _pages(ids: list[int], rate: Rate | None) -> Iterator[list[int]]:
-    """Yield the ids in pages; with a rate, pages of a second at most, with pauses between them."""
+    """Yield the ids in pages; with a rate, a page has what the rate allows in a second, and a pause follows."""
     size = _PAGE if rate is None else max(1, min(_PAGE, timedelta(seconds=1) // rate.interval))
     for start in range(0, len(ids), size):
         if rate is not None and start:

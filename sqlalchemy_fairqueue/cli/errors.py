@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class ExitStatus(IntEnum):
-    """Exit statuses."""
+    """The exit statuses of commands; programs may rely on the numbers."""
 
     OK = 0
     FOUND = 1

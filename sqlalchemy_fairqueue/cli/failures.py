@@ -1,4 +1,4 @@
-"""Conversion of any exception to the error of a command."""
+"""Converts any exception to the error of a command."""
 
 from __future__ import annotations
 

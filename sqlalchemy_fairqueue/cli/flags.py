@@ -15,8 +15,8 @@ class _Flags:
 
 
 class Command(_Flags, TyperCommand):
-    """Command."""
+    """A command whose help shows no value for its flags."""
 
 
 class Group(_Flags, TyperGroup):
-    """Group of commands."""
+    """A group of commands whose help shows no value for its flags."""

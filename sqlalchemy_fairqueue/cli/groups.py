@@ -1,4 +1,4 @@
-"""``groups``: groups of messages listed, shown and cancelled."""
+"""``groups``: list, show and cancel groups of messages."""
 
 # Annotations are read when the program starts, so that they must not be postponed.
 from enum import StrEnum
@@ -78,7 +78,7 @@ def show_group(options: Options, group_id: GroupId) -> Result:
 def cancel_group(options: Options, group_id: GroupId, *, by: By = None, yes: Yes = False) -> Result:
     """Withdraw all members of a group that have not ended; what follows the group is enqueued all the same.
 
-    Members that consumers hold are gone unless their consumers complete them.
+    A member that a consumer holds is gone too, unless the consumer completes it.
     """
     with open_queue(options, may_be_new=True) as (installation, queue):
         found = _group(installation, queue, group_id)

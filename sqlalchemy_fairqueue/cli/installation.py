@@ -85,7 +85,7 @@ class Installation:
 
 @contextlib.contextmanager
 def open_installation(options: Options) -> Iterator[Installation]:
-    """Open the installation; raise CommandError if the database is away, Unusable if it is missing or too old."""
+    """Open the installation; raise CommandError if the database is away, Unusable if no usable version is there."""
     with open_target(options) as target:
         engine = read_committed(target.engine)
         with engine.connect() as connection:
@@ -113,7 +113,7 @@ def acting(
     message_ids: Sequence[int] | None = None,
     details: Mapping[str, Any] | None = None,
 ) -> Iterator[Connection]:
-    """Open a transaction for what an operator does, and record it at the end; *details* may be filled until then."""
+    """Open a transaction for an operator's action, and audit it at the end; *details* may be filled until then."""
     with installation.engine.begin() as connection:
         yield connection
         record_audit(

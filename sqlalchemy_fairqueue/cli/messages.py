@@ -1,4 +1,4 @@
-"""``messages``: messages that are not settled, listed, shown, cancelled, moved and retried."""
+"""``messages``: list, show, cancel, move and retry messages that are not settled."""
 
 # Annotations are read when the program starts, so that they must not be postponed.
 import json
@@ -56,10 +56,10 @@ _IN_HISTORY: dict[State | None, AttemptOutcome] = {State.COMPLETED: "completed",
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Name:
-    """The name of messages, instead of their ids.
+    """Names messages by channel and keys, instead of ids.
 
     Attributes:
-        channel: Instead of an ID, with --key or --ordering-key or both: the channel.
+        channel: The channel, if --key or --ordering-key or both name the message instead of an ID.
         key: The key of the message.
         ordering_key: The ordering key.
     """
@@ -124,20 +124,20 @@ def list_messages(
 ) -> Result:
     """List messages, page by page: those that are not settled, or those that have ended as --state says.
 
-    Those of a channel: first those that consumers hold, then the others in the order of delivery. Those of the whole
-    queue: by their ids. By kind, and by state without a channel, a page reads 2,000 messages at most, so that it may be
-    short and not the last one.
+    In a channel, messages that consumers hold come first, then the others in the order of delivery. Messages of the
+    whole queue are sorted by their ids. With --kind, and with --state but no channel, a page reads 2,000 messages at
+    most, so it may be short although others follow.
 
     Messages that are completed, or were cancelled while a consumer had them, are listed if the queue records its
-    history, the last one first. Such a page reads 10,000 attempts of all queues of the schema at most.
+    history, the last one first. Such a page reads at most 10,000 attempts, including those of other queues.
 
     Options:
         channel: Default: the whole queue.
-        state: Only leased, ready, held or scheduled ones; or completed or cancelled ones.
-        kind: Only of this kind.
-        key: Only the one with this key of the channel.
+        state: Only leased, ready, held or scheduled messages; or completed or cancelled ones.
+        kind: Only messages of this kind.
+        key: Only the message of the channel with this key.
         limit: At most so many.
-        after: The page after this one: what the last one said.
+        after: Show the next page: the value that the page before ends with.
     """
     ended = _IN_HISTORY.get(state)
     if ended is not None and key is not None:
@@ -167,7 +167,7 @@ def list_messages(
 def show_message(
     options: Options, message_id: Annotated[int | None, Spec(metavar="[ID]", min=1)] = None, *, name: Name
 ) -> Result:
-    """Show a message: its state, why it waits, its payload, its attempts, the last traceback; once it ended how it did.
+    """Show a message: its state, why it waits, its payload, its attempts, the last traceback, or how it ended.
 
     Attempts are shown if the queue records its history. Of several messages with an ordering key, the one that is out
     is shown, or else the next. Payload and result are decoded as JSON, or by the codec of the application's queue if
@@ -284,10 +284,10 @@ _CANCELLED = {
 def move_messages(options: Options, ids: Ids, *, to: Annotated[str, Spec(metavar="CHANNEL")], by: By = None) -> Result:
     """Put messages that wait into another channel, where they stand by their times and priorities.
 
-    Each is moved in its own transaction. The exit status is 1 if one is not in that channel afterwards.
+    Each message is moved in its own transaction. The exit status is 1 if one is not in that channel afterwards.
 
     Options:
-        to: The channel to put them into.
+        to: The channel to put the messages into.
     """
     with open_queue(options) as (installation, queue):
         outcomes = {}
@@ -317,9 +317,9 @@ def retry_messages(options: Options, ids: AnyIds = None, *, name: Name, by: By =
 
 
 def cancel(options: Options, ids: AnyIds = None, *, name: Name, by: By = None) -> Result:
-    """Withdraw messages that are not delivered yet; the workers of delivered ones are told to stop.
+    """Withdraw messages that are not delivered yet; the workers of delivered messages are told to stop handling them.
 
-    With --ordering-key all messages that have it. The exit status is 1 if one is not there.
+    With --ordering-key, withdraw all messages that have it. The exit status is 1 if a message is not there.
     """
     outcomes: list[tuple[int | None, str]] = []
     cancelled: list[int] = []

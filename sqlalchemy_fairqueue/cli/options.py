@@ -36,7 +36,7 @@ class Spec:
 
     Attributes:
         metavar: The word for its value. Default: by its type.
-        parse: Returns the value of a text; raises ValueError.
+        parse: Returns the value that a text stands for; raises ValueError.
         shown: The default, as the help shows it.
         help: The help, unless the docstring of the command has it.
         panel: The heading that the help lists it under.
@@ -54,7 +54,7 @@ class Spec:
 
 @dataclass(frozen=True, slots=True)
 class Prefix:
-    """Gives the names of a dataclass's options a beginning in a command, like ``channel-``, and their help another."""
+    """Puts *name*, like ``channel-``, before the names of a dataclass's options, and *help_text* before their help."""
 
     name: str = ""
     help_text: str = ""
@@ -144,12 +144,12 @@ def parameters(function: Callable[..., Any]) -> list[Parameter]:
 
 
 def common(without: frozenset[str]) -> list[inspect.Parameter]:
-    """Return the options of every command, but for those that have no meaning for it."""
+    """Return the options that every command has, except those in *without*."""
     return [each for each in _of_fields(Options, Prefix()) if each.name not in without]
 
 
 def _texts(documented: object) -> dict[str, str]:
-    """Return the lines of a docstring about parameters or attributes, by their names."""
+    """Return what a docstring says about parameters or attributes, by their names."""
     section = _SECTION.search(inspect.getdoc(documented) or "")
     found = _ENTRY.findall(section[1]) if section else []
     return {name: " ".join(text.split()) for name, text in found}
@@ -213,7 +213,7 @@ def _plain(kind: Any) -> Any:
 def _parser(parse: Callable[[str], P]) -> Callable[[str], P]:
     def parsed(words: str | P) -> P:
         try:
-            # A default comes as it is.
+            # A default is passed as a value, not as text.
             return parse(words) if isinstance(words, str) else words
         except ValueError as error:
             raise typer.BadParameter(str(error)) from error

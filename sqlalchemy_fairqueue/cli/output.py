@@ -54,8 +54,8 @@ def writing() -> Iterator[TextIO]:
 def stdout_for_results() -> Iterator[None]:
     """Keep stdout for results: what the application prints goes to stderr.
 
-    In a process of the command this includes what is printed below Python and by subprocesses, and lasts for good:
-    neither threads nor functions at the exit of the process print among the results.
+    In the program's own process, this includes what subprocesses and code outside of Python print, and lasts to the end
+    of the process, so that neither threads nor exit functions print among the results.
     """
     global _results
     if _results is not None:
@@ -78,7 +78,7 @@ def console(*, error: bool = False) -> Console:
 
     class Ours(Console):
         def on_broken_pipe(self) -> None:
-            """Leave it to the runner, which knows the exit status."""
+            """Leave a broken pipe to the runner, which knows the exit status."""
             raise BrokenPipeError
 
     file = sys.stderr if error else results()
@@ -103,7 +103,7 @@ def steps() -> Iterator[Step]:
 def confirm(question: str, *, yes: bool) -> None:
     """Ask a question on stderr, and raise CommandError unless the answer is yes; with *yes*, ask nothing.
 
-    stdout holds the result alone. Without a terminal nobody can answer, which is an error too.
+    stdout holds the result alone. Without a terminal nobody can answer, so that CommandError is raised too.
     """
     if yes:
         return
@@ -138,7 +138,7 @@ def print_result(result: Result, *, json: bool) -> None:
 def print_error(error: CommandError, *, json: bool) -> None:
     """Write an error to stderr, and as a JSON document to stdout if one was asked for."""
     print_message(str(error), error.remedy)
-    # If that cannot be written, stderr has it.
+    # If the document cannot be written, stderr has the error.
     with suppress(CommandError):
         if json:
             print_json({"error": error.document()})
@@ -175,7 +175,7 @@ def _clean(text: str) -> str:
 
 
 def write_error(text: str) -> None:
-    """Write text to stderr. If that is closed or full, nobody can be told, and the exit status has to do."""
+    """Write text to stderr. If stderr is closed or full, the text is lost, and the exit status has to do."""
     try:
         sys.stderr.write(text)
         sys.stderr.flush()
@@ -188,8 +188,8 @@ def prepare_streams() -> None:
 
     stdout gets its own descriptor. It writes everything or fails, and escapes characters that the locale cannot encode.
     With PYTHONUNBUFFERED, Python would drop the rest of a write that was done in part, for example when the reader of a
-    pipe goes away. A closed stream gets a place again, or the next file that is opened would take it: stdin is empty,
-    writes to stderr are lost, and writes to stdout fail.
+    pipe goes away. A closed stream is opened again, since the next file that is opened would take its descriptor: stdin
+    is then empty, writes to stderr are lost, and writes to stdout fail.
     """
     global _results  # noqa: PLW0603 - as sys.stdout, there is one in a process
     if sys.stdin is None:
@@ -211,7 +211,7 @@ def discard_results() -> None:
 
 
 def _discard(stream: TextIO) -> None:
-    """Discard what is left in a buffer: Python flushes it once more at the exit, and would end with status 120."""
+    """Discard what is left in a buffer, since Python would flush it at the exit, fail, and end with status 120."""
     with suppress(OSError, ValueError):
         target = stream.fileno()
         null = os.open(os.devnull, os.O_WRONLY)

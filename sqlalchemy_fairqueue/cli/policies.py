@@ -1,4 +1,4 @@
-"""Options of policies and settings, made from their definitions; their rows and documents."""
+"""Makes options of commands, rows and documents from the definitions of policies and settings."""
 
 # Annotations are read when the program starts, so that they must not be postponed.
 from collections.abc import Callable, Iterator, Mapping
@@ -39,7 +39,7 @@ def check_contradiction(name: str, *, given: bool, removed: bool) -> None:
 
 
 class FieldOptions:
-    """Options that change fields by their definitions: a command with a parameter of a subclass has all of them."""
+    """Options that change fields, made from *definitions*; a command with a parameter of a subclass has all of them."""
 
     definitions: ClassVar[Mapping[str, Definition]]
 
@@ -62,7 +62,7 @@ class FieldOptions:
 
 
 def _given(option: Any) -> list[Any]:
-    """Return the values of an option: each stands in a tuple, since it may be None."""
+    """Return the values of an option. Each value stands in a tuple, since it may be None."""
     return [option] if isinstance(option, bool) else [value for (value,) in option or ()]
 
 

@@ -19,7 +19,7 @@ _USAGE_ERROR = cast("type[Exception]", typer.BadParameter.__mro__[2])
 """Base of typer's usage errors. Some versions of typer bring their own click, others import it."""
 
 _NO_COMMAND = re.compile(r"No such command '([^']*)'\.")
-# What people write for a command whose name is not similar.
+# Words that people may try, with the command that they mean.
 _MEANT = {
     "beat": "worker",
     "check": "doctor",
@@ -120,7 +120,7 @@ _PANELS = {
 }
 _PANEL = {name: panel for panel, names in _PANELS.items() for name in names.split()}
 """The heading that the help lists a command or a group under."""
-# The queues of an application know their names and schemas; grants and shared limits are of an installation.
+# Options that a command lacks: a worker's queues know their schemas, and limits belong to an installation.
 _WITHOUT = {
     "worker": frozenset({"schema", "queue"}),
     **dict.fromkeys(("roles", "limits", "configure limit", "erase"), frozenset({"queue"})),
@@ -182,7 +182,7 @@ def make_program(names: Sequence[str] = tuple(_COMMANDS)) -> typer.Typer:
 
 
 def _names(words: Sequence[str]) -> tuple[str, ...]:
-    """Return the commands whose modules a command line needs: the one that it names if it can; none for --version."""
+    """Return the commands whose modules a command line needs: the named one or group, else all; none for --version."""
     if words[:1] == ["--version"]:
         return ()
     for count in (1, 2):
@@ -207,7 +207,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print_message(str(error))
         return error.status
     except (BrokenPipeError, SystemExit):
-        # typer ends the program if nobody reads its help.
+        # typer raises SystemExit if nobody reads its help.
         discard_results()
         return ExitStatus.BROKEN_PIPE
 
@@ -230,7 +230,7 @@ def _usage_failure(error: Exception, words: Sequence[str]) -> int:
     context = getattr(error, "ctx", None)
     message = getattr(error, "format_message", error.__str__)()
     if type(error).__name__ == "NoArgsIsHelpError":
-        # The error is the help.
+        # The message of this error is the help.
         write_error(f"{message}\n" if message else "")
         return ExitStatus.USAGE
     path = context.command_path if context else "fairqueue"

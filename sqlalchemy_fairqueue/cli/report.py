@@ -82,12 +82,12 @@ def make_report(
         slo: A target for each tenant's wait, like 'p95 < 2 s'; status 1 if one misses it.
         engine: local or spark. Default: local up to 20 million attempts.
         since: Only attempts that ended since then: an instant, or a duration before now.
-        until: Only attempts that ended before.
+        until: Only attempts that ended before then.
         archive: An archive, instead of the history in the database.
         labels: A CSV file of channels and the names to show instead.
         label_column: A column of the archive with the names to show instead.
         tenant: A page about this channel alone, on one sheet, which names no other.
-        title: Its title.
+        title: The title of the page.
         window: Width of the windows over time.
     """
     if engine not in {None, *_ENGINES}:

@@ -1,4 +1,4 @@
-"""Execution of a command: its options, its result printed, its errors reported, its exit status."""
+"""Runs a command: makes a function a command, prints its result, reports its errors, and sets the exit status."""
 
 from __future__ import annotations
 
@@ -38,15 +38,14 @@ def add_command(
     """Make a function a command of the group; its docstring is the help.
 
     The function takes the common options, except those in *without*, as ``options``. It returns its result, or None if
-    it has printed that itself. *prints* tells that stdout is also the application's, which runs in the command. *panel*
-    is the heading in the help.
+    it has printed that itself. *prints* says that the application, which runs in the command, may print to stdout too,
+    unless stdout takes a document. *panel* is the heading in the help.
     """
     shared, own = common(without), parameters(function)
 
     def run(**given: Any) -> None:
         options = Options(**{parameter.name: given.pop(parameter.name) for parameter in shared})
         values = {parameter.name: parameter.take(given) for parameter in own}
-        # Handlers of a worker print to its stdout, unless that takes a document.
         with contextlib.nullcontext() if prints and not options.json else stdout_for_results():
             status = run_command(lambda: function(options, **values), options)
         raise typer.Exit(status)
@@ -75,7 +74,7 @@ def _run(command: Callable[[], Result | None], options: Options) -> ExitStatus:
             print_result(result, json=options.json)
     except (typer.Exit, typer.Abort, BrokenPipeError):
         raise
-    # An application may end the process from anywhere that it is called from.
+    # The application's code may raise SystemExit wherever a command calls it.
     except (Exception, SystemExit) as error:  # noqa: BLE001 - every error becomes a message; --debug shows the traceback
         if options.debug:
             write_error("".join(traceback.format_exception(error)))

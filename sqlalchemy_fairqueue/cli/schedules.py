@@ -1,4 +1,4 @@
-"""``schedules``: schedules listed, shown, added, paused, resumed, run and removed."""
+"""``schedules``: list, show, add, pause, resume, run and remove schedules."""
 
 # Annotations are read when the program starts, so that they must not be postponed.
 import json
@@ -94,10 +94,10 @@ def show_schedule(
 ) -> Result:
     """Show a schedule: the slots that were run or skipped, those that are late, and the next ones.
 
-    Which slots were run only the owner of the tables may read, and only of the last week.
+    Only the owner of the tables may read which slots were run, and only those of the last week are kept.
 
     Options:
-        limit: Slots that were run, and slots to come.
+        limit: At most so many slots that were run, and so many to come.
     """
     with open_queue(options, may_be_new=True) as (installation, queue):
         found = _schedule(installation, queue, channel, name)
@@ -128,7 +128,7 @@ def _ran(installation: Installation, one: ScheduleInfo, most: int) -> list[dict[
 
 
 def _slots(one: ScheduleInfo, ran: list[dict[str, Any]] | None, now: datetime, most: int) -> list[dict[str, Any]]:
-    """Return the slots that were run, and those skipped between them, then the late and the next ones."""
+    """Return the slots that were run and those skipped between them, then the late slots and the next *most*."""
     slots = {slot["slot_at"]: slot for slot in ran or ()}
     timing = _timing(one)
     if timing is None:
@@ -184,10 +184,10 @@ def set_schedule(
 
     Options:
         cron: Five fields, like '0 3 * * *'.
-        timezone: Of the expression. Default: UTC.
+        timezone: Time zone of the expression. Default: UTC.
         every: Instead of --cron.
         catch_up: What becomes of late slots.
-        jitter: Most time from a slot to its message.
+        jitter: The most time by which a message is later than its slot.
         kind: The kind of its messages.
         payload: The payload of its messages.
         ordering_key: The ordering key of its messages.
@@ -248,7 +248,7 @@ def run_schedule(options: Options, name: str, *, channel: OwnChannel, by: By = N
 
 
 def remove_schedule(options: Options, name: str, *, channel: OwnChannel, by: By = None, yes: Yes = False) -> Result:
-    """Remove a schedule. Its messages stay. One that code declares comes back when a worker of it starts."""
+    """Remove a schedule; its messages stay. If code declares it, it comes back when a worker with that code starts."""
     with open_queue(options, may_be_new=True) as (installation, queue):
         found = _schedule(installation, queue, channel, name)
         again = ", which its code makes again when a worker starts" if found.in_code else ""

@@ -156,10 +156,10 @@ def health_pages(health: "Callable[[], Health]") -> dict[str, Page]:
 
 @contextlib.contextmanager
 def serving(address: Address, pages: Mapping[str, Page]) -> Iterator[Address]:
-    """Serve pages by their paths in threads during the block; yield the address with its port."""
+    """Serve pages by their paths, in threads, during a ``with`` block; yield the address, with the port in use."""
 
     class Answering(BaseHTTPRequestHandler):
-        # A probe that stays connected and silent keeps no thread for ever.
+        # Otherwise a probe that stays connected and silent would keep a thread for ever.
         timeout = 10
 
         def do_GET(self) -> None:
@@ -178,7 +178,7 @@ def serving(address: Address, pages: Mapping[str, Page]) -> Iterator[Address]:
         do_HEAD = do_GET  # noqa: N815 - the name that http.server looks for
 
         def log_message(self, *_: Any) -> None:
-            """A probe a second would fill the log."""
+            """Log nothing, since a probe a second would fill the log."""
 
     class Server(ThreadingHTTPServer):
         address_family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
@@ -213,8 +213,8 @@ def dashboard(
     its users.
 
     Options:
-        port: 0: any free one.
-        host: Who else may reach it.
+        port: The port to listen at; 0: any free one.
+        host: The address to listen at, which decides who else may reach it.
         operator: Everybody on this machine may change queues.
         payloads: Everybody on this machine may see payloads and errors.
         trace_url: Where a trace is shown, with {trace_id}.
@@ -246,14 +246,14 @@ def dashboard(
             trace_url=trace_url,
         )
         if local:
-            # Or a page of another site whose name leads to this machine could use it.
+            # Otherwise a page of another site, whose name leads to this machine, could use the dashboard.
             app.add_middleware(TrustedHostMiddleware, allowed_hosts=["127.0.0.1", "localhost", "[::1]", "::1"])
         _mount_metrics(app)
         config = uvicorn.Config(
             app, host=host, port=port, log_level="warning", timeout_graceful_shutdown=_GRACE_SECONDS
         )
         server = _announced(uvicorn.Server)(config, installation.target.database)
-        # uvicorn ends the program if it cannot listen, with a status that means another thing here.
+        # uvicorn raises SystemExit if it cannot listen, with a status that means another thing here.
         with contextlib.suppress(SystemExit):
             server.run()
         if not server.started:

@@ -111,7 +111,7 @@ def archive_history(
     accept_loss: bool = False,
     conf: Conf = None,
 ) -> Result:
-    """Bring an archive of the history up to date: Parquet, a folder a UTC day, of all queues.
+    """Bring an archive of the history up to date: Parquet files of all queues, in a folder for each UTC day.
 
     A day is added whole or not at all. After a run that was killed, the next run adds what is missing.
 
@@ -143,7 +143,7 @@ def archive_history(
 def compact_files(
     options: Options, path: Place, *, min_files: Annotated[int, Spec(min=2)] = 2, conf: Conf = None
 ) -> Result:
-    """Join the files of each day of an archive that has several into one.
+    """Join the files of an archive into one for each day that has several.
 
     A run that is killed loses and doubles nothing: the next run, of this command or of archive, cleans up.
 
@@ -208,7 +208,7 @@ def _spark_failure(error: Exception) -> Exception:
     if not isinstance(error, PySparkException):
         return error
     lines = str(error).strip().splitlines() or [type(error).__name__]
-    # An error of this library that a task raised is at the end of its traceback.
+    # If a task raised an error of this library, the error is the last line of the task's traceback.
     if ours := [line for line in map(_OURS.match, lines) if line]:
         return refused_error(ours[-1][1])
     if lines[0].startswith("[PATH_NOT_FOUND]"):
@@ -228,7 +228,7 @@ def progress(activity: str) -> Iterator[None]:
 
 
 def source_options(installation: Installation) -> dict[str, Any]:
-    """Return the installation as arguments for Spark; raise CommandError if its engine's URL leads elsewhere."""
+    """Return the installation as Spark's arguments; raise CommandError if it is not where its engine's URL leads."""
     url = of_libpq(installation.target.engine.url)
     dsn = url.render_as_string(hide_password=False)
     with installation.engine.connect() as connection:
@@ -301,7 +301,7 @@ def report_by_spark(
     arguments: dict[str, Any],
     conf: Sequence[str] | None,
 ) -> "Report":
-    """Make the report by Spark. *read* has an archive, or None for the database, and bounds for ends of attempts."""
+    """Make the report by Spark. *read* has the archive, None for the database, and from when to when attempts ended."""
     archive, since, until = read
     with spark_session("report", conf) as spark, history_of(spark, options, archive) as (history, policies):
         from pyspark.sql import functions as F  # noqa: N812

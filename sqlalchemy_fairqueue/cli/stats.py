@@ -112,7 +112,7 @@ def reason_text(wait: Wait, now: datetime) -> str:
 
 
 def takers_text(wait: Wait, now: datetime, channel: str) -> str | None:
-    """Name the holders of what a channel waits for, other queues of a shared limit first, and what is out longest."""
+    """Name who holds what a channel waits for, other queues of a shared limit first, and the message out longest."""
     queues = [f"queue {one.queue}: {one.leased:,}" for one in wait.queues if one.leased]
     channels = [
         f"{one.channel}{'' if one.weight == 1 else f' (weight {one.weight:,})'}: {one.leased:,}" for one in wait.takers
@@ -147,7 +147,7 @@ def _channel_document(one: ChannelStats, now: datetime) -> dict[str, Any]:
 def stats(options: Options) -> Result:
     """Show the counts of queues: ready, deliverable, scheduled, leased and dead messages, channels, consumers.
 
-    The first line says the worst of it.
+    The first line says what is worst.
     """
     with open_installation(options) as installation:
         # One connection for all: to open one may take long.
@@ -179,7 +179,7 @@ def channels(
     Options:
         channel: Only this one, in each queue that has it. Default: all, by name.
         limit: At most so many a queue.
-        after: The page after this channel, of one queue.
+        after: The page after this channel, if one queue is shown.
         busy: Only channels with messages.
     """
     documents: list[dict[str, object]] = []
@@ -188,7 +188,7 @@ def channels(
     with open_installation(options) as installation:
         queues = installation.queues() if after is None else [installation.single_queue()]
         now = installation.now()
-        # One more than is shown, to know whether there are more.
+        # Reads one more than is shown, to know whether there are more.
         pages = run(
             installation.engine,
             lambda connection: [
@@ -250,11 +250,11 @@ def trend(
 ) -> Result:
     """Show a queue or a channel over time: backlog, oldest wait, served, failed, and the times of handlers.
 
-    Workers keep a sample each minute, for a day; of channels, of the 20 with the longest backlogs. What was served, and
-    the times of handlers, are known if the queue records its history; otherwise failed are the messages that died.
+    Each minute workers sample the queue and the 20 channels with the longest backlogs; a sample is kept for a day. If
+    the queue records no history, served and the times of handlers are unknown, and failed counts messages that died.
 
     Options:
-        channel: This channel. Default: the queue.
+        channel: The channel to show. Default: the queue.
         over: How far back, a minute to a day: 1h, 1d.
     """
     with open_queue(options) as (installation, queue):

@@ -1,4 +1,4 @@
-"""Tables: a list of columns gives the screen and the document.
+"""Renders items as a table on the screen and as a document, both from one list of columns.
 
 If a terminal is too narrow, columns without information are left out, then other texts are cut before names; numbers
 are never cut.
@@ -29,12 +29,12 @@ BLANK = frozenset({"", "-", "0"})
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table, and a member of a document.
+    """A column of a table, and an entry of a document.
 
     Attributes:
-        name: The heading. "": it is in documents alone.
-        key: The name in documents; None: it is on the screen alone. "": the heading with underscores.
-        get: Returns its value of an item. None: the attribute or member that is named like the key.
+        name: The heading. "": the column is in documents alone.
+        key: The name in documents; None: the column is on the screen alone. "": the heading with underscores.
+        get: Returns the value of an item. None: the item's attribute or entry that is named like the key.
         shown: Returns what the screen shows instead of a value that is not None.
         number: Whether it is aligned to the right and never cut.
         blank: Values without information. A column that holds no others is left out if the width does not suffice.
@@ -93,14 +93,14 @@ class Table:
     def listing(
         self, items: Sequence[object], nothing: str, more: str | None = None, without: Collection[str] = ()
     ) -> tuple[RenderableType, ...]:
-        """Return the items as a table, or *nothing* if there are none; then *more*, how to have the others."""
+        """Return the items as a table, or *nothing* if there are none; then *more*, which says how to list the rest."""
         shown = self.screen(items, without) if items else Text(nothing)
         return (shown,) if more is None else (shown, Text(more))
 
 
 @dataclass(frozen=True, slots=True)
 class TextTable:
-    """A table without lines."""
+    """A table for the terminal, without borders or rules; it drops and shortens columns to fit the width."""
 
     columns: tuple[Column, ...]
     rows: tuple[tuple[Text, ...], ...]
@@ -144,7 +144,7 @@ def text_table(columns: Iterable[Column], rows: Iterable[Sequence[object]]) -> T
 
 
 def key_values(rows: Iterable[tuple[str, object]], *, blank: bool = True) -> Grid:
-    """Return names and values, one below the other; without a value only if *blank*."""
+    """Return a table with a name and its value in each row; rows without a value are left out unless *blank*."""
     table = Grid(box=None, pad_edge=False, show_header=False)
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")

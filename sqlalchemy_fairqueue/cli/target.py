@@ -51,7 +51,7 @@ class Target:
 
 @contextlib.contextmanager
 def open_target(options: Options) -> Iterator[Target]:
-    """Find the target, or raise CommandError; a database error in the block becomes one that names the database."""
+    """Find the target, or raise CommandError, also for database errors in the ``with`` block, and name the database."""
     if options.schema:
         check_name("schema", options.schema)
     reference = application_reference(options)
@@ -100,7 +100,7 @@ def _engine(options: Options, application: object, reference: str | None) -> Ite
         driver_of(given.sync_engine)
         yield blocking(given)
         return
-    # psycopg prepares a statement that is repeated on one connection, which not every pooler supports.
+    # psycopg would prepare a statement that is repeated on one connection, which not every pooler supports.
     arguments = {**connect_arguments(given, "fairqueue"), "prepare_threshold": None}
     engine = create_engine(given, poolclass=NullPool, connect_args=arguments)
     try:
@@ -122,7 +122,7 @@ def choose_database(
     if not isinstance(given, URL) or options.database_url or not reference:
         return given
     engine = None
-    # There may be several.
+    # The module may have several engines, which is no error here.
     with contextlib.suppress(CommandError):
         engine = engine_of_module(reference)
     if engine is None:
@@ -169,7 +169,7 @@ def psycopg_url(text: str, source: str) -> URL:
     """Return the URL for psycopg, whichever driver it names; *source* is the option or variable that gave it.
 
     Raises:
-        CommandError: It cannot be read, or names another database. The message quotes nothing of it, for secrecy.
+        CommandError: The text is no URL of a PostgreSQL database. The message quotes nothing of it, for secrecy.
     """
     try:
         url = make_url(text.strip())

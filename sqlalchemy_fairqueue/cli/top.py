@@ -46,7 +46,7 @@ class Sort(StrEnum):
 
 
 class _Stopped(BaseException):
-    """SIGTERM has come."""
+    """Raised when SIGTERM comes."""
 
 
 def top(
@@ -83,7 +83,7 @@ def top(
             else:
                 _print_samples(out, samples, sort, limit or _PIPE_LINES)
         except KeyboardInterrupt:
-            # The usual way to stop it.
+            # Ctrl-C is the usual way to stop top.
             pass
     return None
 
@@ -91,7 +91,7 @@ def top(
 def _samples(installation: Installation, interval: timedelta, count: int | None) -> Iterator[Sample]:
     previous = None
     for number in numbers(1):
-        # The queues are listed each time: some are new, some are gone.
+        # The queues are listed each time, since some may be new and some gone.
         previous = take_sample(installation.target.engine, installation.schema, installation.queues(), previous)
         yield previous
         if number == count:
@@ -108,7 +108,7 @@ def _show_live(out: Console, samples: Iterator[Sample], sort: Sort, limit: int |
 
 @contextmanager
 def _stopped_by_sigterm() -> Iterator[None]:
-    """Leave the block on SIGTERM, so that the terminal gets its screen back."""
+    """Leave the ``with`` block on SIGTERM, so that the terminal gets its screen back."""
 
     def stop(_: int, __: object) -> None:
         raise _Stopped

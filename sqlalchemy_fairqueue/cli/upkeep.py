@@ -1,4 +1,4 @@
-"""``doctor``, ``roles`` and ``history``: an installation looked after."""
+"""``doctor``, ``roles`` and ``history``: check and maintain an installation."""
 
 # Annotations are read when the program starts, so that they must not be postponed.
 from collections.abc import Collection, Sequence
@@ -50,9 +50,9 @@ def doctor(
 
     It changes nothing without --repair. The exit status is 1 if a problem was found.
 
-    With --repair it mends what a restore, a copy or a server's clock that went back has left: ids that would come
-    twice, times to come, states that stand twice. It asks, and needs the owner of the tables. Stop the workers before.
-    The exit status is 1 if something is left to repair.
+    With --repair it mends what a restore, a copy or a server's clock that went back has left: ids that would be given
+    twice, times in the future, state rows that exist twice. It asks before, and only the owner of the tables can do it.
+    Stop the workers first. The exit status is 1 if something is left to repair.
 
     Options:
         max_age: The age of a ready message from which on there is a warning.
@@ -88,12 +88,12 @@ def doctor(
 
 
 def _repair(connection: Connection, findings: Sequence[Finding], *, yes: bool) -> list[Finding]:
-    """Ask, then execute the statements of the findings that have any, in a transaction; return these findings."""
+    """Ask, then repair the findings that have statements for it, in one transaction; return these findings."""
     found = [one for one in findings if one.repair]
     if found:
         confirm(f"{'; '.join(one.message for one in found)}. Is no worker running, and shall it be repaired?", yes=yes)
         with connection.begin():
-            # Several queues have the same statements.
+            # Findings about several queues have the same statements.
             for statement in dict.fromkeys(statement for one in found for statement in one.repair):
                 connection.execute(text(statement.replace(":", r"\:")))
     return found
@@ -125,7 +125,7 @@ _RIGHTS = (
 
 
 def roles(options: Options) -> Result:
-    """Show who may do what: the grants of roles, and rights that no grant stands for."""
+    """Show who may do what: the grants of roles, and rights that roles have beyond their grants."""
     with open_installation(options) as installation, installation.engine.connect() as connection:
         schema, version = installation.schema, min(installation.version, latest_version())
         if not may_read_grants(connection, schema):

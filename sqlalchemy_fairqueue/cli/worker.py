@@ -117,7 +117,7 @@ def worker(
         concurrency: Handlers that run at a time.
         lease: Time after which the messages of a worker that died go to others. Default: 30s.
         poll_interval: Longest time between two polls when idle. Default: 5s, with --no-listen 1s.
-        listen: Listen for notifications; not behind a transaction pooler.
+        listen: Listen for notifications, which a transaction pooler does not pass on.
         grace: How long handlers may run on after a signal. Default: 30s.
         drain: Stop when no message can be delivered, and show what is left.
         in_loop: Call handlers in an event loop, or in threads. Default: by the application's handlers and engine.
@@ -190,7 +190,7 @@ def _leftovers(left: "Leftovers") -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _optional() -> Iterator[None]:
-    """Log a warning if what is left cannot be read: the worker's role needs no right to read it for its work."""
+    """Log a warning, not an error, if what is left cannot be read, since a worker's role needs no right to read it."""
     try:
         yield
     except (FairQueueError, SQLAlchemyError) as error:
@@ -208,7 +208,7 @@ def _is_asynchronous(queues: list[Queue], application: object, reference: str) -
         return isinstance(application, AsyncEngine)
     with contextlib.suppress(CommandError):
         return isinstance(engine_of_module(reference), AsyncEngine)
-    # It has several engines, and another option names the database.
+    # The module has several engines, and another option names the database.
     return False
 
 
@@ -228,7 +228,7 @@ def _references(options: Options, names: list[str], queues: list[Queue]) -> Refe
 
 @contextlib.contextmanager
 def _around(http: Address | None, references: References, runner: "Worker | AsyncWorker") -> Iterator[None]:
-    """Let a worker name its queues as this command does, and answer its supervisor's probes while it runs."""
+    """Let a worker's log name its queues by *references*, and answer its supervisor's probes while it runs."""
     runner._options = replace(runner._options, references=references)  # noqa: SLF001 - no argument of programs
     if http is None:
         yield

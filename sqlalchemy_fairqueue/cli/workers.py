@@ -1,4 +1,4 @@
-"""``workers``: the workers of a queue listed, and asked to stop."""
+"""``workers``: list the workers of a queue, and ask them to stop."""
 
 # Annotations are read when the program starts, so that they must not be postponed.
 import shlex
@@ -41,9 +41,9 @@ _HANDLERS = Table(
 def list_workers(options: Options, *, limit: Page = 100) -> Result:
     """List the workers of a queue that have a live lease, those with the most messages first, and what each holds.
 
-    Version and concurrency are known of workers, which tell them within seconds. A message that a worker holds has a
-    handler that runs or waits to run; since when is known if the queue records its history. If a cancelled message is
-    still held, its handler ignores that: 'workers stop' stops its worker.
+    Version and concurrency are shown of workers, which report them within seconds. A message that a worker holds is
+    being handled, or waits for its handler; since when is known if the queue records its history. If a cancelled
+    message is still held, its handler ignores the cancellation: 'workers stop' stops its worker.
 
     Options:
         limit: At most so many messages of each worker, those held longest.
@@ -71,9 +71,9 @@ def list_workers(options: Options, *, limit: Page = 100) -> Result:
 def stop_worker(options: Options, name: str, *, by: By = None) -> Result:
     """Ask a worker to stop gracefully, as at a SIGTERM, from all of its queues.
 
-    Every worker of the queue with this name hears of it within about two seconds, and its log says who asked. This
-    command does not wait for that. The exit status is 1 if no worker of that name has a live lease; the request stands
-    all the same.
+    Every worker of the queue with this name hears of the request within about two seconds, and its log says who asked.
+    This command does not wait for that. The exit status is 1 if no consumer of that name has an unexpired lease in this
+    queue: there is probably none, or it has just started. The request is recorded all the same.
     """
     with (
         open_queue(options) as (installation, queue),

@@ -1,4 +1,4 @@
-"""Access to the dashboard: users, their roles, and the record of what they did."""
+"""Decides who may see and change what in the dashboard, and logs what users did."""
 
 from __future__ import annotations
 
@@ -121,15 +121,15 @@ def check_origin(request: Request, form: Mapping[str, str]) -> None:
 def _is_own(request: Request, origin: str) -> bool:
     """Return whether an origin is the site that the request was sent to.
 
-    A proxy may have taken TLS away: the scheme is the origin's, unless it is known that the request was sent over TLS.
-    A browser leaves the port of the scheme out, a proxy may not.
+    A proxy may have ended TLS, so an https origin may send a request that arrives as http, but not the reverse. A
+    browser leaves out the default port of the scheme, which a proxy may add.
     """
     try:
         sender, site = urlsplit(origin), urlsplit(f"//{request.headers.get('host', '')}")
         default = _PORTS[sender.scheme]
         own = (site.hostname, site.port or default) == (sender.hostname, sender.port or default)
     except (KeyError, ValueError):
-        # It is "null", or no address.
+        # The origin is "null", or no address.
         return False
     return own and bool(site.hostname) and not (request.scope["scheme"] == "https" and sender.scheme == "http")
 

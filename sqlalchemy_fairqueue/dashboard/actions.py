@@ -108,13 +108,13 @@ class Call(View):
         self.by = clean(access.name)[:_NAMED] or None
 
     def need(self, name: str, word: str | None = None) -> str:
-        """Return an argument of the address, or answer that the action needs it."""
+        """Return an argument of the address; raise HTTPException if it is missing."""
         if not (found := self.query.get(name)):
             raise HTTPException(404, f"The action needs a {word or name}.")
         return found
 
     async def act(self, verb: Callable[..., R], *arguments: Any, **named: Any) -> R:
-        """Call a verb of the queue in a transaction that records who did it; ids of messages are its first argument."""
+        """Call a verb of the queue in a transaction, and audit it there; a first argument of ids counts as messages."""
         about = {name: clean(text)[:_SHOWN] for name, text in self.about.items()}
         ids = next((one for one in arguments[:1] if isinstance(one, (int, list, tuple))), None)
 
@@ -129,7 +129,7 @@ class Call(View):
         return await self.reading.act(work)
 
     async def letters(self) -> Sequence[int]:
-        """Return the ids of the dead letters to act on: those in the request, or else the newest of its group."""
+        """Return the ids of the dead letters to act on: those in the request, else the newest of the group it names."""
         wanted = tuple(self.query.get(name) for name in ("kind", "reason", "error"))
         groups = [] if self.ids else await self.letter_groups(self.queue.name)
         found = (group.message_ids[:BULK] for group in groups if (group.kind, group.reason, group.error) == wanted)
@@ -229,7 +229,7 @@ async def plan(call: Call) -> Question | Done | None:
                 f"It holds for the {plural(found.channels, 'tenant')} that follow it, but for what is their own."
             ]
         return Question(f"{words} {name!r}?", words, effects, shown)
-    # On the engine, so that the call itself brings the plan to its channels.
+    # Called with the engine, configure itself applies the plan to its channels.
     new = () if found else (ChannelPolicy(**changes),)
     await call.reading.call(call.of.plans.configure, name, *new, **(changes if found else {}))
     await call.act(lambda _, **__: None, **changes)

@@ -62,7 +62,7 @@ _HEADERS = {
     b"referrer-policy": b"same-origin",
     b"cross-origin-opener-policy": b"same-origin",
 }
-# The status, the title, and what the log says before the error.
+# By class of error: the status and the title of the answer, and what the log says before the error.
 _ANSWERS = {
     NotGranted: (403, "A grant is missing", "the dashboard lacks a grant"),
     InvalidArgument: (400, "Not possible", ""),
@@ -82,12 +82,12 @@ def create_dashboard(
 ) -> Starlette:
     """Make the dashboard, an ASGI application to mount in another one or to serve alone.
 
-    The figures are read once in a while for all viewers, and never without one. Without *authorize*, everybody who
-    reaches the dashboard sees figures and names, and can change nothing.
+    The figures are read for all viewers together, and only while somebody views them. Without *authorize*, everybody
+    who reaches the dashboard sees figures and names, and can change nothing.
 
     Args:
         engine: Connects to the database, as a role that is granted ``monitor``; for dead letters, messages and actions
-            also ``operator``. An AsyncEngine must be of the application's event loop.
+            also ``operator``. An AsyncEngine must belong to the application's event loop.
         queues: The queues, with their codecs. Default: all of the installation.
         schema: The schema of the installation. Default: that of the queues, or the search_path finds it.
         authorize: Called with each request, plain or async. It returns an :class:`Access`, None for somebody who may
@@ -154,7 +154,7 @@ class Beat:
 
     @property
     def seconds(self) -> float:
-        """The time until the next instant, which comes later if the pages before cost more."""
+        """The time until the next instant, which comes later if the latest pages cost more."""
         now = monotonic()
         if now >= self._next:
             cost = self._reading.spent - self._spent
@@ -165,7 +165,7 @@ class Beat:
 
 
 def live(reading: Reading, authorize: Authorize | None) -> Callable[[Request], Awaitable[Response]]:
-    """Return the endpoint of events with the time of the figures; *at* in the query is the time that a page shows."""
+    """Return the endpoint that tells an open page of new figures; *at* in the query is the time of those it shows."""
     beat = Beat(reading)
 
     async def events(request: Request) -> Response:
@@ -190,11 +190,11 @@ async def _events(reading: Reading, beat: Beat, seen: str | None) -> AsyncIterat
             if figures is None:
                 continue
             at = figures.at.isoformat()
-            # Older figures are shown with reasons of this moment.
+            # Pages load anew even for the same figures if they show them with reasons of this moment.
             if seen is not None and (at != seen or reading.figures.are_kept_longer):
                 yield f"event: figures\ndata: {at}\n\n"
             seen = at
-        # Reasons are kept for a part of *keep*, so that those of all pages are of one reading, and new within *keep*.
+        # Reasons are kept for a part of *keep*, so that all pages share a reading and show new reasons within *keep*.
         is_old = reading.figures.are_kept_longer
         await asyncio.sleep(beat.seconds if is_old else max(reading.keep.total_seconds(), 0.05))
 
@@ -276,7 +276,7 @@ async def _failure(_: Request, error: Exception) -> Response:
 
 
 async def _database_away(_: Request, error: Exception) -> Response:
-    # Its text may name the host and the user of the database.
+    # Only the log gets the error's text, which may name the host and the user of the database.
     logger.warning("the database does not answer the dashboard: %s: %s", type(error).__name__, logged(error))
     return _page(
         503, "The database does not answer", "The log of the dashboard says more. This page works again when it does."

@@ -1,4 +1,4 @@
-"""The base of all pages: who asks, what every page has, and the tenants in tables."""
+"""The base of all pages: finds out who asks, renders what every page has, and reads the tenants of tables."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class QueuePage:
-    """The queues that a page goes through: part *number*, from 1, of the *found* queues whose names contain *find*."""
+    """A part of the queues: *queues* are part *number*, from 1, of the *found* queues whose names contain *find*."""
 
     queues: Sequence[QueueFigures]
     found: int
@@ -123,7 +123,7 @@ class View:
         number = whole_of(text)
         if not number:
             raise HTTPException(404, f"There is no page {text[:40]!r}.")
-        # Queues may have gone since the link was made.
+        # The number may be too high, since queues may have gone after the link was made.
         number = min(number, QueuePage((), len(found)).parts)
         return QueuePage(found[(number - 1) * QUEUES : number * QUEUES], len(found), number, find)
 
@@ -151,7 +151,7 @@ class PageBase:
         self._together: dict[str, frozenset[str]] = {}  # the channels of the reading that pages of a queue share
 
     async def tenant_row(self, queue: QueueFigures, figures: Figures, channel: str) -> Row | None:
-        """Return a tenant with the reason of its wait, even if the figures do not list it; None if there is none.
+        """Return a tenant with the reason of its wait, even if the figures lack it; None if there is no such tenant.
 
         If the figures are kept for longer than *keep*, the reason is read with the reasons of the other pages.
         """
@@ -167,11 +167,11 @@ class PageBase:
         return self.row(queue, found)
 
     async def tenants_now(self, queues: Iterable[QueueFigures]) -> list[tuple[QueueFigures, ChannelDemand]]:
-        """Return the tenants that queues list, with the reasons of this moment, read once for all viewers.
+        """Return the tenants in the figures of *queues*, each with why it waits now; one reading serves all viewers.
 
-        Tenants that wait come first, the longest wait first, then the others, the most messages out first. If the
-        figures are kept for no longer than *keep*, they have the reasons. They also have those of queues beyond the
-        number that a page goes through, whose tenants wait less long.
+        Tenants that wait come first, the longest wait first, then the others, the most messages out first. Reasons are
+        read anew only if the figures are kept for longer than *keep*, and, of more than ``QUEUES`` queues, only in
+        those of the tenants that wait longest. All other reasons are taken from the figures.
         """
         chosen = list(queues)
         read_again = {queue.name for queue in suffering_most(chosen, QUEUES)}
@@ -189,7 +189,7 @@ class PageBase:
             now = await asyncio.gather(*map(read, chosen, names))
         found = []
         for queue, listed in zip(now, map(frozenset, names), strict=True):
-            # Further ones have messages of the queue, and nothing else is known of them.
+            # A reading may add tenants of which nothing is known but that they have messages.
             found += [(queue, one) for one in queue.contention.channels if one.channel in listed]
         return sorted(found, key=lambda one: suffering(*one))
 
@@ -197,7 +197,7 @@ class PageBase:
         """Return figures of a queue that are of this moment for some channels.
 
         All open pages of the queue share one reading of the channels that were asked for lately. The first request for
-        others reads these alone, at once: it does not wait for a reading that lacks them.
+        other channels reads them alone and at once, since the shared reading lacks them.
         """
         if not channels:
             return queue
@@ -245,10 +245,10 @@ class PageBase:
     def page(
         self, make: Callable[[View], Awaitable[Response]], *, shared: bool = False
     ) -> Callable[[Request], Awaitable[Response]]:
-        """Return the endpoint of a page that *make* makes for the rights of a viewer, without their name and token.
+        """Return the endpoint of a page that *make* makes for a viewer's rights; name and token are put in afterwards.
 
-        If *shared*, viewers with the same rights who ask for it within a moment get the same page, each with their own
-        name and token: what all open pages request at once is made once.
+        If *shared*, viewers with the same rights who ask for the page within a moment get the same one, each with their
+        own name and token, so that a page that all of them request at once is made once.
         """
 
         async def endpoint(request: Request) -> Response:
@@ -265,7 +265,7 @@ class PageBase:
                 return self.personal(request, access, await made())
             # Not request.url: it cannot be made of every Host that somebody sends.
             key = ("page", request.scope["path"], request.scope["query_string"], nameless)
-            # Its reasons were kept before: both together are new within *keep*.
+            # A page is kept after its reasons were kept: both times together are less than *keep*.
             seconds = min(self._moment / 2, _MOST_SHARED_SECONDS)
             return self.personal(request, access, await self.reading.shared(key, made, seconds, always=True))
 
@@ -296,7 +296,7 @@ def suffering(queue: QueueFigures, channel: ChannelDemand) -> tuple[bool, float,
 
 
 def suffering_most(queues: Collection[QueueFigures], most: int) -> Collection[QueueFigures]:
-    """Return the queues of the *most* tenants that wait longest, or all queues if they are few."""
+    """Return the queues of the *most* tenants that wait longest, or all queues if there are no more than *most*."""
     if len(queues) <= most:
         return queues
     waiting = (

@@ -107,12 +107,12 @@ class Pages(PageBase):
     async def tenant(self, view: View) -> Response:
         queue, channel = view.queue, view.query.get("channel", "")
         check_name("channel", channel)
-        # First: all pages of the queue read the reasons of the tenants that one of them asked for.
+        # Read first, so that nobody makes all pages of the queue read reasons of a tenant that does not exist.
         stats = await self.channel_stats(queue.name, channel)
         if stats is None:
             raise HTTPException(404, f"Queue {queue.name!r} has no tenant {channel!r}.")
         read = partial(read_messages, target=self.target_of(queue.name), channel=channel, limit=_MESSAGES)
-        # At the same time, so that the slowest of them decides.
+        # Read at the same time, so that only the slowest reading counts.
         (messages, refused), audits, row, plans, trend = await asyncio.gather(
             _granted(self.reading.kept(("messages", queue.name, channel), read, content_bytes=0)),
             self._audits(queue.name, channel=channel),
@@ -177,7 +177,7 @@ class Pages(PageBase):
                 trace=trace_link(self.trace_url, one.headers),
                 given_back=given_back(message, view.figures.at) if message else None,
             )  # fmt: skip
-        # It has ended: what is left are its result and its attempts in the history, as far as they are kept.
+        # The message has ended: only its result and its attempts in the history are left, as far as they are kept.
         [kept] = await read(read_results, target, [message_id])
         end = end_of(kept, attempts)
         if end is None:
@@ -243,7 +243,7 @@ class Pages(PageBase):
         )  # fmt: skip
 
     async def dead(self, view: View) -> Response:
-        # Queues with dead letters first: thousands have none.
+        # Queues with dead letters come first, since thousands may have none.
         queues = sorted(view.queues, key=lambda queue: not queue.stats.dead)
         listed = view.listed(queues)
         asked = [queue for queue in listed.queues if queue.stats.dead or view.chosen is not None]
@@ -279,7 +279,7 @@ class Pages(PageBase):
     async def audit(self, view: View) -> Response:
         listed = view.listed()
         rows = await _of_each(listed.queues, lambda queue: self._audits(queue.name, limit=_PAGE))
-        # What was done to the installation stands with each queue.
+        # Each queue lists what was done to the installation, which is shown once.
         found = list({one.audit_id: (queue, one) for queue, one in rows}.values())
         found.sort(key=lambda row: row[1].at, reverse=True)
         return view.answer("audit", audits=found[:_PAGE], listed=listed)

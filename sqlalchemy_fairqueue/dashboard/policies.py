@@ -1,4 +1,4 @@
-"""Changes of policies: read from a form, shown before they are made, with their effect."""
+"""Reads changes of policies from a form, and shows them before they are made, with their effect."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NO_PLAN = "-"
 """The choice of a form that stands for no plan; the names of plans come with a prefix."""
 _PLAN = "plan:"
 _RESET = "reset."
-# The effect of changes of these is told in figures.
+# The page shows in figures what a change of one of these fields would do.
 _COUNTED = {"weight", "max_concurrency", "rate", "max_backlog"}
 
 
@@ -73,7 +73,7 @@ class Change:
     """The change that a form requests.
 
     Attributes:
-        plan: The plan to follow; None: none; UNSET: as before.
+        plan: The plan to follow; None: no plan; UNSET: the same as before.
         reset: Fields that the plan decides again.
     """
 
@@ -91,7 +91,7 @@ class Change:
 
 def changed_fields(before: PolicyFields, form: Mapping[str, str]) -> dict[str, Any]:
     """Return the fields of a policy that a form changes; raise InvalidArgument if a value cannot be kept."""
-    # What stands in the form as it was sent is no change: its text may be rounded.
+    # A text that the form sends back as it was is no change, since it may be rounded.
     given = {
         field.name: field.read(form[field.name])
         for field in EDITOR

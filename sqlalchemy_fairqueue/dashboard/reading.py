@@ -1,4 +1,4 @@
-"""Reads of the dashboard: shared figures, and details that are kept for a moment for all viewers."""
+"""Reads the database for the dashboard: shared figures, and details that are kept for a moment for all viewers."""
 
 from __future__ import annotations
 
@@ -76,13 +76,13 @@ class _Kept:
 
     @property
     def is_slow(self) -> bool:
-        """Whether it could be read, and that took long."""
+        """Whether the reading succeeded and took long."""
         return self.given_until > 0.0 and self._took >= PATIENCE_SECONDS
 
     def finish(self, seconds: float, duty: float, task: asyncio.Task[Any]) -> None:
-        """Keep what was read for so many seconds, or for *duty* times as long as it took; what failed is read anew.
+        """Keep what was read for *seconds*, or for *duty* times as long as it took if that is more; keep no failure.
 
-        Without *duty* the time counts from the begin of the reading, which may lack what happened since then.
+        Without *duty*, the seconds count from the begin of the reading, which may lack what happened since then.
         """
         self.before = None
         if task.cancelled() or task.exception() is not None:
@@ -121,7 +121,7 @@ class Reading:
                 return await self.figures.aget()
         if self._first is None or self._first.done():
             self._first = asyncio.ensure_future(self.figures.aget())
-            # An error is for those who ask for it.
+            # Whoever awaits the task gets its error; otherwise asyncio would log it.
             self._first.add_done_callback(lambda task: task.cancelled() or task.exception())
         reading = self._first
         await asyncio.wait([reading], timeout=_FIRST_PATIENCE)
@@ -183,13 +183,13 @@ class Reading:
     ) -> R:
         """Return the result of *work*, and keep it for a moment, so that all who ask for it cost as much as one.
 
-        What takes long is kept for longer, and read in the background: who asks meanwhile gets what was read before.
+        If the work takes long, its result is kept for longer, and given even while work in the background renews it.
 
         Args:
-            seconds: For how long it is kept. None: as long as the figures.
-            duty: It is kept for at least this many times as long as it took.
-            always: Never keep it longer, however long it takes, nor give it afterwards. Only for what reads a bounded
-                part of a queue.
+            seconds: How long the result is kept. None: as long as the figures.
+            duty: The result is kept for at least this many times as long as the work took.
+            always: Keep the result no longer, however long the work takes, and do not give it while it is renewed. Only
+                for work that reads a bounded part of a queue.
         """
         kept = self._kept_or_read(key, work, seconds, duty, always=always)
         before = kept.before
@@ -198,7 +198,7 @@ class Reading:
         return cast("R", await asyncio.shield(kept.task))
 
     def is_at_hand(self, key: Hashable) -> bool:
-        """Return whether what is asked for was just read, or is being read."""
+        """Return whether the result of a key is kept, or is being read."""
         found = self._kept.get(key)
         return found is not None and (not found.task.done() or found.is_good)
 
@@ -226,7 +226,7 @@ class Reading:
         return kept
 
     def forget(self) -> None:
-        """Read anew when the figures are requested next: something was changed."""
+        """Forget what was read, except the findings of doctor, since something was changed."""
         self._kept = {key: kept for key, kept in self._kept.items() if key == "health"}
         self.figures.forget()
 
@@ -250,7 +250,7 @@ class Reading:
         return "health", lambda: asyncio.to_thread(self._examine), _HEALTH_KEPT, _HEALTH_DUTY
 
     def _examine(self) -> Health:
-        # Doctor waits between its samples: never in the event loop.
+        # Doctor sleeps between its samples, so it must not run in the event loop.
         engine = self.engine if isinstance(self.engine, Engine) else blocking(self.engine)
 
         def read() -> Examination:

@@ -1,4 +1,4 @@
-"""Rendering of pages: templates, texts of values, and small drawings."""
+"""Renders pages: fills templates, formats values, and makes small drawings."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def percent_text(value: float | None) -> str:
 
 @lru_cache(2048)
 def link(page: str, /, **query: object) -> str:
-    """Return a page with its arguments, relative to the others: the dashboard may be mounted anywhere."""
+    """Return a link to a page, relative to the other pages, since the dashboard may be mounted anywhere."""
     given = {name: value for name, value in query.items() if value is not None}
     return f"{page}?{urlencode(given)}" if given else page
 

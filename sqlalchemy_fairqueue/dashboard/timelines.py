@@ -43,7 +43,7 @@ class Step:
     """A step of a timeline; *at* is None for now.
 
     Attributes:
-        level: How it went: calm, warn, bad; between: a wait; now; empty: none of these.
+        level: How it went: "calm", "warn" or "bad"; "between" for a wait, "now" for the present; empty for others.
         error: The error that it ended with, or None.
     """
 
@@ -75,7 +75,7 @@ def end_of(kept: FoundResult, attempts: Sequence[AttemptDetails]) -> tuple[str, 
 
 
 def ended_timeline(attempts: Sequence[AttemptDetails], kept: FoundResult) -> list[Step]:
-    """Return the steps of a message that has ended: its attempts, and its end unless the last attempt was that."""
+    """Return the steps of a message that has ended: its attempts, and its end unless the last attempt was the end."""
     steps = [Step(one.enqueued_at, "enqueued") for one in attempts[:1]]
     steps += _attempts(attempts, attempts[0].enqueued_at) if attempts else ()
     end = end_of(kept, attempts)
@@ -98,7 +98,7 @@ def _attempts(attempts: Sequence[AttemptDetails], before: datetime) -> Iterator[
 
 
 def _waited(ready_at: datetime, started_at: datetime, before: datetime) -> Iterator[Step]:
-    """Yield the waits before an attempt: for its time, and then for its turn."""
+    """Yield the waits before an attempt: until it was ready, and then for its turn."""
     if _matters(ready_at - before):
         yield Step(before, f"waited {format_duration(ready_at - before)} for its time", "between")
     if _matters(started_at - ready_at):

@@ -1,4 +1,4 @@
-"""Examination of an installation: all checks that the connected role may make, one after the other."""
+"""Examines an installation by all checks that the connected role may make, one after the other."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ _READ_ALL = "run doctor as the owner of the tables"
 _SETTINGS = (
     text("set transaction read only"),
     text("set local statement_timeout = '60s'"),
-    # A role that may create functions in a schema of the search_path could have its own called by a superuser.
+    # Otherwise a superuser could call functions that another role has created in a schema of the search_path.
     text("set local search_path = pg_catalog, pg_temp"),
     # The driver reads times and durations in these formats alone; the role or the database may have set others.
     text("set local datestyle = 'ISO'"),
@@ -115,7 +115,7 @@ def _possible_checks(context: CheckContext) -> tuple[list[Check], list[Check]]:
 
 
 def _is_possible(context: CheckContext, check: Check) -> bool:
-    """Return whether the role may read what a check reads. What is missing altogether is for the check to find."""
+    """Return whether the role may read what a check reads; what does not exist counts as readable."""
     schema, functions, tables = context.schema, list(check.functions), list(check.tables)
     return not (
         (functions and context.execute("missing_function_privileges", schema=schema, functions=functions).all())

@@ -1,4 +1,4 @@
-"""Findings of checks, the context that every check is given, and samples of what lasts."""
+"""Parts of every check: its findings, the context that it is given, and samples that tell what lasts."""
 
 from __future__ import annotations
 
@@ -82,16 +82,16 @@ _QUALIFIER = "fairqueue.fq_"
 def query(name: str, schema: str | None = None) -> TextClause:
     """Return the statement of the file ``queries/<name>.sql``, for the installation in a schema.
 
-    The files qualify fairqueue's objects as ``fairqueue.fq_...``. Without a schema, a statement must name none.
+    The files qualify fairqueue's objects as ``fairqueue.fq_...``. Without a schema, a statement must name none of them.
     """
     return text(_statement(name).replace(_QUALIFIER, f"{qualifier(schema)}fq_"))
 
 
 def pasted(name: str, schema: str) -> list[str]:
-    """Return the statements of a file that repairs, one a line."""
+    """Return the statements of the file ``queries/<name>.sql``, which repairs something, one a line to paste."""
     lines = (" ".join(statement.split()).removesuffix(";") + ";" for statement in _statement(name).split(";\n"))
     tidy = (line.replace("( ", "(").replace(" )", ")") for line in lines)
-    # The schema comes last: its name may hold blanks and brackets.
+    # The schema is put in last, since its name may hold blanks and brackets.
     return [line.replace(_QUALIFIER, f"{quoted(schema)}.fq_") for line in tidy]
 
 
@@ -183,9 +183,9 @@ def persistent_rows(
     sample: Callable[[], Mapping[Hashable, Row[Any]]],
     is_same: Callable[[Row[Any], Row[Any]], bool] = _is_always_same,
 ) -> list[Row[Any]]:
-    """Return the rows that every sample of two seconds has, or return at once when no row is left.
+    """Take samples for two seconds, and return the rows that every sample has; return at once when no row is left.
 
-    *sample* returns rows by identity. *is_same* tells whether two of one identity show the same state.
+    *sample* returns rows by identity. *is_same* tells whether two rows of one identity show the same state.
     """
     connection.execute(_CLEAR)
     kept = sample()

@@ -1,4 +1,4 @@
-"""Where fairqueue is installed, whether this library can use it, and the migration to paste if it cannot."""
+"""Finds where fairqueue is installed and whether this library can use it; if not, tells the migration to paste."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def is_unreachable(error: DBAPIError) -> bool:
 def find_installation(connection: Connection, schema: str | None, kind: str = "operator") -> tuple[str, int]:
     """Return the schema that holds fairqueue and the installed version, whether or not this library can use it.
 
-    Without *schema*, that is the first one of the search_path that holds fairqueue. Raise Unusable if there is none, or
-    if the role may not ask for the version: the remedy then grants it the work *kind*.
+    Without *schema*, the first schema of the search_path that holds fairqueue is returned. Raise Unusable if there is
+    none, or if the role may not ask for the version; then the remedy grants the role the work *kind*.
     """
     row = connection.execute(query("installed"), {"schema": schema}).one_or_none()
     if row is None:

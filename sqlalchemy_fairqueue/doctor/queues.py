@@ -1,4 +1,4 @@
-"""Service of the queues: messages that wait too long, kinds that fail, gates, expired leases, waits, schedules."""
+"""Checks the service of queues: waits that are too long, kinds that fail, locks, leases, wake-ups and schedules."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def check_queues(context: CheckContext) -> Iterator[Finding]:
 
 @check("no expired lease holds messages", tables=("fq_lease", "fq_message"))
 def check_leases(context: CheckContext) -> Iterator[Finding]:
-    """Find expired leases that hold messages: no dequeue has reclaimed them."""
+    """Find expired leases whose messages no dequeue has reclaimed."""
     for row in context.execute("expired_leases", grace=microseconds(_GRACE), queue=context.queue):
         yield Finding(
             "leases", Level.PROBLEM,
@@ -72,8 +72,8 @@ def check_leases(context: CheckContext) -> Iterator[Finding]:
 
 @check("a session listens for every consumer that waits", tables=("fq_lease",))
 def check_waits(context: CheckContext) -> Iterator[Finding]:
-    """Find waits of consumers that nobody listens for: producers notify them in vain."""
-    # A worker that stops takes its wait back a moment after its listener is gone.
+    """Find consumers that wait although no session listens for them, so that producers notify them in vain."""
+    # A single sample does not do: a worker that stops takes its wait back a moment after its listener is gone.
     unheard = persistent_rows(
         context.connection, lambda: {row.id: row for row in context.execute("unheard_waits", queue=context.queue)}
     )
@@ -124,8 +124,8 @@ def judge_queue(stats: QueueStats, now: datetime, max_age: timedelta, past: Sequ
     """Yield what an operator should know of a queue, the gravest first; ``values["state"]`` says it in a few words.
 
     A queue is behind if its oldest message that workers could take waited longer than *max_age* throughout the last
-    minute, so that a queue at the bound does not change its state with each dequeue. *past* has its latest points, the
-    oldest first; empty if they are not known.
+    minute, so that a queue whose wait is about *max_age* does not change its state with each dequeue. *past* has its
+    latest points, the oldest first; empty if they are not known.
     """
     waits = age(stats.oldest_ready_at, now)
     values = {
@@ -180,7 +180,7 @@ def summary_of(
 
 
 def summary(found: Sequence[Finding], queues: Collection[QueueStats], now: datetime) -> str:
-    """Return the worst of the findings of :func:`judge_queue` and others in a sentence, or how the queues flow."""
+    """Return a sentence: the worst of the findings, or, without any, how many messages of the queues wait."""
     if found:
         worst = max(found, key=lambda finding: finding.level)
         more = f"; {plural(len(found) - 1, 'further finding')}" if len(found) > 1 else ""
@@ -216,7 +216,7 @@ _FEW = 10
 
 
 def _growth(past: Sequence[Point]) -> str | None:
-    """Say how a backlog grew from the first to the last point, if it did throughout and by a fifth."""
+    """Say how a backlog grew from the first to the last point, if it did throughout, by a fifth and by ten messages."""
     if not past or past[-1].at - past[0].at < _GROWTH_PERIOD:
         return None
     first, middle, last = (point.backlog for point in (past[0], past[len(past) // 2], past[-1]))
@@ -259,13 +259,13 @@ _HELD_LONG = timedelta(minutes=1)
 
 @check("nobody keeps a queue from being dequeued", functions=("fq_dispatch_holders",))
 def check_dispatchers(context: CheckContext) -> Iterator[Finding]:
-    """Find sessions and prepared transactions that keep the dispatch row of a queue."""
+    """Find sessions and prepared transactions that keep the dispatch row of a queue locked."""
     for row in _held_dispatch_rows(context):
         yield _dispatcher(row, current_role(context.connection))
 
 
 def _held_dispatch_rows(context: CheckContext) -> list[Row[Any]]:
-    # A dequeue holds the row for a moment only, and so does a change of a limit.
+    # A single sample does not do: a dequeue locks the row for a moment, and so does a change of a limit.
     return persistent_rows(
         context.connection,
         lambda: {(row.queue, row.holder): row for row in context.execute("dispatchers", queue=context.queue)},
@@ -297,7 +297,7 @@ def _dispatcher(row: Row[Any], role: str) -> Finding:
 
 
 def _held_since(row: Row[Any], role: str) -> str:
-    """Say for how long, as far as PostgreSQL tells: it records the age of the owner's state, not that of the lock."""
+    """Say for how long a lock is held at most: by the age of its owner's state, since that of the lock is not known."""
     if row.since is None:
         return f"for how long role {role!r} may not see" if row.hidden else "for how long is not known"
     if row.pid is None:

@@ -1,4 +1,4 @@
-"""Privileges of the connected role, grants of all roles, owners of partitions, and row level security."""
+"""Checks privileges of the connected role, grants of all roles, owners of partitions, and row level security."""
 
 from __future__ import annotations
 
@@ -114,9 +114,9 @@ _HARMLESS = {("schema", "usage")}
 
 @check(functions=("fq_grants",))
 def check_grants(context: CheckContext) -> Iterator[Finding]:
-    """Find rights of roles, except the owner, that no grant stands for, and grants that do not give what they say.
+    """Find rights of roles, except the owner, that no grant gives, and grants that do not give what they say.
 
-    If the role may not read the grants, nothing is found. An object in ``--allow`` is a role: ``grant app_web``.
+    If the role may not read the grants, nothing is found. ``--allow 'grant app_web'`` leaves out role ``app_web``.
     """
     if context.version not in versions() or not may_read_grants(context.connection, context.schema):
         return
@@ -163,7 +163,7 @@ def _rights_findings(schema: str, rights: RoleRights, held: list[Privilege]) -> 
         kept = [right for right in one.privileges if (one.kind, right) not in _HARMLESS]
         if not kept:
             continue
-        # Who may create in the schema can put functions beside ours; who writes to tables goes past every check.
+        # A role that may create in the schema can put functions beside ours; one that writes to tables evades checks.
         reads = set(kept) == {"select"}
         name = quoted(schema) if one.kind == "schema" else f"{quoted(schema)}.{quoted(one.name)}"
         what = f"{', '.join(kept)} on {one.kind} {one.name}"

@@ -1,4 +1,4 @@
-"""The installed schema: its version, drift, sequences, the history, and times and states that cannot be."""
+"""Checks the installed schema: version, drift, sequences, history, times in the future, and repeated state rows."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def check_drift(context: CheckContext) -> Iterator[Finding]:
     """Find objects that are not as the migrations left them."""
     if context.version not in versions():
         return
-    # Grants are a check of their own.
+    # Grants have a check of their own.
     found = [one for one in find_drift(context.connection, context.schema) if one.kind != "grant"]
     differences = [one for one in found if one.named not in context.allowed]
     repair = f"op.repair_fairqueue({context.version}{schema_argument(context.schema)}) in a migration brings it back"
@@ -59,7 +59,7 @@ def check_drift(context: CheckContext) -> Iterator[Finding]:
         yield Finding("drift", Level.WARNING, f"{unseen!r} is allowed and does not differ", "leave it out of --allow")
 
 
-# Checked only if the role may read them: a role that works with the queue need not.
+# These ids are checked only if the role may read them, since a role that works with the queue need not.
 _READABLE_QUERIES = {
     "fq_history": "history_ids_in_use",
     "fq_pruned_history": "pruned_ids_in_use",
@@ -84,7 +84,7 @@ def check_sequences(context: CheckContext) -> Iterator[Finding]:
 
 
 def _ids_in_use(context: CheckContext) -> dict[str, int]:
-    """Return the greatest id of each table; of the history and the schedules, if the role may read them."""
+    """Return the greatest id of each table, including the history and the schedules if the role may read them."""
     found = dict(context.execute("ids_in_use").one()._asdict())
     tables = list(_READABLE_QUERIES)
     for table in context.execute("readable_tables", schema=context.schema, tables=tables).scalars().all():
@@ -152,7 +152,7 @@ def _impostors(context: CheckContext) -> Iterator[Finding]:
 
 
 def _transactions(context: CheckContext) -> Iterator[Finding]:
-    # Readers go by transaction ids. Missing privileges are the finding of another check.
+    # Readers of the history go by transaction ids. If privileges are missing, another check finds that.
     if not context.execute("history_readable", schema=context.schema).scalar():
         return
     foreign = context.execute("history_foreign", most=_MAX_COUNTED).scalar()

@@ -1,4 +1,4 @@
-"""The server: its version, platform and clock, whether it takes writes, vacuum, and snapshots that hold it back."""
+"""Checks the server: version, platform, clock, whether it takes writes, vacuum, and snapshots that hold vacuum back."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ _PAGE = "see the page on servers of the documentation"
 
 @dataclass(frozen=True, slots=True)
 class Platform:
-    """A platform that the queue is known to work on, or not to: what is different there, and what to do about it."""
+    """A server that is not quite PostgreSQL: how well queues work on it, what is different, and what to do about it."""
 
     name: str
     level: Level
@@ -129,7 +129,7 @@ _OF_MARK = {
 
 
 def recognise(version: str, marks: Sequence[str]) -> Platform | None:
-    """Return the platform by the text of ``version()`` and by its own marks; None: PostgreSQL, as far as is known."""
+    """Return the platform by the text of ``version()``, else by its marks; None: PostgreSQL, as far as is known."""
     for part, platform in _OF_VERSION.items():
         if part in version:
             return platform
@@ -143,7 +143,7 @@ def is_pooler(host: str) -> bool:
 
 @check(any_version=True)
 def check_platform(context: CheckContext) -> Iterator[Finding]:
-    """Find a server that is not quite PostgreSQL, and tables that are not kept as PostgreSQL keeps its own."""
+    """Find a server that is not quite PostgreSQL, a pooler before it, and tables that are no local heap tables."""
     row = context.execute("platform", schema=context.schema).one()
     platform = recognise(row.version, row.marks)
     if platform is not None:
@@ -215,7 +215,7 @@ _NEAR, _FULL = 0.8, 0.95
 
 @check()
 def check_connections(context: CheckContext) -> Iterator[Finding]:
-    """Compare the sessions of the server with its limit."""
+    """Compare the number of sessions with the most that the server allows."""
     row = context.execute("connections").one()
     part = row.used / max(1, row.most)
     level = Level.PROBLEM if part >= _FULL else Level.WARNING if part >= _NEAR else Level.OK
@@ -234,7 +234,7 @@ _LARGE = 100 * 2**20
 
 @check()
 def check_sizes(context: CheckContext) -> Iterator[Finding]:
-    """Show the sizes of the largest tables, and of all tables and indexes that are large."""
+    """Show the size of all tables, and those of the largest tables and of large indexes."""
     rows = context.execute("sizes", schema=context.schema).all()
     tables = {row.name: row.bytes for row in rows if not row.is_index}
     large = {row.name: row.bytes for row in rows if row.is_index and row.bytes >= _LARGE}
@@ -313,7 +313,7 @@ def _hidden_snapshots(context: CheckContext, reported: Collection[int]) -> Itera
     def sample() -> dict[Hashable, Row[Any]]:
         return {row.pid: row for row in context.execute("hidden_sessions") if row.pid not in reported}
 
-    # Other roles have short transactions at any moment.
+    # A single sample does not do: other roles have short transactions at any moment.
     held = persistent_rows(context.connection, sample, _is_same)
     if not held:
         return
@@ -329,7 +329,7 @@ def _hidden_snapshots(context: CheckContext, reported: Collection[int]) -> Itera
 
 
 def _is_same(before: Row[Any], after: Row[Any]) -> bool:
-    """Return whether a session may still be in the same transaction, which keeps its id and its snapshot."""
+    """Return whether a session may still be in the transaction of *before*, by its id or else by ``backend_xmin``."""
     if before.xid is not None:
         return bool(before.xid == after.xid)
     return bool(before.xmin == after.xmin)

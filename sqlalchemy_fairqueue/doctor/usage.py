@@ -1,4 +1,4 @@
-"""Usage of channels in a month, counted from the history."""
+"""Counts the usage of channels in a month from the history."""
 
 from __future__ import annotations
 
@@ -52,6 +52,6 @@ def read_usage(connection: Connection, schema: str | None, month: datetime, queu
     channels = [
         ChannelUsage(row.queue, row.channel, row.messages, row.attempts, duration(row.time), row.cost) for row in rows
     ]
-    # Read afterwards: what is pruned in between is told.
+    # Read afterwards, so that it includes what was pruned in between.
     pruned = connection.execute(query("pruned_until", schema), period).scalar()
     return Usage(since, until, None if pruned is None else min(any_instant(pruned), until), channels)

@@ -36,9 +36,9 @@ class Sample:
 
     Attributes:
         since: The time since the previous sample; None: it is the first, and *changes* and *rates* are empty.
-        channels: Those that have messages, had some in the previous sample, or completed some since, with the reasons
-            of their waits.
-        changes: Growth of the number of their messages a second, by queue and channel.
+        channels: The channels that have messages, had some in the previous sample, or completed some since, with the
+            reasons of their waits.
+        changes: Growth of the number of a channel's messages a second, by queue and channel.
         rates: Completions a second, by queue and channel, of queues that record their history.
         snapshot: The snapshot as PostgreSQL writes it.
     """
@@ -97,7 +97,7 @@ def take_sample(engine: Engine, schema: str | None, queues: Sequence[Queue], pre
 
 
 def _may_be_busy(stats: QueueStats) -> bool:
-    """Return whether a queue has channels with messages: most of thousands of queues have none."""
+    """Return whether a queue may have channels with messages; of thousands of queues most have none."""
     return bool(stats.undelivered or stats.leased or stats.signals)
 
 

@@ -21,7 +21,7 @@ class Gauge:
 
     Attributes:
         name: Its name in Prometheus; one that ends with ``_total`` only grows.
-        get: Returns its value for a queue, its values by those of the label, or None if it has no value.
+        get: Returns its value for a queue, or one for each value of the label; None if it has no value.
         label: The label besides the queue.
         otel: Its name in OpenTelemetry, with the *unit*. Empty: it is not exported there.
     """
@@ -34,7 +34,7 @@ class Gauge:
     unit: str = ""
 
     def values(self, queue: QueueFigures) -> list[tuple[str | float | None, float]]:
-        """Return each value with that of the label, which is None if the gauge has no label."""
+        """Return each value of the label, None if the gauge has no label, with the value of the gauge."""
         found = self.get(queue)
         if found is None:
             return []

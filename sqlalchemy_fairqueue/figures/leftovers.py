@@ -1,4 +1,4 @@
-"""Leftovers of a worker's queues, read from their statistics."""
+"""Reads what a drained worker leaves in its queues, and why it waits, from their statistics."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _CHANNELS = 1000
 
 
 def read_leftovers(connection: Connection, queues: Iterable[Queue], worker: str) -> tuple[Leftovers, ...]:
-    """Return the leftovers of queues that still hold messages; the worker has stopped, but may still have leases."""
+    """Return the leftovers of queues that still hold messages; *worker* has stopped, but may still have leases."""
     found = (_leftovers(connection, queue, worker) for queue in queues)
     return tuple(one for one in found if one is not None)
 
@@ -34,7 +34,7 @@ def _leftovers(connection: Connection, queue: Queue, worker: str) -> Leftovers |
         return None
     busy = queue.channels(connection, busy=True, limit=_CHANNELS)
     now = read_clock(connection, queue.schema)
-    # The worker that has left gives the reason only if nothing else held the messages back.
+    # That the worker has left is the reason only if nothing else held the messages back.
     others = any(one.consumer != worker for one in queue.admin.consumers(connection))
     channels = channel_waits(connection, queue, busy, now, replace(stats, consumers=max(stats.consumers, 1)))
     messages: Counter[tuple[Reason, str | None]] = Counter()

@@ -1,4 +1,4 @@
-"""Figures of queues: counts, ages and rates, and the reasons for which channels wait."""
+"""Reads the figures of queues: counts, ages and rates, and the reasons for which channels wait."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _RIVALS = 20
 
 
 def age(since: datetime | None, now: datetime) -> timedelta | None:
-    """Return the time since then, never negative; None if there is no such instant."""
+    """Return the time from *since* to *now*, or zero if that is negative; None if *since* is None."""
     return max(now - since, now - now) if since else None
 
 
@@ -80,9 +80,9 @@ class QueueFigures:
         limits: The shared limits that it draws from.
         fair_by: What its channels get equal parts of.
         records_history: Whether it records its history, from which completions are counted.
-        completed: Completed attempts since the figures before. None: ``Figures.since`` is, or it records no history.
-        change_per_second: Growth of the number of its messages a second. None: ``Figures.since`` is.
-        completed_by_channel: *completed* by channel; empty if that is None.
+        completed: Completed attempts since the figures before. None: ``Figures.since`` is None, or there is no history.
+        change_per_second: Growth of the number of its messages a second. None: ``Figures.since`` is None.
+        completed_by_channel: *completed* by channel; empty if *completed* is None.
     """
 
     at: datetime
@@ -167,7 +167,7 @@ def read_figures(
     """Read the figures of queues; None: of all that have channels or are configured.
 
     The connection must be in a REPEATABLE READ transaction, so that all is of one snapshot. Rates are counted from
-    *previous*, unless that is older than *longest*: the history since may be long, and its average says nothing of now.
+    *previous*, unless that is older than *longest*: then much history would be counted for an outdated average.
     """
     context = sample_context(connection, schema)
     names = read_queues(connection, schema) if queues is None else [queue.name for queue in queues]
@@ -181,7 +181,7 @@ def read_figures(
     if previous is not None and since is not None and recorded:
         completed = count_completions(connection, schema, before=previous.snapshot, queues=sorted(recorded))
     stats = stats_by_queue(connection, schema, names)
-    # Most of thousands of queues are idle, and have neither of these.
+    # Of thousands of queues most are idle, and have neither contention nor consumers.
     busy = [name for name, one in stats.items() if one.undelivered or one.leased or one.signals]
     contention = contention_by_queue(connection, schema, busy, limit=SHOWN)
     served = [name for name, one in stats.items() if one.consumers]
@@ -228,7 +228,7 @@ def channel_waits(
     limits, target = read_limits(connection, queue.schema, queue=queue.name), Target(queue.schema, queue.name)
     if stats is None and len(waiting) == 1 and waiting[0].oldest_ready_at is not None:
         capacity, competition, own = read_competition(connection, target, [waiting[0].channel])
-        # Whether it is ready is known, and the reading has only a part of what is.
+        # *channels* tell that it is ready, which the reading may miss, since it is bounded.
         own = [replace(one, oldest_ready_at=waiting[0].oldest_ready_at) for one in own]
         told = with_longest_out(connection, target, with_waits(capacity, competition, limits, own, now))
         waits = {one.channel: one.wait for one in told}
@@ -239,13 +239,13 @@ def channel_waits(
 
 
 def figures_now(connection: Connection, queue: Queue, figures: QueueFigures, channels: Iterable[str]) -> QueueFigures:
-    """Return figures of a queue that are of this moment for some of its channels; others may be older.
+    """Return figures of a queue that are of this moment for *channels*; those of other channels may be older.
 
-    A bounded part of the queue is read, as for :meth:`Queue.message`: what pauses and limits the queue and each of the
-    channels, since when each waits, and who has the messages that are out. If more is out, or more channels are ready,
-    than that part has, the totals that shares are taken from are those of *figures*, and who has most is found among
-    both. What is scheduled is that of *figures*. The result lists the channels that are named and those that have
-    messages of the queue.
+    Only a bounded part of the queue is read, as for :meth:`Queue.message`: what pauses and limits the queue and each of
+    *channels*, since when each waits, and who has the messages that are out. If more messages are out, or more channels
+    ready, than that part has, the totals of shares are at least those of *figures*, and the channels that have most are
+    looked for in both. Counts of scheduled messages are those of *figures*. The result lists *channels* and the
+    channels that have messages out.
     """
     target = Target(queue.schema, queue.name)
     capacity, competition, own = read_competition(connection, target, list(channels), rivals=_RIVALS)
@@ -276,7 +276,7 @@ def figures_now(connection: Connection, queue: Queue, figures: QueueFigures, cha
 
 
 def _with_known(one: ChannelDemand, known: ChannelDemand | None, *, is_all: bool) -> ChannelDemand:
-    """Return a channel of a bounded reading with what that does not count: messages due later, and all that are out."""
+    """Return a channel of a bounded reading, with counts that the reading lacks: messages due later, and all out."""
     if known is None:
         return replace(one, ready=max(1, one.ready)) if one.oldest_ready_at else one
     scheduled = min(known.scheduled, one.ready + one.scheduled)
@@ -286,7 +286,7 @@ def _with_known(one: ChannelDemand, known: ChannelDemand | None, *, is_all: bool
 
 
 def _rival(one: ChannelDemand, known: ChannelDemand | None, *, is_all: bool) -> ChannelDemand:
-    """Return a channel that has messages of the queue, of which nothing else is known if the figures do not list it."""
+    """Return a channel that has messages out; nothing else is known of it unless the earlier figures list it."""
     if known is None:
         return one
     return replace(known, weight=one.weight, leased=one.leased if is_all else max(one.leased, known.leased))

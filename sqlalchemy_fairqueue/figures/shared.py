@@ -34,7 +34,7 @@ PATIENCE_SECONDS = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A queue in the past: the messages that no consumer held, and its wait as by :func:`behind`."""
+    """A queue in the past: the messages that no consumer held, and what :func:`behind` returned."""
 
     at: datetime
     backlog: int
@@ -49,9 +49,9 @@ class _Served:
         self._counts: Counter[str] = Counter()
 
     def add(self, begin: datetime, at: datetime, counts: Mapping[str, int]) -> None:
-        """Add the attempts of a period, which stay, and forget periods that began too long ago."""
+        """Add the attempts of a period, and forget earlier periods that began too long ago."""
         while self._parts and self._parts[0][0] < at - LATELY:
-            # What is zero then goes, too.
+            # The subtraction drops channels whose counts become zero.
             self._counts -= Counter(self._parts.popleft()[1])
         self._parts.append((begin, counts))
         self._counts.update(counts)
@@ -65,8 +65,8 @@ class SharedFigures:
     """The figures of an installation, read at most once in a while, by the first reader that asks.
 
     Nothing is read while nobody asks. A reader that comes while another one reads gets the figures before, if there are
-    any. In an event loop nobody waits for a reading that takes long: it goes on in the background, and the figures
-    before are given, as long as somebody asks again and again.
+    any. In an event loop a reading that takes long goes on in the background, and readers get the figures before
+    instead of waiting, unless those are too old because nobody has asked for a while.
 
     Completions are counted from one reading to the next if no more than five minutes lie between them, or twice the
     time for which figures are kept. After a longer pause they are counted anew, as after the first reading, so that no
@@ -126,8 +126,8 @@ class SharedFigures:
         return found.part(channel) if found else None
 
     def forget(self) -> None:
-        """Read anew when the figures are requested next: something was changed."""
-        # A reading that has begun may not have the change.
+        """Forget the figures, since something was changed, so that the next request reads them."""
+        # A reading that has begun already may lack the change, and counts as forgotten too.
         self._forgotten += 1
         self._good_until = self._given_until = 0.0
 
@@ -182,7 +182,7 @@ class SharedFigures:
             return await self._aread()
         if self._background is None or self._background.done():
             self._background = asyncio.ensure_future(self._aread())
-            # The next reader gets the error.
+            # asyncio shall not log an error of the reading, which the next reader gets.
             self._background.add_done_callback(lambda task: task.cancelled() or task.exception())
         return latest
 

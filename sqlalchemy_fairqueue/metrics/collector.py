@@ -1,4 +1,4 @@
-"""The metrics, their names, meanings and labels, and the collectors that read their values for prometheus-client."""
+"""Defines the metrics, with names, meanings and labels, and the collectors that prometheus-client reads them by."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class MetricDefinition:
     """A metric.
 
     Attributes:
-        name: Its name, that of a counter with ``_total``.
+        name: Its name; that of a counter ends with ``_total``.
         meaning: Its value, in a sentence.
         suffixes: For histograms: what the names of its series end with.
 
@@ -152,7 +152,7 @@ def queue_families(figures: SharedFigures) -> Iterator[Metric]:
 
 
 def _longest_waits(queues: Iterable[QueueFigures]) -> Metric:
-    """Return the tenants that wait longest, as counts and exemplars: no label names them."""
+    """Return the longest waits of tenants as a histogram; exemplars name the tenants, since no label may."""
     family = GaugeHistogramMetricFamily(LONGEST_WAITS.name, LONGEST_WAITS.meaning, labels=LONGEST_WAITS.labels)
     for queue in queues:
         waited = ((queue.waited(one), one) for one in queue.contention.channels)

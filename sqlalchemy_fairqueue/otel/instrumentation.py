@@ -1,4 +1,4 @@
-"""Spans and metrics of enqueues, handlers and settlements, and gauges of queues."""
+"""Makes spans and metrics of enqueues, handlers and settlements, and gauges of queues."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ def instrument(
 ) -> None:
     """Trace and measure the queues of this process from now on. Call it once, in producers and in workers.
 
-    A message carries the context of the span in which it is enqueued through the COMMIT, in its headers. A call of a
-    handler is a ``process`` span; statements of a worker that settle are ``settle`` spans.
+    A message keeps the context of the span that enqueues it in its headers, for the trace to go on after the COMMIT. A
+    call of a handler is a ``process`` span; statements by which a worker settles are ``settle`` spans.
 
     Args:
         process: How a process span belongs to the enqueue: "link", its own trace with a link to it, or "child", in the
@@ -108,7 +108,7 @@ class _OpenTelemetry:
         self._tracer = tracer
         self._process = process
         self._makes_spans = send == "span"
-        # Counted here and observed at each export: to add to a counter of the SDK takes ten times as long.
+        # Counted here and observed at each export, since to add to a counter of the SDK takes ten times as long.
         self._sent: Counter[str] = Counter()
         self._lock = Lock()
         meter.create_observable_counter(
@@ -186,7 +186,7 @@ class _OpenTelemetry:
             attributes=attributes, links=[] if child else links([delivery]), record_exception=False,
             set_status_on_exception=False,
         ) as span:  # fmt: skip
-            # Within the span, so that an exemplar leads to it, and it names the tenant.
+            # Recorded within the span, so that an exemplar leads to the span, which names the tenant.
             if delivery.attempt == 1:
                 self._wait.record(max(0.0, waited), measured)
             self._attempt.record(delivery.attempt, measured)
@@ -208,7 +208,7 @@ class _OpenTelemetry:
 
     @contextmanager
     def settling(self, queue: str, verb: str, deliveries: Sequence[Delivery]) -> Iterator[None]:
-        """Open a settle span around a statement."""
+        """Open a settle span around a statement that settles."""
         attributes = _common(queue, "settle", verb) | {"messaging.batch.message_count": len(deliveries)}
         measured = _measured(queue, verb)
         began = perf_counter()
@@ -238,14 +238,14 @@ def _common(queue: str, operation: str, name: str) -> dict[str, Any]:
 
 
 def _measured(queue: str, name: str) -> dict[str, str]:
-    """Return the attributes of every measurement: none has tenants as its values."""
+    """Return the attributes of every measurement; no attribute names a tenant."""
     return {"messaging.system": _SYSTEM, "messaging.destination.name": queue, "messaging.operation.name": name}
 
 
 def _seen(span: Span, outcome: Any) -> Any:
     """Say on the span how its handler wants its delivery to be settled."""
     for kind in (Retry, Release, Bury):
-        # Not the name of a class of the application's.
+        # A subclass of the application counts as the library's class.
         if isinstance(outcome, kind):
             span.set_attribute("fairqueue.outcome", kind.__name__.lower())
     return outcome

@@ -1,4 +1,4 @@
-"""Trace context in the headers of messages, as W3C Trace Context has it: ``traceparent`` and ``tracestate``."""
+"""Writes and reads the headers of messages that W3C Trace Context defines: ``traceparent`` and ``tracestate``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy_fairqueue.values.messages import Delivery
 
-# Not the application's propagator: baggage may hold what must not be stored.
+# The application's propagator is not used, since its baggage may hold what must not be stored.
 _propagator = TraceContextTextMapPropagator()
 _FLAGS = tuple(f"{flags:02x}" for flags in range(256))
 _FIELDS = ("traceparent", "tracestate")
@@ -52,6 +52,6 @@ def span_context(context: Context) -> SpanContext:
 
 
 def links(deliveries: Iterable[Delivery]) -> list[Link]:
-    """Return links to where deliveries were enqueued, as far as that was traced."""
+    """Return links to the spans in which deliveries were enqueued, as far as they were traced."""
     contexts = (extracted(delivery.headers) for delivery in deliveries)
     return [Link(span_context(context)) for context in contexts if context is not None]

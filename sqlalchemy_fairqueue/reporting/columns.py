@@ -1,4 +1,4 @@
-"""Columns of a history in an Arrow table, and the attempts of one queue as arrays."""
+"""Reads a history from an Arrow table: its columns, and the attempts of one queue as arrays."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def encoded(table: pa.Table, name: str) -> tuple[list[Any], Any]:
 
 
 def numbers(table: pa.Table, name: str) -> Numbers:
-    """Return a column of whole numbers, or of timestamps in microseconds; nulls become 0."""
+    """Return a column as whole numbers: timestamps in microseconds, nulls as 0."""
     column = table[name]
     if pa.types.is_timestamp(column.type):
         column = column.cast(pa.timestamp("us", column.type.tz))
@@ -89,7 +89,7 @@ def recorded_costs(history: pa.Table) -> pa.Array:
 
 
 def check_ids(rows: pa.Table) -> None:
-    """Raise InvalidArgument if an id belongs to two channels."""
+    """Raise InvalidArgument if two channels have the same ``channel_id``."""
     ids, of_id = encoded(rows, "channel_id")
     names, of_name = encoded(rows, "channel")
     name_of = np.zeros(len(ids), np.int64)
@@ -106,8 +106,8 @@ class QueueAttempts:
     """The attempts of one queue: an array for each column, times in microseconds.
 
     Channels are numbered in the order of their ids. ``ids``, ``names`` and ``counts`` have an entry for each channel,
-    the other arrays one for each attempt. ``outcome`` is an index of OUTCOMES; one past the last stands for any other
-    outcome. ``cost`` is None if all attempts cost the same.
+    the other arrays one for each attempt. ``outcome`` is an index of OUTCOMES, or their number for any other outcome.
+    ``cost`` is None if all attempts cost the same.
     """
 
     def __init__(self, rows: pa.Table) -> None:
@@ -160,7 +160,7 @@ def last_labels(attempts: pa.Table, column: str) -> LastLabels:
 
 
 def labels_of(parts: Iterable[LastLabels]) -> dict[str, str]:
-    """Combine the labels of parts of a history; a label that several channels share gets the channel's name added."""
+    """Return each channel's last label in the parts of a history; a label of several channels gets the name added."""
     last = _last(item for part in parts for item in part.items())
     labels = {channel: label for channel, (_, label) in sorted(last.items())}
     times = Counter(labels.values())

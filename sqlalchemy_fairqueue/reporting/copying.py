@@ -29,8 +29,8 @@ _ESCAPES = {"\\\\": _NUL, "\\n": "\n", "\\t": "\t", "\\r": "\r", "\\b": "\b", "\
 def copied_text(connection: psycopg.Connection, query: str, parameters: Mapping[str, object]) -> Iterator[bytearray]:
     """Yield the rows of a query in chunks of about four megabytes of text, at least one row each.
 
-    The connection needs client encoding UTF-8. It is busy until the iterator ends, and closed after an error or an
-    early end. *parameters* are the values of ``%(name)s`` in the query.
+    The connection needs client encoding UTF-8. It is busy until the iterator ends, and closed after an error or if the
+    caller stops early. *parameters* are the values of ``%(name)s`` in the query.
     """
     wire = connection.pgconn
     copy = psycopg.ClientCursor(connection).mogrify(f"copy ({query}) to stdout", parameters)
@@ -71,7 +71,7 @@ def _expect(result: PGresult | None, status: pq.ExecStatus) -> None:
 def parsed(text: bytearray, schema: pa.Schema, since: Mapping[str, str], *, use_threads: bool) -> pa.RecordBatch:
     """Parse a chunk of rows; instants and durations are microseconds, binaries hexadecimal digits.
 
-    *since* names the columns that the server sends as the difference from another column, with that other column.
+    *since* maps a column that the server sends as a difference to the column that the difference is added to.
     """
     read = csv.ReadOptions(column_names=schema.names, use_threads=use_threads, block_size=len(text) + 1)
     convert = csv.ConvertOptions(

@@ -1,4 +1,4 @@
-"""Fair shares of a queue's channels, by messages or by cost; widths of windows; percentiles."""
+"""Calculates the fair shares of a queue's channels, by messages or by cost; also widths of windows, and percentiles."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def fairness_window(span: int, attempts: int, backlogged: int) -> int:
 
 
 def rung(width: float) -> int:
-    """Return the least width of the ladder that is at least *width*, or a multiple of the last one."""
+    """Round *width* up to a width of ``LADDER``, or to a multiple of the last one if it is greater."""
     if width > LADDER[-1]:
         return -int(-width // LADDER[-1]) * LADDER[-1]
     return next(upper for lower, upper in pairwise((0, *LADDER)) if lower < width <= upper or width <= lower)
@@ -74,7 +74,7 @@ def grouped(values: Numbers, ends: Numbers) -> list[tuple[int, ...]]:
 
 
 def nearest_ranks(values: Numbers) -> tuple[int, ...]:
-    """Return the percentiles by nearest rank, and the maximum; *values* is reordered."""
+    """Return the 50th, 95th and 99th percentiles by nearest rank, and the maximum; *values* is reordered."""
     count = len(values)
     ranks = [(count * percentile + _THOUSAND - 1) // _THOUSAND - 1 for percentile in _PERCENTILES]
     values.partition([*ranks, count - 1])
@@ -99,8 +99,8 @@ _WINDOW_NUMBERS = ("stretch_begin", "stretch_end", "worst_begin", "worst_end")
 class FairShares:
     """Fair shares of a queue's channels, which are numbered as in *names*.
 
-    *windows* of *width* microseconds, numbered from the epoch, are those in which a channel was served. *indexes* has
-    Jain's index of each; NaN if no channels competed. *amounts* is what each channel was served, in messages or cost.
+    *windows* has the windows in which a channel was served: their numbers, counted from 1970 on, *width* microseconds
+    each. *indexes* has Jain's index of each; NaN if no channels competed. *amounts* is each channel's messages or cost.
     """
 
     names: Sequence[str]
@@ -112,7 +112,7 @@ class FairShares:
 
     @property
     def fairness(self) -> float | None:
-        """The mean of the indexes; None if no channels ever competed."""
+        """The mean of Jain's indexes; None if channels never competed."""
         return float(self._competed.mean()) if len(self._competed) else None
 
     @property
@@ -153,14 +153,14 @@ class FairShares:
         )
 
     def queue_costs(self) -> QueueCosts:
-        """Return how evenly the cost was shared; these must be shares of cost."""
+        """Return how evenly the cost was shared. Call it on shares from :meth:`Division.by_costs` only."""
         return QueueCosts(
             cost=int(self.amounts.sum()), fairness=self.fairness, least_fairness=self.least_fairness,
             fairness_window=duration(self.width), contended=self.contended,
         )  # fmt: skip
 
     def channel_costs(self, number: int) -> ChannelCosts:
-        """Return the cost of a channel; these must be shares of cost."""
+        """Return the cost of a channel. Call it on shares from :meth:`Division.by_costs` only."""
         return ChannelCosts(
             cost=int(self.amounts[number]), fair_share=self.share_of(number), denial=self.denial_of(number),
             denied_cost=float(self.shares.denied[number]), above_share=float(self.shares.above[number]),
@@ -169,7 +169,7 @@ class FairShares:
 
 @dataclass(frozen=True, slots=True)
 class Division:
-    """Divides what a queue served among its channels, whose policies are None if unknown."""
+    """Computes the fair shares of a queue's channels; the policy of a channel is None if unknown."""
 
     attempts: QueueAttempts
     events: kernel.Events

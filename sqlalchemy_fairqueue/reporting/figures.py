@@ -46,7 +46,7 @@ class Starvation:
     """The longest stretch in which a channel was starved.
 
     Attributes:
-        lasted: The time in it in which other channels were served.
+        lasted: How long other channels were served during the stretch.
         to: When the channel's next attempt began.
     """
 
@@ -57,7 +57,7 @@ class Starvation:
 
 @dataclass(frozen=True, slots=True)
 class Culprit:
-    """A channel that received a *part*, a fraction, of what another one was denied, above its own share."""
+    """A channel that received more than its share; *part* is the fraction of another's denied messages that it got."""
 
     channel: str
     part: float
@@ -69,7 +69,7 @@ class Denial:
 
     Attributes:
         from_: The beginning of its worst stretch of windows; *to* is the end.
-        part: The fraction of its denied messages in that stretch.
+        part: The fraction of its denied messages that fall into that stretch.
         culprits: The channels that received most of these messages, the greatest part first. Only the twenty channels
             of a queue that were denied most have culprits.
     """
@@ -82,10 +82,10 @@ class Denial:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChannelCosts:
-    """The cost of a channel's attempts, and its fair share of the total cost; the fields of ChannelFigures, by cost.
+    """The cost of a channel's attempts, and its fair share of the cost; like ChannelFigures, but by cost.
 
     Attributes:
-        denied_cost: Cost below its share, over all windows.
+        denied_cost: The cost by which it got less than its share, summed over all windows.
     """
 
     cost: int
@@ -97,7 +97,7 @@ class ChannelCosts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueCosts:
-    """The cost of a queue's attempts, and how evenly it was shared; the fields of QueueFigures, by cost."""
+    """The cost of a queue's attempts, and how evenly it was shared; like QueueFigures, but by cost."""
 
     cost: int
     fairness: float | None
@@ -125,17 +125,17 @@ class ChannelFigures:
         wait: From ready to started.
         service: From started to finished.
         slowdown: (wait + service) / service.
-        denied_wait: The part of the mean wait that it owes to a denied fair share, at least.
+        denied_wait: The part of the mean wait, at least, that it would not have had with its fair share.
         fair_share: Served / fair share during its backlog; None: no backlog.
         backlogged: The time in which it had messages ready and not started.
-        starved: The part of it in which none of its messages was leased while other channels were served.
+        starved: The part of *backlogged* in which none of its messages was leased while other channels were served.
         greatest_concurrency: Most of its messages leased at once.
         greatest_rate: Most attempts begun in one second.
         greatest_burst: The least burst that would have allowed its attempts; None: its policy has no rate.
         policy: None if unknown.
         above_share: Messages above its fair share, over all windows; None: not computed.
-        denial: None: never denied its share, or not computed.
-        by_cost: None: all attempts of the queue cost the same.
+        denial: When it was denied its share, and because of whom; None: never, or not computed.
+        by_cost: Its cost and shares of cost; None: all attempts of the queue cost the same.
     """
 
     queue: str
@@ -179,7 +179,7 @@ class WindowFigures:
         completed: Attempts that completed their message.
         waiting: Messages ready and not started at the end of the window.
         wait: Waits of the attempts that started; None: no attempts.
-        fairness: Mean of Jain's index over it; None: no channels competed.
+        fairness: Mean of Jain's index in this window; None: no channels competed.
     """
 
     begin: datetime
@@ -198,9 +198,9 @@ class QueueFigures:
         from_: When its first message became ready.
         to: When its last attempt ended.
         busy: The time in which at least one message was leased.
-        fairness: Mean of Jain's index over its windows; None: no channels competed.
-        least_fairness: The index of its least fair window.
-        fairness_window: The width of the windows of the index.
+        fairness: Mean of Jain's index, which is taken in each window of *fairness_window*; None: no channels competed.
+        least_fairness: The index of the least fair of these windows.
+        fairness_window: The width of these windows.
         contended: The fraction of these windows in which at least two channels competed.
         window: The width of the windows in *windows*.
     """
@@ -229,7 +229,7 @@ class PlanFigures:
     """The channels of a queue that follow one plan, together; other fields are explained at :class:`ChannelFigures`.
 
     Attributes:
-        plan: None: the channels without a plan.
+        plan: The name of the plan; None: these channels have no plan.
         part: Their fraction of the queue's attempts.
         denied_channels: How many of them were denied a part of their fair share.
         service: Total time from started to finished.
@@ -266,5 +266,5 @@ class Figures:
     plans: tuple[PlanFigures, ...] = ()
 
     def of(self, queue: str) -> tuple[ChannelFigures, ...]:
-        """Return the channels of a queue, in the same order."""
+        """Return the channels of a queue, in the order of *channels*."""
         return tuple(channel for channel in self.channels if channel.queue == queue)

@@ -43,7 +43,7 @@ _EPOCH = date(1970, 1, 1)
 
 
 class ArchiveFile(NamedTuple):
-    """A file of an archive: its UTC day, counted from the epoch, and its transactions from *low* to below *high*."""
+    """A file of an archive: its UTC day, counted from 1970-01-01, and its transactions from *low* to below *high*."""
 
     day: int
     low: int
@@ -51,7 +51,7 @@ class ArchiveFile(NamedTuple):
 
     @classmethod
     def named(cls, path: str) -> ArchiveFile | None:
-        """Return the file with this path, separated by slashes; None if a run gives no such name."""
+        """Return the file that a path with slashes names; None if it is not a name that the archive job gives."""
         found = _FILE.fullmatch(path)
         return found and cls((date.fromisoformat(found[1]) - _EPOCH).days, int(found[2]), int(found[3]))
 
@@ -69,7 +69,7 @@ def day_of(number: int) -> date:
 
 
 def _in_order(paths: Iterable[str]) -> Iterator[tuple[ArchiveFile, str, int]]:
-    """Yield an archive's files by day and first transaction, the longest first; with each, where those before end."""
+    """Yield an archive's files by day, *low* and descending *high*, each with the greatest *high* so far that day."""
     files = ((file, path) for path in paths if (file := ArchiveFile.named(path)))
     reached = defaultdict[int, int](int)
     for file, path in sorted(files, key=lambda one: (one[0].day, one[0].low, -one[0].high, one[1])):
@@ -83,7 +83,7 @@ def superseded(paths: Iterable[str]) -> set[str]:
 
 
 def has_gap(paths: Iterable[str]) -> bool:
-    """Return whether rows of a day are missing before or between its files: they were listed during a compaction."""
+    """Return whether rows of a day are missing before or between files, because a compaction ran while listing."""
     return any(file.low > reached for file, _, reached in _in_order(paths))
 
 
@@ -230,9 +230,9 @@ def read_archive(
         label: A further column to read, with labels of tenants.
 
     Raises:
-        HistoryEmpty: It has no such attempts.
-        HistoryUnreadable: It does not exist, or is no archive.
-        InvalidArgument: It has no column *label*, or a time has no time zone.
+        HistoryEmpty: The archive has no such attempts.
+        HistoryUnreadable: The folder does not exist, or is no archive.
+        InvalidArgument: The archive has no column *label*, or a time has no time zone.
     """
     from pyarrow import dataset  # noqa: PLC0415 - a history in the database needs none
 
@@ -270,7 +270,7 @@ LISTINGS = 5
 
 
 def _files_of(path: Path) -> Path | list[str]:
-    """Return an archive's files, except those whose rows another file has; the path itself if it is something else."""
+    """Return the Parquet files below a folder, without those whose rows another file has; if none, the path itself."""
     files: list[str] = []
     for _ in range(LISTINGS):
         files = sorted(file.as_posix() for file in path.rglob("*.parquet") if not _is_hidden(file.relative_to(path)))
@@ -297,7 +297,7 @@ def _condition(queue: str | None, since: datetime | None, until: datetime | None
 
 
 def _qualifier(schema: str | None) -> str:
-    """Return the schema before a name, with percent signs doubled for statements with parameters."""
+    """Return the prefix that qualifies a name, with percent signs doubled for statements with parameters."""
     return f"{quoted(schema)}.".replace("%", "%%") if schema else ""
 
 
@@ -326,7 +326,7 @@ def _rows(
 def policy_of(
     max_concurrency: int | None, rate_interval: int | None, rate_burst: int | None, weight: int | None
 ) -> ChannelPolicy:
-    """Return the policy in the columns of a channel's state; the interval is in microseconds."""
+    """Return the policy made of columns of a state row; the interval is in microseconds."""
     rate = Rate.every(duration(rate_interval or 0), rate_burst or 1)
     return ChannelPolicy(max_concurrency=max_concurrency, rate=rate, weight=weight or 1)
 

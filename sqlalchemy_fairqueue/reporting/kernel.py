@@ -32,14 +32,14 @@ class Channel:
         waiting: Messages ready and not started.
         held: Leased messages.
         at: The time of its last event.
-        served_then: How long the queue had been served until then.
+        served_then: How long the queue had been served until *at*.
         backlogged: How long messages waited.
-        starved: How long other channels were served during that, but not this one.
+        starved: How long other channels, but not this one, were served while its messages waited.
         begun_at: The beginning of its latest starvation; -1: none yet.
-        begun_served: How long the queue had been served until then.
+        begun_served: How long the queue had been served until *begun_at*.
         lasted: How long others were served in its longest starvation, from *longest_begin* to *longest_end*.
         in_second: Its starts in *second*, the second of the last one; *rate* is the most in one second.
-        interval: The interval of its rate; zero: no rate.
+        interval: The average time between two messages at its rate; zero: no rate.
         theoretical: The theoretical arrival time of its next message in the cell rate algorithm.
         burst: The least burst that would have allowed its starts.
     """
@@ -67,7 +67,7 @@ class Channel:
 class Events(NamedTuple):
     """The events of a queue's attempts in three groups, each sorted by time, with the channel of each event.
 
-    An attempt without duration has 0 in ``started_held`` and ``finished_held``: it does not count for concurrency.
+    ``started_held`` and ``finished_held`` are 1; 0 for an attempt without duration, which does not count as leased.
     """
 
     ready_at: Any
@@ -82,7 +82,7 @@ class Events(NamedTuple):
 
 @compilable
 def _advance(channel: Channel, at: int, served: int) -> bool:
-    """Advance a channel to an instant. Return whether it is starved then."""
+    """Advance a channel to an instant. Return whether it was starved until then."""
     starved = channel.waiting > 0 and channel.held == 0
     if channel.waiting > 0:
         channel.backlogged += at - channel.at
@@ -95,7 +95,7 @@ def _advance(channel: Channel, at: int, served: int) -> bool:
 
 @compilable
 def _count_start(channel: Channel, at: int) -> None:
-    """Count a start for the greatest rate, and for the least burst that allows it."""
+    """Count a start: update the greatest rate, and the least burst that would have allowed all starts."""
     second = at // _SECOND
     if channel.second != second:
         channel.second = second
@@ -109,7 +109,7 @@ def _count_start(channel: Channel, at: int) -> None:
 
 
 def sweep(events: Events, channels: Sequence[Channel]) -> tuple[int, int]:
-    """Go through all events in time, and fill *channels*. Return the time of service and the most leased messages.
+    """Go through all events in time, and fill *channels*. Return how long messages were leased, and the most at once.
 
     At one instant, ends come first, then messages that become ready, then starts: an end makes room for a start.
     """
@@ -169,11 +169,11 @@ class Shares(NamedTuple):
 
     Attributes:
         most: The most messages in a window that the policy allows; infinity: no limit.
-        share: Fair shares in windows that began with a backlog of the channel.
-        served: Messages that it received in these.
+        share: Its fair shares in the windows that began with a backlog of the channel.
+        served: Messages that it received in these windows.
         denied: Messages below its share.
         above: Messages above its share.
-        stretch: Denied messages in its present stretch of windows with denial, from *stretch_begin* to *stretch_end*.
+        stretch: Denied messages in the present stretch of windows with denial, from *stretch_begin* to *stretch_end*.
         worst: Denied messages in its worst stretch, from *worst_begin* to *worst_end*.
         victims: The row of a channel in *blame*; -1: none.
         blame: Messages that each victim (rows) was denied by what each channel received above its share (columns).
@@ -199,16 +199,16 @@ class Shares(NamedTuple):
     indexes: Any
 
 
-# A stretch goes on over one window without denial.
+# A single window without denial does not end a stretch.
 _GAP = 2
 
 
 @compilable
 def _share_out(shares: Shares, members: Any, waiting: Any, served: Any, window: int) -> float:
-    """Compare what channels received in a window with their fair shares, and add it to *shares*; return Jain's index.
+    """Add to *shares* how what channels received in a window compares with their fair shares; return Jain's index.
 
-    *members* had messages left from before, *waiting*, or received some, *served*, at least one together. The index is
-    NaN if fewer than two channels competed.
+    *members* are the channels that had messages left when the window began (*waiting*) or received some (*served*). The
+    index is NaN if fewer than two of them competed, or if nothing that was served cost anything.
     """
     weights = shares.weights[members]
     if served.sum() == 0:
@@ -266,7 +266,7 @@ def _deny(shares: Shares, channel: int, lack: float, window: int) -> None:
 
 @compilable
 def _join(members: Any, index: Any, size: int, channel: int) -> int:
-    """Add a channel to the first *size* members, unless it is one. Return their new number."""
+    """Add a channel to the first *size* members, unless it is among them. Return the new size."""
     if index[channel] >= 0:
         return size
     index[channel] = size

@@ -1,4 +1,4 @@
-"""Assembly of a fairness report: the figures, replays and advice of each queue, and the page of all."""
+"""Assembles a fairness report: the figures, replays and advice of each queue, and the page of all."""
 
 from __future__ import annotations
 

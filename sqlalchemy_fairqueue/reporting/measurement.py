@@ -1,4 +1,4 @@
-"""Measurement of a history in an Arrow table: the figures of its queues and channels, without Spark."""
+"""Measures a history in an Arrow table: calculates the figures of its queues and channels, without Spark."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class MeasuredQueue(NamedTuple):
 def measure_queue(
     rows: pa.Table, policies: Policies, window: timedelta | None = None, *, compile_: bool | None = None
 ) -> MeasuredQueue:
-    """Measure one queue from its attempts; raise InvalidArgument if an id belongs to two channels.
+    """Measure one queue from its attempts; raise InvalidArgument if two channels have the same id.
 
     Channels that *policies* lacks have no limits and equal weights. By default there are at most 240 windows, and the
     kernel is compiled if numba is installed and the history is long enough.
@@ -68,7 +68,7 @@ def measure_queue(
 
 
 def figures_of(measured: Sequence[MeasuredQueue]) -> Figures:
-    """Combine the figures of queues; raise HistoryEmpty for none, InvalidArgument if they share a channel's id."""
+    """Combine the figures of queues; raise HistoryEmpty for none, InvalidArgument if two channels have the same id."""
     if not measured:
         raise HistoryEmpty(empty_history())
     measured = sorted(measured, key=lambda one: one.queue.queue)

@@ -1,4 +1,4 @@
-"""Page of a report: one HTML file without scripts and external resources, which its Content-Security-Policy forbids.
+"""Makes the page of a report, an HTML file whose Content-Security-Policy forbids scripts and external resources.
 
 The page about one tenant contains nobody else's figures or names, so you can give it to that tenant.
 """

@@ -1,4 +1,4 @@
-"""Drawings of a queue over time."""
+"""Draws a queue over time: rates, waiting messages, waits and fairness."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replays of a queue under scenarios, and advice: a policy for the tenant that made others wait."""
+"""Replays a queue under scenarios, and advises a policy for the tenant that made others wait."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def recorded_queue(
 def replay_of(
     queue: RecordedQueue, scenario: Scenario | None, *, policies_known: bool, window: timedelta | None = None
 ) -> Replay:
-    """Replay a queue under a scenario; None: under the record's own policies, with the error against the record."""
+    """Replay a queue under a scenario. None: under the record's own policies, with the error of the replay."""
     chosen = as_recorded(queue.policies, queue.settings) if scenario is None else scenario
     workers = chosen.workers
     capacity = queue.capacity if workers is None else Capacity(workers, 0, workers, workers)
@@ -120,13 +120,13 @@ def advice_of(
     objective: Objective | None = None,
     plans: Mapping[str, str] | None = None,
 ) -> Advice | None:
-    """Return advice for a queue in which tenants were denied their share or miss the objective; None for others.
+    """Return advice for a queue in which tenants were denied their share or miss the objective; None for other queues.
 
     Try limits of concurrency for the tenant that received most of what others were denied; if nobody was denied, for
     the tenant that occupied the workers longest. The limits are a half and a quarter of the workers, and one. The limit
-    that shortens the mean wait of the others most is advised. If other channels follow the tenant's plan, the same
-    limits are tried for all of them; the plan gets the advice if that shortens the wait of the channels outside by
-    another tenth. Waits are compared with those in *again*, the replay under the record's own policies.
+    that shortens the mean wait of the others most, by at least a tenth, is advised. If other channels follow the
+    tenant's plan, the same limits are tried for all of the plan; they are advised instead if they shorten the wait of
+    the channels outside of it by another tenth. Waits are compared with those in *again*, the replay of the record.
     """
     late = () if objective is None else objective.missed(channels)
     victims: Sequence[ChannelFigures] = [one for one in channels if one.denial and one.denial.culprits]
@@ -145,7 +145,7 @@ def _longest_served(queue: RecordedQueue) -> str:
 
 
 def _followers(queue: RecordedQueue, channel: str, plans: Mapping[str, str], sufferers: set[str]) -> _Followers | None:
-    """Return the channels of the channel's plan and the sufferers outside of it; None if one of both is missing."""
+    """Return the channels of *channel*'s plan and the sufferers outside; None without others in it, or sufferers."""
     plan = plans.get(channel)
     if plan is None:
         return None
@@ -203,7 +203,7 @@ def _advice(
 
 
 def main_culprit(victims: Iterable[ChannelFigures]) -> str:
-    """Return the channel that received most of what others were denied, weighted by their waits."""
+    """Return the channel that received most of what *victims* were denied, weighted by the denied wait of each."""
     blame: dict[str, float] = {}
     for one in victims:
         for culprit in one.denial.culprits if one.denial else ():

@@ -1,4 +1,4 @@
-"""The report as a value: its figures, objective, replays and advice, as tables and documents."""
+"""The report as a value with figures, objective, replays and advice, and how these become tables and documents."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ class ReplayedQueue:
 
     Attributes:
         workers: Messages handled at once.
-        estimated: Whether that is the capacity that the history shows, instead of the scenario's number.
+        estimated: Whether *workers* is the capacity that the history shows, instead of the scenario's number.
         backlogged: The backlogged time in which the capacity was measured; zero: there was too little.
         least_workers: The capacity in the quarter of that time in which it was least.
         greatest_workers: The capacity in the quarter in which it was greatest.
@@ -125,7 +125,7 @@ class ReplayedQueue:
         settings: The settings of the scenario, as text.
         replay_error: The mean difference between the replayed and the recorded time from ready to finished, as a
             fraction of the mean recorded time. None: the replay is under other policies than the record's.
-        replay_bias: The same with its sign; negative: the replay is faster.
+        replay_bias: Like *replay_error*, but the mean of signed differences; negative: the replay is faster.
     """
 
     queue: str
@@ -149,7 +149,7 @@ class ReplayedQueue:
 class Replay:
     """The figures of a replay, for comparison with the history.
 
-    *name* stands on the page. *queues*, and *replayed* with the workers and the error of each, are empty if unknown.
+    The page shows *name*. *queues*, and *replayed* with the workers and the error of each queue, are empty if unknown.
     """
 
     name: str
@@ -163,14 +163,14 @@ class Advice:
     """Advice for a queue: a limit for the tenant that made others wait, and its effect in a replay.
 
     Attributes:
-        channel: That tenant.
+        channel: The tenant that made others wait.
         before: The mean wait, in the replay of the record, of the others that were denied their share or miss the
             objective; with a plan, of those outside of it.
-        own_before: The mean wait of *channel* in it.
+        own_before: The mean wait of *channel* in the replay of the record.
         max_concurrency: The limit to set; None: no advice, for *reason*.
         after: *before* with the limit.
         own_after: *own_before* with the limit.
-        plan: The plan to set it for; None: only for that tenant.
+        plan: The plan to set the limit for; None: only for *channel*.
 
     See Also:
         :class:`Report`
@@ -189,10 +189,10 @@ class Advice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """A report.
+    """A fairness report, as :func:`report` returns it: its figures, replays and advice.
 
     Attributes:
-        path: The page, or None.
+        path: The file of the page; None: no page was written.
         objective: The target for the tenants' waits, or None.
         advice: Limits to set; empty if nobody was denied its share, or nothing was replayed.
         labels: Names of tenants on the page, by channel; others keep their names.

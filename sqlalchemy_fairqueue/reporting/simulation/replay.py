@@ -1,4 +1,4 @@
-"""Replay of one queue's history under a scenario, as a history of its own.
+"""Replays one queue's history under a scenario; the result is a history too.
 
 The trace has the arrivals of messages and the durations of attempts, without the order of service. A message arrives
 when it was enqueued, and is ordered in its channel by the time it became ready; its next attempt follows the previous
@@ -60,10 +60,10 @@ class Trace(NamedTuple):
         channels: Names of the channels, in the order of their ids.
         messages: A record array of Message.
         attempts: A record array of Attempt.
-        arrivals: The messages in the order of their enqueues.
-        begin: When the first attempt began; there were no workers before.
+        arrivals: The numbers of the messages, in the order of their enqueues.
+        begin: When the first attempt began; the simulator's workers begin then.
         channel_of: The channel number of each attempt.
-        started: When each attempt started, no earlier than *ready*; *finished* is no earlier than both.
+        ready: When each attempt became ready; *started* and *finished* are raised to it if a clock was set back.
     """
 
     history: pa.Table
@@ -156,8 +156,8 @@ class Capacity:
         workers: Messages handled at once.
         backlogged: Microseconds of backlog in which it was measured; zero: none, and *workers* is the most messages
             that were ever handled at once.
-        least: The mean in the quarter of that time in which it was least.
-        greatest: The mean in the quarter in which it was greatest.
+        least: The capacity in the quarter of *backlogged* in which it was least.
+        greatest: The capacity in the quarter in which it was greatest.
     """
 
     workers: float
@@ -182,8 +182,8 @@ def capacity_of(trace: Trace, policies: Mapping[str, ChannelPolicy]) -> Capacity
       Below that, workers may be idle because a dequeue takes a while.
     - A stretch of backlog counts only if at least that many attempts end in it. In a shorter one the workers were about
       to begin.
-    - A channel at its ``max_concurrency`` and a channel with a rate count as without waiting messages: they may wait
-      for their policy.
+    - A channel at its ``max_concurrency`` and a channel with a rate count as without waiting messages, since these may
+      wait for the policy.
 
     Without such a stretch the record shows no shortage of workers, and the estimate is the most messages that were
     leased at once. *policies* are those that the record was made under, by channel; other channels have no limits.
@@ -230,7 +230,7 @@ def _stretches(backlogged: NDArray[np.bool_], ended: Numbers, least: int) -> NDA
 def _without_limited(
     trace: Trace, policies: Mapping[str, ChannelPolicy], times: Numbers, waiting: Numbers, leased: Numbers
 ) -> Numbers:
-    """Return the changes of the number of waiting messages, without channels that their policy may hold back."""
+    """Return the changes of the number of waiting messages, except those that a channel's policy may hold back."""
     limits = np.full(len(trace.channels), _NO_LIMIT, np.int64)
     for number, name in enumerate(trace.channels):
         policy = policies.get(name)
@@ -263,7 +263,7 @@ def replay_queue(
 ) -> pa.Table:
     """Return the history that a scenario would have given for a queue; *history* has all of its attempts.
 
-    Channels that *policies*, those of the record, lacks have no limits. The result has a row for each attempt. Its
+    *policies* are those of the record; a channel that they lack has no limits. The result has a row for each attempt:
     times are the replay's; ids count the attempts in the order of their ends; the consumer is the number of a worker;
     outcomes are the recorded ones; error and recorded_xid are null.
     """
@@ -303,8 +303,8 @@ def simulated_attempts(
     """Return the attempts of a trace under a scenario, as a record array.
 
     Args:
-        workers: Messages handled at once. None: the scenario has the number. 3.6 workers are four that each work 0.9 of
-            the time: they pause after each message for a ninth of its duration.
+        workers: Messages handled at once. None: the scenario's number, or else the capacity of the trace. 3.6 workers
+            are four that each work 0.9 of the time: they pause after messages, for a ninth of their duration.
         compile_: Whether to compile the simulator. None: if numba is installed and the trace is long enough.
     """
     count = len(trace.messages)
@@ -353,10 +353,10 @@ def _channels(trace: Trace, scenario: Scenario) -> Any:
 
 
 def _set_costs(attempts: Any, trace: Trace, scenario: Scenario) -> None:
-    """Set the costs of attempts that are known at the delivery and at the end.
+    """Set what is known of the costs of attempts at the delivery and at the end.
 
-    By cost, the whole cost is known at the delivery, as if it had been declared. By seconds, a worker reports the
-    milliseconds of a handler at its end, 0 for a released message, and nothing if it is killed.
+    In a queue that is fair by cost, the whole cost is known at the delivery, as if it had been declared. In one that is
+    fair by seconds, a worker reports milliseconds when a handler ends, 0 for a released message, nothing if killed.
     """
     if scenario.fair_by == "cost":
         attempts["cost"] = recorded_costs(trace.history).to_numpy(zero_copy_only=False)
@@ -380,7 +380,7 @@ def _worker_pool(trace: Trace, workers: float, batch: int, requested: int) -> Wo
     further = int(trace.attempts["unhandled"].sum())
     entries = records(Worker, count + further)
     entries["tie_breaker"] = np.arange(count + further)
-    # Workers are taken from the end of the list, the first one first.
+    # Idle workers are taken from the end of the list, so the first worker stands last.
     idle: Any = np.arange(count)[::-1].copy()
     spare: Any = np.arange(count - 1, count + further)
     spare[0] = further
@@ -392,7 +392,7 @@ def _worker_pool(trace: Trace, workers: float, batch: int, requested: int) -> Wo
 
 
 def _ready_times(trace: Trace, started: Any, finished: Any) -> Any:
-    """Return when attempts were ready: the first when due, others a delay after the previous end."""
+    """Return when attempts were ready: a message's first when due, each other a delay after the end of the previous."""
     ready = np.empty(len(started), np.int64)
     first = trace.messages["attempt"]
     ready[1:] = finished[:-1] + trace.attempts["delay"][:-1]

@@ -51,8 +51,8 @@ _PLACES = 2**31
 _MOST_DEPTH = 100_000
 
 
-# A heap of members by (sort_key, tie_breaker), from an index of an array on: first its size, then the numbers of
-# members, the first on top. One array has the heaps of the undelivered messages of all channels, by when they are due
+# A heap of items by (sort_key, tie_breaker) begins at an index of an array: first its size, then the numbers of its
+# items, the first on top. One array has the heaps of the undelivered messages of all channels, by when messages are due
 # and their numbers; each channel has room for all of its messages.
 
 
@@ -197,13 +197,13 @@ def _dequeue_in_line(dispatcher: Dispatcher, now: int, assigned: Integers, begin
     return end
 
 
-# A fair queue: start-time fair queueing, by start tags in virtual time. Nothing is heard at once: what a channel hears
-# of counts from the next dequeue on, at the virtual time of that.
+# A fair queue: start-time fair queueing, by start tags in virtual time. As in fq_hear, what happens to a channel counts
+# only from the next dequeue on, which hears of it, and at the virtual time of that dequeue.
 
 
 @compilable
 def _note(channel: Channel, costs: CostState, number: int) -> None:
-    """Let the next dequeue hear of a channel."""
+    """Note a channel, so that the next dequeue hears of it."""
     noted = costs.noted
     if channel.is_noted == 0:
         channel.is_noted = 1
@@ -238,7 +238,7 @@ def _set_tag(dispatcher: Dispatcher, costs: CostState, number: int, tag: int) ->
 
 @compilable
 def _charge(dispatcher: Dispatcher, costs: CostState, number: int, cost: int) -> None:
-    """Move the start tag of a channel by a cost, which uses up its credit first (fq_tag_after, fq_tag_rest)."""
+    """Move the start tag of a channel by a cost, after its credit is used up (fq_tag_after, fq_tag_rest)."""
     channel = dispatcher.channels[number]
     charge = cost * _TAG_UNIT + channel.tag_rest
     forward = max(charge, 0) // channel.weight
@@ -500,7 +500,7 @@ def _charge_running(
 def _begin(dispatcher: Dispatcher, pool: WorkerPool, attempts: Sequence[Attempt], number: int, count: int) -> None:
     assigned = pool.assigned
     first, last = number * pool.batch, number * pool.batch + count - 1
-    # Handled from the end, so that a count tells how many are left.
+    # Messages are handled from the end, so that an index tells how many are left.
     for i in range(count // 2):
         assigned[first + i], assigned[last - i] = assigned[last - i], assigned[first + i]
     attempt = attempts[dispatcher.messages[assigned[last]].attempt]
@@ -516,7 +516,7 @@ def _begin(dispatcher: Dispatcher, pool: WorkerPool, attempts: Sequence[Attempt]
 
 @compilable
 def _slot(pool: WorkerPool, number: int) -> int:
-    """Return the index of an entry's first message among the assigned ones."""
+    """Return where the messages of an entry begin in ``assigned``."""
     if number < pool.size:
         return number * pool.batch
     return pool.size * pool.batch + number - pool.size
@@ -526,9 +526,9 @@ def _slot(pool: WorkerPool, number: int) -> int:
 def _lease(  # noqa: PLR0917 - numba compiles no keyword-only parameters
     dispatcher: Dispatcher, pool: WorkerPool, attempts: Sequence[Attempt], number: int, count: int, delivered: int
 ) -> int:
-    """Note the deliveries of a worker's dequeue, at the time of its entry. Return how many messages it handles.
+    """Record what a worker's dequeue delivered, at the time ``sort_key``. Return how many messages the worker handles.
 
-    An attempt that occupies no worker gets an entry after the workers, which ends it.
+    An attempt that occupies no worker gets an entry after the workers, whose end is the attempt's.
     """
     assigned, spare, now = pool.assigned, pool.spare, pool.workers[number].sort_key
     at = number * pool.batch
@@ -557,7 +557,7 @@ def _lease(  # noqa: PLR0917 - numba compiles no keyword-only parameters
 def _proceed(
     dispatcher: Dispatcher, costs: CostState | None, pool: WorkerPool, attempts: Sequence[Attempt], now: int
 ) -> tuple[int, int]:
-    """End the message of the first entry, or its pause. Return how many messages ended, and the idle worker or -1."""
+    """End the message or pause that is the first to end. Return how many messages ended, and the idle worker or -1."""
     number = pool.heap[1]
     worker = pool.workers[number]
     ended = 0

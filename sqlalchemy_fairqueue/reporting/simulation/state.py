@@ -1,8 +1,8 @@
 """State of the simulator: rows of numpy record arrays for numba, or objects for plain Python.
 
-All fields are 64-bit integers, times in microseconds. Messages are numbered by id, attempts by message and order,
-channels by id. In each class, ``heap_index`` is the index of a member in its heap, zero if it is in none; the heap is
-sorted by ``sort_key``, then ``tie_breaker``.
+All fields are 64-bit integers, times in microseconds. Messages and channels are numbered from zero in the order of
+their ids, attempts in the order of their messages and starts. In each class, ``heap_index`` is the object's place in
+its heap, from 1; zero: in none. Heaps are sorted by ``sort_key``, then ``tie_breaker``.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ class Channel:
     """A channel's policy and state, as in fq_channel_state.
 
     Attributes:
-        max_concurrency: NEVER: no limit.
+        max_concurrency: The most leased messages; NEVER: no limit.
         rate_interval: The average time between two messages; zero: no rate.
         rate_burst: Messages that may come in a row.
         held: Leased messages.
         rate_at: When its rate allows the full burst again.
-        sort_key: While it is ready, its start tag, below zero; otherwise when it may be ready; NEVER: no message. First
-            come, first served: when its first message is due.
+        sort_key: While it is ready, its start tag, below zero; otherwise when it may be ready; NEVER: no message. If
+            the discipline is first come, first served: when its first message is due.
         offset: Where the heap of its messages begins.
         tag: The start tag of its next message; NEVER: none yet.
         tag_rest: Cost that is not yet in the tag, less than its weight; negative: a credit.
         is_noted: 1 if the next dequeue hears of it.
         freed: Messages that ended since it was last heard of.
         corrected: Cost above what was charged, since it was last heard of.
-        took: Milliseconds of the *timed* messages that ended since then.
+        took: Milliseconds of the *timed* messages that ended since it was last heard of.
         mean_cost: Recent milliseconds of its messages; -1: unknown.
     """
 
@@ -71,10 +71,10 @@ class Channel:
 
 @dataclass(slots=True)
 class Message:
-    """A message and its state. The heap is that of its channel, and has only undelivered messages that have arrived.
+    """A message and its state. Its channel's heap has only the undelivered messages that have arrived.
 
     Attributes:
-        arrives_at: When it was enqueued.
+        arrives_at: When it was enqueued; when it became ready, if the history lacks earlier attempts.
         sort_key: Its order in the channel: when it is due, or its negated priority.
         attempt: Its present attempt, or the next.
         stop: One past its last attempt.
@@ -95,9 +95,9 @@ class Attempt:
 
     Attributes:
         service: Its duration.
-        delay: The delay of the next attempt; zero: the message keeps its place.
+        delay: From its end until the next attempt is ready; zero: the message keeps its place.
         order: The number of the delivery, from zero.
-        unhandled: 1 if it is leased without a worker.
+        unhandled: 1 if it occupies no worker, since it expired or was released.
         cost: What its channel is charged; in a queue that is fair by seconds, the charge so far.
         took: The milliseconds that its settlement reports in a queue that is fair by seconds; -1: none.
     """
@@ -115,7 +115,7 @@ class Attempt:
 
 @dataclass(slots=True)
 class Tag:
-    """The place of a channel in the heap of start tags, by the negated tag: the greatest is on top."""
+    """The place of a channel in the heap of start tags, which is sorted by negated tags: the greatest tag is on top."""
 
     sort_key: int = 0
     tie_breaker: int = 0
@@ -149,7 +149,7 @@ class Selection:
 
 
 class Dispatcher(NamedTuple):
-    """State of the dispatcher. A heap is an array: its size, then the numbers of its members.
+    """State of the dispatcher. A heap is an array: its size, then the numbers of its items.
 
     Attributes:
         messages: All messages of the trace.
@@ -174,7 +174,7 @@ class CostState(NamedTuple):
         waiting_heap: The channels that will be ready later.
         merge_heap: The channels that a batch takes messages from.
         noted: The channels that the next dequeue hears of: their number, then the channels.
-        greatest_tag: The greatest start tag, if tags never fall.
+        greatest_tag: The greatest start tag so far, unless the queue is fair by seconds, in which tags can fall.
         tags: The start tags of the channels in a queue that is fair by seconds; *tag_heap* is a heap of them.
         is_timed: Whether the queue is fair by seconds.
     """
@@ -189,16 +189,16 @@ class CostState(NamedTuple):
 
 
 class WorkerPool(NamedTuple):
-    """The workers.
+    """The workers of a simulation, and what they have leased.
 
     Attributes:
         workers: All *size* workers, and after them an entry for each attempt that occupies none.
-        heap: The busy entries, by their ends.
+        heap: The busy entries, by the end of their present message or pause.
         idle: The idle workers.
         spare: The unused entries after the workers: their number, then the entries.
         assigned: The leased messages: a batch for each worker, then one for each further entry.
         batch: Most messages that a worker can get at once; it asks for *requested* ones.
-        begin: When they begin to dequeue.
+        begin: When the workers begin to dequeue.
         pause: Microseconds of pause for each second of service.
     """
 
