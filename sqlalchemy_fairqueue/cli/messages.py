@@ -74,9 +74,7 @@ def _table(now: datetime) -> Table:
         number_column("id", "message_id", shown=str),
         Column("state", get=lambda one: one.state(now)),
         Column("channel"),
-        Column("kind", blank=BLANK),
-        Column("key", blank=BLANK),
-        Column("ordering key", blank=BLANK),
+        *(Column(name, blank=BLANK) for name in ("kind", "key", "ordering key")),
         number_column("attempts", shown=str),
         number_column("due (UTC)", "due_at"),
         Column("consumer", blank=BLANK),
@@ -92,8 +90,7 @@ def _table(now: datetime) -> Table:
 _ENDED_MESSAGES = Table(
     number_column("id", "message_id", shown=str),
     Column("state", get=lambda one: one.outcome),
-    Column("channel"),
-    Column("kind"),
+    *(Column(name) for name in ("channel", "kind")),
     number_column("attempts", get=lambda one: one.attempt, shown=str),
     number_column("enqueued (UTC)", "enqueued_at"),
     number_column("ended (UTC)", "finished_at"),
@@ -210,14 +207,10 @@ def show_message(
 _ENDED = {"completed": "completed", "unkept": "completed", "cancelled": "cancelled"}
 _RESULT = Table(
     Column("id", "message_id", shown=str),
-    Column("queue"),
-    Column("channel"),
-    Column("kind"),
-    Column("state"),
+    *(Column(name) for name in ("queue", "channel", "kind", "state")),
     Column("enqueued (UTC)", "enqueued_at"),
     Column("ended (UTC)", "finished_at"),
-    Column("result"),
-    Column("no result"),
+    *(Column(name) for name in ("result", "no result")),
     Column("kept until (UTC)", "expires_at"),
 )
 

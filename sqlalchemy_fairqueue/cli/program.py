@@ -21,24 +21,16 @@ _USAGE_ERROR = cast("type[Exception]", typer.BadParameter.__mro__[2])
 _NO_COMMAND = re.compile(r"No such command '([^']*)'\.")
 # Words that people may try, with the command that they mean.
 _MEANT = {
-    "beat": "worker",
-    "check": "doctor",
+    **dict.fromkeys(("info", "list", "queues", "status"), "stats"),
+    **dict.fromkeys(("beat", "run", "start"), "worker"),
+    **dict.fromkeys(("inspect", "ps"), "workers list"),
+    **dict.fromkeys(("redrive", "requeue"), "dead redrive"),
+    **dict.fromkeys(("check", "health"), "doctor"),
     "drain": "worker --drain",
     "failed": "dead list",
     "flower": "dashboard",
-    "health": "doctor",
-    "info": "stats",
-    "inspect": "workers list",
-    "list": "stats",
     "monitor": "top",
-    "ps": "workers list",
-    "queues": "stats",
-    "redrive": "dead redrive",
-    "requeue": "dead redrive",
     "retry": "messages retry",
-    "run": "worker",
-    "start": "worker",
-    "status": "stats",
 }
 
 _EXIT_STATUSES = """\
@@ -129,12 +121,7 @@ _WITHOUT = {
 
 def _show_version(*, asked: bool) -> None:
     if asked:
-        try:
-            words = f" {metadata.version('sqlalchemy-fairqueue')}"
-        except metadata.PackageNotFoundError as error:
-            # The package runs from a zipapp, or from a folder that was copied.
-            words = f", version unknown: {error}"
-        results().write(f"sqlalchemy-fairqueue{words}\n")
+        results().write(f"sqlalchemy-fairqueue {metadata.version('sqlalchemy-fairqueue')}\n")
         raise typer.Exit
 
 

@@ -73,7 +73,7 @@ def make_report(
 ) -> Result:
     """Make a fairness report: who waited, because of whom, and what to set, as an HTML page.
 
-    The history is that of the database, or an archive. Without --queue it is of all queues.
+    The history is that of the database, or an archive: of --queue, else of the application's queue, else of all.
 
     Options:
         out: The file of the page. Default: fairness.html, with --json no page.
@@ -177,24 +177,24 @@ def _in_process(options: Options, read: _Read, arguments: dict[str, Any]) -> Rep
     with steps() as step:
         step("reading the history", 0, 0)
         with contextlib.ExitStack() as stack:
-            installation, policies, settings, plans, queue = None, None, None, None, options.queue
+            installation, queue = None, options.queue
             if archive is None or names_database(options):
                 installation = stack.enter_context(open_installation(options))
-                queue = queue or installation.target.queue
+                queue = installation.target.queue
             if archive is None:
                 assert installation is not None  # noqa: S101 - without an archive there is one
                 history = read_history(
                     installation.engine, queue=queue, schema=installation.schema, since=since, until=until
                 )
             else:
-                if installation is not None:
-                    policies = read_policies(installation.engine, queue=queue, schema=installation.schema)
-                    settings = read_settings(installation.engine, queue=queue, schema=installation.schema)
-                    plans = read_plans(installation.engine, queue=queue, schema=installation.schema)
-                history = read_archive(
-                    archive, queue=queue, since=since, until=until, policies=policies, settings=settings, plans=plans,
-                    label=arguments["labels"] if isinstance(arguments["labels"], str) else None,
-                )  # fmt: skip
+                reads = {"policies": read_policies, "settings": read_settings, "plans": read_plans}
+                now: dict[str, Any] = {
+                    name: read(installation.engine, queue=queue, schema=installation.schema)
+                    for name, read in reads.items()
+                    if installation is not None
+                }
+                label = arguments["labels"] if isinstance(arguments["labels"], str) else None
+                history = read_archive(archive, queue=queue, since=since, until=until, label=label, **now)
         return report(history, **arguments, progress=step)
 
 

@@ -45,8 +45,7 @@ def _when(one: ScheduleInfo) -> str:
 
 _TABLE = Table(
     Column("", "queue"),
-    Column("channel"),
-    Column("name"),
+    *(Column(name) for name in ("channel", "name")),
     Column("when", None, get=_when),
     *(Column("", key) for key in ("cron", "timezone")),
     Column("", "every_seconds", get=lambda one: one.every),

@@ -252,12 +252,14 @@ def dashboard(
         config = uvicorn.Config(
             app, host=host, port=port, log_level="warning", timeout_graceful_shutdown=_GRACE_SECONDS
         )
-        server = _announced(uvicorn.Server)(config, installation.target.database)
-        # uvicorn raises SystemExit if it cannot listen, with a status that means another thing here.
-        with contextlib.suppress(SystemExit):
-            server.run()
-        if not server.started:
-            raise usage_error(f"{host}:{port} cannot be served; the line above says why")
+        try:
+            listening = config.bind_socket()
+            listening.listen(config.backlog)
+        except SystemExit:
+            raise usage_error(f"{host}:{port} cannot be served; the line above says why") from None
+        served = Address(*listening.getsockname()[:2])
+        print_message(f"dashboard of {installation.target.database} at {served.url}/")
+        uvicorn.Server(config).run(sockets=[listening])
     return None
 
 
@@ -268,18 +270,3 @@ def _mount_metrics(app: Any) -> None:
     except ImportError:
         return
     app.mount("/metrics", asgi_application(QueueCollector(figures=app.state.reading.figures)))
-
-
-def _announced(server: type[Any]) -> type[Any]:
-    class Announced(server):  # type: ignore[misc]
-        def __init__(self, config: Any, database: str) -> None:
-            super().__init__(config)
-            self.database = database
-
-        async def startup(self, sockets: Any = None) -> None:
-            await super().startup(sockets=sockets)
-            if self.started:
-                host, port = self.servers[0].sockets[0].getsockname()[:2]
-                print_message(f"dashboard of {self.database} at {Address(host, port).url}/")
-
-    return Announced

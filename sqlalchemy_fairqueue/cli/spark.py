@@ -248,42 +248,36 @@ def source_options(installation: Installation) -> dict[str, Any]:
     return {"dsn": dsn, "schema": installation.schema}
 
 
-def read_table(
-    spark: "SparkSession", installation: Installation, options: Options, table: str = "history"
-) -> "DataFrame":
+def read_table(spark: "SparkSession", installation: Installation, table: str = "history") -> "DataFrame":
     reader = spark.read.format("fairqueue").options(**source_options(installation), table=table)
-    queue = options.queue or installation.target.queue
+    queue = installation.target.queue
     return (reader.option("queue", queue) if queue else reader).load()
 
 
 @contextlib.contextmanager
 def history_of(
     spark: "SparkSession", options: Options, archive: str | None
-) -> Iterator["tuple[DataFrame, DataFrame | None]"]:
-    """Yield the history, and the policies as they are now; None if only an archive is named, which has no policies."""
+) -> Iterator["tuple[DataFrame, DataFrame | None, dict[str, QueueSettings]]"]:
+    """Yield the history, and policies and settings as they are now; an archive without a database has none of them."""
+    from sqlalchemy_fairqueue.reporting.history import read_settings
+
     with contextlib.ExitStack() as stack:
         installation = (
             stack.enter_context(open_installation(options)) if archive is None or names_database(options) else None
         )
-        policies = read_table(spark, installation, options, "channels") if installation else None
+        queue, policies, settings = options.queue, None, {}
+        if installation is not None:
+            queue = installation.target.queue
+            policies = read_table(spark, installation, "channels")
+            settings = read_settings(installation.engine, queue=queue, schema=installation.schema)
         if archive is None:
             assert installation is not None  # noqa: S101 - without an archive there is one
-            yield read_table(spark, installation, options), policies
+            yield read_table(spark, installation), policies, settings
         else:
-            yield _archived(spark, options, archive), policies
+            yield _archived(spark, queue, archive), policies, settings
 
 
-def settings_of(options: Options, archive: str | None) -> "dict[str, QueueSettings]":
-    """Return the settings of queues as they are now; with an archive, only if a database is named too."""
-    if archive is not None and not names_database(options):
-        return {}
-    from sqlalchemy_fairqueue.reporting.history import read_settings
-
-    with open_installation(options) as installation:
-        return read_settings(installation.engine, queue=options.queue, schema=installation.schema)
-
-
-def _archived(spark: "SparkSession", options: Options, archive: str) -> "DataFrame":
+def _archived(spark: "SparkSession", queue: str | None, archive: str) -> "DataFrame":
     from pyspark.errors import AnalysisException
 
     from sqlalchemy_fairqueue.spark.archiving import read_archive
@@ -292,7 +286,7 @@ def _archived(spark: "SparkSession", options: Options, archive: str) -> "DataFra
         frame = read_archive(spark, archive)
     except AnalysisException as error:
         raise not_found_error(f"there is no archive at {archive!r}; 'fairqueue spark archive' makes one") from error
-    return frame.where(frame.queue == options.queue) if options.queue else frame
+    return frame.where(frame.queue == queue) if queue else frame
 
 
 def report_by_spark(
@@ -303,18 +297,16 @@ def report_by_spark(
 ) -> "Report":
     """Make the report by Spark. *read* has the archive, None for the database, and from when to when attempts ended."""
     archive, since, until = read
-    with spark_session("report", conf) as spark, history_of(spark, options, archive) as (history, policies):
+    with spark_session("report", conf) as spark, history_of(spark, options, archive) as found:
         from pyspark.sql import functions as F  # noqa: N812
 
         from sqlalchemy_fairqueue.spark import report
 
-        narrowed = history
+        narrowed, policies, settings = found
         if since is not None:
             narrowed = narrowed.where(F.col("finished_at") >= F.lit(since))
         if until is not None:
             narrowed = narrowed.where(F.col("finished_at") < F.lit(until))
         with progress("going through the history"):
-            made: Report = report(
-                narrowed, policies=policies, settings=settings_of(options, archive), replayed=True, **arguments
-            )
+            made: Report = report(narrowed, policies=policies, settings=settings, replayed=True, **arguments)
     return made

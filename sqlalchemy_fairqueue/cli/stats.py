@@ -31,12 +31,8 @@ def _red(count: int) -> str:
 
 
 _COUNTS = (
-    number_column("ready"),
-    number_column("deliverable"),
-    number_column("paused", blank=BLANK),
-    number_column("limited", blank=BLANK),
-    number_column("scheduled", blank=BLANK),
-    number_column("held", blank=BLANK),
+    *(number_column(name) for name in ("ready", "deliverable")),
+    *(number_column(name, blank=BLANK) for name in ("paused", "limited", "scheduled", "held")),
     number_column("leased"),
 )
 _RATE = number_column("rate", get=lambda one: one.rate and one.rate.per_time(), blank=BLANK)

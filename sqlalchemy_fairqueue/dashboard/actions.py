@@ -223,11 +223,8 @@ async def plan(call: Call) -> Question | Done | None:
     shown = fields_shown(before, changes) or [("plan", "none", "a policy without limits")]
     if not call.confirmed:
         words = "Change the plan" if found else "Make the plan"
-        effects = []
-        if found and found.channels:
-            effects = [
-                f"It holds for the {plural(found.channels, 'tenant')} that follow it, but for what is their own."
-            ]
+        followers = plural(found.channels, "tenant") if found and found.channels else ""
+        effects = [f"It holds for the {followers} that follow it, but for what is their own."] if followers else []
         return Question(f"{words} {name!r}?", words, effects, shown)
     # Called with the engine, configure itself applies the plan to its channels.
     new = () if found else (ChannelPolicy(**changes),)
@@ -284,8 +281,7 @@ async def move(call: Call) -> Question | Done:
     [message_id], to = call.ids or [0], call.form.get("to", "")
     check_name("channel", to)
     if not call.confirmed:
-        found = await call.reading.read(call.of.channels, to)
-        new = [] if found else ["There is no such tenant yet: it is made."]
+        new = [] if await call.reading.read(call.of.channels, to) else ["There is no such tenant yet: it is made."]
         return Question(f"Give message {message_id} to {to!r}?", "Move the message", new)
     outcome = await call.act(call.of.admin.move, message_id, to)
     return Done("move" if outcome == "moved" else f"move_{outcome}", f"{outcome} to {to!r}")
@@ -315,10 +311,8 @@ async def purge_dead(call: Call) -> Question | Done:
 
 
 async def run_schedule(call: Call) -> Done:
-    message_id = await _on_schedule(call, call.of.schedules.run)
-    if message_id is None:
-        return Done("run_schedule_dropped", "dropped")
-    return Done("run_schedule", f"message {message_id}", message_id)
+    found = await _on_schedule(call, call.of.schedules.run)
+    return Done("run_schedule", f"message {found}", found) if found else Done("run_schedule_dropped", "dropped")
 
 
 async def pause_schedule(call: Call) -> Done:
@@ -343,9 +337,8 @@ async def stop_worker(call: Call) -> Question | Done:
             "It stops for all of its queues, and so does every other worker of this name.",
         ]
         return Question(f"Ask worker {consumer!r} to stop?", "Ask it to stop", effects)
-    if await call.act(call.of.admin.stop_worker, consumer, by=call.by):
-        return Done("stop_worker", "asked")
-    return Done("stop_worker_gone", "no lease")
+    is_there = await call.act(call.of.admin.stop_worker, consumer, by=call.by)
+    return Done("stop_worker", "asked") if is_there else Done("stop_worker_gone", "no lease")
 
 
 async def cancel_group(call: Call) -> Question | Done:

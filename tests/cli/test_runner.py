@@ -71,16 +71,6 @@ def test_version(cli: Cli) -> None:
     assert (found.status, found.out) == (0, f"sqlalchemy-fairqueue {metadata.version('sqlalchemy-fairqueue')}\n")
 
 
-def test_an_unknown_version(bare_cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the library was put without its metadata, in a zipapp or a folder of copies, that is told in a line."""
-    monkeypatch.setattr(metadata.Distribution, "discover", lambda **_: iter(()))
-
-    found = bare_cli("--version")
-    assert (found.status, found.err) == (0, "")
-    assert found.out.startswith("sqlalchemy-fairqueue, version unknown: No package metadata was found")
-    assert found.out.count("\n") == 1
-
-
 def test_exit_statuses_are_documented_in_the_help(cli: Cli) -> None:
     """The help names the exit statuses."""
     assert "Exit status: 0 done; 1 a problem was found" in " ".join(cli("--help").out.split())
