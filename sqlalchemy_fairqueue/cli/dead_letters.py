@@ -103,8 +103,7 @@ def _payload_text(dead_letter: DeadLetterInfo) -> str:
 _TABLE = Table(
     number_column("id", "message_id", shown=str),
     Column("", "queue"),
-    Column("channel"),
-    Column("kind"),
+    *(Column(name) for name in ("channel", "kind")),
     Column("", "key"),
     Column("ordering key", blank=BLANK),
     Column("", "enqueued_at"),

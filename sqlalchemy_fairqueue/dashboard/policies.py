@@ -54,6 +54,9 @@ class EditorField:
     def text(self, value: object) -> str:
         return "" if value is None else self.definition.text(value)
 
+    def shown(self, value: object) -> str:
+        return self.definition.shown(value)
+
     def read(self, text: str) -> Any:
         try:
             return self.definition.parsed(text if text.strip() or not self.definition.none else "none")
@@ -62,6 +65,7 @@ class EditorField:
 
 
 EDITOR = tuple(EditorField(name, definition) for name, definition in POLICY.items())
+_FIELDS = {field.name: field for field in EDITOR}
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +129,7 @@ def policy_after(
 
 
 def differences(before: PolicyFields, after: PolicyFields) -> dict[str, Any]:
-    return {name: getattr(after, name) for name in POLICY if getattr(before, name) != getattr(after, name)}
+    return {name: getattr(after, name) for name in _FIELDS if getattr(before, name) != getattr(after, name)}
 
 
 def changes_shown(stats: ChannelStats, change: Change, after: ChannelPolicy) -> list[tuple[str, str, str]]:
@@ -140,7 +144,7 @@ def changes_shown(stats: ChannelStats, change: Change, after: ChannelPolicy) -> 
 
 
 def fields_shown(before: PolicyFields, changed: Mapping[str, Any]) -> list[tuple[str, str, str]]:
-    return [(name, POLICY[name].shown(getattr(before, name)), POLICY[name].shown(changed[name])) for name in changed]
+    return [(name, _FIELDS[name].shown(getattr(before, name)), _FIELDS[name].shown(changed[name])) for name in changed]
 
 
 def effect(queue: QueueFigures, stats: ChannelStats, changes: Mapping[str, Any]) -> list[str]:
@@ -173,9 +177,5 @@ def effect(queue: QueueFigures, stats: ChannelStats, changes: Mapping[str, Any])
             )
     if changes.get("max_backlog") is not None and stats.backlog >= changes["max_backlog"]:
         said.append(f"It has {stats.backlog:,} undelivered messages: further enqueues are refused or dropped at once.")
-    said += [
-        f"{EditorField(name, POLICY[name]).label} holds {POLICY[name].holds}."
-        for name in changes
-        if name not in _COUNTED
-    ]
+    said += [f"{_FIELDS[name].label} holds {POLICY[name].holds}." for name in changes if name not in _COUNTED]
     return said

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from sqlalchemy_fairqueue.dashboard.reading import Health
-    from sqlalchemy_fairqueue.doctor.findings import Finding
     from sqlalchemy_fairqueue.drawings import Drawing
     from sqlalchemy_fairqueue.figures.queues import Figures, QueueFigures
     from sqlalchemy_fairqueue.figures.shared import Point
@@ -240,28 +239,22 @@ def _clock(instant: datetime | None) -> str:
 
 
 _LEVELS = {Level.OK: "good", Level.WARNING: "warn", Level.PROBLEM: "bad"}
-_OF_QUEUES = ("queues", "signals")
-"""Checks of doctor that :func:`judge_queue` makes with newer figures."""
-
-
-def queue_findings(queue: QueueFigures, past: Sequence[Point] = ()) -> list[Finding]:
-    return list(judge_queue(queue.stats, queue.at, LONG, past))
 
 
 def queue_state(queue: QueueFigures, past: Sequence[Point] = ()) -> tuple[str, str]:
     """Return a word for the state of a queue, and its level: good, warn, bad or idle."""
-    found = queue_findings(queue, past)
-    if found:
-        return found[0].values["state"], _LEVELS[found[0].level]
+    if found := next(judge_queue(queue.stats, queue.at, LONG, past), None):
+        return found.values["state"], _LEVELS[found.level]
     return ("flowing", "good") if queue.messages else ("idle", "idle")
 
 
 def headline(figures: Figures, past: Callable[[str], Sequence[Point]], health: Health | None) -> tuple[str, str]:
     """Say the worst that is known of the queues and of the other checks of doctor, with its level."""
     queues = list(figures.queues.values())
-    found = [finding for queue in queues for finding in queue_findings(queue, past(queue.name))]
+    found = [finding for queue in queues for finding in judge_queue(queue.stats, queue.at, LONG, past(queue.name))]
     if health and queues:
-        found += [one for one in health.findings if one.level and one.check not in _OF_QUEUES]
+        # The figures are newer for what judge_queue finds.
+        found += [one for one in health.findings if one.level and one.check not in {"queues", "signals"}]
         if health.problem and not found:
             return "The checks could not be made: see Health.", "warn"
     level = _LEVELS[max((one.level for one in found), default=Level.OK)] if queues else "idle"
