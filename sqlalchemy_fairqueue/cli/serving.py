@@ -141,6 +141,10 @@ def _until_stopped() -> Iterator[threading.Event]:
             signal.signal(number, handler)
 
 
+def _family(host: str) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in host else socket.AF_INET
+
+
 def health_pages(health: "Callable[[], Health]") -> dict[str, Page]:
     def page(good: "Callable[[Health], bool]") -> Page:
         def answer(_: str) -> tuple[HTTPStatus, str, bytes]:
@@ -181,7 +185,7 @@ def serving(address: Address, pages: Mapping[str, Page]) -> Iterator[Address]:
             """Log nothing, since a probe a second would fill the log."""
 
     class Server(ThreadingHTTPServer):
-        address_family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+        address_family = _family(address.host)
         daemon_threads = True
 
     try:
@@ -249,16 +253,13 @@ def dashboard(
             # Otherwise a page of another site, whose name leads to this machine, could use the dashboard.
             app.add_middleware(TrustedHostMiddleware, allowed_hosts=["127.0.0.1", "localhost", "[::1]", "::1"])
         _mount_metrics(app)
-        config = uvicorn.Config(
-            app, host=host, port=port, log_level="warning", timeout_graceful_shutdown=_GRACE_SECONDS
-        )
         try:
-            listening = config.bind_socket()
-            listening.listen(config.backlog)
-        except SystemExit:
-            raise usage_error(f"{host}:{port} cannot be served; the line above says why") from None
+            listening = socket.create_server((host, port), family=_family(host))
+        except OSError as error:
+            raise Address(host, port).refused(error) from error
         served = Address(*listening.getsockname()[:2])
         print_message(f"dashboard of {installation.target.database} at {served.url}/")
+        config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=_GRACE_SECONDS)
         uvicorn.Server(config).run(sockets=[listening])
     return None
 
