@@ -252,7 +252,7 @@ class Call(NamedTuple):
     def tuples(self, connection: Connection, *, as_bytes: bool = False) -> Sequence[Sequence[Any]]:
         """Send the call as :meth:`rows` does, but bypass SQLAlchemy if there is no listener, in half of the time.
 
-        It is bypassed only on a connection with the options :data:`ALONE`. Rows have no names. Errors are the same.
+        Only a connection with the options :data:`ALONE` bypasses it. The rows have no names. Errors are the same.
         """
         rows: list[Sequence[Any]] = []
         try:

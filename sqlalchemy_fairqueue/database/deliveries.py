@@ -217,7 +217,7 @@ def _delivered(row: Sequence[Any]) -> Row:
 
 
 def hear_signals(connection: Connection, target: Target) -> bool:
-    """Apply up to 1,000 signals to state rows, in a transaction of its own. Return whether more signals are left."""
+    """Apply up to 1,000 signals to state rows; return whether more are left. Call it in a transaction of its own."""
     doing = f"hear the signals of queue {target.queue!r}"
     [[has_more]] = target.call("fq_hear", doing, _HEAR).tuples(connection)
     return bool(has_more)
@@ -287,7 +287,7 @@ def heartbeat(
 def charge_running(
     connection: Connection, target: Target, tokens: Sequence[Token], charges: Sequence[tuple[int, int]]
 ) -> None:
-    """Charge channels for running deliveries; *charges*: cost so far in ms, and already charged. The caller commits."""
+    """Charge channels for running deliveries; *charges*: the cost so far (ms) and that charged. The caller commits."""
     target.call(
         "fq_charge_running",
         f"charge for {len(tokens)} deliveries of queue {target.queue!r}",

@@ -411,7 +411,7 @@ def read_group_members(connection: Connection, target: Target, group_id: UUID, *
 
 
 def fold_groups(connection: Connection, schema: str | None, *, limit: int, groups: int, notify: bool) -> Folded | None:
-    """Fold notes and finish groups, in a transaction of its own. Return None if another transaction is doing so."""
+    """Fold notes and finish groups; None if another transaction is doing so. Call it in a transaction of its own."""
     found = call(schema, "fq_fold_groups", "finish groups", limit=limit, groups=groups, notify=notify)
     return next(map(Folded._make, found.rows(connection)), None)
 
@@ -444,6 +444,6 @@ def read_dead_letters(
 
 
 def read_dead_letter_groups(connection: Connection, target: Target, *, limit: int, ids: int) -> list[DeadLetterGroup]:
-    """Group the newest *limit* dead letters by kind, reason and error, largest group first; each tells *ids* ids."""
+    """Group the newest *limit* dead letters by kind, reason and error, largest group first, with *ids* ids of each."""
     doing = f"read the dead letters of queue {target.queue!r}"
     return target.read(connection, "fq_dead_letter_groups", doing, DeadLetterGroup, limit=limit, ids=ids)

@@ -30,7 +30,7 @@ _OVERDUE = timedelta(minutes=5)
 
 @dataclass(frozen=True, slots=True)
 class ScheduleDefinition:
-    """A schedule to set. *in_code*: it is declared in code, and workers set it when they start."""
+    """A schedule to set. *in_code*: each start of a worker sets it from the code. *policy*: of a new channel."""
 
     name: str
     recurrence: Recurrence
@@ -191,7 +191,7 @@ def run_slots(
     next_slot: int | None,
     notify: bool,
 ) -> dict[int, int | None] | None:
-    """Run slots of a schedule, and store which slots are done, in a transaction of its own.
+    """Run slots of a schedule, and store which slots are done. Call it in a transaction of its own.
 
     Slots up to *until* are done afterwards, run or skipped; *next_slot* is the one after them. Return the message id of
     each slot, None if it was dropped; or None, with nothing done, if another worker was first or the schedule changed.
