@@ -67,7 +67,7 @@ def _fifo(workers: float | None = None) -> Scenario:
 
 
 def forecast(history: RecordedHistory, workers: float | None = None) -> float:
-    """Return the `files_ahead` of a replay in which *workers* files are handled at once; None: as many as recorded."""
+    """Return `files_ahead` of a replay first come, first served, with *workers* files at once; None: as recorded."""
     from sqlalchemy_fairqueue.reporting.simulation.replay import replay_queue
 
     rows = replay_queue(history.attempts, _fifo(workers)).to_pylist()

@@ -305,7 +305,7 @@ def scratch_database(server: URL, name: str | None = None) -> Iterator[URL]:
 
 @contextlib.contextmanager
 def temporary_database(server: Engine, name: str, options: str = "") -> Iterator[URL]:
-    """Create and drop a database as `scratch_database` does, by an AUTOCOMMIT engine. *options*: of CREATE DATABASE."""
+    """Create and drop a database as `scratch_database` does, by an AUTOCOMMIT engine, with *options* to create it."""
     quoted = server.dialect.identifier_preparer.quote(name)
     with server.connect() as connection:
         connection.exec_driver_sql(f"create database {quoted} {options}")
