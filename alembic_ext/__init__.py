@@ -1,8 +1,8 @@
 """Alembic operations that install, upgrade, repair and remove fairqueue, and grant and revoke its use.
 
-The import registers ``op.create_fairqueue()`` and the others. Import it in ``env.py``, where it also lets ``alembic
-revision --autogenerate`` write them; a migration that runs without ``env.py`` imports it itself. It knows the SQL of
-every version, and nothing of the library's other parts, so that an old migration always does the same.
+The import registers ``op.create_fairqueue()`` and the others. Import this package in ``env.py``, so that also ``alembic
+revision --autogenerate`` writes the operations; a migration that runs without ``env.py`` imports it itself. It uses the
+SQL of every version, and otherwise only errors and column types, so that an old migration always does the same.
 """
 
 from __future__ import annotations

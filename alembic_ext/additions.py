@@ -1,4 +1,4 @@
-"""A user's additions to a table of fairqueue in the model: columns, constraints and indexes."""
+"""Finds the columns, constraints and indexes that a user's model adds to a table of fairqueue."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _KINDS: dict[type[Any], Any] = {
 
 
 def additions(context: AutogenContext, table: Table, there: AbstractSet[str]) -> list[MigrateOperation]:
-    """Return the operations that add the user's own objects to a table of fairqueue; mostly none.
+    """Return the operations that add the user's own objects to a table of fairqueue; mostly there are none.
 
-    They leave out objects with a name in *there*, and constraints without a name whose columns all exist, since nobody
-    can tell whether such a constraint exists.
+    Objects with a name in *there* are left out, since they exist. So are constraints without a name whose columns all
+    exist, since nobody can tell whether such a constraint exists.
     """
     known = names_in(table.name) | there
 

@@ -1,7 +1,7 @@
-"""Operations that ``alembic revision --autogenerate`` and ``alembic check`` propose for fairqueue.
+"""Finds the operations that ``alembic revision --autogenerate`` and ``alembic check`` propose for fairqueue.
 
 Alembic compares tables, but knows neither functions nor versions. After its comparison, this module replaces the
-changes that it found in fairqueue's tables by one operation that installs, upgrades or repairs, or by none.
+changes that Alembic found in fairqueue's tables by operations that install, repair or upgrade, or by none.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ _comparisons: WeakKeyDictionary[AutogenContext, _Comparison] = WeakKeyDictionary
 def hide(context: AutogenContext, _upgrade: ops.UpgradeOps) -> PriorityDispatchResult:
     """Hide from Alembic an installation's tables that are not in the metadata, and its log lines about our sequences.
 
-    Otherwise Alembic would log partitions, for example, as removed. A version of Alembic without such filters does.
+    Otherwise Alembic would log partitions, for example, as removed; versions of Alembic without name filters still do.
     """
     if context.opts.get("fairqueue", True):
         comparison = _comparisons[context] = _Comparison(context)
@@ -85,7 +85,7 @@ def hide(context: AutogenContext, _upgrade: ops.UpgradeOps) -> PriorityDispatchR
 
 @comparators.dispatch_for("autogenerate", qualifier="postgresql", priority=DispatchPriority.LAST)
 def compare(context: AutogenContext, upgrade: ops.UpgradeOps) -> PriorityDispatchResult:
-    """Replace Alembic's changes of fairqueue's tables by our operations, and add what it cannot find.
+    """Replace Alembic's changes of fairqueue's tables by our operations, and add changes that Alembic cannot find.
 
     ``context.configure(..., fairqueue=False)`` turns this off.
     """
@@ -96,14 +96,14 @@ def compare(context: AutogenContext, upgrade: ops.UpgradeOps) -> PriorityDispatc
 
 
 def _is_told(record: logging.LogRecord) -> bool:
-    """Return whether to log a record of Alembic: not if it mistakes one of our sequences for a SERIAL."""
+    """Return whether to log a record of Alembic: not if it takes one of our sequences for a SERIAL by mistake."""
     found = record.args
     is_ours = isinstance(found, tuple) and len(found) > 1 and str(found[1]) in tables(latest_version())
     return not (is_ours and record.msg.startswith("Detected sequence named"))
 
 
 class _Comparison:
-    """A comparison of the metadata with one database. It names every schema, even one that the metadata calls None."""
+    """A comparison of the metadata with a database. A schema that the metadata calls None has its real name here."""
 
     def __init__(self, context: AutogenContext) -> None:
         if context.connection is None:
@@ -129,7 +129,7 @@ class _Comparison:
         return self.found[schema]
 
     def shows(self, name: str | None, type_: str, parents: Any) -> bool:
-        """Return whether Alembic may find a table of this name, or a plugin an object, like ``include_name``."""
+        """Return, as ``include_name`` does, whether Alembic may see a table of this name, or a plugin an object."""
         schema = parents.get("schema_name")
         if name is not None and type_ not in _ALEMBIC_TYPES:
             return not any(self.is_ours(schema, found) for found in _QUALIFIED.findall(name))
@@ -140,7 +140,7 @@ class _Comparison:
         return not is_stage(name, schema) and not self.installation(schema).holds(name, ())
 
     def is_ours(self, schema: str | None, name: str) -> bool:
-        """Return whether a plugin found a function, a trigger or a table of fairqueue in a schema."""
+        """Return whether a function, trigger or table that a plugin found in a schema is fairqueue's."""
         return is_stage(name, schema) or self.installation(self.named_schema(schema)).names(name)
 
     def visible(self, name: str) -> str | None:
@@ -149,7 +149,7 @@ class _Comparison:
         return found
 
     def replace(self, upgrade: ops.UpgradeOps) -> None:
-        """Insert our operations in the metadata's order, and remove the changes that they replace."""
+        """Insert our operations in the order of the metadata, and remove the changes that our operations replace."""
         gone = {_table(one) for one in upgrade.ops if isinstance(one, ops.DropTableOp) and self.drops_ours(one)}
         kept: list[MigrateOperation] = []
         added: list[MigrateOperation] = []
@@ -183,14 +183,14 @@ class _Comparison:
         return self.named_schema(schema), name
 
     def drops_ours(self, operation: ops.DropTableOp) -> bool:
-        """Return whether a table that is not in the metadata is fairqueue's; Alembic must never drop it."""
+        """Return whether an operation drops a table of fairqueue, which Alembic must never do."""
         schema, name = self.table(operation)
         if operation.schema is None:
             schema = self.visible(name)
         return self.installation(schema).holds(name, operation.to_table().columns.keys())
 
     def is_made(self, operation: ops.CreateTableOp) -> bool:
-        """Return whether our operation creates the table, or it exists and was only hidden from Alembic."""
+        """Return whether not to create a table: our operation creates it, or it exists and was hidden from Alembic."""
         schema, name = self.table(operation)
         if name not in self.wanted.get(schema, {}):
             return False
@@ -198,14 +198,14 @@ class _Comparison:
         return self.installation(schema).version != latest_version() or name not in missing
 
     def additions(self, schema: str | None, name: str) -> list[MigrateOperation]:
-        """Return the user's own columns and constraints of a table that Alembic did not find, nor compare."""
+        """Return what adds the user's own objects to a table that was hidden from Alembic, and so not compared."""
         found = self.installation(schema)
         return [] if found.newer else additions(self.context, self.wanted[schema][name], found.there(name))
 
     def left(self, operation: ops.ModifyTableOps, gone: set[tuple[str | None, str]]) -> list[MigrateOperation]:
-        """Return the remaining changes of a table: the user's own, and differences from the installed version.
+        """Return the changes of a table to keep: the user's own, and those of differences from the installed version.
 
-        The installed version decides whether our columns, constraints and indexes are right, not the models.
+        Not the models, but the installed version decides whether our columns, constraints and indexes are right.
         """
         schema, name = self.table(operation)
         if name not in self.wanted.get(schema, {}) and _table(operation) not in gone:
@@ -225,7 +225,7 @@ class _Comparison:
         return CreateFairqueueOp(latest_version(), self.metadata_schema(schema))
 
     def changes(self, schema: str | None) -> list[MigrateOperation]:
-        """Return the operations that an installation needs, apart from the user's own tables."""
+        """Return the operations that an installation needs: to install, or to repair and upgrade."""
         found = self.installation(schema)
         given = self.metadata_schema(schema)
         if found.version is None:
@@ -262,14 +262,14 @@ class _Comparison:
 
 
 def _is_repaired(difference: Difference) -> bool:
-    """Return whether a repair restores it: a function, the schema of stages, a right of a grant, or our trigger."""
+    """Return whether a repair mends it: a function, the staging tables' schema, a missing right, or our trigger."""
     if difference.kind == "trigger":
         return difference.state != "unexpected"
     return difference.kind in _REPAIRED or (difference.kind == "grant" and difference.state == "missing")
 
 
 def _table(operation: ops.CreateTableOp | ops.DropTableOp | ops.ModifyTableOps) -> tuple[str | None, str]:
-    """Return a table as Alembic names it, which may find the same one with and without its schema."""
+    """Return schema and name of a table as Alembic gives them; it may find a table both with and without its schema."""
     return operation.schema, str(operation.table_name)
 
 

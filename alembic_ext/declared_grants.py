@@ -1,4 +1,4 @@
-"""Comparison of the grants that a MetaData declares with the grants in a database."""
+"""Compares the grants that a MetaData declares with the grants in a database."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Declared = dict["str | None", "tuple[str | None, tuple[RoleGrant, ...]]"]
 
 
 def declared_grants(metadata: MetaData | Sequence[MetaData] | None, default: str | None) -> Declared:
-    """Return the grants from ``declare_grants``, by the schema's own name; *default* stands for None."""
+    """Return the grants from ``declare_grants``, by the schema's name in the database; *default* stands for None."""
     each = [metadata] if isinstance(metadata, MetaData) else list(metadata or ())
     found: Declared = {}
     for one in each:
@@ -41,7 +41,7 @@ def grant_changes(
 ) -> list[MigrateOperation]:
     """Return the operations that change the grants of a database to *wanted*.
 
-    *schema* is the schema's own name, *given* its name as declared; *version* is None if nothing is installed yet.
+    *schema* is the schema's name in the database, *given* the declared one; *version* is None if none is installed.
     """
     have = {} if version is None or schema is None else {(one.role, one.kind): one for one in _read(connection, schema)}
     made: list[MigrateOperation] = []

@@ -41,16 +41,16 @@ class GrantFairqueueOp(FairqueueOp):
         channels: Collection[str] | None = None,
         schema: str | None = None,
     ) -> None:
-        """Grant a role a kind of work, in the migration's transaction. An existing grant gets these bounds.
+        """Grant a role a kind of work, in the migration's transaction.
 
-        The role gets ``usage`` of the schema and ``execute`` on the functions of the kind, and no right on a table.
-        Upgrades and downgrades keep it.
+        If the role has the grant already, its *queues* and *channels* are replaced. The role gets ``usage`` of the
+        schema and ``execute`` on the functions of the kind, and no right on a table. Upgrades and downgrades keep that.
 
         Args:
             role: An existing role: its name without quotes.
             kind: ``"producer"``, ``"consumer"``, ``"monitor"``, ``"operator"`` or ``"loader"``.
-            queues: The only queues that it applies to, by default all. A monitor cannot be bound.
-            channels: The only channels that it applies to, for a producer; by default all.
+            queues: The only queues that the grant applies to, by default all. A monitor's grant always applies to all.
+            channels: The only channels that a producer's grant applies to, by default all; others always apply to all.
             schema: The schema of the installation, by default the connection's default schema.
 
         Raises:
@@ -76,7 +76,7 @@ class GrantFairqueueOp(FairqueueOp):
         return self.grant.arguments
 
     def reverse(self) -> GrantFairqueueOp | RevokeFairqueueOp:
-        """Return the operation that revokes the grant, or restores the grant before."""
+        """Return the operation that restores the role's former grant or, if there was none, revokes the grant."""
         if self.before is not None:
             return GrantFairqueueOp(self.before, self.schema, before=self.grant)
         return RevokeFairqueueOp(self.grant.role, self.grant.kind, self.schema, before=self.grant)
@@ -110,8 +110,8 @@ class RevokeFairqueueOp(FairqueueOp):
     ) -> None:
         """Revoke a kind of work from a role, in the migration's transaction. Without such a grant nothing happens.
 
-        Rights that other kinds of the role need stay. ``usage`` of the schema is revoked with the last kind, if a grant
-        gave it. Grants of dropped roles are removed too.
+        Privileges that the role's other grants need stay. ``usage`` of the schema is revoked with the role's last
+        grant, if a grant gave it. Grants of dropped roles are removed too.
 
         Args:
             role: Its name without quotes.
@@ -141,7 +141,7 @@ class RevokeFairqueueOp(FairqueueOp):
         return (repr(self.role),) if self.kind is None else (repr(self.role), repr(self.kind))
 
     def reverse(self) -> MigrateOperation:
-        """Return the operation that restores the grant, if it is known."""
+        """Return the operation that restores the former grant, or one that does nothing if that grant is not known."""
         return NothingOp() if self.before is None else GrantFairqueueOp(self.before, self.schema)
 
     def to_diff_tuple(self) -> tuple[Any, ...]:

@@ -30,12 +30,12 @@ class FairqueueOp(MigrateOperation):
 
     @property
     def versions(self) -> tuple[int, ...]:
-        """The versions that the operation is called with, in order."""
+        """The versions that the call of the operation has as arguments, in order."""
         raise NotImplementedError
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """The arguments as they are printed, without the schema."""
+        """The arguments as a migration prints them, without the schema."""
         versions = self.versions
         return (f"version={versions[0]}",) if len(versions) == 1 else tuple(map(str, versions))
 
@@ -45,7 +45,7 @@ class FairqueueOp(MigrateOperation):
 
 
 class _InstallationOp(FairqueueOp):
-    """An operation on one version. Generated migrations name it, so that they always mean the same."""
+    """An operation on one version, which generated migrations name, so that they always do the same."""
 
     def __init__(self, version: int | None = None, schema: str | None = None) -> None:
         self.version = latest_version() if version is None else version
@@ -235,10 +235,9 @@ class RepairFairqueueOp(_InstallationOp):
     def repair_fairqueue(cls, operations: Operations, version: int, schema: str | None = None) -> None:
         """Restore the functions and triggers of the installed *version*, in the migration's transaction.
 
-        Missing functions are created and changed ones replaced; others with the name of one of ours are dropped.
-        Missing, changed or disabled triggers are created again. Columns, indexes and constraints stay. So do
-        privileges, except that PUBLIC may execute no function afterwards, and roles get again what their grants stand
-        for.
+        Missing functions are created and changed ones replaced; further functions with a name of ours are dropped.
+        Missing, changed or disabled triggers are created again. Columns, indexes, constraints and privileges stay, but
+        afterwards PUBLIC may execute no function, and roles may again execute what their grants stand for.
 
         Args:
             schema: The schema of the installation, by default the connection's default schema.
@@ -283,4 +282,4 @@ def run(operations: Operations, operation: FairqueueOp) -> None:
 
 @Operations.implementation_for(NothingOp)
 def run_nothing(_operations: Operations, _operation: NothingOp) -> None:
-    """Do nothing."""
+    """Execute the inverse of a repair, which does nothing."""

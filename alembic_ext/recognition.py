@@ -1,4 +1,4 @@
-"""Recognition of fairqueue's tables: in the user's metadata, among Alembic's operations, and in the database.
+"""Recognises fairqueue's tables in the user's metadata, among Alembic's operations, and in the database.
 
 A name is not enough, since the user may have a table of that name. Its columns must match too, or its schema must hold
 an installation.
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class TransactionId(UserDefinedType[str]):
-    """PostgreSQL's ``xid8``, a type in the history."""
+    """PostgreSQL's ``xid8``, the type of a column of the history."""
 
     cache_ok = True
 
@@ -39,7 +39,7 @@ class TransactionId(UserDefinedType[str]):
 
 
 class RoleName(UserDefinedType[str]):
-    """PostgreSQL's ``regrole``, a type in the grants."""
+    """PostgreSQL's ``regrole``, the type of a column of the grants."""
 
     cache_ok = True
 
@@ -66,11 +66,11 @@ where n.nspname = :schema
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """The contents of a schema of the database.
+    """What a schema of the database has of fairqueue.
 
     Attributes:
-        version: The installed version, or None; if fq_version() is gone, the version that the rest looks like.
-        partitions: Partitions by name, with the names of their tables.
+        version: The installed version, or None; if fq_version() is missing, the one that the rest resembles most.
+        partitions: For the name of each partition, the name of its table.
     """
 
     version: int | None
@@ -94,14 +94,14 @@ class Installation:
         return self.version is not None and (name in _functions_and_triggers() or self.holds(name, ()))
 
     def differing(self, table: str, *states: State) -> set[str]:
-        """Return names of columns, constraints and indexes of a table whose difference is in *states*."""
+        """Return the names of columns, constraints and indexes of a table whose drift has one of *states*."""
         kinds = {"column", "constraint", "index"}
         found = [one for one in self.drift if one.kind in kinds and one.state in states]
         names = [(one.kind, *one.name.rpartition(".")) for one in found]
         return {name for kind, of, _, name in names if kind == "index" or of == table}
 
     def there(self, table: str) -> frozenset[str]:
-        """Return names of all columns, constraints and indexes of a table, the user's too; none if it is missing."""
+        """Return names of all columns, constraints and indexes of a table, also the user's; none without the table."""
         if self.version is None or table not in tables(self.version):
             return frozenset()
         return names_in(table) | self.differing(table, "unexpected")
@@ -120,7 +120,7 @@ def inspect_schema(connection: Connection, schema: str | None) -> Installation:
 def is_ours(table: str, columns: Collection[str]) -> bool:
     """Return whether a table of this name with these columns is fairqueue's, possibly with further columns of the user.
 
-    Staging tables of ``fq_make_stage`` count too: during a bulk load and, if it died, for a day.
+    Staging tables of bulk loads count too; after a day, a later load drops those of dead loads.
     """
     if _STAGE.fullmatch(table):
         return set(columns) >= STAGE_COLUMNS

@@ -1,4 +1,4 @@
-"""Rendering of the operations into a migration that Alembic writes."""
+"""Writes the operations as Python code into the migrations that Alembic generates."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 @renderers.dispatch_for(GrantFairqueueOp)
 @renderers.dispatch_for(RevokeFairqueueOp)
 def render(context: AutogenContext, operation: FairqueueOp) -> str:
-    """Return the call, and add the import that it needs."""
+    """Return the call of an operation as Python code, and add the import that it needs to the migration."""
     context.imports.add("import alembic_ext")
     given = list(operation.arguments)
     if operation.schema is not None:

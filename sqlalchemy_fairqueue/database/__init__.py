@@ -1,5 +1,5 @@
-"""Calls of the SQL functions: a Python function for what a caller asks, which calls one of SQL by its name.
+"""Calls the SQL functions: for each thing that a caller may ask, a Python function that calls a SQL function by name.
 
-This package alone knows drivers, the shapes of calls, and which of our errors an SQLSTATE stands for. Functions that
+Only this package knows drivers, the shapes of calls, and which of our errors an SQLSTATE stands for. Functions that
 take a Connection leave its COMMIT to the caller, except ``commit_with``.
 """

@@ -1,7 +1,7 @@
-"""SQLAlchemy's asyncio classes, or stand-ins if greenlet is missing, which SQLAlchemy 2.1 no longer installs by itself.
+"""SQLAlchemy's asyncio classes, or stand-ins if greenlet is missing (SQLAlchemy 2.1 no longer installs it by itself).
 
-An application without greenlet cannot create objects of them, and no object is an instance of a stand-in, so
-``isinstance`` is right in both cases.
+An application without greenlet has no objects of these classes, nor of the stand-ins, so ``isinstance`` is right in
+both cases.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ else:
     except ImportError:
 
         class AsyncConnection:
-            """Stand-in for a class that needs greenlet, as are the others."""
+            """Stand-in for SQLAlchemy's class of this name, which needs greenlet."""
 
         class AsyncEngine:
             """Stand-in."""

@@ -1,10 +1,10 @@
-"""Calls of SQL functions by name, and how they are sent.
+"""Builds calls of SQL functions by name, and sends them.
 
-SQLAlchemy sends them, with all of its events. If no listener is registered and the driver supports it, calls bypass
-SQLAlchemy, which halves their time. Calls can travel with the COMMIT of their transaction, in one round trip. Python
-then cannot see an outcome before the COMMIT, so the statement itself fails, by ``fq_refuse``, for an outcome that must
-not be committed. If an engine has listeners of statements, our listener of ``do_execute`` collects what SQLAlchemy
-prepares, and with the last statement the driver sends all together.
+As a rule SQLAlchemy sends a call, with all of its events. If there is no listener and the driver supports it, the call
+bypasses SQLAlchemy, which halves its time. Calls can travel with the COMMIT of their transaction, in one round trip.
+Python then cannot see an outcome before the COMMIT, so for an outcome that must not be committed the statement itself
+fails, by ``fq_refuse``. If an engine has listeners of statements, our listener of ``do_execute`` collects the
+statements that SQLAlchemy prepares, and at the last one the driver sends all of them together.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Clause:
         return encoded
 
     def number(self, driver: Driver) -> Numbered:
-        """Return the statement with numbered parameters, their names in order, and encoders by position."""
+        """Return the statement with numbered parameters, the parameters' names in order, and encoders by position."""
         # Engines import it. Before there is an engine, importing this package must not cost its time.
         from sqlalchemy.dialects.postgresql.base import PGDialect  # noqa: PLC0415
 
@@ -89,15 +89,15 @@ class Clause:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shape:
-    """A call that does more than select all columns of a function. In its texts ``fairqueue.`` stands for the schema.
+    """How a statement selects from a function. In its texts ``fairqueue.`` stands for the schema.
 
     Attributes:
         columns: The columns to select. None: all.
         condition: The text after the function.
         before: A function to call before, in the same statement, with the same first parameter.
-        alone: Array parameters that get one value instead; drivers encode a value several times faster than an array.
-        each: An array parameter, of which each element is one call. The column "place" is its position, from 1.
-        readable: Whether texts come as UTF-8 bytes: one outside of the connection's encoding then fails no other row.
+        alone: Array parameters that are passed as one value, which drivers encode several times faster than an array.
+        each: A parameter that is passed as an array, to call the function for each element; ``place`` is its position.
+        readable: Whether texts come as UTF-8 bytes, so that a text outside of the connection's encoding fails nothing.
     """
 
     columns: Sequence[str] | None = None
@@ -119,7 +119,7 @@ class _Clauses(dict[tuple[str, Shape], Clause]):
         self._schema = schema
 
     def __missing__(self, key: tuple[str, Shape]) -> Clause:
-        """Make a statement. If several threads do, the first one's is kept."""
+        """Build the statement for a function and a shape. If several threads do so at once, all get the first one's."""
         return self.setdefault(key, clause_of(self._schema, *key))
 
 
@@ -222,16 +222,16 @@ class Target:
 
 
 class Call(NamedTuple):
-    """A call of a SQL function, with what it does for the message of an error: ``"dequeue from queue 'documents'"``."""
+    """A call of a SQL function. *doing* describes it in the texts of errors: ``"dequeue from queue 'documents'"``."""
 
     clause: Clause
     parameters: Mapping[str, Any]
     doing: str
 
     def rows(self, connection: Connection, *, as_bytes: bool = False) -> Sequence[Any]:
-        """Send the call and return its rows. In a two-phase transaction it notifies nobody.
+        """Send the call by SQLAlchemy and return its rows. In a two-phase transaction the call notifies nobody.
 
-        *as_bytes*: it has bytea columns. If the database refuses it, the error of its SQLSTATE is raised.
+        Set *as_bytes* if it has bytea columns. If the database refuses the call, our error for the SQLSTATE is raised.
         """
         driver = driver_of(connection)
         if _ALONE in connection.get_execution_options() and not is_in_autocommit(connection):
@@ -250,9 +250,9 @@ class Call(NamedTuple):
         return row[0]
 
     def tuples(self, connection: Connection, *, as_bytes: bool = False) -> Sequence[Sequence[Any]]:
-        """Send the call as :meth:`rows` does, but bypass SQLAlchemy if nobody listens, in half of the time.
+        """Send the call as :meth:`rows` does, but bypass SQLAlchemy if there is no listener, in half of the time.
 
-        The rows have no names. Only connections with :data:`ALONE` are bypassed. Errors are as SQLAlchemy raises them.
+        Only a connection with the options :data:`ALONE` bypasses it. The rows have no names. Errors are the same.
         """
         rows: list[Sequence[Any]] = []
         try:
@@ -276,10 +276,10 @@ class Call(NamedTuple):
 
 
 def call(schema: str | None, function: str, doing: str, shape: Shape = ALL, /, **values: Any) -> Call:
-    """Return the call of a function in a schema; all parameters are given by name, without ``p_``.
+    """Return the call of a function in a schema. *values* must have all parameters by name, without ``p_``.
 
-    Each is passed in its position and with its exact type, so that PostgreSQL never chooses another role's overload.
-    Instants and durations are passed in microseconds. Missing and unknown parameters raise TypeError.
+    Each parameter is sent with its exact type, so that PostgreSQL never chooses an overload that another role created.
+    Instants and durations are sent in microseconds. Missing and unknown parameters raise TypeError.
     """
     clause = clauses_of(schema)[function, shape]
     if values.keys() != clause.types.keys():
@@ -302,11 +302,11 @@ def read(  # noqa: PLR0917 - parameters of functions have all other names
     /,
     **values: Any,
 ) -> list[T]:
-    """Call a function that people read, and call *kind* with the columns of each row by name.
+    """Call a function whose rows people read. Return what *kind* makes of each row, called with the columns by name.
 
-    Texts are read whatever the connection's encoding. Instants are datetimes in UTC, and durations timedeltas, by the
-    names of their columns. The columns of a rate are one ``rate``, those that a channel overrides are fields of a
-    policy, and arrays are tuples.
+    Texts are read whatever the connection's encoding is. Columns that are named as instants become datetimes in UTC,
+    those named as durations timedeltas. The columns of a rate become one ``rate``; arrays become tuples, except
+    ``overridden``, whose columns become the fields of a policy.
     """
     rows = call(schema, function, doing, shape, **values).rows(connection, as_bytes=True)
     columns = [(name, _reader(name, type_)) for name, type_ in signature(function).columns.items()]
@@ -358,7 +358,7 @@ def _text(value: bytes) -> str:
 
 
 class Link:
-    """A connection that a transaction's operations use, with facts about it that are asked once."""
+    """A connection that the operations of a transaction share, with facts about it that are looked up only once."""
 
     __slots__ = ("connection", "driver", "usable")
 
@@ -369,7 +369,7 @@ class Link:
         self.usable: Collection[str | None] = usable_schemas.get(connection.engine.pool, ())
 
     def transaction(self) -> Transaction:
-        """Return the connection's transaction, begun if there is none; raise AutocommitError if there cannot be any."""
+        """Return the connection's transaction, or begin one. A connection in AUTOCOMMIT raises AutocommitError."""
         connection = self.connection
         # Inlined from is_in_autocommit().
         if getattr(connection.connection.dbapi_connection, "autocommit", False):
@@ -381,9 +381,9 @@ class Link:
         return connection.get_transaction() or connection.begin()
 
     def can_commit_with(self) -> bool:
-        """Return whether statements can travel with the COMMIT of the transaction, which is not a two-phase one.
+        """Return whether statements can travel with the COMMIT. Do not ask this about a two-phase transaction.
 
-        No listener may have work right before the COMMIT, nor may anybody replace how statements execute or commit.
+        They cannot if a listener acts right before the COMMIT, or if statements or commits are executed in another way.
         """
         connection, dialect = self.connection, self.connection.dialect
         return (
@@ -395,13 +395,13 @@ class Link:
         )
 
     def commit_with(self, calls: Sequence[Call]) -> list[Sequence[Any]]:
-        """Send calls and COMMIT together, if :meth:`can_commit_with` allows it, and return the rows of each.
+        """Send calls and COMMIT in one round trip, and return the rows of each call. Ask :meth:`can_commit_with` first.
 
         SQLAlchemy's own commit then has nothing to do. After an error the caller must roll back as usual.
 
         Raises:
             CommitRefused: A call had an outcome that must not be committed.
-            FairQueueError: The database refused one with an SQLSTATE that has a class.
+            FairQueueError: The database refused a call with an SQLSTATE for which there is a class.
         """
         rows: list[Sequence[Any]] = []
         connection = self.connection
@@ -429,9 +429,9 @@ class CommitRefused(FairQueueError):
     """The outcome of a statement forbade the COMMIT that travelled with it; nothing was committed.
 
     Attributes:
-        index: The position of the statement.
+        index: The position of the statement among those that were sent, from 0.
         outcome: "duplicate", "full" or "lost".
-        ordinal: The message of an enqueue, from 1.
+        ordinal: The position of the message in its enqueue, from 1; None if the outcome is "lost".
         message_ids: The message that has the key, or the lost messages in ascending order.
         max_backlog: The bound of a full channel.
         holder: The consumer that holds the first of the lost messages now.
@@ -456,7 +456,7 @@ def _sent_past(
     commit: bool = False,
     as_bytes: bool = False,
 ) -> bool:
-    """Send calls directly to the driver. Return False, with nothing sent, if somebody listens or it is not supported.
+    """Send calls past SQLAlchemy. Return False, with nothing sent, if it has listeners or the driver cannot do so.
 
     Errors are raised as SQLAlchemy raises them.
     """
@@ -484,7 +484,7 @@ def _sent_past(
 
 
 def _send(connection: Connection, driver: Driver, calls: Sequence[Call], rows: list[Sequence[Any]]) -> None:
-    """Let SQLAlchemy execute calls with all of its events; with the last one the driver sends all, and COMMIT."""
+    """Let SQLAlchemy prepare calls with all of its events; at the last one the driver sends all calls and COMMIT."""
     dialect = connection.dialect
     if dialect not in _listening:
         event.listen(dialect, "do_execute", _do_execute)
@@ -502,9 +502,9 @@ def _send(connection: Connection, driver: Driver, calls: Sequence[Call], rows: l
 
 
 def fail_as_executed(connection: Connection, statement: str, parameters: Any, error: BaseException) -> NoReturn:
-    """Raise a driver's error as if SQLAlchemy had executed the statement, so that it drops a broken connection.
+    """Raise a driver's error as if SQLAlchemy had executed the statement, so that SQLAlchemy drops a broken connection.
 
-    SQLAlchemy has no public name for this; a closed connection has no cursor for an ordinary statement.
+    This calls a private method, since SQLAlchemy has no public one that works for a connection without a cursor.
     """
     handle: Callable[..., NoReturn] = connection._handle_dbapi_exception  # noqa: SLF001
     handle(error, statement, parameters, None, None)
@@ -551,7 +551,7 @@ def named(queues: Sequence[str]) -> str:
 
 
 def can_notify(connection: Connection) -> bool:
-    """Return whether a connection's transaction may notify; PREPARE TRANSACTION fails after a NOTIFY."""
+    """Return whether the transaction may notify. A two-phase one may not: PREPARE TRANSACTION fails after a NOTIFY."""
     return not isinstance(connection.get_transaction(), TwoPhaseTransaction)
 
 

@@ -1,4 +1,4 @@
-"""Policies and settings as JSON for SQL functions, and readings of the configuration."""
+"""Writes policies and settings as JSON for SQL functions, and reads the configuration of queues."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def read_limits(
 def limits_by_queue(
     connection: Connection, schema: str | None, queues: Sequence[Q], *, name: str | None = None
 ) -> dict[Q, list[SharedLimit]]:
-    """Return the shared limits of queues, in one statement. None as a queue means all limits."""
+    """Return the shared limits of each queue, in one statement. The queue None stands for all limits."""
 
     def limit(*, queue: Q, **row: Any) -> SharedLimit:  # noqa: ARG001 - a limit has several
         return SharedLimit(**row)

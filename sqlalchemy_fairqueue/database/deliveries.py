@@ -1,4 +1,4 @@
-"""Deliveries: dequeue messages under a lease, extend and end the lease, settle messages."""
+"""Calls for consumers: dequeue messages under a lease, extend the lease, settle the deliveries."""
 
 from __future__ import annotations
 
@@ -79,10 +79,10 @@ class Dequeued:
 
     Attributes:
         messages: In fair order.
-        unreadable: Messages that it took but that cannot be read, with the problem.
+        unreadable: Ids of messages that were taken but cannot be read, each with the problem.
         lease: None if nothing was taken.
         lease_id: A lease that the next dequeue may use again, or None.
-        shared: What its deliveries have in common: whether they may hold slots of a limit, are timed, keep results.
+        shared: What holds for all its deliveries: whether they may hold slots of a limit, are timed, keep results.
         is_held: Whether a due message is locked by another transaction.
         due_in: How long until something else may be due. None: nothing is scheduled.
     """
@@ -97,7 +97,7 @@ class Dequeued:
 
 
 class ExtendedLease(NamedTuple):
-    """A lease after a heartbeat: its new end, None if it is lost, and the cancelled messages under it."""
+    """A lease after a heartbeat: its new end (None: the lease is lost), and the cancelled messages under it."""
 
     lease_id: int
     expires_at: datetime | None
@@ -108,8 +108,8 @@ class SetAside(NamedTuple):
     """A row that was set aside because dequeues could not handle it.
 
     Attributes:
-        message_id: None if the state of a channel or queue was rebuilt.
-        channel_id: None if it concerns the queue.
+        message_id: None if the state row of a channel, or the dispatch row of the queue, was rebuilt.
+        channel_id: None if the dispatch row of the queue was rebuilt.
         outcome: "dead": the message is a dead letter; "paused": its channel is paused; "mended": the state was rebuilt.
     """
 
@@ -120,7 +120,7 @@ class SetAside(NamedTuple):
 
 
 class EncodedResult(NamedTuple):
-    """The encoded result of a completed message, None for None, or why it is not kept."""
+    """The encoded result of a completed message (None if the handler returned None), or why there is none."""
 
     content: bytes | None = None
     problem: str | None = None
@@ -136,11 +136,11 @@ def take_messages(
     lease_id: int | None,
     max_bytes: int | None = None,
 ) -> Dequeued:
-    """Take ready messages under a lease. It is the only statement of its transaction; the caller commits.
+    """Take ready messages under a lease. Call it in a READ COMMITTED transaction of its own; the caller commits.
 
     Args:
         lease_id: A lease of the consumer to use again.
-        max_bytes: Most bytes of contents and headers; one message may have more. None: any number.
+        max_bytes: Most bytes of contents and headers together; a larger message is taken alone. None: any number.
     """
     *rows, about = target.call(
         "fq_dequeue",
@@ -168,9 +168,9 @@ def take_messages(
 def take_more(
     connection: Connection, target: Target, first: Token, *, limit: int, max_cost: int | None, max_bytes: int | None
 ) -> tuple[list[Row], list[tuple[int, str]]]:
-    """Take messages that follow *first* in its channel, under its lease. The caller commits.
+    """Take messages of the same kind that follow *first* in its channel, under its lease. The caller commits.
 
-    Return the messages, in order; and the ids of unreadable ones with the problem.
+    Return the messages, in order, and the ids of messages that cannot be read, each with the problem.
     """
     return _all_delivered(
         target.call(
@@ -217,14 +217,14 @@ def _delivered(row: Sequence[Any]) -> Row:
 
 
 def hear_signals(connection: Connection, target: Target) -> bool:
-    """Apply signals to the state of their channels, alone in the transaction. Return whether there are more."""
+    """Apply up to 1,000 signals to state rows; return whether more are left. Call it in a transaction of its own."""
     doing = f"hear the signals of queue {target.queue!r}"
     [[has_more]] = target.call("fq_hear", doing, _HEAR).tuples(connection)
     return bool(has_more)
 
 
 def is_about_data(error: BaseException) -> bool:
-    """Return whether a row made a dequeue fail, and not a lock, the connection, a timeout or a privilege."""
+    """Return whether a row's data made a dequeue fail, rather than a lock, the connection, a timeout or a privilege."""
     if not isinstance(error, DBAPIError) or error.connection_invalidated:
         return False
     return sqlstate_of(error).startswith(_ABOUT_DATA)
@@ -239,11 +239,11 @@ def set_aside(
     message_ids: Sequence[int] | None = None,
     reason: str | None = None,
 ) -> list[SetAside]:
-    """Find what makes dequeues fail and set it aside, or set aside messages that the caller could not read.
+    """Find the rows that make dequeues fail and set them aside, or set aside messages that the caller could not read.
 
     Args:
         limit: The limit of the failed dequeue.
-        message_ids: Messages under *lease_id* that the caller could not read, for *reason*. None: search.
+        message_ids: Messages under *lease_id* that the caller could not read because of *reason*. None: find the rows.
     """
     doing = f"set aside what cannot be delivered in queue {target.queue!r}"
     ids = None if message_ids is None else list(message_ids)
@@ -252,7 +252,7 @@ def set_aside(
 
 
 def extend_lease(connection: Connection, target: Target, tokens: Sequence[Token], lease: timedelta) -> datetime | None:
-    """Extend the lease of deliveries to *lease* from now; it is never shortened. The caller commits.
+    """Extend the lease of deliveries, so that it runs for *lease* from now; never shorten it. The caller commits.
 
     Return the new end; None if the lease has ended, or if it does not cover one of the deliveries any more.
     """
@@ -271,7 +271,7 @@ def extend_lease(connection: Connection, target: Target, tokens: Sequence[Token]
 def heartbeat(
     connection: Connection, target: Target, lease_ids: Sequence[int], lease: timedelta
 ) -> list[ExtendedLease]:
-    """Extend leases to *lease* from now, and return their cancelled messages. The caller commits."""
+    """Extend leases to run for *lease* from now; return them with their cancelled messages. The caller commits."""
     rows = target.call(
         "fq_heartbeat",
         f"extend {len(lease_ids)} leases of queue {target.queue!r}",
@@ -287,7 +287,7 @@ def heartbeat(
 def charge_running(
     connection: Connection, target: Target, tokens: Sequence[Token], charges: Sequence[tuple[int, int]]
 ) -> None:
-    """Charge channels for running deliveries, each between two amounts. The caller commits."""
+    """Charge channels for running deliveries; *charges*: the cost so far (ms) and that charged. The caller commits."""
     target.call(
         "fq_charge_running",
         f"charge for {len(tokens)} deliveries of queue {target.queue!r}",
@@ -313,8 +313,8 @@ def find_holder(connection: Connection, target: Target, message_id: int) -> str 
 def _settling(*, refusing: bool, costs: bool, alone: bool) -> Shape:
     """Return the shape of a call whose rows are the deliveries that were not settled as asked.
 
-    *refusing*: it returns nothing and fails if a delivery is lost. *costs*: ``fq_correct_costs`` sees the messages
-    first, in the same transaction. *alone*: it has one delivery.
+    *refusing*: the call returns nothing, and fails if a delivery is lost. *costs*: the statement calls
+    ``fq_correct_costs`` first. *alone*: there is one delivery, so values take the place of arrays.
     """
     before = "fq_correct_costs" if costs else ""
     arrays = (*_TOKEN, *(["costs", "charged"] if costs else [])) if alone else ()
@@ -345,16 +345,16 @@ def settlement(
     charged: Sequence[int | None] = (),
     refusing: bool = False,
 ) -> Call:
-    """Return the call that settles deliveries by a verb, with the arguments of each.
+    """Return the call that settles deliveries by a verb; each sequence has one element for each delivery.
 
-    It returns messages that were not settled as asked: "lost" if the token is invalid, "buried" if no attempt was left.
+    Its rows are the messages not settled as asked: "lost" if the token is invalid, "buried" if no attempt was left.
 
     Args:
-        results: For complete, the result of each; None or an empty sequence keeps nothing.
-        notify: Whether to wake those who wait for messages or results.
+        results: Only for complete. None or an empty sequence: no result is kept.
+        notify: Whether to wake consumers, or programs that wait for the results.
         costs: The actual costs. None: as charged.
-        charged: The costs charged while their handlers ran, or None.
-        refusing: It travels with COMMIT and fails if one is lost.
+        charged: The costs that :func:`charge_running` charged last, or None.
+        refusing: The call travels with COMMIT, and fails if a delivery is lost.
     """
     told = costs.count(None) < len(costs)
     alone = verb == "complete" and len(tokens) == 1

@@ -1,4 +1,4 @@
-"""Work on an engine, sync and async alike. Only this module checks out connections."""
+"""Runs work on engines, sync and async alike. No other module checks out connections."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class _WithoutPool(OptionEngine):
 def without_pool(engine: Engine, connect: Callable[[], Any] | None = None) -> Engine:
     """Return an engine that connects like another one, with its events and options, but keeps no connection.
 
-    *connect* creates the driver's connection after all events of the pool; None: as the other engine does.
+    *connect* returns a driver's connection on which the pool's events have already run; None: as the other engine does.
     """
     shared, own = engine.pool, _WithoutPool(engine, {})
     if connect is not None:
@@ -62,7 +62,7 @@ def without_pool(engine: Engine, connect: Callable[[], Any] | None = None) -> En
 def blocking(engine: AsyncEngine) -> Engine:
     """Return a sync engine that connects as an AsyncEngine does, with its events and options.
 
-    It keeps no connection. It must not be used in a thread whose event loop runs.
+    The engine keeps no connection. Do not use it in a thread whose event loop runs.
     """
     connecting = without_pool(engine.sync_engine)
     return without_pool(engine.sync_engine, lambda: _connected(connecting))
@@ -86,7 +86,7 @@ def _waited(loop: asyncio.AbstractEventLoop, work: Callable[..., Any], *argument
 
 
 class _Waiting:
-    """SQLAlchemy's adapter for a cursor of an asyncio driver, for code outside of an event loop."""
+    """Lets code outside of an event loop use SQLAlchemy's adapter for a cursor of an asyncio driver."""
 
     def __init__(self, adapted: Any, loop: asyncio.AbstractEventLoop) -> None:
         vars(self).update(_adapted=adapted, _loop=loop)
@@ -106,7 +106,7 @@ class _Waiting:
 
 
 class _WaitingConnection(_Waiting):
-    """The same for a connection, whose loop ends with it."""
+    """Lets code outside of an event loop use the adapter for a connection, and closes the loop with the connection."""
 
     def __init__(self, pooled: PoolProxiedConnection, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(pooled.dbapi_connection, loop)
@@ -137,7 +137,8 @@ def sets_up_transactions(connection: Connection) -> bool:
 def isolate(connection: Connection, options: Mapping[str, Any]) -> Connection:
     """Give a new connection isolation options, even if a listener of ``engine_connect`` has begun a transaction.
 
-    What the listener has set for the session stays. What it has set for that transaction is set again in each.
+    What the listener set for the session stays. Its transaction is committed; to set anew what it set there, the
+    engine's ``engine_connect`` listeners are called again at the begin of each later transaction.
     """
     if connection.in_transaction():
         dispatch: Any = connection.engine.dispatch
@@ -161,8 +162,9 @@ def read_committed(engine: Engine) -> Engine:
 def run(engine: Engine, work: Callable[[Connection], R], *, calls_only: bool = False) -> R:
     """Call *work* on a connection where each statement is its own READ COMMITTED transaction.
 
-    If listeners of the engine set up its transactions, it is one transaction. *calls_only* promises that *work*
-    executes only through functions of ``calls``, which may bypass SQLAlchemy.
+    If listeners of the engine set up its transactions, all is one transaction. *calls_only* promises that *work*
+    executes only through functions of ``calls``, which may bypass SQLAlchemy. If the server's default isolation is
+    another one, the first *work* of an engine is called again after its IsolationError.
     """
     driver = driver_of(engine)
     try:
@@ -203,7 +205,7 @@ def on(where: Any, work: Callable[[Any], R]) -> R:
 
 
 def read_again(read: Callable[[], R]) -> R:
-    """Return what *read* returns; call it once more if its connection was lost.
+    """Return what *read* returns; call *read* once more if its connection was lost.
 
     A pool may hold connections that the server ended while they were idle. The first error makes the pool replace all.
     """
@@ -236,7 +238,7 @@ def run_transaction(engine: Engine, work: Callable[[Connection], R]) -> R:
 
 @contextmanager
 def own_transaction(engine: Engine) -> Iterator[Connection]:
-    """Open a READ COMMITTED transaction for several statements, and commit it at the end; AUTOCOMMIT stays as it is."""
+    """Open a READ COMMITTED transaction, and commit it at the end; an engine in AUTOCOMMIT stays in AUTOCOMMIT."""
     driver_of(engine)
     with engine.connect() as connection:
         if not is_in_autocommit(connection):
@@ -246,12 +248,12 @@ def own_transaction(engine: Engine) -> Iterator[Connection]:
 
 
 def set_lock_timeout(connection: Connection, timeout: timedelta) -> None:
-    """Limit how long statements of a connection wait for a lock; not for a transaction pooler."""
+    """Limit how long statements of a session wait for a lock. Do not use it behind a transaction pooler."""
     connection.exec_driver_sql(f"set lock_timeout = {timeout // timedelta(milliseconds=1)}")
 
 
 def set_time_limit(connection: Connection, limit: timedelta) -> None:
-    """Limit how long statements of a connection take, whatever its role has; not for a transaction pooler."""
+    """Limit how long statements of a session take, whatever its role has. Do not use it behind a transaction pooler."""
     connection.execute(_SET_TIME_LIMIT, {"limit": str(limit // timedelta(milliseconds=1))})
 
 

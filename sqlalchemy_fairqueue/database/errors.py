@@ -1,4 +1,4 @@
-"""Errors of the database: what the server refused, whether it is away, and the matching error of this package."""
+"""Reads errors of the database: what the server refused, whether it is away, and which of our errors that means."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def sqlstate_of(error: BaseException | None) -> str:
 def is_away(error: BaseException) -> bool:
     """Return whether an error says that the database cannot serve now; the same call may succeed later.
 
-    It may come from the operating system through a driver: asyncpg raises ConnectionRefusedError while it connects, and
+    An OSError counts if it came through a driver: asyncpg raises ConnectionRefusedError while it connects, and
     TimeoutError after its ``command_timeout``.
     """
     if isinstance(error, OSError):
@@ -93,7 +93,7 @@ def refusal_of(error: BaseException) -> Refusal:
 
 
 def hide_row(error: BaseException) -> None:
-    """Remove values from the texts of an error: PostgreSQL quotes rows that a constraint of the application refuses."""
+    """Remove values from an error's texts: PostgreSQL quotes there the row that an application's constraint refused."""
     for one in _causes(error):
         if one.args and isinstance(one.args[0], str):
             one.args = (_hidden(one.args[0]), *one.args[1:])
@@ -116,7 +116,7 @@ def _hidden(text: str) -> str:
 
 
 def refuse(error: StatementError, doing: str) -> NoReturn:
-    """Raise the error for a failed statement: ours, or SQLAlchemy's. Only its ``params`` have contents, no text."""
+    """Raise our error for a failed statement, or else SQLAlchemy's. No text of it has contents; its ``params`` do."""
     error.hide_parameters = True
     hide_row(error)
     refusal = translated(error, doing) if isinstance(error, DBAPIError) else None

@@ -1,7 +1,7 @@
-"""What a database has installed, whether this library can use it, and installation without Alembic.
+"""Checks whether this library can use what a database has installed, and installs without Alembic.
 
 The library asks once for each engine and schema before it sends anything else, and remembers a usable version. That is
-safe: a database is migrated before the code that needs it is deployed, and rolled back after that code.
+safe, since one upgrades a database before the code that needs the upgrade, and downgrades it after that code.
 """
 
 from __future__ import annotations
@@ -83,15 +83,15 @@ def install_fairqueue(where: Engine | Connection, schema: str | None = None) -> 
     instead. In asynchronous programs: ``await connection.run_sync(install_fairqueue)``.
 
     Args:
-        where: On an engine it commits its own transaction. On a connection it uses the open one, and fails if another
-            process installs meanwhile.
+        where: An engine: the call commits a transaction of its own. A connection: it uses the open transaction, and
+            fails if another process installs meanwhile.
         schema: Created if it is missing. None: the connection's default schema.
 
     Returns:
         True if it was installed now; False if a usable version was there.
 
     Raises:
-        SchemaMismatch: An older version is there, with the migration to write; or other objects have fairqueue's names.
+        SchemaMismatch: An older version is there (the text has the migration to write), or fairqueue's names are taken.
         AutocommitError: The connection commits each statement by itself.
         IsolationError: The transaction is read-only.
         ValueError: PostgreSQL cannot store the schema's name, or the database is not PostgreSQL.

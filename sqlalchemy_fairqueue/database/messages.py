@@ -1,4 +1,4 @@
-"""Messages, their groups and dead letters: add them, find them, read how they ended."""
+"""Calls that add messages, find messages, groups and dead letters, and read how messages ended."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Content(bytes):
 
 
 class Membership:
-    """The group that messages are added to, and the delivery of the member that adds them; None: the group is new."""
+    """The group that messages are added to; *adder* is the delivery of a member that adds them. None: a new group."""
 
     __slots__ = ("adder", "group_id")
 
@@ -81,7 +81,7 @@ class Membership:
 
 
 class EncodedMessage(Protocol):
-    """A message to enqueue, with its payload encoded, its headers as JSON and its *max_attempts*, or the queue's."""
+    """A message to enqueue: encoded, with its headers as JSON, and with its own *max_attempts* or the queue's."""
 
     message: Enqueue
     content: bytes
@@ -91,11 +91,11 @@ class EncodedMessage(Protocol):
 
 
 class EnqueuedMessages(NamedTuple):
-    """The outcomes of an enqueue, one element a message, in the order of the database.
+    """The outcomes of an enqueue: each list has one element for each message, in the order of the answer.
 
     Attributes:
-        ordinals: Which message of the call, from 1.
-        message_ids: The message's id, or that of the message that has its key; None if dropped or refused.
+        ordinals: The position of the message in the call, from 1.
+        message_ids: The id of the message, or of the message that has its key; None if it was dropped or refused.
         outcomes: "full" if the channel is full and the policy says "raise"; otherwise as in a receipt.
     """
 
@@ -137,7 +137,7 @@ class FoundResult:
 
 @cache
 def _enqueuing(*, alone: bool, refusing: bool) -> Shape:
-    """Return the shape of an enqueue: of one message (*alone*), failing for outcomes that raise (*refusing*)."""
+    """Return the shape of an enqueue. *alone*: of one message. *refusing*: the statement fails if an outcome raises."""
     outcome = "outcome"
     if refusing:
         channel, on_duplicate = (
@@ -176,9 +176,9 @@ def enqueue_call(
     Args:
         messages: At least one.
         policy: For new channels, if the queue has no configured defaults.
-        lock: Other messages of the queue to lock in the same order, if messages are replaced.
-        refusing: It travels with COMMIT and fails for outcomes that raise.
-        counts_members: It counts the members of groups that the transaction created.
+        lock: Ids of messages that the transaction ends later: they are locked in one order with those to replace.
+        refusing: The call travels with COMMIT, and fails for outcomes that raise.
+        counts_members: Whether to count members here, since the transaction created their groups.
     """
     alone = len(messages) == 1
     values = _elements(messages[0]) if alone else _arrays(messages)
@@ -201,7 +201,7 @@ def _shared(values: Sequence[Any]) -> list[Any]:
 
 
 def _elements(encoded: EncodedMessage) -> dict[str, Any]:
-    """Return the elements of a message in the function's arrays; null for the usual values."""
+    """Return what a message has in each array of ``fq_enqueue``; None for some usual values."""
     message, membership = encoded.message, encoded.membership
     on_duplicate = "coalesce" if message.coalesce else message.on_duplicate
     return {
@@ -224,7 +224,7 @@ def _elements(encoded: EncodedMessage) -> dict[str, Any]:
 
 
 def _arrays(messages: Sequence[EncodedMessage]) -> dict[str, Any]:
-    """Return the function's arrays for many messages, like :func:`_elements` for one; null for an array of nulls."""
+    """Return the arrays of ``fq_enqueue`` for many messages; None for some arrays that have only usual values."""
     wanted, contents, headers, max_attempts, memberships = zip(*map(_of_encoded, messages), strict=True)
     of_messages = zip(*map(_of_message, wanted), strict=True)
     channels, kinds, priorities, keys, delays, ats, on_duplicates, costs, *of_keys = of_messages
@@ -254,14 +254,14 @@ def _arrays(messages: Sequence[EncodedMessage]) -> dict[str, Any]:
 
 
 def followup_values(messages: Sequence[EncodedMessage]) -> dict[str, Any]:
-    """Return the arrays of follow-ups, which a group keeps until its members have ended; null without any."""
+    """Return the arrays of follow-ups, which a group keeps until its members have ended; None if there are none."""
     # No driver writes an empty array of contents.
     rows = list(map(_elements, messages))
     return {name: [row[name] for row in rows] or None for name in _OF_FOLLOWUPS}
 
 
 def named_messages(target: Target, names: Sequence[MessageName]) -> Call:
-    """Return the call that finds messages by name: rows of id and position of the name, from 1."""
+    """Return the call that finds messages by name. Its rows have the id, and the position of the name, from 1."""
     channels, keys, ordering_keys = map(list, zip(*names, strict=True))
     doing = f"find messages of {target.named()} by name"
     return target.call("fq_find_named", doing, channels=channels, keys=keys, ordering_keys=ordering_keys)
@@ -280,10 +280,7 @@ def read_messages(
     limit: int = 20,
     content_bytes: int = 65_536,
 ) -> list[MessageDetails]:
-    """Return unsettled messages: those with the ids, or the first of a channel, leased ones first.
-
-    *limit* applies to leased and to other messages separately.
-    """
+    """Return unsettled messages: those with *ids*; if None, up to *limit* leased and *limit* others of a channel."""
     doing = f"read messages of queue {target.queue!r}"
     which: dict[str, Any] = {"ids": ids and list(ids), "channel": channel, "limit": limit, "bytes": content_bytes}
     return target.read(connection, "fq_message_details", doing, _details, **which)
@@ -296,7 +293,7 @@ def _details(*, channel: str | None, content: bytes | None, dequeue_at: datetime
 def read_message_attempts(
     connection: Connection, target: Target, message_id: int, *, limit: int = 100, chars: int = 10_000
 ) -> list[AttemptDetails]:
-    """Return the last ended attempts at a message, the oldest first."""
+    """Return the last *limit* attempts at a message that have ended, the oldest first."""
     doing = f"read the attempts at message {message_id} of queue {target.queue!r}"
     which = {"message_id": message_id, "limit": limit, "chars": chars}
     return target.read(connection, "fq_message_attempts", doing, AttemptDetails, **which)[::-1]
@@ -414,7 +411,7 @@ def read_group_members(connection: Connection, target: Target, group_id: UUID, *
 
 
 def fold_groups(connection: Connection, schema: str | None, *, limit: int, groups: int, notify: bool) -> Folded | None:
-    """Count ended members and finish groups, alone in the transaction; None if another transaction is doing so."""
+    """Fold notes and finish groups; None if another transaction is doing so. Call it in a transaction of its own."""
     found = call(schema, "fq_fold_groups", "finish groups", limit=limit, groups=groups, notify=notify)
     return next(map(Folded._make, found.rows(connection)), None)
 
@@ -428,7 +425,7 @@ def read_dead_letters(
     limit: int,
     **which: str | datetime | list[int] | None,
 ) -> list[DeadLetterInfo]:
-    """Return dead letters of a queue, the oldest death first, after the last one of the previous page."""
+    """Return dead letters of a queue, the oldest death first; *after* is the last one of the previous page."""
 
     def letter(*, headers: str | None, unreadable: str | None, **row: Any) -> DeadLetterInfo:
         read_headers, refused = headers_of(headers)
@@ -447,6 +444,6 @@ def read_dead_letters(
 
 
 def read_dead_letter_groups(connection: Connection, target: Target, *, limit: int, ids: int) -> list[DeadLetterGroup]:
-    """Group the newest *limit* dead letters by kind, reason and error, the largest group first, with *ids* ids each."""
+    """Group the newest *limit* dead letters by kind, reason and error, largest group first, with *ids* ids of each."""
     doing = f"read the dead letters of queue {target.queue!r}"
     return target.read(connection, "fq_dead_letter_groups", doing, DeadLetterGroup, limit=limit, ids=ids)

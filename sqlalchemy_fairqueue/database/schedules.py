@@ -1,4 +1,4 @@
-"""Schedules: set, remove, pause, run and list them; workers find and run their slots, which ``planned`` plans."""
+"""Calls that set, pause, run and list schedules and, for workers, find due schedules and run their slots."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _OVERDUE = timedelta(minutes=5)
 
 @dataclass(frozen=True, slots=True)
 class ScheduleDefinition:
-    """A schedule to set; each start of a worker sets it if *in_code*. *policy* is for a new channel."""
+    """A schedule to set. *in_code*: each start of a worker sets it from the code. *policy*: of a new channel."""
 
     name: str
     recurrence: Recurrence
@@ -59,7 +59,7 @@ class DueSchedule(NamedTuple):
 
 
 def schedule_call(target: Target, definition: ScheduleDefinition) -> Call:
-    """Return the call that sets a schedule; it returns "created", "changed" or "same"."""
+    """Return the call that sets a schedule; the value of the call is "created", "changed" or "same"."""
     recurrence, encoded = definition.recurrence, definition.message
     return target.call(
         "fq_set_schedule",
@@ -89,7 +89,7 @@ def set_schedule_paused(connection: Connection, target: Target, channel: str, na
 
 
 def run_schedule(connection: Connection, target: Target, channel: str, name: str) -> int | None:
-    """Enqueue the message of a schedule now, and return its id; None if the full channel dropped it."""
+    """Enqueue the message of a schedule now, and return its id; None if it was dropped, because the channel is full."""
     call = target.call("fq_run_schedule", f"run schedule {name!r}", channel=channel, name=name, notify=target.notify)
     with _named(target, channel, name):
         return call.value(connection)
@@ -166,7 +166,7 @@ def due_schedules(
     ahead: timedelta,
     limit: int,
 ) -> list[DueSchedule]:
-    """Return schedules due within *ahead*, up to *limit* of each queue; *in_code* names those in the caller's code."""
+    """Return schedules due within *ahead*, up to *limit* of each queue; of those from code, only ones in *in_code*."""
     rows = call(
         schema,
         "fq_due_schedules",
@@ -191,10 +191,10 @@ def run_slots(
     next_slot: int | None,
     notify: bool,
 ) -> dict[int, int | None] | None:
-    """Run slots of a schedule and store its plan, alone in the transaction.
+    """Run slots of a schedule, and store which slots are done. Call it in a transaction of its own.
 
-    All slots up to *until* are done afterwards, and *next_slot* follows. Return the message of each slot, None for a
-    dropped one; or None, with nothing done, if another worker was first.
+    Slots up to *until* are done afterwards, run or skipped; *next_slot* is the one after them. Return the message id of
+    each slot, None if it was dropped; or None, with nothing done, if another worker was first or the schedule changed.
     """
     rows = call(
         schema,
@@ -214,7 +214,7 @@ def run_slots(
 def fail_schedule(
     connection: Connection, schema: str | None, due: DueSchedule, *, problem: str, delay: timedelta
 ) -> bool:
-    """Note why a schedule could not be run, and try it again after *delay*. Return whether it was noted."""
+    """Note why a schedule could not be run, so that workers try it again after *delay*. Return whether it was noted."""
     return call(
         schema,
         "fq_fail_schedule",

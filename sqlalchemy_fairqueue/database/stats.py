@@ -1,4 +1,4 @@
-"""Readings of queues, channels, their competition and their consumers, and requests to stop."""
+"""Reads the figures of queues, channels and consumers, what channels compete with, and requests to stop."""
 
 from __future__ import annotations
 
@@ -40,17 +40,17 @@ if TYPE_CHECKING:
 _Channel = TypeVar("_Channel", bound=ChannelDemand)
 
 COMPETING = 1000
-"""Channels with messages out, and ready channels, that the contention of one channel is read from."""
+"""How many channels with leased messages, and how many ready ones, are read to find what a channel competes with."""
 
 COUNTED = 60 * COMPETING
-"""Messages out that are counted for it: a microsecond each, where a channel's weight takes five."""
+"""How many leased messages are counted for that: each takes a microsecond, and the weight of a channel takes five."""
 
 _TIMED = 10_000
 _STEPS = timedelta(minutes=1), timedelta(minutes=5), timedelta(minutes=15)
 _POINTS = 100
 
 HEARD = timedelta(seconds=10)
-"""By then, a worker that its database answers has heard of a request to stop."""
+"""How long after a request to stop a worker has heard of it, if its database answers."""
 
 
 _DEMAND = (
@@ -64,7 +64,7 @@ _SAMPLE = Shape(("fq_now as now", "cast(pg_catalog.pg_current_snapshot() as text
 
 @dataclass(frozen=True, slots=True)
 class SampleContext:
-    """The clock of the queues and the snapshot of a sample, as PostgreSQL writes it."""
+    """When a sample was taken, by the clock of the queues, and its snapshot, as PostgreSQL writes snapshots."""
 
     at: datetime
     snapshot: str
@@ -75,7 +75,7 @@ def read_clock(connection: Connection, schema: str | None) -> datetime:
 
 
 def sample_context(connection: Connection, schema: str | None) -> SampleContext:
-    """Return the clock and the snapshot of the transaction. In REPEATABLE READ this is the one snapshot."""
+    """Return the clock and the snapshot of this statement; in REPEATABLE READ the snapshot of all statements."""
     [row] = call(schema, "fq_now", "read the clock of the queues", _SAMPLE).rows(connection)
     return SampleContext(instant(row.now), row.snapshot)
 
@@ -83,7 +83,7 @@ def sample_context(connection: Connection, schema: str | None) -> SampleContext:
 def count_completions(
     connection: Connection, schema: str | None, *, before: str, queues: Sequence[str]
 ) -> dict[tuple[str, str], int]:
-    """Count completed attempts by queue and channel that were recorded after the snapshot *before*, each once."""
+    """Count the completed attempts that were recorded after the snapshot *before*, by queue and channel, each once."""
     doing = "count the completions since the last sample"
     rows = read(connection, schema, "fq_completions", doing, Row, before=before, queues=list(queues))
     return {(row["queue"], row["channel"]): row["completed"] for row in rows if row["completed"]}
@@ -112,7 +112,7 @@ def read_channel_stats(
     after: str | None = None,
     busy: bool = False,
 ) -> list[ChannelStats]:
-    """Return the stats of channels by name, after the name *after*; *busy* selects channels with messages."""
+    """Return the stats of channels in the order of their names, after the name *after*. *busy*: only of busy ones."""
 
     def stats(*, policy: Row, **row: Any) -> ChannelStats:
         return ChannelStats(queue=target.queue, **row, **policy_values(policy))
@@ -124,7 +124,7 @@ def read_channel_stats(
 
 @dataclass(frozen=True, slots=True)
 class StopRequest:
-    """A request to stop to the workers of a queue with one name; *requested_at* differs for each request."""
+    """A request that the workers of a queue that have a certain name stop; each request has another *requested_at*."""
 
     queue: str
     requested_by: str
@@ -138,7 +138,7 @@ def read_contention(connection: Connection, target: Target, *, limit: int) -> Co
 def contention_by_queue(
     connection: Connection, schema: str | None, queues: Sequence[str], *, limit: int
 ) -> dict[str, Contention]:
-    """Return the channels that wait longest and those with the most leased messages, up to *limit* of each."""
+    """Return, of each queue, up to *limit* channels that wait longest, and as many with the most leased messages."""
     doing = f"read the contention of {named(queues)}"
     bounds = dict.fromkeys(("channels", "scan", "count"))
     found = read_by_queue(connection, schema, "fq_contention", doing, Row, queues, limit=limit, **bounds)
@@ -170,13 +170,13 @@ def read_competition(
     scan: int = COMPETING,
     count: int = COUNTED,
 ) -> tuple[QueueCapacity, Competition, list[ChannelDemand]]:
-    """Return what holds a queue and some of its channels back, by a reading that does not grow with the queue.
+    """Return what holds a queue and some of its channels back; the cost is bounded, however large the queue is.
 
     It reads at most *scan* channels with leased messages, ready channels and signals, and *count* leased messages.
 
     Returns:
-        What holds the queue back; up to *rivals* channels with the most leased messages, without what waits in them;
-        and those of *channels* that exist. If one of these has ready messages, they include its scheduled ones.
+        What holds the queue back; up to *rivals* channels with the most leased messages, without their waiting ones;
+        and the demand of each existing one of *channels*: ``ready`` includes scheduled messages if any is ready.
     """
     rows = target.read(
         connection,
@@ -269,7 +269,7 @@ def consumers_by_queue(
 
 
 def _consumer(*, handlers: str | None, **row: Any) -> ConsumerInfo:
-    """Return a consumer, without a request to stop if it took or awaited work since, which no stopping worker does."""
+    """Return a consumer; leave out a request to stop if it took or awaited work since, as no stopping worker does."""
     held = json.loads(handlers or "[]")
     for one in held:
         for name in ("delivered_at", "cancelled_at"):
@@ -292,7 +292,7 @@ def read_stop_requests(
     lease_ids: Sequence[int],
     concurrency: int,
 ) -> list[StopRequest]:
-    """Return the requests to a worker to stop; its leases tell its concurrency and version from then on."""
+    """Return the requests that a worker stop; also write its concurrency and version to its leases."""
     doing = f"look for requests to {consumer!r} to stop"
     return read(
         connection,

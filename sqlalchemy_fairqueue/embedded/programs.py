@@ -1,4 +1,4 @@
-"""PostgreSQL's programs, found in a package or a directory, and copied to where the server's account can run them."""
+"""Finds PostgreSQL's programs in a package or directory, and copies them to where the server's account can run them."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class Programs:
     def copy_below(self, folder: Path, make_folder: Callable[[Path], None]) -> None:
         """Copy the installation to where the server's account may run it, in folders that the account owns.
 
-        So the account can remove a partial copy if this process is killed.
+        The account can then remove a partial copy, even if this process is killed.
         """
         ignored = {"include", "doc", "__pycache__"}
         for tree in self.trees:

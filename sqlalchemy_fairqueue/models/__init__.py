@@ -1,8 +1,8 @@
 """Mapped classes for queries and relationships over fairqueue's tables, as ``op.create_fairqueue`` installs them.
 
-They are for reading: a flush that would write a row is refused, and the error names the verb to use instead. Use the
-classes here, which are mapped on first access, on their own MetaData (:data:`metadata`); or :func:`make_models` for the
-MetaData of your Base; or the mixins for classes of your own.
+They are for reading: a flush that would write a row is refused, and the error names the verb to use instead. The
+classes here are mapped on first access, to a MetaData of their own (:data:`metadata`). To map the tables in the
+MetaData of your Base, call :func:`make_models`; to write the classes yourself, use the mixins.
 """
 
 # ruff: noqa: F403, F405 - __all__ names each mixin

@@ -1,4 +1,4 @@
-"""Mixins of the tables. Those that applications query declare the Python types of their columns."""
+"""A mixin for each table; mixins of tables that applications query declare the Python types of the columns."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TO_CHANNEL = {"channel": Related("fq_channel", own="channel_id", other="id", for
 
 
 class PausableMixin(FairqueueMixin):
-    """A queue or a channel, which can be paused."""
+    """The columns that queues and channels share, since both can be paused."""
 
     if TYPE_CHECKING:
         paused_at: Mapped[datetime | None]
@@ -45,7 +45,7 @@ class PausableMixin(FairqueueMixin):
 
 
 class LimitedMixin(FairqueueMixin):
-    """A queue, a channel or a shared limit, with its limits."""
+    """The columns of limits and rates that queues, channels and shared limits share."""
 
     if TYPE_CHECKING:
         max_concurrency: Mapped[int | None]
@@ -59,10 +59,10 @@ class LimitedMixin(FairqueueMixin):
 class QueueConfigMixin(PausableMixin, LimitedMixin):
     """A configured queue: the policy of new channels, and the settings of the queue itself.
 
-    ``defaults`` is a policy in the column names of :class:`ChannelStateMixin`; if it is None, the first enqueue decides
-    the policy of a channel. Its durations are in microseconds, and so are those of ``dead_letter_retention_by_kind``.
-    ``plans`` tells whether the queue has or had plans. :meth:`~sqlalchemy_fairqueue.Queue.configure` documents the
-    others. ``state`` is None before the first delivery and the first limit.
+    ``defaults`` is the policy of new channels, by the column names of :class:`ChannelStateMixin`; if it is None, the
+    first enqueue into a channel decides its policy. The durations in ``defaults`` and in
+    ``dead_letter_retention_by_kind`` are microseconds. ``plans`` is true if the queue has or had plans. ``state`` is
+    None until the first delivery or limit. :meth:`~sqlalchemy_fairqueue.Queue.configure` documents the other columns.
 
     Example:
         >>> queue.configure(engine, max_concurrency=20)
@@ -101,7 +101,7 @@ class ChannelMixin(FairqueueMixin):
     """A channel: the messages of one tenant in a queue.
 
     Attributes:
-        state: The dispatcher's state of the channel: policy, start tag, concurrency.
+        state: The state row of the channel: its policy, start tag and concurrency.
         queue_config: None if the queue was never configured.
         messages: Includes leased messages.
 
@@ -148,11 +148,11 @@ class ChannelMixin(FairqueueMixin):
     numbers=("due_at", "rate_at", "used_at"),
 )
 class ChannelStateMixin(PausableMixin, LimitedMixin):
-    """The dispatcher's state of a channel, one row for each channel. The table has no unique index, by design.
+    """The state row of a channel: its policy, and what the dispatcher knows of it. The table has no unique index.
 
-    Times are microseconds since the epoch; they order the turns, and may be negative. The head is None while the
-    dispatcher knows of no message in the channel. ``backlog`` counts only heard signals. ``problem`` tells why a
-    dequeue has paused the channel.
+    Times other than ``paused_at`` are plain numbers, of microseconds since 1970, and may be negative. The head is None
+    while the dispatcher knows of no message in the channel. ``backlog`` leaves out messages whose signals are not
+    heard yet. ``problem`` tells why a dequeue has paused the channel.
     """
 
     __fairqueue_related__: ClassVar[dict[str, Related]] = {
@@ -189,7 +189,7 @@ class ChannelStateMixin(PausableMixin, LimitedMixin):
 
 
 class ContentMixin(FairqueueMixin):
-    """The content of a message, waiting or dead."""
+    """The columns that messages and dead letters share."""
 
     __fairqueue_related__: ClassVar[dict[str, Related]] = TO_CHANNEL
     if TYPE_CHECKING:
@@ -210,9 +210,9 @@ class ContentMixin(FairqueueMixin):
 
     @hybrid_property
     def payload(self) -> Any:
-        """The content parsed as JSON; in a query, ``convert_from(content, 'UTF8')::jsonb``, a JSONB expression.
+        """The content parsed as JSON; in a query, the JSONB expression ``convert_from(content, 'UTF8')::jsonb``.
 
-        Only for messages whose codec writes JSON: other content raises PayloadError, and fails a query that reads it.
+        Use it only if the codec writes JSON: other content raises PayloadError here, and makes a query fail.
         """
         return _JSON.decode(self.content)
 
@@ -227,12 +227,12 @@ class MessageMixin(ContentMixin):
     """A message, from enqueue to completion.
 
     ``dequeue_at`` orders the messages of the channel. Usually it is the time when the message is due, in microseconds
-    since the epoch. For a due message with a ``priority`` it is minus the priority, or an earlier time according to the
-    policy's priority_aging. The greatest bigint means that the message waits for others of its ``ordering_key``.
-    ``returned_at`` is when it became ready again; ``delivered_at`` is stored if the queue records its history.
-    ``key_outlives`` is true if the period of its key begins when it ends. ``cancelled`` is true if it was cancelled
-    while leased. ``charged`` is what its delivery charged the channel, in a queue that is fair by seconds. ``lease`` is
-    None if no consumer holds the message.
+    since 1970. For a due message with a ``priority`` it is minus the priority or, if the policy has a
+    ``priority_aging``, an earlier time. The greatest bigint means that the message waits for others of its
+    ``ordering_key``. ``returned_at`` is when the message last went back to the channel or was brought forward.
+    ``delivered_at`` is stored if the queue records its history. ``key_outlives`` is true if the period of the key
+    begins when the message ends. ``cancelled`` is true if the message was cancelled while leased. ``charged`` is what
+    the delivery charged the channel, in a queue that is fair by seconds. ``lease`` is None unless a consumer has one.
 
     Example:
         >>> message_id = queue.enqueue(engine, channel="customer-7", payload={"file": "a.pdf"}).message_id
@@ -262,9 +262,9 @@ class MessageMixin(ContentMixin):
 
     @hybrid_property
     def due_at(self) -> datetime | None:
-        """The instant before which the message is not delivered.
+        """The instant when the message is due.
 
-        None for a due message with a priority, and for one that waits for others of its ordering key.
+        None for a due message with a priority, and for a message that waits for others of its ordering key.
         """
         return instant(self.dequeue_at) if 0 <= self.dequeue_at < _WAITS_FOR_OTHERS else None
 
@@ -300,9 +300,9 @@ class DeadLetterMixin(ContentMixin):
 
 @of_table("fq_lease", "queue.dequeue(engine, ...) makes leases, queue.extend(engine, delivery) extends them")
 class LeaseMixin(FairqueueMixin):
-    """A consumer's lease of messages, until ``expires_at``; ``epoch`` is the value of :class:`EpochMixin` then.
+    """A consumer's lease of messages, until ``expires_at``; ``epoch`` is the server's epoch when it was made.
 
-    ``version`` and ``concurrency`` are of the worker that has the lease, or None.
+    ``version`` (of the library) and ``concurrency`` are those that its worker told, or None.
 
     Example:
         >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
@@ -331,7 +331,7 @@ class LeaseMixin(FairqueueMixin):
 class KeyPeriodMixin(FairqueueMixin):
     """A key that stays taken until ``expires_at``, even after its message has ended; housekeeping deletes expired rows.
 
-    ``expires_at`` is None before the period begins, if it counts from the end of the message.
+    ``expires_at`` is None until the message ends, if the period is counted from that end.
 
     Example:
         >>> queue.enqueue(engine, channel="customer-7", payload=1, key="report", unique_for=timedelta(hours=1)).outcome
@@ -352,10 +352,10 @@ class KeyPeriodMixin(FairqueueMixin):
 
 @of_table("fq_plan", "use queue.plans.configure(session, name, ...)")
 class PlanMixin(FairqueueMixin):
-    """A plan of a queue: a policy with a name, and which channels have its last change.
+    """A plan of a queue: a policy with a name, and how far its last change has come.
 
-    ``policy`` is in the column names of :class:`ChannelStateMixin`, with microseconds. ``spread_after`` is the last
-    channel that has the change; None if all have it.
+    ``policy`` has the column names of :class:`ChannelStateMixin`, and durations in microseconds. The dispatcher brings
+    a change to the channels by id: ``spread_after`` is the last channel visited, None if all have the change.
 
     Example:
         >>> queue.plans.configure(engine, "gold", weight=3)
@@ -378,7 +378,7 @@ class PlanMixin(FairqueueMixin):
 class ChannelPlanMixin(FairqueueMixin):
     """The plan that a channel follows, and the overridden columns of its policy.
 
-    Channels without a plan and without overridden columns have no row. The channel has the plan's ``revision``.
+    A channel without either has no row. ``revision`` is that of the plan when the channel got its policy.
 
     Example:
         >>> queue.plans.configure(engine, "gold", weight=3)
@@ -413,9 +413,9 @@ class LimitMixin(LimitedMixin):
 
 @of_table("fq_group", "queue.group makes groups, and workers finish them")
 class GroupMixin(FairqueueMixin):
-    """A group of messages, with the counts of its members that workers have folded.
+    """A group of messages, with the counts of its members as far as workers have folded the notes about them.
 
-    ``queue.groups.status`` adds newer changes. ``message_id`` is the follow-up, enqueued at ``finished_at``.
+    ``queue.groups.status`` also counts newer notes. ``message_id`` is the follow-up, enqueued at ``finished_at``.
 
     Example:
         >>> with Session(engine) as session, session.begin():
@@ -446,8 +446,8 @@ class GroupMixin(FairqueueMixin):
 class ResultMixin(FairqueueMixin):
     """The result of a message that has ended, kept until ``expires_at``.
 
-    ``outcome`` is "completed", with the encoded result in ``content``, or null for None; "unkept", with the reason in
-    ``problem``; or "cancelled". ``queue.result`` reads it.
+    ``outcome`` is "completed": ``content`` is the encoded result, or None if the handler returned None; "unkept": the
+    message is completed, and ``problem`` says why there is no content; or "cancelled". ``queue.result`` reads the row.
 
     Example:
         >>> queue.configure(engine, result_retention=timedelta(hours=1))
@@ -474,9 +474,9 @@ class ResultMixin(FairqueueMixin):
 class ScheduleMixin(FairqueueMixin):
     """A schedule of a channel: what it enqueues, and when.
 
-    All slots up to ``done_until`` are done: run, or skipped by ``catch_up``. ``next_at`` is the following slot
-    according to the last worker that planned; workers look again at ``due_at``. ``revision`` grows if plans become
-    invalid.
+    All slots up to ``done_until`` have been run, or skipped by ``catch_up``; ``next_at`` is the slot after them, as the
+    last worker to look at the schedule found it. Workers look again at ``due_at``. ``revision`` grows with each change
+    of the schedule, so that no worker runs slots that it found before.
 
     Example:
         >>> queue.schedules.set(engine, "nightly", channel="customer-7", cron="0 3 * * *")
@@ -521,11 +521,11 @@ class ScheduleMixin(FairqueueMixin):
 class HistoryMixin(FairqueueMixin):
     """An ended attempt at a message, recorded after ``queue.configure(session, history=True)``.
 
-    The table is partitioned by the day of ``finished_at``, so a query with bounds on it reads only those days;
-    housekeeping drops whole days. Ids commit out of order: to follow the history, continue after the last
-    (recorded_xid, id), and stay below open transactions (``pg_snapshot_xmin``). ``outcome`` is "completed", "retried",
-    "released", "buried", "expired" (its lease ended) or "cancelled". ``cost`` is the cost that the consumer told, else
-    the cost charged at the start.
+    The table is partitioned by the day of ``finished_at``: a query that limits ``finished_at`` reads only those days,
+    and housekeeping drops whole days. Ids commit out of order: to follow the history, read on from the last
+    (recorded_xid, id), and only rows of transactions below ``pg_snapshot_xmin``. ``outcome`` is "completed",
+    "retried", "released", "buried", "expired" (the lease ended) or "cancelled". ``cost`` is what the consumer told or,
+    if it told nothing, what was charged at the start.
 
     Example:
         >>> queue.configure(engine, history=True)
@@ -557,7 +557,7 @@ class HistoryMixin(FairqueueMixin):
 
     @hybrid_property
     def wait(self) -> timedelta:
-        """How long the message was ready before the attempt."""
+        """How long the message was ready before the attempt began."""
         return self.started_at - self.ready_at
 
     @wait.inplace.expression
@@ -578,9 +578,9 @@ class HistoryMixin(FairqueueMixin):
 
 @of_table("fq_pruned_history", "the housekeeping of the queues' history writes it")
 class PrunedHistoryMixin(FairqueueMixin):
-    """A removal of attempts from the history by housekeeping, one row for each time and day.
+    """A removal of a day's attempts from the history by housekeeping.
 
-    ``(recorded_xid, history_id)`` is the last removed attempt: a reader that had read up to it has missed nothing.
+    ``(recorded_xid, history_id)`` is the last removed attempt: a reader that had come as far has missed nothing.
 
     Example:
         >>> with Session(engine) as session:
@@ -612,12 +612,12 @@ class EpochMixin(FairqueueMixin):
     key=("queue",),
 )
 class QueueStateMixin(FairqueueMixin):
-    """What the dispatcher of a queue knows, one row for each queue; and its concurrency, if it has a limit.
+    """The dispatch row of a queue: what its dispatcher knows, and the counts of its limit. There is no unique index.
 
-    The dispatcher has heard all signals except those of transactions from ``heard_below`` on and in ``heard_open``. The
-    ready order begins at ``ready_floor`` and ``ready_channel``, unchanged since ``still_since``. At ``swept_at``, no
-    channel was due before ``due_floor``, and no lease ended before ``lease_floor``. Since ``held_since`` all due
-    messages are locked. The table has no unique index, by design.
+    The dispatcher has heard the signals of all transactions below ``heard_below`` that are not in ``heard_open``. The
+    ready order begins at (``ready_floor``, ``ready_channel``) or later; this place has not moved since ``still_since``.
+    ``due_floor`` and ``lease_floor`` are the floors in due times and leases; all leases were last read at ``swept_at``.
+    Since ``held_since``, something has been due that nobody can take, because it is locked.
     """
 
     __fairqueue_related__: ClassVar[dict[str, Related]] = {
@@ -633,12 +633,12 @@ class QueueStateMixin(FairqueueMixin):
     key=("queue", "due_at", "message_id"),
 )
 class PromotionMixin(FairqueueMixin):
-    """A message with a priority that is due later. The row stays until then, even if the message ends before."""
+    """A message with a priority that is due later. The row stays until that time, even if the message ends earlier."""
 
 
 @of_table("fq_signal", "the verbs of a queue insert signals, and the dispatcher deletes them")
 class SignalMixin(FairqueueMixin):
-    """A note of the transaction ``xid`` to the dispatcher, deleted when it is heard."""
+    """A signal that the transaction ``xid`` left for the dispatcher, which hears and deletes it."""
 
     __fairqueue_related__: ClassVar[dict[str, Related]] = TO_CHANNEL
     if TYPE_CHECKING:
@@ -651,20 +651,20 @@ class SignalMixin(FairqueueMixin):
     key=("limit_name", "queue"),
 )
 class LimitShareMixin(FairqueueMixin):
-    """A queue of a shared limit: what it has drawn, in virtual time, and until when it counts as held back.
+    """What a queue has drawn from a shared limit, in virtual time, and until when it counts as held back by the limit.
 
-    The table has no unique index, by design.
+    A row with the queue '' is about the limit itself. The table has no unique index.
     """
 
 
 @of_table("fq_group_followup", "queue.group makes groups, and workers finish them")
 class GroupFollowupMixin(FairqueueMixin):
-    """A follow-up of a group: ``on_failure`` or ``then``."""
+    """A follow-up of a group that is not finished: the one for its failure if ``on_failure``, otherwise the other."""
 
 
 @of_table("fq_group_note", "queue.group makes groups, and workers finish them")
 class GroupNoteMixin(FairqueueMixin):
-    """A note of a transaction that added members to a group (``id`` 0) or ended one, until a worker folds it."""
+    """A note, until a worker folds it, that a transaction added members to a group (``id`` 0) or ended some of them."""
 
 
 @of_table("fq_result_wait", "queue.result(engine, ..., timeout=...) writes it")
@@ -685,9 +685,9 @@ class ScheduleSlotMixin(FairqueueMixin):
 
 @of_table("fq_grant", "use op.grant_fairqueue(...) and op.revoke_fairqueue(...) in a migration")
 class GrantMixin(FairqueueMixin):
-    """A kind of work that a role was granted, with its bounds. The rights themselves are privileges on functions.
+    """A kind of work that a role was granted. The rights themselves are privileges on functions.
 
-    ``role`` is the name as PostgreSQL prints it, quoted if needed. ``queues`` and ``channels`` are None for all.
+    ``role`` is as PostgreSQL prints it, quoted if needed. ``queues`` and ``channels`` are None if the grant is for all.
 
     Example:
         >>> with Session(engine) as session:
@@ -698,9 +698,9 @@ class GrantMixin(FairqueueMixin):
 
 @of_table("fq_load", "loads of sqlalchemy_fairqueue.spark write it")
 class LoadMixin(FairqueueMixin):
-    """A committed bulk load, by the name of its job. The same job again adds nothing.
+    """A committed bulk load; if its job runs again under the same ``job_id``, that adds nothing.
 
-    For a stream the row describes the last micro-batch, ``batch_id``, and ``source`` is the query of the batches.
+    The row of a stream describes the last micro-batch, ``batch_id``; ``source`` is the streaming query.
 
     Example:
         >>> with Session(engine) as session:
@@ -711,7 +711,7 @@ class LoadMixin(FairqueueMixin):
 
 @of_table("fq_stop_request", "use queue.admin.stop_worker(session, ...)")
 class StopRequestMixin(FairqueueMixin):
-    """A request by ``requested_by`` to the workers named ``consumer`` to stop. It stays after they have stopped.
+    """A request by ``requested_by`` to the workers named ``consumer`` to stop; housekeeping deletes it after an hour.
 
     Example:
         >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
@@ -725,7 +725,7 @@ class StopRequestMixin(FairqueueMixin):
 
 @of_table("fq_audit", "use queue.admin.record_audit(session, ...)", key=("at", "audit_id"))
 class AuditMixin(FairqueueMixin):
-    """An action of ``who`` on a queue, a channel or a message, kept for 90 days; no ``queue``: on the installation.
+    """What ``who`` did to a queue, a channel or a message (``queue`` None: to the installation), kept for 90 days.
 
     Example:
         >>> queue.admin.record_audit(engine, "pause", by="dana")
@@ -747,7 +747,7 @@ class AuditMixin(FairqueueMixin):
 
 @of_table("fq_sample", "workers of the queue write it each minute", key=("queue", "at", "channel"))
 class SampleMixin(FairqueueMixin):
-    """How a queue stood in a minute, or a channel of it; the channel of the queue itself has no name.
+    """How a queue, or one of its busiest channels, stood in a minute; ``channel`` is empty in the row of the queue.
 
     Example:
         >>> with Session(engine) as session:
@@ -758,12 +758,12 @@ class SampleMixin(FairqueueMixin):
 
 @of_table("fq_size", "workers of the queue write it each hour", key=("at", "name"))
 class SizeMixin(FairqueueMixin):
-    """The size of a table at an hour. ``fairqueue doctor`` tells how the largest grow."""
+    """The size of one of the largest tables at an hour; ``fairqueue doctor`` tells from it how the tables grow."""
 
 
 @of_table("fq_round", "workers of the queue write it in their housekeeping", key=("duty",))
 class RoundMixin(FairqueueMixin):
-    """A duty of housekeeping, locked by the one transaction that does it: 'fold', 'forget' or 'history'.
+    """A duty of workers ('fold', 'forget' or 'history'); the transaction that does it locks the row, so only one does.
 
-    ``waiting`` are transactions that were running when the round in ``snapshot`` began.
+    ``waiting`` has the transactions that were open at ``snapshot``: at the last fold, or when the round began.
     """

@@ -1,4 +1,4 @@
-"""Creation of mapped classes for the user's MetaData, and the grants that it declares."""
+"""Maps the tables into a MetaData of the user, and declares grants on it for Alembic's autogenerate."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
 
 class HasMetaData(Protocol):
-    """A declarative Base of any kind."""
+    """Any object with a ``metadata``, such as a declarative Base."""
 
     metadata: MetaData
 
 
 @dataclass(frozen=True, slots=True)
 class Models:
-    """The mapped classes of one installation. The mixins document them: :class:`AuditMixin` documents ``Audit``.
+    """The mapped classes of one installation. Each class is documented at its mixin: ``Audit`` at :class:`AuditMixin`.
 
     See Also:
         :func:`make_models`
@@ -77,7 +77,7 @@ _MIXINS: Mapping[str, type[Any]] = {field.name: vars(applications)[f"{field.name
 
 
 class _GeneratedMeta(type(DeclarativeBase)):  # type: ignore[misc]
-    """The type of generated classes. No module contains them; pickle asks this type how to find them again."""
+    """The type of generated classes, which no module contains; so pickle asks this type how to find a class again."""
 
 
 _TOKEN, _ADDRESS = "fairqueue_token", "fairqueue_address"  # keys of the info of a MetaData
@@ -97,7 +97,7 @@ def _reduce(cls: Any) -> str | tuple[Any, ...]:
 
 
 def _find_class(token: str, address: str | None, schema: str | None, name: str) -> Any:
-    """Find a generated class: by its MetaData in the same process, in others by the address of its Base."""
+    """Find a generated class for pickle: in the same process by its MetaData, in another by the address of its Base."""
     if (metadata := _metadata_of.get(token)) is not None:
         return getattr(make_models(SimpleNamespace(metadata=metadata), schema), name)
     if address is None:
@@ -109,7 +109,7 @@ def _find_class(token: str, address: str | None, schema: str | None, name: str) 
 
 
 def _address_of(base: Any) -> str | None:
-    """Return the module and the name of a Base; None if it is no global of a module."""
+    """Return ``module:name`` of a Base; None if it is no global of a module."""
     # declarative_base() does not know the module of its result, and the main module differs between processes.
     own = getattr(base, "__module__", None)
     modules = sorted(sys.modules.copy().items(), key=lambda module: (module[0] != own, module[0] == "__main__"))
@@ -124,18 +124,18 @@ copyreg.pickle(_GeneratedMeta, _reduce)
 
 
 def make_models(base: type[Any] | HasMetaData, schema: str | None = None) -> Models:
-    """Map fairqueue's tables into the MetaData of a Base. The same schema gives the same classes again.
+    """Map fairqueue's tables into the MetaData of a Base. Another call for the same schema returns the same classes.
 
-    The classes share only the MetaData with the Base, and their names do not clash with yours: refer to them by class,
+    The classes share only the MetaData with the Base. Their names do not clash with yours, so refer to a class itself:
     ``relationship(models.Message, ...)``. For classes that inherit from your Base, use the mixins. Rows can be pickled;
-    another process can unpickle them if *base* is a global of a module that it can import.
+    another process can unpickle them if *base* is a global of a module that this process can import.
 
     Args:
         base: A declarative Base, or another object with a ``metadata``.
         schema: The schema of the installation. None: that of the MetaData, or else the connection's default schema.
 
     Raises:
-        ValueError: Your own classes map tables of these names in that schema.
+        ValueError: The MetaData already has a table of one of these names in that schema, mapped by your own class.
 
     Example:
         >>> class Base(DeclarativeBase): ...
@@ -172,7 +172,7 @@ def make_models(base: type[Any] | HasMetaData, schema: str | None = None) -> Mod
 
 
 class DefaultBase(DeclarativeBase):
-    """The Base of the ready-made classes, in the connection's default schema."""
+    """The Base of the classes that this package offers ready-made, for the connection's default schema."""
 
 
 @cache
@@ -184,9 +184,9 @@ def default_models() -> Models:
 def declare_grants(metadata: MetaData, *grants: RoleGrant, schema: str | None = None) -> None:
     """Declare the grants of an installation, so that ``alembic revision --autogenerate`` writes the operations.
 
-    Declare all of them on the MetaData that ``env.py`` compares: autogenerate revokes grants in the database that are
-    not declared. Without any declaration it leaves grants alone. Calls for the same schema add up; a call without
-    grants declares that no role has any. If a role has two grants of one kind, ValueError is raised.
+    Declare all grants, on the MetaData that ``env.py`` compares: if any are declared, autogenerate revokes every other
+    grant in the database; if none are, it leaves grants alone. Calls for the same schema add up; a call without grants
+    declares that no role has any. Two different grants of one kind to a role raise ValueError.
 
     Example:
         >>> declare_grants(MetaData(), RoleGrant("web", "producer"), RoleGrant("worker", "consumer"))

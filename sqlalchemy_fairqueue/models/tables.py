@@ -1,6 +1,6 @@
-"""What the mixins of tables share: columns, constraints and indexes from the catalog, rows that nobody writes.
+"""Gives the mixins their columns, constraints and indexes from the catalog, and refuses sessions that write their rows.
 
-Only the SQL functions keep the invariants of the rows; a message without its signal would never be delivered.
+Only the SQL functions keep the invariants of rows: a message that is written without a signal is never delivered.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 
 class ReadOnlyModel(FairQueueError, TypeError):
-    """A session was asked to write a row of fairqueue. Nothing was sent to the database.
+    """A session was asked to write a row of fairqueue, which is read-only. Nothing was sent to the database.
 
     Example:
         >>> with Session(engine) as session:
@@ -62,11 +62,11 @@ class ReadOnlyModel(FairQueueError, TypeError):
 
 @dataclass(frozen=True, slots=True)
 class Related:
-    """A relationship of a mixin with another table, whose column *other* equals the column *own* of the mixin.
+    """A relationship of a mixin with another table: the mixin's column *own* equals the column *other* there.
 
     Attributes:
-        many: Whether several rows of the other table may belong to one row here.
-        foreign_key_here: Whether the column here refers to the other table, as a foreign key would.
+        many: Whether several rows of the other table may belong to one row of the mixin's table.
+        foreign_key_here: Whether *own* is the referring side, as a foreign key would be; otherwise *other* is.
     """
 
     table: str
@@ -79,8 +79,8 @@ class Related:
 class FairqueueMixin:
     """Base of the mixins.
 
-    A relationship exists if the mixin of the other table is mapped too, on the same Base and in the same schema.
-    ``__fairqueue_schema__`` is the schema of the installation; None: as for :func:`make_models`.
+    A class gets a relationship only if the other table is mapped too, on the same Base and in the same schema.
+    ``__fairqueue_schema__`` is the schema of the installation; None: that of the MetaData, or else the default schema.
     """
 
     __fairqueue_schema__: ClassVar[str | None] = None
@@ -192,12 +192,12 @@ _INDEX = re.compile(r"^CREATE (UNIQUE )?INDEX \w+ ON (?:ONLY )?\w+ USING (\w+) \
 def of_table(
     table: str, verbs: str, *, key: tuple[str, ...] = (), numbers: tuple[str, ...] = ()
 ) -> Callable[[Mixin], Mixin]:
-    """Give a mixin the columns, constraints and indexes of a table, with the names of the installation.
+    """Return a class decorator that gives a mixin the columns, constraints and indexes of a table, by the same names.
 
     Args:
-        verbs: The verbs that write the table, for the error of somebody who tries to.
-        key: The key of the mapping, if the table has none.
-        numbers: Columns that are named like instants but are plain numbers.
+        verbs: What writes the table; for the text of :class:`ReadOnlyModel`.
+        key: The columns of the mapping's key, if the table has no primary key.
+        numbers: Columns that are named like instants, but stay plain numbers.
     """
 
     def made(mixin: Mixin) -> Mixin:

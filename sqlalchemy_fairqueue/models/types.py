@@ -1,4 +1,4 @@
-"""Column types: BIGINT microseconds as datetimes and timedeltas; transaction ids; roles.
+"""Column types for BIGINT microseconds (datetimes and timedeltas in Python), for transaction ids and for roles.
 
 The import registers xid, xid8 and regrole with SQLAlchemy, which would otherwise warn when it reflects the tables.
 """
@@ -42,7 +42,7 @@ _MICROSECOND = literal_column("interval '1 microsecond'", Interval())
 
 
 def timestamp(instant: SQLColumnExpression[Any]) -> ColumnElement[datetime]:
-    """Cast a column of instants to PostgreSQL's timestamptz, for its functions and operators.
+    """Cast a column of instants to timestamptz, for PostgreSQL's functions and operators.
 
     In conditions compare the column itself, ``Message.enqueued_at < func.now()``, since no index serves the cast.
 
@@ -57,7 +57,7 @@ def timestamp(instant: SQLColumnExpression[Any]) -> ColumnElement[datetime]:
 
 
 def interval(duration: SQLColumnExpression[Any]) -> ColumnElement[timedelta]:
-    """Cast a column of durations to PostgreSQL's interval, for its functions: ``func.avg(interval(History.wait))``.
+    """Cast a column of durations to interval, for PostgreSQL's functions: ``func.avg(interval(History.wait))``.
 
     Example:
         >>> queue.configure(engine, history=True)
@@ -72,7 +72,7 @@ def interval(duration: SQLColumnExpression[Any]) -> ColumnElement[timedelta]:
 
 
 def _kind(value: Any) -> TypeEngine[Any] | None:
-    """Return the type of an expression, inside an application's TypeDecorator; None for a Python value."""
+    """Return the type of an expression, unwrapped from an application's TypeDecorator; None for a Python value."""
     element = value.__clause_element__() if hasattr(value, "__clause_element__") else value
     if not isinstance(element, ColumnElement):
         return None
@@ -98,7 +98,7 @@ def _epoch_microseconds(value: Any) -> ColumnElement[int]:
 
 
 class _Comparator(TypeDecorator.Comparator[Any]):
-    """Comparison and arithmetic of instants and durations with PostgreSQL's own types on the right."""
+    """Compares, adds and subtracts instants and durations; the other operand may have one of PostgreSQL's own types."""
 
     def operate(self, op: OperatorType, *other: Any, **given: Any) -> Any:
         others = [_to_microseconds(value) for value in other]
@@ -115,7 +115,7 @@ class _Comparator(TypeDecorator.Comparator[Any]):
 
 
 class Instant(TypeDecorator[datetime]):
-    """An instant: an aware datetime, read in UTC. A naive datetime raises ValueError.
+    """A column of instants: an aware datetime in Python, in UTC when read. A naive datetime raises ValueError.
 
     Example:
         >>> hour_ago = datetime.now(UTC) - timedelta(hours=1)
@@ -138,7 +138,7 @@ class Instant(TypeDecorator[datetime]):
         return instant_microseconds(value)
 
     def coerce_compared_value(self, op: OperatorType | None, value: Any) -> TypeEngine[Any]:
-        """Type what is compared with an instant as an instant, and what is added to it as a duration."""
+        """Return the type of the other operand of an instant: a duration for a timedelta, otherwise an instant."""
         return Duration() if isinstance(value, timedelta) else self
 
     def process_result_value(self, value: int | None, dialect: Dialect) -> datetime | None:
@@ -151,7 +151,7 @@ class Instant(TypeDecorator[datetime]):
 
 
 class Duration(TypeDecorator[timedelta]):
-    """A duration: a timedelta in Python.
+    """A column of durations: a timedelta in Python, BIGINT microseconds in the database.
 
     See Also:
         :class:`KeyPeriod`
@@ -180,7 +180,7 @@ class Duration(TypeDecorator[timedelta]):
 
 
 class Xid8(UserDefinedType[int]):
-    """A transaction id of PostgreSQL that does not wrap around, as an int."""
+    """PostgreSQL's xid8, an int in Python: a transaction id that does not wrap around."""
 
     cache_ok = True
     render_bind_cast = True
@@ -203,7 +203,7 @@ class Xid8(UserDefinedType[int]):
 
 
 class Xid8Array(TypeDecorator[list[int]]):
-    """Transaction ids, as a list of int."""
+    """An array of xid8, a list of int in Python."""
 
     impl = ARRAY(Xid8)
     cache_ok = True
@@ -214,7 +214,7 @@ class Xid8Array(TypeDecorator[list[int]]):
 
 
 class Xid(Xid8):
-    """The transaction id in a row version, which wraps around."""
+    """PostgreSQL's xid, an int in Python: the transaction id in a row version, which wraps around."""
 
     cache_ok = True
 
@@ -223,7 +223,7 @@ class Xid(Xid8):
 
 
 class RoleName(UserDefinedType[str]):
-    """A role, as its name in PostgreSQL's notation, quoted if needed."""
+    """PostgreSQL's regrole, a str in Python: the name of a role, quoted if needed."""
 
     cache_ok = True
     render_bind_cast = True

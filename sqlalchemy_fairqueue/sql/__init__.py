@@ -3,9 +3,9 @@
 A function is one file, ``vN/<function>.sql``; ``vN/reads/`` has functions that only read, for people and dashboards,
 and ``vN/loads/`` those that only bulk loads call. A table with its indexes is one file, ``vN/tables/<table>.sql``.
 Version N of an object is the newest file in v1..vN, and a released file never changes: so every version can be put
-together for ever, and a migration never reads the models, which move. ``vN/upgrade.sql`` and ``vN/downgrade.sql``
-change tables of an earlier version. ``blocks/`` has parts of guards and grants. The statements are pure functions of
-versions and a schema, and are sent by others; only :func:`find_drift` asks a database, by ``queries/``.
+together for ever, and a migration never reads the models, which change. ``vN/upgrade.sql`` and ``vN/downgrade.sql``
+change tables of an earlier version. ``blocks/`` has parts of DO blocks. The statements depend only on versions and a
+schema, and other packages send them; only :func:`find_drift` and what it calls ask a database, by ``queries/``.
 """
 
 from sqlalchemy_fairqueue.sql.catalog import Difference, assert_no_drift, find_drift

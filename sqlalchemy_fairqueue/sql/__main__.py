@@ -1,6 +1,6 @@
-"""``python -m sqlalchemy_fairqueue.sql install 1 --schema queue | psql -v ON_ERROR_STOP=1``: a version as a script.
+"""Prints a script for psql: ``python -m sqlalchemy_fairqueue.sql install 1 --schema queue | psql -v ON_ERROR_STOP=1``.
 
-The script is one transaction. With Alembic use its operations, or ``alembic upgrade --sql``.
+The script is one transaction. With Alembic use the operations, or ``alembic upgrade --sql``.
 """
 
 from __future__ import annotations

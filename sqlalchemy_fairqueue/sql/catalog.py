@@ -1,6 +1,6 @@
-"""Catalog of an installation: the objects of fairqueue in a schema, as PostgreSQL's catalog describes them.
+"""Reads the objects of an installation from PostgreSQL's catalog, and compares them with what its version has.
 
-Facts are texts that are the same on every server version and in every schema: names of the schema are taken out.
+Facts about objects are texts, the same on every server version and in every schema, since the schema's name is removed.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _SET = text(
 
 
 def read_catalog(connection: Connection, schema: str) -> Catalog:
-    """Read the objects of a schema that have names of fairqueue's, of any version, and what belongs to them.
+    """Read the objects of a schema that have a name of any version of fairqueue, and what belongs to these objects.
 
     Partitions belong to their table and are left out. Nothing is locked, and nothing but the catalog is read.
     """
@@ -63,9 +63,9 @@ def read_catalog(connection: Connection, schema: str) -> Catalog:
 
 @contextmanager
 def _plain(connection: Connection) -> Iterator[None]:
-    """Set what makes the catalog's texts the same everywhere, and lets no function but PostgreSQL's own be called.
+    """Make the catalog's texts the same everywhere, and let only PostgreSQL's own functions be called, by settings.
 
-    The settings are as they were when this ends; if a statement failed, the end of its transaction does that.
+    The end of the ``with`` block restores the settings; if a statement failed, the end of its transaction does.
     """
     before = connection.execute(_SETTINGS).one()._asdict()
     # In AUTOCOMMIT a transaction's setting would be over with the statement.
@@ -82,7 +82,7 @@ def _plain(connection: Connection) -> Iterator[None]:
 
 
 def expected_catalog(version: int) -> Mapping[str, Mapping[str, str]]:
-    """Return what :func:`read_catalog` reads of a correct installation of a version; do not change it."""
+    """Return what :func:`read_catalog` reads of a correct installation of a version. Do not change the result."""
     return _frozen(checked_version(version))
 
 
@@ -94,7 +94,7 @@ def _frozen(version: int) -> Catalog:
 
 
 def changed_catalog(version: int, catalog: Catalog) -> dict[str, dict[str, str] | None]:
-    """Return the content of ``vN/catalog.json``: what differs from the version before; None for what is gone."""
+    """Return the content of ``vN/catalog.json``: objects that differ from the version before; None for removed ones."""
     before = _before(version)
     return {name: facts for name, facts in catalog.items() if before.get(name) != facts} | {
         name: None for name in before if name not in catalog
@@ -112,12 +112,12 @@ State = Literal["missing", "changed", "unexpected"]
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One object that is not as the installed version has it.
+    """An object that differs from what the installed version has.
 
     Attributes:
         kind: ``function``, ``table``, ``column``, ``index``, ``constraint``, ``trigger``, ``rule``, ``grant`` or
-            ``schema`` (of the staging tables); ``installation`` if there is none.
-        name: Its name: ``fq_dequeue``, ``fq_message.kind``.
+            ``schema`` (of the staging tables); ``installation`` if no version that the library knows is installed.
+        name: Such as ``fq_dequeue`` or ``fq_message.kind``.
         detail: The change, from what the version has to what is there.
     """
 
@@ -128,7 +128,7 @@ class Difference:
 
     @property
     def named(self) -> str:
-        """The object, as it can be allowed: ``index message_tenant``."""
+        """The object as :func:`assert_no_drift` takes it in *allowed*: ``index message_tenant``."""
         return f"{self.kind} {self.name}"
 
     def __str__(self) -> str:
@@ -138,7 +138,7 @@ class Difference:
 def installed_version(connection: Connection, schema: str | None = None) -> int | None:
     """Return the installed version, which this library may not know; None if nothing is installed.
 
-    An installation from before the first release has :data:`UNRELEASED`.
+    For an installation from before the first release, return :data:`UNRELEASED`.
     """
     target = _resolved(connection, schema)
     if target is None:
@@ -150,7 +150,7 @@ def installed_version(connection: Connection, schema: str | None = None) -> int 
 
 
 def recognised_version(connection: Connection, schema: str | None = None) -> int | None:
-    """Return the installed version; without ``fq_version()``, the one that the other objects look like, or None."""
+    """Return the installed version; if ``fq_version()`` is missing, the one that the rest resembles most, or None."""
     version = installed_version(connection, schema)
     target = _resolved(connection, schema)
     if version is not None or target is None:
@@ -162,15 +162,15 @@ def recognised_version(connection: Connection, schema: str | None = None) -> int
 
 
 def find_drift(connection: Connection, schema: str | None = None) -> list[Difference]:
-    """Find the changes that no migration made: differences from the installed version, sorted by name.
+    """Find the changes that no migration made: differences from the installed version, sorted by kind and name.
 
     It compares functions and tables, and the columns, indexes, constraints, triggers and rules of our tables. Triggers
-    and rules that no version has are unexpected: they may keep rows from the functions, or change them. If the role may
-    read the grants, it also compares who may execute the functions with them. Without ``fq_version()`` the version is
-    the one that the rest looks like.
+    and rules that no version has are unexpected, since they may change rows or hide rows from the functions. If the
+    role may read the grants, it also compares the grants with the privileges on the functions. If ``fq_version()`` is
+    missing, it compares with the version that the rest resembles most.
 
     It reads only the catalog and the grants, in the connection's transaction, and needs no privilege on the tables.
-    Partitions of the history are expected, and so are objects of yours whose names are not ours, unless they belong to
+    Partitions of the history are no differences, nor are your own objects, unless they have names of ours or belong to
     one of our tables.
 
     Args:
@@ -237,7 +237,7 @@ def _differences(want: Mapping[str, Mapping[str, str]], have: Mapping[str, Mappi
 
 
 def _grant_differences(connection: Connection, schema: str, version: int) -> Iterator[Difference]:
-    """Compare rights on functions with the grants; return no difference if the role may not read the grants."""
+    """Compare privileges on functions with the grants; return no difference if the role may not read the grants."""
     if not may_read_grants(connection, schema):
         return
     # What PUBLIC may execute is a fact of the function.

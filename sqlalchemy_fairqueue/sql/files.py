@@ -1,4 +1,4 @@
-"""The files of each version of the schema, read through importlib.resources, so that a zipped package works too."""
+"""Reads the files of each version of the schema, by importlib.resources, so that a zipped package works too."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ class Signature(NamedTuple):
     """What a function takes and returns: SQL types by name, in order.
 
     Attributes:
-        parameters: Without ``p_``.
-        columns: A single value is a column with the function's name; void is none.
+        parameters: By their names without ``p_``.
+        columns: If the function returns a single value, one column with the function's name; if void, none.
     """
 
     parameters: Mapping[str, str]
@@ -73,8 +73,8 @@ def folder(version: int) -> Traversable:
 def functions(version: int) -> Mapping[str, str]:
     """Return the ``create function`` statements of a version by name, with the literal qualifier ``fairqueue.``.
 
-    Functions that roles and triggers call get the pinned settings, unless their files name a search path and what else
-    they need; what they call runs with theirs. Names of columns come before those of variables in all of them.
+    Functions that roles or triggers call get the pinned settings, unless the file sets a search path itself; functions
+    that these call run with the same settings. A name that a column and a variable share always means the column.
     """
     texts: dict[str, str] = {}
     for step in range(1, checked_version(version) + 1):
@@ -88,7 +88,7 @@ def query(name: str) -> str:
 
 
 def names_of_ours(schema: str) -> dict[str, object]:
-    """Return the parameters of queries: a schema, and the functions and tables that any version has there."""
+    """Return the parameters of ``queries/``: the schema, and the names of functions and tables of all versions."""
     return {
         "schema": schema,
         "functions": sorted({name for version in versions() for name in functions(version)}),
@@ -98,7 +98,7 @@ def names_of_ours(schema: str) -> dict[str, object]:
 
 @cache
 def signature(function: str) -> Signature:
-    """Return the signature of a function in the version that this library needs; it reads only the function's file."""
+    """Return the signature of a function in the version that this library needs; only the function's file is read."""
     for step in range(NEEDED_VERSION, 0, -1):
         for subject in _SUBJECTS:
             file = folder(step).joinpath(subject, f"{function}.sql")
@@ -124,9 +124,9 @@ def _signature(function: str, text: str) -> Signature:
 
 
 def tables(version: int) -> Mapping[str, tuple[str, ...]]:
-    """Return the statements that first made each table of a version and its indexes, in order.
+    """Return, for each table of a version, the statements that create the table and its indexes as they first were.
 
-    What a later step does to a table of an earlier one is in :func:`upgrade_step`.
+    :func:`upgrade_step` changes the tables of earlier versions.
     """
     return MappingProxyType(
         {name: made for step in range(1, checked_version(version) + 1) for name, made in new_tables(step).items()}
@@ -140,17 +140,17 @@ def new_tables(step: int) -> Mapping[str, tuple[str, ...]]:
 
 
 def upgrade_step(step: int) -> tuple[str, ...]:
-    """Return the statements that change the tables of the version before; the new tables exist already."""
+    """Return the statements that change the tables of the version before *step*. Create the new tables first."""
     return _statements_of(_text(checked_version(step), "upgrade.sql"))
 
 
 def downgrade_step(step: int) -> tuple[str, ...]:
-    """Return the statements that change this version's tables back; its new tables are dropped after them."""
+    """Return the statements that undo :func:`upgrade_step`. Drop the new tables of version *step* after them."""
     return _statements_of(_text(checked_version(step), "downgrade.sql"))
 
 
 def triggers(step: int) -> Mapping[str, str]:
-    """Return the triggers that a version adds, by name. They are made after its functions."""
+    """Return the triggers that version *step* adds, by name. Create them after its functions."""
     return MappingProxyType(
         {name: text.removesuffix(";") for name, text in _texts(checked_version(step), "triggers").items()}
     )
@@ -165,7 +165,7 @@ def relations(version: int) -> tuple[str, ...]:
 
 
 def checked_version(version: int) -> int:
-    """Return a version that this library can install, or raise ValueError."""
+    """Return *version* if this library can install it; otherwise raise ValueError."""
     if type(version) is not int or version not in versions():
         numbers = ", ".join(str(number) for number in versions())
         problem = (

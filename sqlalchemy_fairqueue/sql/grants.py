@@ -1,8 +1,8 @@
-"""Grants and privileges: the statements that give a role a kind of work and take it back, and what a database has.
+"""Writes the statements that grant a role a kind of work and revoke it, and reads the grants and privileges there are.
 
 A grant is a row of ``fq_grant`` and the privileges that it stands for: ``execute`` on the functions of its kind, and
-``usage`` of the schema. Tables are granted to nobody, functions not to PUBLIC. ``vN/roles.toml`` is the only list of
-the functions of each kind; a later version names what differs from the version before. Reading grants locks nothing.
+``usage`` of the schema. Nobody is granted a table, and PUBLIC no function. Only ``vN/roles.toml`` lists the functions
+of each kind; a later version lists what differs from the version before. Reading grants locks nothing.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 
 
 def close_functions(functions: Iterable[str], schema: str | None) -> str:
-    """Return a block that revokes functions from PUBLIC, and gives them to the owner of the tables."""
+    """Return a DO block that revokes functions from PUBLIC, and makes the owner of the tables their owner."""
     names = ", ".join(map(quoted_literal, functions))
     return block(part("close_functions", functions=names), schema, {"v_made": "record"})
 
 
 def note_privileges(functions: Iterable[str], schema: str | None) -> str:
-    """Return a block that notes in the transaction who may call the functions, for :func:`give_back_privileges`."""
+    """Return a DO block that keeps who may execute functions, for :func:`give_back_privileges` in this transaction."""
     return block(
         part("note_privileges", grants=part("held_privileges"), names=", ".join(map(quoted_literal, functions))), schema
     )
@@ -83,8 +83,8 @@ class RoleGrant:
     Attributes:
         role: The role's name, as PostgreSQL keeps it, without quotes.
         kind: ``producer``, ``consumer``, ``monitor``, ``operator`` or ``loader``.
-        queues: The only queues that it holds for, sorted. None: all. A monitor sees all.
-        channels: The only channels that it holds for, sorted. None: all. For producers alone.
+        queues: The only queues that the grant applies to, sorted. None: all, as always for a monitor.
+        channels: The only channels that the grant applies to, sorted; only for a producer. None: all.
 
     Raises:
         ValueError: A value cannot be granted.
@@ -157,7 +157,7 @@ _VERSION = """\
 
 
 def grant_statements(grant: RoleGrant, schema: str | None) -> Iterator[str]:
-    """Return the guard and the block that give a role a kind of work, or change the bounds of its grant."""
+    """Return a guard, and a DO block that grants a role a kind of work, or replaces its grant's queues and channels."""
     yield grants_guard(schema)
     given = part(
         "grant",
@@ -170,7 +170,7 @@ def grant_statements(grant: RoleGrant, schema: str | None) -> Iterator[str]:
 
 
 def revoke_statements(role: str, kind: str | None, schema: str | None) -> Iterator[str]:
-    """Return statements that take a kind of work (None: all) from a role. They change nothing if it has none."""
+    """Return statements that revoke a kind of work (None: all) from a role, and change nothing without such a grant."""
     _check_role(role)
     if kind is not None:
         _check_kind(kind)
@@ -183,9 +183,9 @@ def revoke_statements(role: str, kind: str | None, schema: str | None) -> Iterat
 
 
 def renew_grants(before: int, after: int, schema: str | None) -> str:
-    """Return a block that gives every role the functions that its grants mean in a version, instead of another's.
+    """Return a DO block that gives roles the functions that their grants mean in *after*, instead of those in *before*.
 
-    What was granted by hand stays.
+    Privileges that were granted by hand stay.
     """
     granted = _granted(sorted({before, after}), KINDS)
     steps = [f"  v_version := {after};", part("give_functions", granted=granted)]
@@ -199,7 +199,7 @@ def take_usage(schema: str | None) -> str:
 
 
 def _granted(of: Iterable[int], kinds: Iterable[str]) -> str:
-    """Write three arrays: version, kind and function."""
+    """Write SQL for three parallel arrays: the version, the kind and the function of each granted function."""
     wanted = list(kinds)
     rows = [(version, kind, name) for version in of for kind in wanted for name in role_functions(version, kind)]
     columns = [
@@ -229,7 +229,7 @@ PUBLIC = "public"
 
 @dataclass(frozen=True, slots=True)
 class HeldGrant:
-    """A grant of an installation. If its role was dropped, ``grant.role`` is the number of the role."""
+    """A grant that an installation has. If its role was dropped, ``grant.role`` is the role's oid as text."""
 
     grant: RoleGrant
     role_exists: bool
@@ -237,11 +237,11 @@ class HeldGrant:
 
 @dataclass(frozen=True, slots=True)
 class Privilege:
-    """Privileges of a role on an object of an installation, which it does not own.
+    """The privileges of a role on an object of an installation that the role does not own.
 
     Attributes:
         kind: ``function``, ``table``, ``sequence`` or ``schema``.
-        privileges: ``execute``, ``select`` and so on, those on single columns too.
+        privileges: ``execute``, ``select`` and so on, including privileges on single columns.
     """
 
     kind: str
@@ -252,12 +252,12 @@ class Privilege:
 
 @dataclass(frozen=True, slots=True)
 class RoleRights:
-    """The rights of a role, or of :data:`PUBLIC`, on an installation, beside its grants.
+    """The rights of a role, or of :data:`PUBLIC`, on an installation, compared with the role's grants.
 
     Attributes:
-        lacking: Functions that its grants stand for and that it may not execute.
-        beyond: Functions that it may execute, and none of its grants stands for.
-        others: Rights on tables and sequences, and to create in the schema, as ``select on fq_message``.
+        lacking: Functions that its grants stand for, but that it may not execute.
+        beyond: Functions that it may execute, although none of its grants stands for them.
+        others: Rights on tables and sequences, such as ``select on fq_message``, and to create in the schema.
     """
 
     role: str
@@ -288,7 +288,7 @@ def read_privileges(connection: Connection, schema: str) -> list[Privilege]:
 
 
 def compared_rights(version: int, grants: Iterable[HeldGrant], privileges: Iterable[Privilege]) -> list[RoleRights]:
-    """Compare what each role was granted with what it has, except ``usage`` of the schema, which gives nothing."""
+    """Compare each role's grants with its privileges, except ``usage`` of the schema, which alone allows nothing."""
     granted: dict[str, list[HeldGrant]] = {}
     for one in grants:
         granted.setdefault(one.grant.role, []).append(one)

@@ -1,11 +1,11 @@
-"""Putting the target schema where the files say ``fairqueue.``; the schema of staging tables; guards.
+"""Puts the target schema where the files say ``fairqueue.``; writes the schema of staging tables, and guards.
 
-No name means the connection's default schema, which only the server knows: the statement is then wrapped in a block
-that puts ``current_schema()`` in when it runs, so that a script and a migration leave the same catalog behind.
+The schema None means the connection's default schema, which only the server knows: a statement is then wrapped in a DO
+block that puts ``current_schema()`` in when it runs, so that a script and a migration leave the same catalog behind.
 
 Staging tables of bulk loads have a schema of their own, since loaders would otherwise need the right to create in the
-schema of the queues, where they could add functions. Guards are blocks that refuse before anything is changed; the same
-text guards a script and a connection.
+schema of the queues, where they could add functions. Guards are DO blocks that raise before anything is changed; a
+script and a connection get the same text.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ QUALIFIER = "fairqueue.fq_"
 """The text that is replaced: every object of ours starts with it, and nothing else in the files contains it."""
 
 BODY = "$fairqueue$"
-"""The quotes of bodies and blocks as they are sent. The files say ``$$``, which a schema's name might contain."""
+"""The quotes of function bodies and DO blocks as sent. The files say ``$$``, which a schema's name might contain."""
 
 _MAX_BYTES = 63
 _PLACE = re.compile(r"\{(\w+)\}")
@@ -46,13 +46,13 @@ UNRELEASED = -1
 """The version of an installation that was made before the first release, whatever its number was."""
 
 IS_UNRELEASED = "holds fairqueue of an unreleased version, which nothing upgrades: drop its tables and functions"
-"""The words for it, after the schema; what installs fairqueue anew follows."""
+"""What errors say of such an installation, between its schema and the operation that installs fairqueue anew."""
 
 VERSION_COLUMN = (
     "case when pg_catalog.pg_typeof(fq_version) operator(pg_catalog.=) cast('pg_catalog.int4' as pg_catalog.regtype)"
     f" then {UNRELEASED} else fq_version end"
 )
-"""The version, of what ``fq_version()`` returns: before the first release that was an integer."""
+"""SQL for the version, from the result of ``fq_version()``, which was an integer before the first release."""
 
 
 def schema_argument(schema: str | None) -> str:
@@ -68,7 +68,7 @@ def schema_expression(schema: str | None) -> str:
 def in_schema(statement: str, schema: str | None) -> str:
     """Put the schema into a statement; only the qualifier and the quotes of a body change.
 
-    Send it as it is: it may hold percent signs and colons, and none of them stands for a parameter.
+    Send the statement as it is: percent signs and colons in it stand for no parameters.
     """
     statement = statement.replace("$$", BODY)
     if schema is not None:
@@ -82,7 +82,7 @@ def in_schema(statement: str, schema: str | None) -> str:
 
 
 def part(file: str, /, **values: str) -> str:
-    """Read a part of a block from the file of that name in ``blocks``, with values for the words in braces."""
+    """Read a part of a DO block from a file in ``blocks/``, and replace the words in braces by *values*."""
     text = (files(__package__) / "blocks" / f"{file}.sql").read_text(encoding="utf-8").rstrip()
     lines = text.splitlines()
     while lines[0].startswith("--"):
@@ -91,10 +91,10 @@ def part(file: str, /, **values: str) -> str:
 
 
 def block(body: str, schema: str | None, variables: Mapping[str, str] | None = None) -> str:
-    """Return a block of plpgsql in which ``v_schema`` is the name of the target schema.
+    """Return a DO block, in which ``v_schema`` is the name of the target schema.
 
-    In it names are looked for in pg_catalog alone: who may create a function in some schema of the search_path could
-    otherwise have it called by the migrating role. Afterwards the search_path is what it was, ``v_path``.
+    Its search_path has only pg_catalog: otherwise somebody who may create functions in a schema of the search_path
+    could have the migrating role call one. Its end restores the search_path that it found, ``v_path``.
     """
     declared = "".join(f"  {name} {kind};\n" for name, kind in (variables or {}).items())
     return (
@@ -135,12 +135,12 @@ _OF_STAGES = {"v_stages": "text", "v_owner": "text", "v_stage": "record"}
 
 
 def make_stage_schema(schema: str | None) -> str:
-    """Return a block that makes the schema of the stages if it is missing, and warns if the role may not."""
+    """Return a DO block that creates the schema of staging tables if it is missing, and warns if the role may not."""
     return block(part("make_stages", name=STAGE_SCHEMA.format("v_schema")), schema, _OF_STAGES)
 
 
 def drop_stage_schema(schema: str | None) -> str:
-    """Return a block that drops every staging table, and their schema unless it holds something else."""
+    """Return a DO block that drops every staging table, and their schema unless it holds something else."""
     columns = f"array[{', '.join(quoted_literal(column) for column in sorted(STAGE_COLUMNS))}]"
     name = STAGE_SCHEMA.format("v_schema")
     return block(
@@ -158,7 +158,7 @@ _PASSED = "  perform set_config('fairqueue.guard', 'passed', true);"
 
 
 def install_guard(version: int, schema: str | None) -> str:
-    """Return a block that raises unless the schema exists and every name that the version needs in it is free."""
+    """Return a DO block that raises unless the schema exists and every name that the version needs in it is free."""
     return _block([part("is_named"), part("is_not_installed"), _taken(_names(version))], schema)
 
 
@@ -167,7 +167,7 @@ def installed_guard(version: int, schema: str | None) -> str:
 
 
 def repair_guard(version: int, schema: str | None) -> str:
-    """Return a block that raises unless the schema holds this version, or its tables without ``fq_version()``."""
+    """Return a DO block that raises unless the schema holds this version, or its tables without ``fq_version()``."""
     checks = part(
         "repairable",
         known=_array(tables(latest_version())),
@@ -179,15 +179,15 @@ def repair_guard(version: int, schema: str | None) -> str:
 
 
 def grants_guard(schema: str | None) -> str:
-    """Return a block that raises unless the schema holds a version that this library knows."""
+    """Return a DO block that raises unless the schema holds a version that this library knows."""
     known = part("is_known", versions=", ".join(map(str, versions())))
     return _block([part("is_named"), part("read_version"), known], schema)
 
 
 def change_guard(before: int, after: int, schema: str | None) -> str:
-    """Return a block that raises unless the schema holds one version, and the names that the other adds are free.
+    """Return a DO block that raises unless the schema holds *before*, and the names that *after* adds are free.
 
-    It also raises unless the transaction sees what others commit; an installation needs no such transaction.
+    It also raises unless the transaction is READ COMMITTED, so that it sees what others commit.
     """
     there = set(_names(before))
     added = [name for name in _names(after) if name not in there]
@@ -195,7 +195,7 @@ def change_guard(before: int, after: int, schema: str | None) -> str:
 
 
 def same_transaction_guard(refusal: str) -> str:
-    """Return a block that raises unless it runs in the transaction of the guard before it."""
+    """Return a DO block that raises *refusal* unless it runs in the same transaction as the guard before it."""
     return part("same_transaction", body=BODY, refusal=quoted_literal(refusal))
 
 

@@ -1,7 +1,7 @@
-"""The statements of each way between versions, one at a time, in order, without semicolons.
+"""Writes the statements that install, upgrade, downgrade, repair or drop a version, in order, without semicolons.
 
-Send them verbatim, all in one transaction. The first is a guard that raises before anything is changed. Each way raises
-ValueError for a version that is unknown or on the wrong side, and for a schema whose name PostgreSQL cannot keep.
+Send them verbatim, all in one transaction. The first is a guard that raises before anything is changed. A version that
+is unknown or on the wrong side, and a schema whose name PostgreSQL cannot keep, raise ValueError.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ _CALLED = re.compile(r"fairqueue\.(\w+)\(")
 
 
 def install_statements(version: int, schema: str | None) -> Iterator[str]:
-    """Return the statements that install a version: a guard, tables, functions, the stages' schema.
+    """Return the statements that install a version: a guard, tables, functions, triggers, the staging tables' schema.
 
-    PUBLIC may execute none of the functions. The tables are those of version 1, changed step by step.
+    PUBLIC may execute none of the functions. Tables are created as they first were, then changed version by version.
     """
     yield install_guard(version, schema)
     for statement in (*_table_steps(0, version), *in_order(functions(version)).values(), *_triggers(0, version)):
@@ -64,8 +64,8 @@ def install_statements(version: int, schema: str | None) -> Iterator[str]:
 def upgrade_statements(old: int, new: int, schema: str | None) -> Iterator[str]:
     """Return the statements that upgrade an installed version and keep its rows: tables, functions, triggers.
 
-    A function that is called as before is replaced where it is; others are dropped and made again. Both keep their
-    privileges. Roles get the functions that their grants stand for in the newer version.
+    A function with the same signature and result is replaced in place; others are dropped and created again. Both keep
+    their privileges. Roles get the functions that their grants stand for in the newer version.
     """
     if checked_version(old) >= checked_version(new):
         problem = f"an upgrade goes to a newer version, and {old} to {new} does not; give the older version first"
@@ -82,7 +82,7 @@ def upgrade_statements(old: int, new: int, schema: str | None) -> Iterator[str]:
 def downgrade_statements(new: int, old: int, schema: str | None) -> Iterator[str]:
     """Return the statements that downgrade an installed version: triggers, functions, then tables.
 
-    Messages are kept; what only the newer version can keep is lost.
+    Messages are kept; data that only the newer version can store is lost.
     """
     if checked_version(new) <= checked_version(old):
         problem = f"a downgrade goes to an older version, and {new} to {old} does not; give the newer version first"
@@ -119,7 +119,7 @@ def drop_statements(version: int, schema: str | None) -> Iterator[str]:
 
 
 def in_order(texts: Mapping[str, str]) -> Mapping[str, str]:
-    """Order functions so that a function in SQL comes after those that it calls, because PostgreSQL checks them."""
+    """Order functions so that one in SQL comes after those that it calls, since PostgreSQL checks these calls."""
     ordered: dict[str, str] = {}
 
     def add(name: str) -> None:
@@ -136,7 +136,7 @@ def in_order(texts: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def signature(function: str) -> str:
-    """Return signature and result of a function from its text; PostgreSQL replaces only a function with the same."""
+    """Return signature and result of a function from its text; PostgreSQL replaces a function only if both stay."""
     found = _SIGNATURE.search(function)
     if found is None:
         problem = f"no signature in {function[:80]!r}; write `create function fairqueue.name(...)`, then `language ...`"
@@ -197,10 +197,10 @@ _TRIGGER_VARIABLES = {"v_trigger": "record", "v_timeout": "text := current_setti
 
 
 def repair_statements(version: int, schema: str | None) -> Iterator[str]:
-    """Return statements that make every function, every trigger and the stages' schema anew, as the version has them.
+    """Return statements that restore every function, every trigger and the staging tables' schema of a version.
 
     Columns, indexes and constraints are left alone. Privileges are kept, except that PUBLIC may execute no function
-    afterwards. Roles get again what their grants stand for.
+    afterwards. Roles get again the functions that their grants stand for.
     """
     yield repair_guard(version, schema)
     wanted = functions(version)

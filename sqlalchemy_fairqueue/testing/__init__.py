@@ -1,4 +1,4 @@
-"""Helpers for tests of applications that enqueue, and of their handlers; the page on testing is the tour.
+"""Helpers for tests of applications that enqueue, and of their handlers. The documentation's page on testing shows all.
 
 ``plugin`` (the pytest plugin, with its parts in ``databases`` and ``workers``) and ``factories``, which needs
 factory-boy, are not imported here.

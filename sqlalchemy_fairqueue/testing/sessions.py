@@ -1,4 +1,4 @@
-"""Sessions of tests, which are rolled back; handlers that run inline at commits; and the clock of the database."""
+"""Gives tests sessions that are rolled back, runs handlers inline at commits, and moves the clock of the database."""
 
 from __future__ import annotations
 
@@ -66,9 +66,9 @@ def rolled_back(
 def rolled_back(
     engine: Engine | AsyncEngine, *, session_factory: Callable[..., Any] | None = None, **options: Any
 ) -> Any:
-    """Return a block with a session in a transaction that is rolled back at its end.
+    """Return a context manager that gives a session in a transaction, and rolls the transaction back at its end.
 
-    For an AsyncEngine it is an ``async with``. A ``commit()`` inside sends the queue work, and ends only a savepoint.
+    For an AsyncEngine use ``async with``. A ``commit()`` of the session sends queue work, and ends only a savepoint.
 
     Args:
         session_factory: A sessionmaker of the application, or a class such as SQLModel's Session. Default: Session, or
@@ -107,26 +107,26 @@ def inline(
     resources: Mapping[str, Any] = MappingProxyType({}),
     session_factory: Callable[..., Any] | None = None,
 ) -> Block[list[Performed]]:
-    """Perform what the session has enqueued at each of its commits, before ``commit()`` returns.
+    """Perform, at each commit of the session in a ``with`` block, what it has enqueued, before ``commit()`` returns.
 
     It works as :func:`drain` does, on the session's own connection, so a test that rolls back leaves nothing behind.
     Handlers that take a session get one of their own on that connection. Commits of other sessions on the connection
     perform nothing. Messages that are due later stay; after ``clock.advance(...)`` the next commit performs them.
-    Nested blocks of the same session each perform their own queues, the outer block first.
+    Nested ``with`` blocks of the same session each perform their own queues, the outer block first.
 
     Args:
-        session: For instance from :func:`rolled_back`. For an AsyncSession it is an ``async with``.
-        queues: The queues whose handlers run. On a plain session these must be plain functions.
-        resources: What on_start functions would return, by name; they are not called.
-        session_factory: Creates the sessions of handlers. Default: the class that they annotate ``session`` with, or
-            else Session or AsyncSession.
+        session: For instance from :func:`rolled_back`. For an AsyncSession use ``async with``.
+        queues: The queues whose handlers run. On a plain session the handlers must be plain functions.
+        resources: What on_start functions would return, by the resource's name. The functions are not called.
+        session_factory: Creates the sessions of handlers. Default: the class that handlers annotate ``session`` with,
+            or else Session or AsyncSession.
 
     Yields:
         What was performed so far, in order; the list grows.
 
     Raises:
-        InvalidArgument: It is no session, or is not bound to one connection, so that nothing could be rolled back.
-        Exception: From the ``commit()``: what a handler raised.
+        InvalidArgument: *session* is no session, or is not bound to a connection, so that nothing could be rolled back.
+        Exception: ``commit()`` raises what a handler raised.
 
     Example:
         >>> @queue.handler("add")
@@ -142,7 +142,7 @@ def inline(
 
 
 class Block(Generic[T]):
-    """A block that can also be an ``async with``, whose work SQLAlchemy then awaits."""
+    """A context manager for ``with`` and ``async with``; the latter runs its work in a greenlet of SQLAlchemy."""
 
     def __init__(self, block: AbstractContextManager[T]) -> None:
         self._block: Any = block
@@ -218,9 +218,9 @@ def _at_commits(session: Session, perform: Callable[[], object]) -> Iterator[Non
 class DatabaseClock:
     """The clock of the library: it decides what is due, which leases have ended, and when a rate allows messages.
 
-    This class replaces the one SQL function that tells the time by one that adds an offset, for all connections. Only
-    for databases of tests: the function stays in the database even after :meth:`reset`, which resets the offset.
-    Without a *schema*, the database must have exactly one installation; otherwise InvalidArgument is raised.
+    This class replaces the SQL function that tells the time by one that adds an offset, for all connections. Use it
+    only in databases of tests, since the new function stays there: :meth:`reset` sets only the offset to zero. Without
+    a *schema*, the database must have exactly one installation; otherwise InvalidArgument is raised.
 
     Example:
         >>> clock = DatabaseClock(engine)
@@ -260,7 +260,7 @@ class DatabaseClock:
         self._value(_ADVANCE.format(sequence=sequence), us=ahead)
 
     def move_to(self, instant: datetime) -> None:
-        """Move the clock forward to an instant (aware), which must not be past."""
+        """Move the clock forward to an aware *instant*, which must not be past by this clock."""
         check_instant("instant", instant)
         self.advance(duration(instant_microseconds(instant) - instant_microseconds(self.now())))
 

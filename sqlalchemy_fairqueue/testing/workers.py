@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Workers:
-    """The workers of a test. Call it with queues to start one."""
+    """The workers of a test. Call the object with queues to start a worker."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -35,7 +35,7 @@ class Workers:
         """Run a worker until nothing can be delivered now, and return it, for its ``stats`` and ``leftovers()``.
 
         Messages must be committed. Due schedules enqueue their messages first, and finished groups their follow-ups.
-        Messages that are due later stay. A failing handler is tried again as its policy says, and raises nothing here.
+        Messages that are due later stay. If a handler fails, its message is retried by its policy; nothing is raised.
         """
         worker = Worker(self._engine, *queues, **options)
         worker.run(drain=True)
@@ -48,14 +48,14 @@ class Workers:
 
 
 class AsyncWorkers:
-    """The async workers of a test. Call it with queues to run one during a block."""
+    """The async workers of a test. Call the object with queues to run a worker during an ``async with`` block."""
 
     def __init__(self, engine: AsyncEngine) -> None:
         self._engine = engine
 
     @asynccontextmanager
     async def __call__(self, *queues: Queue, **options: Any) -> AsyncIterator[AsyncWorker]:
-        """Run a worker in the running loop during a block, and stop it without grace at the end."""
+        """Run a worker in the running event loop during the ``async with`` block, then stop it without grace."""
         worker = AsyncWorker(self._engine, *queues, **options)
         await worker.start()
         try:

@@ -1,4 +1,4 @@
-"""asyncpg, for async engines."""
+"""The driver asyncpg, for async engines."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _row_ids(ctids: Iterable[str]) -> list[tuple[int, ...]]:
 
 
 class Asyncpg(Driver):
-    """asyncpg. The server tells it the types of parameters, and all values are binary; arrays are lists."""
+    """The driver asyncpg. The server tells it the types of parameters, and all values are binary; arrays are lists."""
 
     name = "asyncpg"
     example = "create_async_engine('postgresql+asyncpg://...')"
@@ -42,7 +42,7 @@ class Asyncpg(Driver):
 
 
 class _AsyncpgListener(Listener):
-    """A listener whose loop runs only while it waits or asks; asyncpg keeps what arrives then."""
+    """A listener whose event loop runs only while a method waits or executes; asyncpg calls back only then."""
 
     def __init__(self, connection: Any, run: RunInLoop) -> None:
         self._connection = connection

@@ -1,4 +1,4 @@
-"""The contract of a driver, and what several drivers share: listeners over a socket, array literals."""
+"""Defines what a driver must offer, and what several drivers share: listeners over a socket, array literals."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ class NumberedStatement(NamedTuple):
 
 
 class Driver(ABC):
-    """A driver, as the queue needs it. It has no state.
+    """What the queue needs of a driver. Objects have no state.
 
     "Driver's connection" means the object of the driver's own package, which SQLAlchemy wraps.
 
     Attributes:
         name: As in ``postgresql+name``.
-        example: How to create an engine on it, for messages.
-        encoders: Converters of values to the driver's parameters, for SQL types that need one. Not called for None.
+        example: How to create an engine with the driver, for the texts of errors.
+        encoders: By SQL type, if it needs one, what converts a value to the driver's parameter. Not called for None.
         passes_sqlalchemy: Whether :meth:`send_past` ever sends anything.
     """
 
@@ -51,7 +51,7 @@ class Driver(ABC):
     passes_sqlalchemy: ClassVar[bool] = False
 
     def bytes_results(self, connection: Connection) -> AbstractContextManager[None]:  # noqa: ARG002 - for others
-        """Return a block in which bytea columns come as bytes, in binary format if the driver has one."""
+        """Return a context manager that lets bytea columns come as bytes, in binary format if the driver has one."""
         return nullcontext()
 
     def give_up(self, connection: Connection) -> bool:  # noqa: ARG002 - for others
@@ -65,11 +65,11 @@ class Driver(ABC):
     def commit_with(
         self, connection: Connection, statements: Sequence[tuple[str, Any]], rows: list[Sequence[Any]]
     ) -> None:
-        """Send statements, each with its parameters, and COMMIT in one round trip, if the driver can.
+        """Send statements, each with its parameters, and COMMIT in one round trip. Ask :meth:`can_commit_with` first.
 
-        *rows* receives the rows of each executed statement, even if a later one or the COMMIT fails. After a server
-        error the connection is in the state after a failed statement, or after a failed COMMIT. Other exceptions are
-        raised unchanged; call :meth:`give_up` then.
+        *rows* receives the rows of each executed statement, even if a later one or the COMMIT fails. After an error of
+        the server the connection is as after any failed statement or COMMIT. Other exceptions are raised unchanged; the
+        caller must then call :meth:`give_up`.
         """
         raise NotImplementedError
 
@@ -84,7 +84,7 @@ class Driver(ABC):
     ) -> bool:
         """Send statements on the driver's connection itself, as the cursors of SQLAlchemy would.
 
-        Without *commit* there is one statement, its own transaction. *commit* needs :meth:`can_commit_with`.
+        Without *commit*, give one statement, which is its own transaction. With it, ask :meth:`can_commit_with` first.
 
         Args:
             statements: Each with its parameters in order, encoded by :attr:`encoders`.
@@ -99,7 +99,7 @@ class Driver(ABC):
     def end(self, connection: Any, run: RunInLoop) -> None:  # noqa: B027 - for others
         """End a driver's connection, in any state, if its own ``close()`` might return it to a pool of the application.
 
-        SQLAlchemy closes it afterwards. *run* runs a coroutine in the connection's event loop, if it has one.
+        SQLAlchemy closes the connection afterwards. *run* runs a coroutine in the event loop of the connection, if any.
         """
 
     @abstractmethod
@@ -112,9 +112,9 @@ class Driver(ABC):
 
     @abstractmethod
     def listener(self, connection: Any, run: RunInLoop) -> Listener:
-        """Return a listener on a driver's connection in AUTOCOMMIT, which nobody else uses from now on.
+        """Return a listener on a driver's connection, which must be in AUTOCOMMIT. Nobody else may use it any more.
 
-        *run* runs a coroutine in the connection's event loop, which nobody else runs, if it has one.
+        *run* runs a coroutine in the event loop of the connection, if it has one; nobody else may run that loop.
         """
 
 
@@ -136,7 +136,7 @@ class Listener(ABC):
     def commits_notify(self) -> bool | None:
         """Return whether the server's notification queue has room; None if the connection does not listen.
 
-        It raises ConnectionError if the server takes no writes, as the former primary after a failover.
+        If the server takes no writes, as a former primary after a failover, ConnectionError is raised.
         """
         answer = self._execute(_COMMITS_NOTIFY)
         if answer == ["read only"]:
@@ -145,7 +145,7 @@ class Listener(ABC):
 
     @abstractmethod
     def wait(self, stop: int, seconds: float) -> None:
-        """Wait until something arrives, the file *stop* is readable, or this many seconds are over."""
+        """Wait until something arrives, the file descriptor *stop* is readable, or this many seconds are over."""
 
     @abstractmethod
     def received(self) -> list[str]:
@@ -160,7 +160,7 @@ class Listener(ABC):
 
 
 class SocketListener(Listener):
-    """A listener on a blocking connection, which waits for the socket itself."""
+    """A listener on a blocking connection. The listener itself waits for the connection's socket."""
 
     _socket: int
 
@@ -174,7 +174,7 @@ class SocketListener(Listener):
 
     @abstractmethod
     def _consume(self) -> None:
-        """Read what the socket has."""
+        """Let the driver read what has arrived at the socket."""
 
 
 # Array literals are strings: psycopg needs ten times as long for a list.
@@ -246,7 +246,7 @@ class LibpqDriver(Driver):
 
     @contextmanager
     def bytes_results(self, connection: Connection) -> Iterator[None]:
-        """Return a block in which the connection makes other cursors. The application's own cursors are not changed."""
+        """Let the connection make its cursors by :meth:`bytes_cursor` until the ``with`` block ends."""
         driver: Any = connection.connection.driver_connection
         factory = driver.cursor_factory
         driver.cursor_factory = partial(self.bytes_cursor, factory)
@@ -257,7 +257,7 @@ class LibpqDriver(Driver):
 
     @abstractmethod
     def bytes_cursor(self, factory: Any, *arguments: Any, **options: Any) -> Any:
-        """Make a cursor by the connection's own factory whose bytea columns come as bytes."""
+        """Make a cursor, by the connection's own factory, that returns bytea columns as bytes."""
 
     def fileno(self, connection: Any) -> int:
         file: int = connection.fileno()

@@ -1,8 +1,8 @@
-"""psycopg 3, for sync and async engines alike.
+"""The driver psycopg 3, for sync and async engines alike.
 
-If possible, statements use psycopg's libpq directly, since its cursors take most of a call's time. psycopg prepares
-frequent statements and deallocates them again, so its own cursors send a statement until it is prepared. Its cache has
-no public name. Without it, or in another form, cursors send everything.
+Statements that psycopg has prepared are sent by its libpq directly, since its cursors take most of a call's time. Its
+cursors send all others, so that psycopg prepares the frequent ones, and prepares them again after it has deallocated
+them. Its cache of prepared statements has no public name; if the cache is not as expected, cursors send everything.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _status, _name = attrgetter("status"), attrgetter("name")
 
 @cache
 def names() -> SimpleNamespace:
-    """Import the needed names of psycopg once; an application may use another driver."""
+    """Return the needed names of psycopg, imported only at the first call, since an application may lack psycopg."""
     import psycopg
     from psycopg.adapt import Transformer
     from psycopg.errors import error_from_result, lookup
@@ -96,7 +96,7 @@ def is_connected(pgconn: Any) -> bool:
 def give_up(driver: Any) -> bool:
     """Cancel unanswered statements, as psycopg does after Ctrl-C. Return whether the connection is useless.
 
-    If a task is cancelled, psycopg does this itself.
+    On an async connection nothing is cancelled here: psycopg itself does that when its task is cancelled.
     """
     pgconn = driver.pgconn
     if pgconn.transaction_status == _ACTIVE and type(driver) is not names().connections[1]:
@@ -114,7 +114,7 @@ def raw_cursor(driver: Any) -> Any:
 class Given(NamedTuple):
     """A statement with its parameters as libpq takes them: texts, and unchanged bytes.
 
-    So a parameter has the same type in each call, and psycopg prepares a statement once; ``name`` is None until then.
+    So a parameter has the same type in each call, and psycopg prepares the statement once, by ``name``; None: not yet.
     """
 
     sql: str
@@ -185,7 +185,7 @@ def pipelined(
 def last_words(pgconn: Any, statements: int) -> list[Any]:
     """Return the remaining results of this many pipelined statements after the server ended the connection.
 
-    One says why it did. psycopg does not read it if the end of the socket arrives with it.
+    One of the results says why; psycopg does not read that one if it arrives together with the end of the connection.
     """
     # Each statement has a result, followed by None.
     results = [pgconn.get_result() for _ in range(2 * (statements + 1))]
@@ -260,7 +260,7 @@ class Psycopg(LibpqDriver):
         return give_up(connection.connection.driver_connection)
 
     def can_commit_with(self, connection: Connection) -> bool:
-        """Return whether the connection can do so now; this needs the pipeline mode of libpq 14."""
+        """Return whether the connection can send COMMIT along now; this needs the pipeline mode of libpq 14."""
         driver: Any = connection.connection.driver_connection
         return names().has_pipelines and bool(driver.pgconn.pipeline_status == NO_PIPELINE)
 
@@ -341,7 +341,7 @@ class Psycopg(LibpqDriver):
         commit: bool,
         as_bytes: bool,
     ) -> bool:
-        """Send statements as :meth:`send_past` does, but by cursors, which prepare what they see often."""
+        """Send statements as :meth:`send_past` does, but by psycopg's cursors, which prepare frequent statements."""
         known = [(one.sql, one.for_cursor()) for one in statements if one is not None]
         if len(known) < len(statements):
             return False
@@ -362,7 +362,7 @@ class Psycopg(LibpqDriver):
         return True
 
     def end(self, connection: Any, run: RunInLoop) -> None:
-        """End a connection. A pool of psycopg replaces one that comes back ended."""
+        """End a connection, and return it to the psycopg pool that it came from, if any, which then replaces it."""
         pool = getattr(connection, "_pool", None)
         connection.pgconn.finish()
         if pool is not None and (waiting := pool.putconn(connection)) is not None:
@@ -377,10 +377,10 @@ def _cursor(driver: Any) -> Any:
 
 
 class _Pipeline:
-    """Statements and COMMIT in pipeline mode: their cursors, and what ended them.
+    """The cursors of statements and a COMMIT in pipeline mode, and the error that ended them.
 
-    psycopg's own ``commit()`` in a pipeline waits for results before the last megabytes of a statement are sent, and so
-    for ever. So COMMIT is a statement like the others here.
+    COMMIT is sent as a statement like the others, since psycopg's ``commit()`` would wait for ever in a pipeline: it
+    waits for results before the last megabytes of a statement are sent.
     """
 
     def __init__(self, driver: Any, cursor: Callable[[Any], Any]) -> None:
@@ -397,21 +397,21 @@ class _Pipeline:
         return [cursor for cursor in self._cursors[:statements] if cursor.pgresult is not None]
 
     def fail(self, error: BaseException) -> None:
-        """Keep an error if it is the first one, or interrupts the wait for answers."""
+        """Keep an error if it is the first one, or if it is not psycopg's, as when something interrupts the wait."""
         if self.failure is None or not isinstance(error, names().failure):
             self.failure = error
 
     def is_stuck(self) -> bool:
-        """Return whether the connection cannot leave pipeline mode, since the server ended before its last answer.
+        """Return whether the connection cannot leave pipeline mode, since the server ended it before the last answer.
 
-        SQLAlchemy takes an error for a disconnect only if the connection is closed.
+        The connection must be closed then, so that SQLAlchemy takes the error for a disconnect.
         """
         stuck: bool = self.driver.pgconn.pipeline_status != NO_PIPELINE
         return stuck
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """Return a block that notes what ends a wait; psycopg would wait on, or forget why the server ended."""
+        """Note what ends a wait in the ``with`` block; psycopg would wait on, or forget why the server hung up."""
         driver = self.driver
         wait = driver.wait
 
@@ -432,7 +432,7 @@ class _Pipeline:
             del driver.wait
 
     def see_results(self, pipeline: Any) -> None:
-        """Note all results of psycopg's pipeline, which forgets a refusal if the connection ends after it."""
+        """Note refusals among the results of psycopg's pipeline, which forgets them if the connection ends next."""
         # It has no public name.
         process = pipeline._process_results  # noqa: SLF001
 
@@ -447,7 +447,7 @@ class _Pipeline:
             self.fail(refusal)
 
     def _hear(self, diagnostic: Any) -> None:
-        """Note why the server ends the connection; before the first statement this is a notice."""
+        """Note why the server ends the connection. Before the first statement, the server says so by a notice."""
         if diagnostic.severity_nonlocalized == "FATAL":
             self.fail(names().error_class(diagnostic.sqlstate)(diagnostic.message_primary))
 
@@ -470,7 +470,7 @@ class _Pipeline:
 
 
 async def _commit_with(pipeline: _Pipeline, statements: Sequence[tuple[str, Any]], rows: list[Sequence[Any]]) -> None:
-    """Send statements and COMMIT. On a sync connection nothing is awaited; each call has waited itself."""
+    """Send statements and COMMIT. On a sync connection nothing is awaited, since each call itself waits."""
     driver = pipeline.driver
     try:
         with pipeline.watched():

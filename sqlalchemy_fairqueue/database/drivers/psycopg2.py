@@ -1,4 +1,4 @@
-"""psycopg2, for sync engines."""
+"""The driver psycopg2, for sync engines."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _BYTEA = 17
 
 
 class Psycopg2(LibpqDriver):
-    """psycopg2. It inserts parameters into the text of a statement, and all results are text."""
+    """The driver psycopg2. It inserts parameters into the text of a statement, and all results are text."""
 
     name = "psycopg2"
     example = "create_engine('postgresql+psycopg2://...')"
