@@ -163,13 +163,13 @@ def check_platform(context: CheckContext) -> Iterator[Finding]:
         yield Finding(
             "platform", Level.PROBLEM,
             f"table {table} is kept by access method {method}: row ids prove deliveries only in PostgreSQL's own, heap",
-            f'alter table "{context.schema}".{table} set access method heap;', {"table": table, "method": method},
+            f"alter table {quoted(context.schema)}.{table} set access method heap;", {"table": table, "method": method},
         )  # fmt: skip
     if "citus" in row.marks and row.has_distribution:
         for table in context.execute("distributed_tables", schema=context.schema).scalars():
             yield Finding(
                 "platform", Level.PROBLEM, f"Citus has distributed table {table}: the queue's functions need it local",
-                f"select undistribute_table('{context.schema}.{table}');", {"table": table},
+                f"select undistribute_table({quoted_literal(f'{quoted(context.schema)}.{table}')});", {"table": table},
             )  # fmt: skip
 
 

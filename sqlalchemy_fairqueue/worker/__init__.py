@@ -49,9 +49,9 @@ Stop (``Runtime.end``): the worker begins no further handler, and tells running 
 after its present dequeue. The worker releases the deliveries in the buffer; these attempts do not count. When the grace
 period ends, the worker releases the deliveries of running handlers, their sessions refuse to commit, and child
 processes are killed. A delivery whose handler exceeded its timeout has failed already and is not released. The settler
-stops when all deliveries are settled, and after 15 seconds in any case. Rounds begin nothing further; a present
-statement gets one second, and another worker does the rest. The heartbeat stops last: until then it extends leases,
-and then it ends empty ones. After that the functions of on_stop are called.
+stops when all deliveries are settled; it gives a database that is away up after 10 seconds. Rounds begin nothing
+further; a present statement gets one second, and another worker does the rest. The heartbeat stops last: until then it
+extends leases, and then it ends empty ones. After that the functions of on_stop are called.
 
 Failures, and what the worker does then:
 

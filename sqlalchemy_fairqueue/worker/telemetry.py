@@ -116,7 +116,7 @@ class WorkerStats:
         flushes: Calls that settled deliveries.
         heartbeats: Calls that extended leases.
         woken: Reports of the listening connection: notifications for the worker's queues, its own failure or return.
-        failures: Failed calls to the database.
+        failures: Failed dequeues, settlements and duties, mostly since the database is away.
         timed_out: Deliveries whose handler exceeded its timeout.
         hung: Handlers that run now though their deliveries are settled without them, or their messages were cancelled
             half a minute ago. Each counts towards the worker's ``concurrency`` until it returns.

@@ -87,7 +87,7 @@ def test_distributed_tables(findings: Findings, database: Database) -> None:
     )
     [_, found] = findings("platform")
     assert (found["level"], found["values"]) == ("problem", {"table": "fq_message"})
-    assert found["remedy"] == "select undistribute_table('public.fq_message');"
+    assert found["remedy"] == """select undistribute_table('"public".fq_message');"""
 
 
 def test_tables_of_another_kind(findings: Findings, database: Database) -> None:
