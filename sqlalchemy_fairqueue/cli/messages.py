@@ -275,7 +275,7 @@ _CANCELLED = {
 
 
 def move_messages(options: Options, ids: Ids, *, to: Annotated[str, Spec(metavar="CHANNEL")], by: By = None) -> Result:
-    """Put messages that wait into another channel, where they stand by their times and priorities.
+    """Put undelivered messages into another channel, where they stand by their times and priorities.
 
     Each message is moved in its own transaction. The exit status is 1 if one is not in that channel afterwards.
 

@@ -150,7 +150,7 @@ def _slots(one: ScheduleInfo, ran: list[dict[str, Any]] | None, now: datetime, m
 
 
 def _timing(one: ScheduleInfo) -> Timing | None:
-    """Return the slots of a schedule; None if it had none yet, or its expression is not known here."""
+    """Return the timing of a schedule; None if it was paused before its first slot, or this machine lacks its zone."""
     slot = one.next_run_at or one.last_slot_at
     if slot is None:
         return None
@@ -204,7 +204,7 @@ def set_schedule(
 
 
 def _replaced(before: Iterable[ScheduleInfo], made: ScheduleInfo) -> Iterator[str]:
-    """Yield what a change has replaced of the message: whoever corrects the time of a schedule may forget it."""
+    """Yield a warning for kind and payload if ``set`` has replaced them, since --kind and --payload were left out."""
     for one in before:
         if one.kind != made.kind:
             yield f"its kind is {made.kind!r}, before {one.kind!r}: --kind sets it"

@@ -295,7 +295,7 @@ def report_by_spark(
     arguments: dict[str, Any],
     conf: Sequence[str] | None,
 ) -> "Report":
-    """Make the report by Spark. *read* has the archive, None for the database, and from when to when attempts ended."""
+    """Make the report by Spark. *read* is the archive, None for the database, and the bounds of the attempts' ends."""
     archive, since, until = read
     with spark_session("report", conf) as spark, history_of(spark, options, archive) as found:
         from pyspark.sql import functions as F  # noqa: N812

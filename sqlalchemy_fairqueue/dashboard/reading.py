@@ -1,4 +1,4 @@
-"""Reads the database for the dashboard: shared figures, and details that are kept for a moment for all viewers."""
+"""Reads the database for the dashboard: figures and details are read once, and kept for a moment for all viewers."""
 
 from __future__ import annotations
 
@@ -226,7 +226,7 @@ class Reading:
         return kept
 
     def forget(self) -> None:
-        """Forget what was read, except the findings of doctor, since something was changed."""
+        """Forget what was read, so that pages show a change just made; findings of doctor stay: they take long."""
         self._kept = {key: kept for key, kept in self._kept.items() if key == "health"}
         self.figures.forget()
 

@@ -116,7 +116,7 @@ def _hidden(text: str) -> str:
 
 
 def refuse(error: StatementError, doing: str) -> NoReturn:
-    """Raise our error for a failed statement, or else SQLAlchemy's. No text of it has contents; its ``params`` do."""
+    """Raise our error for a failed statement, or else SQLAlchemy's. Neither text has contents; ``params`` still do."""
     error.hide_parameters = True
     hide_row(error)
     refusal = translated(error, doing) if isinstance(error, DBAPIError) else None

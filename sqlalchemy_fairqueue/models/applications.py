@@ -148,7 +148,7 @@ class ChannelMixin(FairqueueMixin):
     numbers=("due_at", "rate_at", "used_at"),
 )
 class ChannelStateMixin(PausableMixin, LimitedMixin):
-    """The state row of a channel: its policy, and what the dispatcher knows of it. The table has no unique index.
+    """The state row of a channel: its policy, and what the dispatcher knows of it.
 
     Times other than ``paused_at`` are plain numbers, of microseconds since 1970, and may be negative. The head is None
     while the dispatcher knows of no message in the channel. ``backlog`` leaves out messages whose signals are not
@@ -653,13 +653,13 @@ class SignalMixin(FairqueueMixin):
 class LimitShareMixin(FairqueueMixin):
     """What a queue has drawn from a shared limit, in virtual time, and until when it counts as held back by the limit.
 
-    A row with the queue '' is about the limit itself. The table has no unique index.
+    A row with the queue '' is about the limit itself.
     """
 
 
 @of_table("fq_group_followup", "queue.group makes groups, and workers finish them")
 class GroupFollowupMixin(FairqueueMixin):
-    """A follow-up of a group that is not finished: the one for its failure if ``on_failure``, otherwise the other."""
+    """A follow-up of an open group: the *on_failure* of ``queue.group`` if ``on_failure``, otherwise its *then*."""
 
 
 @of_table("fq_group_note", "queue.group makes groups, and workers finish them")

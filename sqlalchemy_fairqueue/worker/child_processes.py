@@ -288,7 +288,7 @@ class ChildProcesses:
         return _outcome(answer)
 
     def kill(self, held: HeldDelivery) -> None:
-        """Kill the child that works on a delivery, if any. The thread that waits for the child raises the reason."""
+        """Kill the child that works on a delivery, if any. The thread that waits in :meth:`call` then raises why."""
         with self._lock:
             child = self._busy.get(held)
             if child is not None:

@@ -176,7 +176,7 @@ class TaskExecutor(Executor):
             return decisions
 
     def _is_cancelled_by_others(self, held: HeldDelivery) -> bool:
-        """Return whether something other than the worker has cancelled a handler's task, usually a loop that ends."""
+        """Return whether a handler's task was cancelled from outside the worker, usually as its event loop ends."""
         task = asyncio.current_task()
         uncounted = held.delivery.deliveries - held.delivery.attempt
         return (
