@@ -119,14 +119,6 @@ def test_failures_tell_what_there_is(queue: Queue, session: Session) -> None:
         refute_enqueued(session, queue, channel="customer-9")
 
 
-def test_long_lists_are_cut(queue: Queue, session: Session) -> None:
-    """A failed assertion shows twenty messages."""
-    for number in range(25):
-        queue.enqueue(session, channel="a", payload=number)
-    with pytest.raises(AssertionError, match="and 5 more"):
-        assert_enqueued(session, queue, count=1)
-
-
 def test_bad_questions(queue: Queue, engine: Engine, session: Session) -> None:
     """A name that messages do not have is refused, and what is no session."""
     with pytest.raises(InvalidArgument, match="messages have no 'chanel'; ask for channel, kind"):
