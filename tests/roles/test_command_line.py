@@ -144,6 +144,7 @@ def test_a_dropped_role(jobs: Installation, bare_cli: Cli) -> None:
     assert found(bare_cli, owner(jobs), "grants")[0]["level"] == "ok"
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("kind", list(Role))
 def test_privileges_of_the_connected_role(jobs: Installation, bare_cli: Cli, kind: Role) -> None:
     """The check of privileges names the grant that is missing, and each function that was taken away."""
