@@ -196,6 +196,7 @@ def test_any_course(queue: Queue, engine: Engine, still: Clock, limit: Limit, se
     assert [one.current_cost for one in queue.channels(engine)] == [0]
 
 
+@pytest.mark.many
 def test_consumers_at_the_same_time(engine: Engine, limit: Limit, database: Database) -> None:
     """Four consumers that take, complete, release and retry: at no commit more is out than the quota."""
     limit(max_cost_out=100)
