@@ -136,6 +136,7 @@ def test_a_quota_in_seconds(queue: Queue, engine: Engine, limit: Limit, database
     assert database.value("select sum(charged) from fq_message") == 800
 
 
+@pytest.mark.many
 def test_batches_stay_below(queue: Queue, engine: Engine, limit: Limit) -> None:
     """What follows a message in the batch of its handler counts."""
     limit(max_cost_out=100)
