@@ -89,13 +89,11 @@ _WRONG: list[tuple[str, dict[str, Any], str]] = [
     *[("dequeue", {"max_bytes": wrong}, "max_bytes is") for wrong in (0, 2**41, None)],
     *[("cancel", {"message_id": wrong}, f"message_id is {wrong}") for wrong in (0, 2**63, None)],
     *[("message", {"message_id": wrong}, f"message_id is {wrong!r}") for wrong in (0, "1", 2**63, True)],
-    ("message", {}, "give an id, or a channel with a key or an ordering_key"),
-    ("message", {"key": "k"}, "give an id, or a channel with a key or an ordering_key"),
-    (
-        "message",
-        {"message_id": 1, "channel": "a", "key": "k"},
-        "give an id, or a channel with a key or an ordering_key",
-    ),
+    *[
+        (verb, wrong, "give an id, or a channel with a key or an ordering_key")
+        for verb in ("cancel", "message", "admin.retry_now")
+        for wrong in ({}, {"key": "k"}, {"channel": "a"}, {"message_id": 1, "channel": "a", "key": "k"})
+    ],
     ("messages", {"channel": ""}, "channel ''"),
     ("messages", {"state": "gone"}, "state is 'gone'"),
     ("messages", {"kind": ""}, "kind ''"),
@@ -120,6 +118,7 @@ _WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("dead_letters.list", {"limit": 100_001}, "limit is 100001"),
     ("dead_letters.list", {"after": 17}, "after is 17; give the last DeadLetterInfo"),
     ("dead_letters.list", {"error": ""}, "error"),
+    ("dead_letters.list", {"until": 7}, "until is 7"),
     ("dead_letters.list", {"since": _NOW.replace(tzinfo=None)}, "since: datetime"),
     ("dead_letters.purge", {"until": "yesterday"}, "until is 'yesterday'; give an aware datetime"),
     ("dead_letters.purge", {"before": "yesterday"}, "before is 'yesterday'; give an aware datetime"),
