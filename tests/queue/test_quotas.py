@@ -202,7 +202,7 @@ def test_consumers_at_the_same_time(engine: Engine, limit: Limit, database: Data
     """Four consumers that take, complete, release and retry: at no commit more is out than the quota."""
     limit(max_cost_out=100)
     seeded, over = Queue("documents"), []
-    costs = [5, 20, 60, 99, 100, 150] * 10
+    costs = [5, 20, 60, 99, 100, 150] * 6
     _add(seeded, engine, *costs)
 
     def consume(number: int) -> int:
