@@ -25,6 +25,7 @@ LADDER = Path(__file__).with_name("ladder")
 VERSIONS = (1, 2)
 LATEST = VERSIONS[-1]
 SHIPPED = LATEST - 1
+ODD = 'My "odd" %:sch\'e$$ma'
 
 REVISION = '''\
 """A migration of the user's."""
@@ -149,7 +150,7 @@ def project(make_project: Callable[[str], Project]) -> Project:
 
 
 @pytest.fixture(
-    params=[None, 'My "odd" %:sch\'e$$ma', pytest.param("UPPER", marks=pytest.mark.whole)],
+    params=[None, ODD, pytest.param("UPPER", marks=pytest.mark.whole)],
     ids=["default", "odd", "upper"],
 )
 def schema(request: pytest.FixtureRequest) -> Any:

@@ -17,8 +17,9 @@ from sqlalchemy_fairqueue.sql import find_drift
 from sqlalchemy_fairqueue.sql.grants import read_grants, role_functions
 from sqlalchemy_fairqueue.sql.schema import quoted
 from tests.alembic.catalog import catalog
-from tests.alembic.conftest import Project
+from tests.alembic.conftest import ODD, Project
 from tests.alembic.environments import MODELS, code, environment
+from tests.alembic.migrations import installed
 from tests.alembic.test_operations import run_script
 from tests.fixtures.database import Database, MakeDatabase
 
@@ -78,7 +79,7 @@ def migrate(project: Project, database: Database, schema: str | None, upgrade: s
     project.point_at(database.url)
 
 
-@pytest.mark.parametrize("script", [False, True], ids=["online", "script"])
+@pytest.mark.parametrize(("schema", "script"), [(None, False), (ODD, True)], ids=["online", "script"])
 def test_granted_and_revoked(project: Project, empty_database: Database, schema: str | None, *, script: bool) -> None:
     """A grant gives the functions of its kind and usage of the schema, again changes its bounds, and is taken back."""
 
@@ -131,24 +132,15 @@ def test_a_drop_takes_the_usage_that_came_with_grants(project: Project, empty_da
         assert usable(empty_database, other, "jobs")
 
 
-@pytest.mark.parametrize("kind", ["online", "script"])
-def test_a_role_that_does_not_exist(project: Project, empty_database: Database, kind: str) -> None:
+def test_a_role_that_does_not_exist(project: Project, make_database: MakeDatabase) -> None:
     """A grant to a role that does not exist says how to make it; a revoke from one changes nothing."""
-    migrate(
-        project,
-        empty_database,
-        None,
-        "op.revoke_fairqueue('nobody at all')\nop.grant_fairqueue('no\"body', 'producer')",
-    )
-
-    def run() -> None:
-        if kind == "script":
-            run_script(empty_database, project.run("upgrade", "head", "--sql"))
-        else:
-            project.run("upgrade", "head")
-
-    with pytest.raises(Exception, match=r'role "no""body" does not exist; create it before its grant'):
-        run()
+    database = installed(project, make_database, 1)
+    operations = "op.revoke_fairqueue('nobody at all')\nop.grant_fairqueue('no\"body', 'producer')"
+    project.migration("two", operations, down="one")
+    script = project.run("upgrade", "one:two", "--sql")
+    for run in (lambda: project.run("upgrade", "two"), lambda: run_script(database, script)):
+        with pytest.raises(Exception, match=r'role "no""body" does not exist; create it before its grant'):
+            run()
 
 
 def test_not_installed(project: Project, empty_database: Database) -> None:
@@ -159,22 +151,22 @@ def test_not_installed(project: Project, empty_database: Database) -> None:
         project.run("upgrade", "head")
 
 
-def test_a_dropped_role(project: Project, empty_database: Database) -> None:
+def test_a_dropped_role(project: Project, make_database: MakeDatabase) -> None:
     """What is left of a role that was dropped is told, and goes with the next revoke."""
-    with roles(empty_database, "app") as (app,):
-        migrate(project, empty_database, None, f"op.grant_fairqueue({app!r}, 'producer')")
+    database = installed(project, make_database, 1)
+    with roles(database, "app") as (app,):
+        project.migration("two", f"op.grant_fairqueue({app!r}, 'producer')", down="one")
         project.run("upgrade", "head")
-        number = empty_database.value(f"select '\"{app}\"'::regrole::oid")
-        empty_database.execute(f'drop owned by "{app}"')
-        empty_database.execute(f'drop role "{app}"')
-    assert drift(empty_database) == [f"grant {number} is unexpected: the role was dropped"]
+        number = database.value(f"select '\"{app}\"'::regrole::oid")
+        database.execute(f'drop owned by "{app}"')
+        database.execute(f'drop role "{app}"')
+    assert drift(database) == [f"grant {number} is unexpected: the role was dropped"]
     project.migration("three", f"op.revoke_fairqueue('{number}')", down="two")
     project.run("upgrade", "head")
-    assert drift(empty_database) == []
+    assert drift(database) == []
 
 
-@pytest.mark.many
-@pytest.mark.parametrize("script", [False, True], ids=["online", "script"])
+@pytest.mark.parametrize(("schema", "script"), [(None, True), (ODD, False)], ids=["script", "online"])
 def test_steps_renew_grants(project: Project, make_database: MakeDatabase, schema: str | None, *, script: bool) -> None:
     """Roles have in every version what their grants stand for there; what was granted by hand stays."""
     database = make_database(installed=False)
@@ -213,32 +205,34 @@ def test_steps_renew_grants(project: Project, make_database: MakeDatabase, schem
             assert executable(database, by_hand, schema) == ["fq_purge_dead", "fq_release"]
 
 
-def test_a_repair_renews_grants(project: Project, empty_database: Database) -> None:
+def test_a_repair_renews_grants(project: Project, make_database: MakeDatabase) -> None:
     """A repair grants again what was made again; autogenerate proposes it where rights are gone."""
     environment(project, MODELS)
-    with roles(empty_database, "app") as (app,):
-        migrate(project, empty_database, None, f"op.grant_fairqueue({app!r}, 'producer')", version=2)
+    database = installed(project, make_database, 2)
+    with roles(database, "app") as (app,):
+        project.migration("two", f"op.grant_fairqueue({app!r}, 'producer')", down="one")
         project.run("upgrade", "head")
-        before = executable(empty_database, app)
-        empty_database.execute("drop function fq_enqueue")
-        empty_database.execute(f'revoke execute on function fq_cancel from "{app}"')
-        assert f"grant {app} is missing: execute on fq_cancel, fq_enqueue" in drift(empty_database)
+        before = executable(database, app)
+        database.execute("drop function fq_enqueue")
+        database.execute(f'revoke execute on function fq_cancel from "{app}"')
+        assert f"grant {app} is missing: execute on fq_cancel, fq_enqueue" in drift(database)
 
         made = project.autogenerate("three")
         assert f"# grant {app} is missing: execute on fq_cancel, fq_enqueue" in made
         assert "op.repair_fairqueue(version=2)" in made
         project.run("upgrade", "head")
-        assert executable(empty_database, app) == before
-        assert drift(empty_database) == []
+        assert executable(database, app) == before
+        assert drift(database) == []
 
 
-def test_rights_by_hand_are_drift(project: Project, empty_database: Database) -> None:
+def test_rights_by_hand_are_drift(project: Project, make_database: MakeDatabase) -> None:
     """A role that may execute what no grant of its stands for is told, and can be allowed."""
-    with roles(empty_database, "app") as (app,):
-        migrate(project, empty_database, None, f"op.grant_fairqueue({app!r}, 'producer')")
+    database = installed(project, make_database, 1)
+    with roles(database, "app") as (app,):
+        project.migration("two", f"op.grant_fairqueue({app!r}, 'producer')", down="one")
         project.run("upgrade", "head")
-        empty_database.execute(f'grant execute on function fq_pause, fq_resume to "{app}"')
-        assert drift(empty_database) == [f"grant {app} is unexpected: execute on fq_pause, fq_resume"]
+        database.execute(f'grant execute on function fq_pause, fq_resume to "{app}"')
+        assert drift(database) == [f"grant {app} is unexpected: execute on fq_pause, fq_resume"]
 
 
 def declared(project: Project, *grants: str, schema: str | None = None) -> None:
@@ -250,7 +244,7 @@ def declared(project: Project, *grants: str, schema: str | None = None) -> None:
 
 
 # SQLAlchemy does not reflect a schema with a quote in its name.
-@pytest.mark.parametrize("schema", [None, "UPPER"])
+@pytest.mark.parametrize("schema", ["UPPER", pytest.param(None, marks=pytest.mark.whole)])
 def test_autogenerate(project: Project, empty_database: Database, schema: str | None) -> None:
     """Declared grants are granted, changed and revoked by the migrations that Alembic writes, and taken back."""
     name = schema or "public"
@@ -289,12 +283,13 @@ def test_autogenerate(project: Project, empty_database: Database, schema: str | 
         assert catalog(empty_database, schema) == {}
 
 
-def test_grants_that_nobody_declared(project: Project, empty_database: Database) -> None:
+def test_grants_that_nobody_declared(project: Project, make_database: MakeDatabase) -> None:
     """Without a declaration autogenerate leaves grants alone; an empty one revokes all."""
     # Not those that other tests have: they get a declaration.
     project.edit_env("target_metadata = None\n", f"{code(MODELS)}\ntarget_metadata = Base.metadata\n")
-    with roles(empty_database, "app") as (app,):
-        migrate(project, empty_database, None, f"op.grant_fairqueue({app!r}, 'producer')", version=2)
+    database = installed(project, make_database, 2)
+    with roles(database, "app") as (app,):
+        project.migration("two", f"op.grant_fairqueue({app!r}, 'producer')", down="one")
         project.run("upgrade", "head")
         project.run("check")
         project.edit_env(
@@ -356,16 +351,15 @@ def test_inverses_and_printed() -> None:
     assert RevokeFairqueueOp("app").reverse().to_diff_tuple() == ("nothing",)
 
 
-def test_a_role_without_rights_cannot_grant(project: Project, empty_database: Database) -> None:
+def test_a_role_without_rights_cannot_grant(make_database: MakeDatabase) -> None:
     """Only the owner of the installation grants; another role is refused and changes nothing."""
-    with roles(empty_database, "app", "other") as (app, other):
-        migrate(project, empty_database, None, "pass")
-        project.run("upgrade", "head")
-        empty_database.execute(f'grant execute on function fq_version to "{other}"')
-        engine = create_engine(empty_database.url.update_query_dict({"options": f"-crole={other}"}), poolclass=NullPool)
+    database = make_database(version=1)
+    with roles(database, "app", "other") as (app, other):
+        database.execute(f'grant execute on function fq_version to "{other}"')
+        engine = create_engine(database.url.update_query_dict({"options": f"-crole={other}"}), poolclass=NullPool)
         guard, grant = GrantFairqueueOp(RoleGrant(app, "producer")).statements()
         with engine.begin() as connection:
             connection.exec_driver_sql(guard, execution_options={"no_parameters": True})
             with pytest.raises(DBAPIError, match="permission denied"):
                 connection.exec_driver_sql(grant, execution_options={"no_parameters": True})
-        assert rows(empty_database) == []
+        assert rows(database) == []

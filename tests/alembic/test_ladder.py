@@ -9,7 +9,7 @@ from sqlalchemy_fairqueue.sql import drop_statements, install_statements
 from sqlalchemy_fairqueue.sql.files import functions
 from sqlalchemy_fairqueue.sql.schema import quoted
 from tests.alembic.catalog import catalog
-from tests.alembic.conftest import Project
+from tests.alembic.conftest import ODD, Project
 from tests.alembic.test_operations import run_script
 from tests.alembic.test_refusals import refused
 from tests.fixtures.database import Database, MakeDatabase
@@ -30,7 +30,7 @@ def ladder(project: Project, database: Database, schema: str | None = None, inst
     project.point_at(database.url)
 
 
-@pytest.mark.many
+@pytest.mark.many(1)
 def test_steps_leave_what_an_installation_does(
     project: Project, make_database: MakeDatabase, schema: str | None
 ) -> None:
@@ -139,7 +139,7 @@ def test_direction(kind: type[UpgradeFairqueueOp | DowngradeFairqueueOp], versio
         kind(*versions)
 
 
-@pytest.mark.parametrize("script", [False, True], ids=["online", "script"])
+@pytest.mark.parametrize(("schema", "script"), [(None, False), (ODD, True)], ids=["online", "script"])
 def test_staging_tables_go(project: Project, empty_database: Database, schema: str | None, *, script: bool) -> None:
     """What a load left behind is dropped with fairqueue; a table of the user's with such a name stays."""
     made = "" if schema is None else f"op.execute(sa.schema.CreateSchema({schema!r}))"

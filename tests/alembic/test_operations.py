@@ -187,13 +187,3 @@ def test_invoked_as_values(project: Project, make_database: MakeDatabase) -> Non
     assert catalog(online) == catalog(called)
     project.run("downgrade", "base")
     assert catalog(online) == {}
-
-
-def test_alembic_program(project: Project, empty_database: Database) -> None:
-    """The program itself runs the migration, and writes the script of it."""
-    migrate(project, None)
-    project.point_at(empty_database.url)
-    script = project.run_program(["upgrade", "head"], ["downgrade", "one:base", "--sql"])
-    assert empty_database.value("select fq_version()") == 1
-    run_script(empty_database, script)
-    assert catalog(empty_database) == {}

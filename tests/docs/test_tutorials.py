@@ -10,11 +10,16 @@ from sqlalchemy_fairqueue import Queue
 from tests.docs.pages import DOCS, Reader, blocks, reader
 from tests.fixtures.database import Database
 
-_PAGES = sorted(page for page in (DOCS / "tutorials").glob("*.md") if page.name != "index.md")
+# Each of the others takes as long as all of these.
+_QUICK = {"script", "shop", "sqlmodel"}
+_PAGES = [
+    pytest.param(page, id=page.stem, marks=() if page.stem in _QUICK else pytest.mark.whole)
+    for page in sorted((DOCS / "tutorials").glob("*.md"))
+    if page.name != "index.md"
+]
 
 
-@pytest.mark.many(1)
-@pytest.mark.parametrize("page", _PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", _PAGES)
 def test_the_tutorial_works(newcomer: Reader, page: Path) -> None:
     """Its files, programs and tests work, and print what the page shows."""
     newcomer.follow(page)

@@ -18,7 +18,7 @@ from sqlalchemy.ext.asyncio import (
 )
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
-from sqlalchemy_fairqueue import ChannelPolicy, Enqueue, InvalidArgument, JsonCodec, Queue, Worker
+from sqlalchemy_fairqueue import ChannelPolicy, Enqueue, InvalidArgument, Queue, Worker
 from sqlalchemy_fairqueue.testing import make_delivery
 from sqlalchemy_fairqueue.values.messages import EnqueueOptions
 from tests.queue.verbs import verbs
@@ -37,18 +37,11 @@ _HOUR = timedelta(hours=1)
     ("arguments", "said"),
     [
         ({"name": ""}, "queue name '' has 0 bytes"),
-        ({"name": "x" * 513}, "has 513 bytes of UTF-8; use 1 to 512"),
-        ({"name": "x" * 10_240}, "x...x"),
-        ({"name": "a\x00"}, "NUL"),
-        ({"name": "\ud800"}, "lone surrogate"),
         ({"name": None}, "queue name is None; give a str"),
         ({"schema": "x" * 64}, "has 64 bytes of UTF-8; use 1 to 63"),
-        ({"schema": 7}, "schema is 7"),
-        ({"codec": JsonCodec}, "codec is <class"),
         ({"codec": "json"}, "codec is 'json'; give an object with encode"),
         ({"defaults": 3}, "defaults is 3; give a ChannelPolicy"),
         ({"max_attempts": 0}, "max_attempts is 0"),
-        ({"max_attempts": None}, "max_attempts is None"),
         ({"notify": "no"}, "notify is 'no'; give True or False"),
     ],
 )
@@ -76,9 +69,8 @@ _WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("enqueue", _MESSAGE | {"headers": {"t": _HOUR}}, "headers do not go through the queue's codec"),
     ("enqueue", _MESSAGE | {"on_duplicate": _ODD}, "on_duplicate is <object"),
     ("enqueue", _MESSAGE | {"on_duplicate": "raise"}, "there is no key"),
-    ("enqueue", _MESSAGE | {"on_duplicate": "replace"}, "there is no key"),
     ("enqueue", _MESSAGE | {"delay": timedelta(days=400)}, "to 365 days"),
-    *[("enqueue", _MESSAGE | {"cost": cost}, "cost is") for cost in (0, -1, 10**9 + 1, 1.5, "3", None)],
+    *[("enqueue", _MESSAGE | {"cost": cost}, "cost is") for cost in (0, 10**9 + 1, None)],
     ("enqueue_many", {"messages": _ODD}, "messages is <object"),
     ("enqueue_many", {"messages": [7]}, "messages has 7 where an Enqueue"),
     ("complete", {"deliveries": _ODD}, "deliveries is <object"),
@@ -92,21 +84,16 @@ _WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("extend", {"deliveries": []}, "no lease to extend"),
     ("dequeue", {"limit": 0}, "limit is 0; give an int from 1 to 100000"),
     ("dequeue", {"limit": 100_001}, "limit is 100001"),
-    ("dequeue", {"limit": True}, "limit is True"),
-    ("dequeue", {"limit": "5"}, "limit is '5'"),
     ("dequeue", {"lease": 30}, "lease is 30; give a timedelta"),
-    ("dequeue", {"lease": timedelta()}, "lease is datetime.timedelta(0)"),
     ("dequeue", {"lease": timedelta(366)}, "lease is"),
-    *[("dequeue", {"max_bytes": wrong}, "max_bytes is") for wrong in (0, -1, 2**41, 1.5, True, None)],
+    *[("dequeue", {"max_bytes": wrong}, "max_bytes is") for wrong in (0, 2**41, None)],
     *[("cancel", {"message_id": wrong}, f"message_id is {wrong}") for wrong in (0, 2**63, None)],
     *[("message", {"message_id": wrong}, f"message_id is {wrong!r}") for wrong in (0, "1", 2**63, True)],
-    ("message", {}, "give an id, or a channel with a key or an ordering_key"),
-    ("message", {"key": "k"}, "give an id, or a channel with a key or an ordering_key"),
-    (
-        "message",
-        {"message_id": 1, "channel": "a", "key": "k"},
-        "give an id, or a channel with a key or an ordering_key",
-    ),
+    *[
+        (verb, wrong, "give an id, or a channel with a key or an ordering_key")
+        for verb in ("cancel", "message", "admin.retry_now")
+        for wrong in ({}, {"key": "k"}, {"channel": "a"}, {"message_id": 1, "channel": "a", "key": "k"})
+    ],
     ("messages", {"channel": ""}, "channel ''"),
     ("messages", {"state": "gone"}, "state is 'gone'"),
     ("messages", {"kind": ""}, "kind ''"),
@@ -131,20 +118,16 @@ _WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("dead_letters.list", {"limit": 100_001}, "limit is 100001"),
     ("dead_letters.list", {"after": 17}, "after is 17; give the last DeadLetterInfo"),
     ("dead_letters.list", {"error": ""}, "error"),
+    ("dead_letters.list", {"until": 7}, "until is 7"),
     ("dead_letters.list", {"since": _NOW.replace(tzinfo=None)}, "since: datetime"),
     ("dead_letters.purge", {"until": "yesterday"}, "until is 'yesterday'; give an aware datetime"),
-    ("dead_letters.purge", {"until": _NOW.replace(tzinfo=None)}, "has no time zone"),
     ("dead_letters.purge", {"before": "yesterday"}, "before is 'yesterday'; give an aware datetime"),
     ("dead_letters.purge", {"until": _NOW, "before": _NOW}, "both say the same; give one"),
     ("configure", {}, "configure has nothing to set; give one or more of defaults"),
     ("configure", {"max_concurrency": 0}, "max_concurrency is 0; give an int from 1"),
-    ("configure", {"max_concurrency": True}, "max_concurrency is True"),
-    ("configure", {"max_concurrency": 2**31}, "max_concurrency is 2147483648"),
     ("configure", {"history": 1}, "history is 1; say True or False"),
     ("configure", {"history_retention": _HOUR}, "history_retention is datetime.timedelta(seconds=3600); give"),
-    ("configure", {"history_retention": 30}, "history_retention is 30"),
     ("configure", {"defaults": _ODD}, "defaults is <object"),
-    ("configure", {"defaults": {"weight": 0}}, "weight is 0"),
     ("configure", {"defaults": {}}, "defaults has nothing to set"),
     *[("configure", {"fair_by": wrong}, "fair_by is") for wrong in ("weight", "", 3, "COST")],
     ("configure", {"rate": 10}, "rate is 10; give a Rate, its text, or None for no limit"),
@@ -154,7 +137,6 @@ _WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("configure_channel", {"channel": "a", "policy": ChannelPolicy(), "weight": 3}, "replaces all fields"),
     ("configure_channel", {"channel": "a", "policy": ChannelPolicy(), "plan": "gold"}, "all fields and the plan"),
     ("configure_channel", {"channel": "a", "weight": None}, "weight is None; give an int from 1 to 10000"),
-    ("configure_channel", {"channel": "a", "rate": "10 a second"}, "'10 a second' is no rate; give one like 10/s"),
     ("configure_channel", {"channel": "a"}, "configure_channel has nothing to set"),
     ("configure_channel", {"channel": "a", "plan": 5}, "plan is 5"),
     ("configure_channel", {"channel": "a", "reset": "weight"}, "reset is 'weight'"),
@@ -164,7 +146,6 @@ _WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("pause", {"channel": "a", "new": 1}, "new is 1; give True or False"),
     ("resume", {"channel": 7}, "channel is 7"),
     ("purge", {"channel": "x" * 513}, "has 513 bytes of UTF-8; use 1 to 512"),
-    ("purge", {"channel": None}, "channel is None"),
 ]
 
 
@@ -198,17 +179,6 @@ _NAMES: list[tuple[str, dict[str, Any], str]] = [
     ("enqueue", {"payload": 1}, "missing 1 required keyword-only argument: 'channel'"),
     ("configure", {"defaults": {"burst": 3}}, "has burst=3, which is no field of a policy; write rate="),
     ("configure_channel", {"channel": "a", "rate_interval": 10}, "no field of a policy; write rate='10/s'"),
-    (
-        "configure_channel",
-        {"channel": "a", "max_backlogs": 5},
-        "has max_backlogs=5, which is no field of a policy; write",
-    ),
-    ("configure_channel", {"channel": "a", "weigth": 0}, "has weigth=0, which is no field of a policy; write weight=3"),
-    (
-        "configure_channel",
-        {"channel": "a", "limit": 7},
-        "has limit=7, which is no field of a policy; write max_concurr",
-    ),
     ("configure_channel", {"channel": "a", "reset": ["wait"]}, "which is no field of a policy"),
 ]
 

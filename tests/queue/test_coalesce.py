@@ -107,7 +107,7 @@ def test_no_change_is_lost(queue: Queue, engine: Engine, database: Database) -> 
     database.execute(
         "create table document (id int primary key, version int not null, indexed int not null, at_work int)"
     )
-    documents, writes = 3, 40
+    documents, writes = 3, 25
     database.execute(f"insert into document select n, 0, 0, 0 from generate_series(0, {documents - 1}) n")
     written = threading.Event()
     wrong: list[str] = []

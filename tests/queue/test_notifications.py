@@ -51,18 +51,15 @@ def _notified(database: Database, work: Callable[[], None]) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("waiting", "two_phase", "notify"),
-    [(True, False, True), (False, False, True), (True, True, True), (True, False, False)],
-    ids=["waiting", "nobody waits", "two-phase", "off"],
+    ("two_phase", "notify"), [(False, True), (True, True), (False, False)], ids=["waiting", "two-phase", "off"]
 )
-def test_who_is_notified(engine: Engine, database: Database, *, waiting: bool, two_phase: bool, notify: bool) -> None:
-    """Work for a queue whose consumer waits notifies it with the COMMIT; nothing does while nobody waits, in two-phase
-    sessions, which could not be prepared, and by a queue that was told not to notify.
+def test_who_is_notified(engine: Engine, database: Database, *, two_phase: bool, notify: bool) -> None:
+    """Work for a queue whose consumer waits notifies it with the COMMIT, but not in two-phase sessions, which could not
+    be prepared, nor from a queue that was told not to notify.
     """
     for verb, work in WAKING.items():
         delivery = _arranged(engine, verb)
-        if waiting:
-            _waits(database, verb)
+        _waits(database, verb)
 
         def commit(work: Work = work, verb: str = verb, delivery: Delivery = delivery) -> None:
             with Session(engine, twophase=two_phase) as session:
@@ -72,7 +69,7 @@ def test_who_is_notified(engine: Engine, database: Database, *, waiting: bool, t
                 session.commit()
 
         notified = [payload.rpartition(":")[2] for payload in _notified(database, commit)]
-        assert notified == ([verb] if waiting and notify and not two_phase else []), verb
+        assert notified == ([verb] if notify and not two_phase else []), verb
 
 
 def test_two_phase_connection(queue: Queue, engine: Engine, database: Database) -> None:

@@ -136,6 +136,7 @@ def test_a_quota_in_seconds(queue: Queue, engine: Engine, limit: Limit, database
     assert database.value("select sum(charged) from fq_message") == 800
 
 
+@pytest.mark.many
 def test_batches_stay_below(queue: Queue, engine: Engine, limit: Limit) -> None:
     """What follows a message in the batch of its handler counts."""
     limit(max_cost_out=100)
@@ -196,11 +197,12 @@ def test_any_course(queue: Queue, engine: Engine, still: Clock, limit: Limit, se
     assert [one.current_cost for one in queue.channels(engine)] == [0]
 
 
+@pytest.mark.many
 def test_consumers_at_the_same_time(engine: Engine, limit: Limit, database: Database) -> None:
     """Four consumers that take, complete, release and retry: at no commit more is out than the quota."""
     limit(max_cost_out=100)
     seeded, over = Queue("documents"), []
-    costs = [5, 20, 60, 99, 100, 150] * 10
+    costs = [5, 20, 60, 99, 100, 150] * 6
     _add(seeded, engine, *costs)
 
     def consume(number: int) -> int:

@@ -115,6 +115,7 @@ def test_a_row_costs_itself(
     assert queue.enqueue(engine, channel="a", payload=3, key="k").message_id is not None
 
 
+@pytest.mark.many
 @spoilt
 def test_a_row_whose_lease_expired(
     queue: Queue, engine: Engine, database: Database, spoil: Spoil, outcome: str

@@ -203,14 +203,6 @@ def test_purge_by_name(queue: Queue, engine: Engine) -> None:
     assert [one.payload for one in queue.dequeue(engine, limit=9)] == ["None None"]
 
 
-@pytest.mark.parametrize("bad", [{}, {"key": "k"}, {"channel": "a"}, {"message_id": 1, "channel": "a", "key": "k"}])
-def test_neither_an_id_nor_a_name(queue: Queue, engine: Engine, bad: dict[str, Any]) -> None:
-    """A cancel, a look-up and a retry take an id, or a channel with a key or an ordering key."""
-    for verb in queue.cancel, queue.message, queue.admin.retry_now:
-        with pytest.raises(InvalidArgument, match="give an id, or a channel with a key or an ordering_key"):
-            verb(engine, **bad)
-
-
 def test_purge_by_filters(queue: Queue, engine: Engine, clock: Clock, connect: Connect) -> None:
     """What is given must all be met; the count before tells the same number, and the channel is served afterwards."""
     began = clock.now()

@@ -130,18 +130,6 @@ def test_it_can_be_read_without_looking(page: _Page) -> None:
             assert (one["tabindex"], bool(one["aria-label"])) == ("0", True)
 
 
-def test_colours_are_the_page_s(page: _Page) -> None:
-    """Drawings have the colours of the style sheet, which has them for light, for dark and for paper."""
-    style = page.text.partition("<style>")[2].partition("</style>")[0]
-    used = {str(one["class"]).removesuffix(" dot") for one in page.every("polyline")}
-    assert used == {f"series-{number}" for number in (1, 2, 3, 4)}
-    for name in ("rule", "ink", "series-5", *used):
-        assert f"stroke: var(--{name})" in style or f"fill: var(--{name})" in style
-        assert style.count(f"--{name}: #") == 3, name
-    assert "prefers-color-scheme: dark" in style
-    assert "@media print" in style
-
-
 def test_every_figure_is_defined(page: _Page) -> None:
     """Each figure's meaning and source stand on the page."""
     defined = [field for one in DEFINITIONS for field in one.fields]
@@ -210,15 +198,6 @@ def test_labels_stand_for_names() -> None:
     assert words.count("Ann & Co.") > 5
 
 
-def test_long_names_are_cut_with_a_title() -> None:
-    """A long name is cut in the tables, and whole in a title."""
-    page = _Page(page_of(report("x" * 60)))
-    titles = {one["title"] for one in page.every("th") if "title" in one}
-    assert titles == {"x" * 60}
-    assert "x" * 47 + "\u2026" in page.words
-    assert "x" * 60 not in page.words
-
-
 def replays_page(**values: Any) -> str:
     """The words of a page with a replay of what was and a forecast; values are those of the former's queue."""
     made = report("a")
@@ -262,19 +241,6 @@ def test_many_tenants() -> None:
     text = page_of(report(*(f"tenant-{number}" for number in range(2_000))))
     assert len(text) < 1_000_000
     assert "1,900 that were denied less are left out" in text
-
-
-@pytest.mark.parametrize(
-    ("micros", "words"),
-    [
-        (0, "0"), (17, "17 \u00b5s"), (3_240, "3.24 ms"), (999_999, "1000 ms"), (1_250_000, "1.25 s"),
-        (59_700_000, "1 min 00 s"), (125_000_000, "2 min 05 s"), (10_921_000_000, "3 h 02 min"),
-        (356_400_000_000, "4 d 03 h"),
-    ],
-)  # fmt: skip
-def test_durations(micros: int, words: str) -> None:
-    """Durations are told in the units that people think in."""
-    assert formats.duration(timedelta(microseconds=micros)) == words
 
 
 def test_documents() -> None:

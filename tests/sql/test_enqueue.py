@@ -21,16 +21,9 @@ def test_a_call_leaves_one_signal_a_channel(kernel: Kernel) -> None:
 
 
 BAD: list[dict[str, Any]] = [
-    {"contents": [None]},
-    {"kinds": [None]},
-    {"kinds": [""]},
     {"kinds": ["k" * 513]},
-    {"keys": [""]},
     {"keys": ["ä" * 257]},
-    {"delays": [-1]},
     {"delays": [FAR]},
-    {"priorities": [0]},
-    {"max_attempts": [0]},
     {"ats": [1], "delays": [1]},
     {"policy": (0, 0, 1, 1)},
     {"policy": (None, -1, 1, 1)},

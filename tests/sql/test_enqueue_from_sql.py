@@ -71,7 +71,7 @@ def test_the_bad_one_of_many_is_named(kernel: Kernel) -> None:
     """fq_enqueue says which message it is, which argument, and its value."""
     bad: dict[str, tuple[list[Any], str]] = {
         "channels": ([None], "channel is null"),
-        "kinds": ([""], "kind is ''"),
+        "kinds": ([None], "kind is null"),
         "contents": ([None], "content is null"),
         "delays": ([-1], "delay is -1"),
         "ats": ([2**62], f"at is {2**62}"),
@@ -87,6 +87,8 @@ def test_the_bad_one_of_many_is_named(kernel: Kernel) -> None:
         with pytest.raises(psycopg.Error) as refused:
             kernel.enqueue(*words.pop("channels"), **words)
         assert refused.value.diag.message_primary == f"message {place} of fq_enqueue has a bad value: {shown}"
+        assert (refused.value.sqlstate, refused.value.diag.message_hint is not None) == ("QF001", True)
+    assert kernel.value("select count(*) from fq_message") == 0
 
 
 def test_what_it_returns(kernel: Kernel) -> None:

@@ -1,8 +1,6 @@
 """The plugin of pytest, in test runs of an application."""
 
 import importlib.util
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -152,16 +150,6 @@ def test_the_fixtures(tmp_path: Path, server_url: URL, database: Database) -> No
     assert "fairqueue_session and fairqueue_engine are on different databases" in said
     run = f"fairqueue_test_{(tmp_path / 'run').read_text()}_"
     assert database.value("select count(*) from pg_database where starts_with(datname, :run)", run=run) == 0
-
-
-def test_it_costs_others_nothing() -> None:
-    """A test run that uses none of its fixtures imports neither drivers nor servers nor what only fixtures need."""
-    heavy = {"alembic", "factory", "psycopg", "sqlalchemy_fairqueue.embedded"}
-    code = f"import sys, sqlalchemy_fairqueue.testing.plugin; print({heavy!r}.intersection(sys.modules))"
-    found = subprocess.run(
-        [sys.executable, "-c", code], check=True, cwd=Path(__file__).parents[2], capture_output=True, text=True
-    )
-    assert found.stdout == "set()\n"
 
 
 def test_without_programs_it_says_what_tests_need(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,6 +23,7 @@ from sqlalchemy_fairqueue.embedded import (
     named_server,
     scratch_database,
 )
+from sqlalchemy_fairqueue.embedded.__main__ import main
 from sqlalchemy_fairqueue.embedded.server import Account
 from tests.fixtures.options import PATIENCE
 from tests.fixtures.server import programs
@@ -152,25 +153,21 @@ def test_the_package_is_found_without_importing_it() -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="an ordinary user has nobody to be protected from")
-def test_programs_out_of_reach_are_copied(tmp_path: Path) -> None:
-    """As root with programs in a folder that only root may enter, the server runs from a copy."""
+def test_folders_of_root_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As root with programs in a folder that only root may enter, the server runs from a copy; with a TMPDIR that only
+    root may write to, its folder is elsewhere, and goes all the same.
+    """
     tmp_path.chmod(0o700)
     original = programs()
     for tree in original.trees:
         (tmp_path / tree.name).symlink_to(tree)
     hidden = Programs.in_directory(original.below(tmp_path).directory)
-    with embedded_server(hidden, durable=False) as server:
-        assert str(_ask(server.url(), "show server_version")).startswith(server.version)
-        assert (server.directory / "programs").is_dir()
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="what an ordinary user names, the user may write to")
-def test_a_temporary_folder_of_root_alone_is_passed_by(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As root with a TMPDIR that only root may write to, the server's folder is elsewhere, and goes all the same."""
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:  # pytest has its own in one of root's
         Path(folder).chmod(0o755)
         monkeypatch.setattr(tempfile, "tempdir", folder)
-        with embedded_server(programs(), durable=False) as server:
+        with embedded_server(hidden, durable=False) as server:
+            assert str(_ask(server.url(), "show server_version")).startswith(server.version)
+            assert (server.directory / "programs").is_dir()
             assert not server.directory.is_relative_to(folder)
         assert not server.directory.exists()
 
@@ -209,14 +206,18 @@ def test_a_server_for_a_terminal(stop: signal.Signals) -> None:
     assert not folder.exists()
 
 
-def test_it_says_how_it_is_used() -> None:
-    """--help prints usage and starts nothing; arguments are refused."""
-    command = [sys.executable, "-m", "sqlalchemy_fairqueue.embedded"]
-    told = subprocess.run([*command, "--help"], capture_output=True, text=True, check=True).stdout
+@pytest.mark.parametrize(("argument", "status"), [("--help", 0), ("now", 2)])
+def test_it_starts_nothing_when_it_is_asked(
+    argument: str, status: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """--help prints usage; arguments are refused."""
+    monkeypatch.setattr(sys, "argv", ["embedded", argument])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == status
+    told = "".join(capsys.readouterr())
     assert told.startswith("usage: python -m sqlalchemy_fairqueue.embedded")
-    assert "Ctrl-C" in told
     assert "export" not in told
-    assert subprocess.run([*command, "now"], capture_output=True, check=False).returncode == 2
 
 
 def test_a_named_server_is_used_instead(monkeypatch: pytest.MonkeyPatch) -> None:

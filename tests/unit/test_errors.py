@@ -97,27 +97,11 @@ def test_every_class_is_tried_and_exported() -> None:
     assert {cls.__name__ for cls in classes} | {"FairQueueError"} <= set(errors.__all__)
 
 
-def test_what_a_lost_lease_says() -> None:
-    """LeaseLost names the lease, the message, until when it was good, and who holds the message now."""
-    assert str(LeaseLost((17, 18, 19), 812, datetime(2026, 1, 1, 12, 0, 5, tzinfo=UTC), "b")) == (
-        "lease 812 on message 17 and 2 more was lost (it was good until 12:00:05): "
-        "consumer 'b' holds the message now; stop working on it"
-    )
-    assert "message 17 was lost: the message was taken back" in str(LeaseLost((17,), 812))
-
-
 def test_what_to_install() -> None:
     """Without a queue the advice names the newest version, the schema, and the call for databases of tests."""
     assert to_install().startswith(f"put op.create_fairqueue(version={latest_version()}) into an Alembic migration")
     assert f"op.create_fairqueue(version={latest_version()}, schema='apps')" in to_install("apps")
     assert "install_fairqueue(engine, schema='apps')" in to_install("apps")
-
-
-def test_what_a_duplicate_says() -> None:
-    """DuplicateMessage names the key, the channel, the message that holds it, and the other policies."""
-    said = str(DuplicateMessage("customer-7", "daily", 17))
-    assert said.startswith("key 'daily' stands already in channel 'customer-7': message 17 holds it")
-    assert "on_duplicate='skip'" in said
 
 
 def test_value_errors() -> None:

@@ -6,11 +6,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import psycopg
 import pytest
 from psycopg.pq import Conninfo
 from sqlalchemy import NullPool, create_engine, text
 
 from sqlalchemy_fairqueue.embedded import DATABASE_URL_VARIABLE, embedded_server
+from tests.fixtures.database import Database
 from tests.fixtures.server import programs
 
 _ROOT = Path(__file__).parents[2]
@@ -56,6 +58,13 @@ async def _shown(engine):
     async with engine.connect() as connection:
         return await connection.scalar(text("show search_path"))
 
+def test_readme(capsys):
+    import runpy
+    runpy.run_path("fair.py", run_name="__main__")
+    served = capsys.readouterr().out.splitlines()
+    assert sorted(served) == sorted([*(f"bob {{file}}" for file in range(1, 6)), "alice 1", "alice 2"])
+    assert served.index("alice 2") < 4
+
 def test_async_engine(fairqueue_async_engine):
     import asyncio
     assert fairqueue_async_engine.driver == {asynchronous!r}
@@ -86,16 +95,6 @@ def _run(folder: Path, variables: dict[str, str], *command: str) -> str:
     return done.stdout
 
 
-@every
-def test_the_readme(tmp_path: Path, variables: dict[str, str]) -> None:
-    """Its program, pasted into a file, serves alice's two files in turn with bob's five."""
-    [program] = re.findall(r"^```python\n(.*?)^```", (_ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
-    (tmp_path / "fair.py").write_text(program)
-    served = _run(tmp_path, variables, "fair.py").splitlines()
-    assert sorted(served) == sorted([*(f"bob {file}" for file in range(1, 6)), "alice 1", "alice 2"])
-    assert served.index("alice 2") < 4
-
-
 @pytest.mark.whole
 @pytest.mark.timeout(300)
 def test_the_demo(tmp_path: Path) -> None:
@@ -107,8 +106,12 @@ def test_the_demo(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("sync", "asynchronous"), [("psycopg2", "asyncpg"), pytest.param("psycopg", "psycopg", marks=pytest.mark.whole)]
 )
-def test_the_plugin(tmp_path: Path, variables: dict[str, str], sync: str, asynchronous: str) -> None:
-    """Tests of an application have the private server's databases, by each driver."""
+def test_the_plugin_and_the_readme(tmp_path: Path, variables: dict[str, str], sync: str, asynchronous: str) -> None:
+    """Tests of an application have the private server's databases, by each driver; the README's program, pasted into a
+    file, serves alice's two files in turn with bob's five on a server of its own.
+    """
+    [program] = re.findall(r"^```python\n(.*?)^```", (_ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+    (tmp_path / "fair.py").write_text(program)
     pytest.importorskip(sync, reason="another driver")
     pytest.importorskip(asynchronous, reason="another driver")
     (tmp_path / "test_shop.py").write_text(_PLUGIN.format(sync=sync, asynchronous=asynchronous))
@@ -116,7 +119,7 @@ def test_the_plugin(tmp_path: Path, variables: dict[str, str], sync: str, asynch
         tmp_path, variables | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}, "-m", "pytest", "-q", "-p",
         "sqlalchemy_fairqueue.testing.plugin", "--rootdir", ".", "-c", os.devnull,
     )  # fmt: skip
-    assert "2 passed" in said
+    assert "3 passed" in said
 
 
 @pytest.mark.whole
@@ -126,19 +129,23 @@ def test_this_suite() -> None:
     _run(_ROOT, _OF_ANOTHER_SERVER, "-m", "pytest", "-q", "-n", "1", "-p", "no:cacheprovider", test)
 
 
-def test_others_hear_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_others_hear_them(monkeypatch: pytest.MonkeyPatch, database: Database) -> None:
     """An engine for another server goes on to follow the variables while a private one runs, and after it."""
-    with (
-        embedded_server(programs(), durable=False) as other,
-        embedded_server(programs(), durable=False) as private,
-    ):
-        monkeypatch.setenv("PGHOST", str(other.directory))
-        monkeypatch.setenv("PGUSER", "postgres")
+    with embedded_server(programs(), durable=False) as private:
+        with psycopg.connect(database.conninfo) as connected:
+            for variable, value in (
+                ("PGHOST", connected.info.host),
+                ("PGPORT", connected.info.port),
+                ("PGUSER", connected.info.user),
+                ("PGPASSWORD", connected.info.password),
+                ("PGDATABASE", connected.info.dbname),
+            ):
+                monkeypatch.setenv(variable, str(value))
         monkeypatch.setenv("PGOPTIONS", "-c search_path=foo")
         monkeypatch.setenv("PGTZ", "Asia/Kathmandu")
         place = text("select current_setting('data_directory'), current_setting('search_path')")
         with create_engine("postgresql+psycopg://", poolclass=NullPool).connect() as connection:
-            assert connection.execute(place).one() == (str(other.data_directory), "foo")
+            assert connection.execute(place).one() == (database.value("show data_directory"), "foo")
         with create_engine(private.url(), poolclass=NullPool).connect() as connection:
             assert connection.execute(place).one() == (str(private.data_directory), '"$user", public')
         with embedded_server(programs(), durable=False) as third:

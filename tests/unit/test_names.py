@@ -1,4 +1,4 @@
-"""One name in all layers: columns, values and pages are read against the glossary."""
+"""One name in all layers: columns and values are read against the glossary."""
 
 import re
 from dataclasses import fields
@@ -13,7 +13,6 @@ from sqlalchemy_fairqueue.values.policies import POLICY
 from sqlalchemy_fairqueue.values.settings import SETTINGS
 
 _DOCS = Path(sqlalchemy_fairqueue.__file__).parents[1] / "docs"
-_GONE = r"dedupe_key|drop_?when_?full|\bresults=|--results\b|--retention\b"
 pytestmark = pytest.mark.skipif(not _DOCS.is_dir(), reason="the installed wheel is tested without the docs")
 
 
@@ -39,9 +38,3 @@ def test_a_field_has_the_name_of_its_column() -> None:
         if re.match(r"column fq_(message|channel_state|queue)\.", name)
     }
     assert {name for name in names if name not in kept} == renamed.keys()
-
-
-def test_no_other_name_is_left() -> None:
-    """No page says a word that another layer had for a field."""
-    for page in _DOCS.rglob("*.md"):
-        assert not re.search(_GONE, page.read_text("utf-8"), re.IGNORECASE), page

@@ -1,7 +1,6 @@
 """Systems and versions of Python that the tests do not run on: what can be told without them."""
 
 import os
-import subprocess
 import sys
 from typing import Any
 
@@ -12,24 +11,12 @@ from sqlalchemy_fairqueue.embedded import EmbeddedServerError, embedded_server
 from sqlalchemy_fairqueue.errors import WorkerError
 from sqlalchemy_fairqueue.worker.options import check_isolated
 
-_NOT_ON_WINDOWS = ("fcntl", "grp", "pwd", "resource", "termios")
-_IMPORTS = f"""
-import sys
-sys.modules |= dict.fromkeys({_NOT_ON_WINDOWS!r})
-import sqlalchemy_fairqueue, sqlalchemy_fairqueue.cli, sqlalchemy_fairqueue.embedded
-import sqlalchemy_fairqueue.testing.plugin
-"""
 _HANDLERS = """
 def plain(delivery: Delivery, session: ForTypeCheckers) -> ForTypeCheckers: ...
 def typed(session: ForTypeCheckers, number: int) -> ForTypeCheckers: ...
 def client() -> ForTypeCheckers: ...
 def around(context: ForTypeCheckers, proceed: ForTypeCheckers) -> ForTypeCheckers: ...
 """
-
-
-def test_nothing_is_imported_that_only_posix_has() -> None:
-    """A producer, a worker, the command and the plugin of pytest can be imported without modules of POSIX."""
-    subprocess.run([sys.executable, "-c", _IMPORTS], check=True)
 
 
 def test_the_embedded_server_is_refused_on_windows(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -129,7 +129,7 @@ def test_a_lost_lease(page: Any, engine: Engine, waits: Waits, database: Databas
 
 def test_many_producers_and_workers(page: Any, engine: Engine) -> None:
     """Whatever four producers change while two workers follow, the last change of each customer is seen in the end."""
-    customers, changes = range(2, 5), 60
+    customers, changes = range(2, 5), 30
     with Session(engine) as session, session.begin():
         session.add_all(page.Customer(customer_id=number, tenant="ada", name="") for number in customers)
     at_work: Counter[int] = Counter()

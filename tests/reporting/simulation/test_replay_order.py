@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from itertools import count
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from sqlalchemy_fairqueue import ChannelPolicy
 from sqlalchemy_fairqueue.reporting.simulation.replay import simulated_attempts, trace_of
@@ -55,7 +55,6 @@ def test_one_at_a_time(kernel: Kernel) -> None:
 def test_batches(kernel: Kernel) -> None:
     """So do workers that take several, in the order of the turns within each batch."""
 
-    @settings(max_examples=2 * settings().max_examples)
     @given(programs())
     def check(program: Program) -> None:
         assert simulated(program) == done(kernel, program)

@@ -157,22 +157,6 @@ def test_scenario_refused(given: dict[str, Any], words: str) -> None:
         Scenario(**{"name": "x", **given})
 
 
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
-        ({"discipline": "fifo", "workers": 3}, "first come, first served"),
-        ({"batch": 2, "max_concurrency": 12}, "in turn, batches of 2, at most 12 at once"),
-        (
-            {"fair_by": "cost", "defaults": ChannelPolicy(weight=2), "policies": {"a*": ChannelPolicy()}},
-            "in turn, fair by cost, a policy for all channels, 1 policy by channel",
-        ),
-    ],
-)
-def test_settings(given: dict[str, Any], words: str) -> None:
-    """A scenario tells its settings for the page."""
-    assert Scenario(name="x", **given).settings == words
-
-
 def test_shares_by_cost_and_by_seconds() -> None:
     """By cost a tenant of dear messages gets as much as one of cheap ones; by seconds, one of long ones."""
     rows = [row(number, 0, 0, 1_000, cost=1) for number in range(1, 41)]

@@ -74,12 +74,12 @@ def test_heartbeats_of_one_lease_wait_for_each_other(
     assert rival.result() == [Beat(hand.lease_id, None, [])]
 
 
-@pytest.mark.parametrize("lease", [None, 0, 2**62])
-def test_a_bad_heartbeat_is_refused(kernel: Kernel, lease: int | None) -> None:
+def test_a_bad_heartbeat_is_refused(kernel: Kernel) -> None:
     """A lease that is none, or endless, is refused with QF001."""
-    with pytest.raises(errors.Error) as refusal:
-        heartbeat(kernel, 1, lease=lease)
-    assert refusal.value.sqlstate == "QF001"
+    for lease in (None, 0, 2**62):
+        with pytest.raises(errors.Error) as refusal:
+            heartbeat(kernel, 1, lease=lease)
+        assert refusal.value.sqlstate == "QF001"
 
 
 @pytest.mark.parametrize("verb", ["complete", "release", "retry", "bury"])

@@ -125,7 +125,7 @@ def test_a_dequeue_never_waits(kernel: Kernel, open_kernel: OpenKernel, clock: C
     keep_history(kernel, 1)
     holder = open_kernel()
     HOLDERS[held](holder, hands)
-    for _ in range(3):
+    for _ in range(2):
         waits.unhindered(on(lambda other: other.dequeue(2, lease=SECOND)))
         waits.unhindered(on(lambda other: other.hear()))
     holder.rollback()

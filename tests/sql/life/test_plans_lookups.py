@@ -1,4 +1,4 @@
-"""Look-ups of messages reach their rows by index, as many as a page has, among 100,000 messages and 2,000 channels."""
+"""Look-ups of messages reach their rows by index, as many as a page has, among 20,000 messages and 2,000 channels."""
 
 from functools import partial
 from typing import Any
@@ -26,7 +26,7 @@ def full(kernel: Kernel) -> Kernel:
         select c.id + case when i % 2 = 0 then 0 else i % 2000 end, case when i % 100 = 0 then 'rare' else 'work' end,
           '{}', i, i, 20, case when i % 10 = 0 then 'k' || i end
         from fq_channel c
-        cross join generate_series(1, 100000) i
+        cross join generate_series(1, 20000) i
         where c.name = 'c1'
         """
     )
@@ -50,15 +50,15 @@ def test_a_page_reads_a_page(full: Kernel) -> None:
         {"channel": "c1", "state": "ready"},
         {"channel": "c1", "state": "scheduled"},
         {"channel": "c1", "state": "leased"},
-        {"channel": "c1", "key": "k50000"},
-        {"channel": "c1", "step": 2, "at": 90_000, "message_id": 1},
-        {"channel": "c1", "state": "ready", "step": 2, "at": 90_000, "message_id": 1},
+        {"channel": "c1", "key": "k10000"},
+        {"channel": "c1", "step": 2, "at": 18_000, "message_id": 1},
+        {"channel": "c1", "state": "ready", "step": 2, "at": 18_000, "message_id": 1},
         {"channel": "held"},
         {"channel": "c1999", "kind": "work"},
         {},
         {"state": "ready"},
         {"state": "leased"},
-        {"step": 3, "at": 0, "message_id": 90_000},
+        {"step": 3, "at": 0, "message_id": 18_000},
     ]
     for asked in pages:
         assert_frugal(full, BOUND, partial(_find, full, **asked))
@@ -80,10 +80,10 @@ def test_the_reason_of_a_wait_reads_a_bounded_part(full: Kernel) -> None:
         "insert into fq_channel_state (channel_id, queue, head_dequeue_at, head_message_id, tag, ready_tag)"
         " select id, 'q', 0, 0, id - 9000000000000000000, id - 9000000000000000000 from fq_channel where name like 'c%'"
     )
-    full.rows("update fq_message m set lease_id = e.id from fq_lease e where m.id % 97 = 0 and m.lease_id is null")
+    full.rows("update fq_message m set lease_id = e.id from fq_lease e where m.id % 19 = 0 and m.lease_id is null")
     full.rows(
         "insert into fq_signal (queue, channel_id, dequeue_at, message_id, added)"
-        " select 'q', m.channel_id, 0, m.id, 1 from fq_message m where m.id % 97 = 1"
+        " select 'q', m.channel_id, 0, m.id, 1 from fq_message m where m.id % 19 = 1"
     )
     found: list[dict[str, Any]] = []
     call = "select * from fq_contention('q', 4, '{c1}', 50, 50)"
@@ -95,7 +95,7 @@ def test_the_reason_of_a_wait_reads_a_bounded_part(full: Kernel) -> None:
 
 def test_the_reasons_of_many_channels_do_not_multiply(full: Kernel) -> None:
     """Of 1,000 channels that are asked for and 1,000 messages out, none is compared with all of the others."""
-    full.rows("update fq_message m set lease_id = e.id from fq_lease e where m.id % 97 = 0 and m.lease_id is null")
+    full.rows("update fq_message m set lease_id = e.id from fq_lease e where m.id % 19 = 0 and m.lease_id is null")
     full.commit()
     full.rows("analyze")
     named = [f"c{number}" for number in range(1, 1001)]
