@@ -1,4 +1,4 @@
-"""The hook through which ``worker`` wakes callers that wait for a result. This module imports nothing else of the package."""
+"""The hook through which ``worker`` wakes callers that wait for a result. It imports nothing else of the package."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Simulator of a queue, event by event: the rules of fq_hear and fq_dequeue on rows of integers.
 
 Every comparison is that of the SQL, so both deliver the same messages in the same order;
-tests/reporting/simulation/test_replay_order.py shows it. Calls take no time here and nothing is locked, so no channel
-is skipped because it has been locked for a second.
+tests/reporting/simulation/test_replay_order.py shows it. Calls take no time here and nothing is locked. So one rule is
+left out: behind a first channel that has stood still for a second, new channels start behind the second one.
 
 An attempt has three events: arrival, start and finish. An event costs O(log channels + log workers). In a queue that is
 fair by seconds, each second costs O(workers).
