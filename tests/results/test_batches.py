@@ -64,6 +64,7 @@ async def test_in_a_loop(async_engine: AsyncEngine, engine: Engine, queue: Queue
     assert [queue.result(engine, one) for one in ids] == [2, 4, 6]
 
 
+@pytest.mark.usefixtures("forked_children")
 def test_jobs(engine: Engine, queue: Queue) -> None:
     """A job's results have the type of the items of its list, also from a child process."""
 

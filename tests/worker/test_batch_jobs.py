@@ -73,7 +73,7 @@ def test_what_a_message_has(queue: Queue, engine: Engine, annotation: Any, item:
     assert {type(one) for one in calls[0]} == {type(item)}
 
 
-@pytest.mark.usefixtures("effects")
+@pytest.mark.usefixtures("effects", "forked_children")
 @pytest.mark.parametrize("how", ["plain", "session", "async session", "in a child"])
 def test_a_call(queue: Queue, engine: Engine, async_engine: AsyncEngine, database: Database, how: str) -> None:
     """The list has an item for each of the context's deliveries; what is written commits with their completion."""

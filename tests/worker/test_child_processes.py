@@ -304,6 +304,7 @@ def test_what_handlers_do(  # noqa: PLR0915, PLR0917 - one child does it all
     assert worker.stats.lost == 0
 
 
+@pytest.mark.usefixtures("forked_children")
 def test_a_slow_import_and_a_stop(
     queue: Queue, engine: Engine, database: Database, tmp_path: Path, module: Callable[[str, str], Any]
 ) -> None:
@@ -326,6 +327,7 @@ def test_a_slow_import_and_a_stop(
     assert is_empty(database)
 
 
+@pytest.mark.usefixtures("forked_children")
 def test_an_import_that_never_ends(
     queue: Queue, engine: Engine, database: Database, module: Callable[[str, str], Any]
 ) -> None:
@@ -338,6 +340,7 @@ def test_an_import_that_never_ends(
     assert "was not ready after 0.05 s" in database.value("select error from fq_message")
 
 
+@pytest.mark.usefixtures("forked_children")
 def test_a_crash(queue: Queue, engine: Engine, serve: Serve, tmp_path: Path) -> None:
     """A child that crashes costs its message an attempt, one that dies while it waits none; the worker goes on."""
     says = {
@@ -366,6 +369,7 @@ def test_a_crash(queue: Queue, engine: Engine, serve: Serve, tmp_path: Path) -> 
     assert worker.stats.retried == 0
 
 
+@pytest.mark.usefixtures("forked_children")
 def test_what_kills(queue: Queue, engine: Engine, database: Database, serve: Serve, tmp_path: Path) -> None:
     """A child is killed, with what it has started, when the time of its handler is over, its message is cancelled, its
     lease is lost, or the grace of a stop ends.
