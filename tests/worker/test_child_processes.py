@@ -28,6 +28,7 @@ import sqlalchemy_fairqueue
 from sqlalchemy_fairqueue import AsyncWorker, Context, Delivery, InvalidArgument, Queue, Retry, RetryPolicy, Worker
 from sqlalchemy_fairqueue.errors import WorkerError
 from tests.fixtures.database import Database
+from tests.fixtures.forks import Fork
 from tests.fixtures.options import PATIENCE
 from tests.worker import isolated
 from tests.worker.helpers import LONG_LEASE, MANY_HEARTBEATS, is_empty, retimed, send, until
@@ -383,7 +384,8 @@ def test_what_kills(queue: Queue, engine: Engine, database: Database, serve: Ser
 
     sent("timeout", "short")
     message_id = sent("cancel")
-    worker = serve(lease=LONG_LEASE, timings=MANY_HEARTBEATS)
+    # With the lease its wait goes, too: nobody wakes it any more.
+    worker = serve(lease=LONG_LEASE, poll_interval=timedelta(milliseconds=50), timings=MANY_HEARTBEATS)
     cancelled = _said(tmp_path / "cancel", "begun-1")
     queue.cancel(engine, message_id)
     until(lambda: worker.stats.cancelled == 1, "it is counted")
@@ -481,17 +483,13 @@ def test_no_orphans(  # noqa: PLR0917 - fixtures
 def test_a_program_without_a_guard(queue: Queue, engine: Engine, database: Database, tmp_path: Path) -> None:
     """A child that imports a program which starts its worker unguarded starts no second worker, and says what to do."""
     send(engine, queue, {"folder": str(tmp_path)})
-    source = tmp_path / "program.py"
-    source.write_text(_PROGRAM.replace('__name__ == "__main__"', "True"))
+    (tmp_path / "program.py").write_text(_PROGRAM.replace('__name__ == "__main__"', "True"))
     url = database.url.render_as_string(hide_password=False)
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-    with subprocess.Popen(
-        [sys.executable, source, url, "say_pid", "run"], env=environment, stderr=subprocess.PIPE, text=True
-    ) as process:
+    with Fork(["python", str(tmp_path / "program.py"), url, "say_pid", "run"], tmp_path, os.environ) as process:
         try:
             until(lambda: database.value("select error from fq_message") is not None, "the attempt has failed")
         finally:
             process.kill()
-        complaints = process.communicate()[1]
+        complaints = process.communicate(PATIENCE.total_seconds())[1]
     assert "before it could begin; see its stderr" in database.value("select error from fq_message")
     assert "start it under if __name__ == '__main__':" in complaints
