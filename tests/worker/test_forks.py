@@ -13,7 +13,7 @@ from sqlalchemy import Engine
 from sqlalchemy_fairqueue import Queue, Worker
 from sqlalchemy_fairqueue.worker import operating_system
 from tests.fixtures.database import Database
-from tests.fixtures.forks import run_fork
+from tests.fixtures.forks import Fork, run_fork
 from tests.fixtures.options import PATIENCE
 from tests.worker import isolated
 from tests.worker.helpers import is_empty, send
@@ -26,6 +26,7 @@ from sqlalchemy import create_engine, text
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy_fairqueue import AsyncWorker, Queue, Worker
 
+os.setsid()
 url, how = sys.argv[1:]
 queue = Queue("documents")
 worker = os.getpid()
@@ -119,8 +120,14 @@ def run(database: Database, tmp_path: Path) -> Run:
     url = database.url.render_as_string(hide_password=False)
 
     def run_one(how: str) -> tuple[list[str], str]:
-        done = run_fork(["python", str(source), url, how], tmp_path, os.environ, PATIENCE.total_seconds())
-        return done.stdout.splitlines(), done.stderr
+        with Fork(["python", str(source), url, how], tmp_path, os.environ) as process:
+            try:
+                process.wait(PATIENCE.total_seconds())
+            finally:
+                if process.returncode is None:
+                    # With its children, which have the pipes, too.
+                    os.killpg(process.pid, signal.SIGKILL)
+            return process.stdout.read().splitlines(), process.stderr.read()
 
     return run_one
 
