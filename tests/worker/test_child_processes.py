@@ -464,20 +464,24 @@ def test_no_orphans(  # noqa: PLR0917 - fixtures
     send(engine, queue, {"folder": str(tmp_path)})
     source = tmp_path / "program.py"
     source.write_text(_PROGRAM)
-    url = database.url.render_as_string(hide_password=False)
-    root = str(Path(__file__).parents[2])
-    process = subprocess.Popen([sys.executable, source, url, handler, how], env={**os.environ, "PYTHONPATH": root})
-    try:
-        pids = _said(tmp_path, "begun-1")
-        if how == "kill":
+    words = [str(source), database.url.render_as_string(hide_password=False), handler, how]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    with (
+        # What ends as the interpreter of a program does.
+        subprocess.Popen([sys.executable, *words], env=environment)
+        if how == "leave"
+        else Fork(["python", *words], tmp_path, environment)
+    ) as process:
+        try:
+            pids = _said(tmp_path, "begun-1")
+            if how == "kill":
+                process.kill()
+            else:
+                (tmp_path / "leave").touch()
+            assert process.wait(PATIENCE.total_seconds()) == (-signal.SIGKILL if how == "kill" else 0)
+            until(lambda: _are_gone(pids), "no process is left")
+        finally:
             process.kill()
-        else:
-            (tmp_path / "leave").touch()
-        assert process.wait(PATIENCE.total_seconds()) == (-signal.SIGKILL if how == "kill" else 0)
-        until(lambda: _are_gone(pids), "no process is left")
-    finally:
-        process.kill()
-        process.wait()
 
 
 def test_a_program_without_a_guard(queue: Queue, engine: Engine, database: Database, tmp_path: Path) -> None:

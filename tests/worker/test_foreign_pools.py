@@ -176,8 +176,9 @@ class _Object:
 def test_wrapped_creators(database: Database, queue: Queue) -> None:
     """A worker's own connections come from the engine's creator, however it is wrapped; its URL leads nowhere."""
     queue.handler()(lambda delivery: delivery.payload)
-    for number, wrap in enumerate((_wrapped, _of_a_record, _Object, partial)):
-        creator: Any = wrap(lambda: psycopg.connect(database.conninfo))
+    wraps: list[Callable[..., Any]] = [_wrapped, _of_a_record, _Object, partial]
+    for number, wrap in enumerate(wraps):
+        creator = wrap(lambda: psycopg.connect(database.conninfo))
         given: dict[str, Any] = {"pool": QueuePool(creator)} if number % 2 else {"creator": creator}
         engine = create_engine("postgresql+psycopg://nowhere.invalid/", **given)
         queue.enqueue(engine, channel="a", payload=1)
