@@ -25,6 +25,7 @@ pytest_plugins = [
     "tests.fixtures.server",  # server, private_server, postgresql_proc
     "tests.fixtures.database",  # database, empty_database, make_database
     "tests.fixtures.drivers",  # FAIRQUEUE_DRIVER
+    "tests.fixtures.forks",  # forked_children
     "tests.fixtures.connections",  # engine, async_engine, session_factory, async_session_factory, connect
     "tests.fixtures.clock",  # clock
     "tests.fixtures.waits",  # waits

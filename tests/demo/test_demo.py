@@ -110,7 +110,7 @@ def test_a_run_keeps_its_promises(temporary: Path, work: Path, environment: dict
     files in both runs; it verifies both, and leaves only the picture.
     """
     done = subprocess.run(
-        [*_DEMO, "--limit", "150"], cwd=work, env=environment, text=True, capture_output=True, check=False
+        [*_DEMO, "--limit", "60"], cwd=work, env=environment, text=True, capture_output=True, check=False
     )
 
     assert done.returncode == 0, done.stdout + done.stderr
@@ -121,7 +121,7 @@ def test_a_run_keeps_its_promises(temporary: Path, work: Path, environment: dict
     for service in ("fair queue", "FIFO"):
         found = re.search(rf"✓ {service}: (\d+) uploads, (\d+) results, each exactly once", done.stdout)
         assert found is not None, done.stdout
-        assert int(found[1]) == int(found[2]) > 150
+        assert int(found[1]) == int(found[2]) > 60
         found = re.search(
             rf"✓ {service}: worker \d+ was killed by SIGKILL with (\d+) files? in its hands\.\n"
             r"  Others had parsed (?:it|them) ([\d.]+) s .*later \(lease: 3 s\), each once",
@@ -172,7 +172,7 @@ def test_its_history_becomes_a_report(temporary: Path, no_java: Path, work: Path
 @pytest.mark.parametrize("moment", ["fair queue: at work", pytest.param("was killed", marks=pytest.mark.whole)])
 def test_it_can_be_stopped(temporary: Path, work: Path, environment: dict[str, str], moment: str) -> None:
     """Ctrl-C stops the demo with the status of an interrupt, also right after a worker was killed; nothing is left."""
-    with _demo(work, environment) as process:
+    with _demo(work, environment, "--workers", "1", "--limit", "300") as process:
         _read_until(process, moment)
         children = [os.pidfd_open(child) for child in _children(process.pid)]
         os.killpg(process.pid, signal.SIGINT)
@@ -203,7 +203,7 @@ def test_a_killed_worker_fails_the_demo(
     used = text("select distinct datname from pg_stat_activity where application_name = :name and datname is not null")
     left = text("select datname from pg_database where datname = any(:names)")
     with maintenance.connect() as connection:
-        with _demo(work, environment) as process:
+        with _demo(work, environment, "--workers", "1", "--limit", "300") as process:
             _read_until(process, "fair queue: at work")
             names = [name for name in connection.scalars(used, {"name": work.parent.name}) if "fairqueue_" in name]
             assert list(temporary.iterdir()) == []

@@ -160,21 +160,6 @@ def test_one_who_executes_himself(alone: Face, queue: Queue, database: Database)
     assert channels(database) == ["b"]
 
 
-def test_savepoints(alone: Face, queue: Queue, database: Database) -> None:
-    """Savepoints that were rolled back, and ones that are still open, are no obstacle."""
-
-    def work(session: Session) -> None:
-        with session.begin_nested() as savepoint:
-            queue.enqueue(session, channel="gone", payload=1)
-            savepoint.rollback()
-        queue.enqueue(session, channel="a", payload=1)
-        session.begin_nested()
-        queue.enqueue(session, channel="b", payload=1)
-
-    alone.run(work)
-    assert channels(database) == ["a", "b"]
-
-
 @pytest.mark.parametrize("make_face", ["psycopg", "psycopg async"], indirect=True)
 def test_a_server_that_is_shut_down_after_the_commit(
     make_face: MakeFace, face: Face, queue: Queue, database: Database

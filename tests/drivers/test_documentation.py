@@ -7,7 +7,6 @@ import pytest
 from sqlalchemy import Engine
 
 import sqlalchemy_fairqueue
-from sqlalchemy_fairqueue.database.drivers import DRIVERS
 from tests.fixtures.database import Database
 
 _PAGE = Path(sqlalchemy_fairqueue.__file__).parents[1] / "docs" / "drivers.md"
@@ -31,9 +30,3 @@ def test_examples_run(make_database: type[Database], example: str) -> None:
         engine.dispose()
     messages = 1 if "psycopg://" in example and "enqueue(" in example else 0
     assert database.value("select count(*) from fq_message") == messages
-
-
-def test_every_driver_is_on_the_page() -> None:
-    """Each driver has its URL in the table."""
-    for _, name in DRIVERS:
-        assert f"`postgresql+{name}://`" in _PAGE.read_text()

@@ -117,7 +117,7 @@ def _settle(kernel: Kernel, hand: Hand, held: HeldDelivery) -> None:
     )
 
 
-@pytest.mark.parametrize("weight", [1, 3])
+@pytest.mark.parametrize("weight", [1, pytest.param(3, marks=pytest.mark.whole)])
 def test_slots_are_shared_while_handlers_run(kernel: Kernel, clock: Clock, weight: int) -> None:
     """Of 8 slots, a tenant whose handlers take 6 s and one of 0.1 s have their shares, and each has a slot in every
     second.

@@ -73,13 +73,6 @@ def test_the_floor_of_another_server_hides_no_end(engine: Engine, database: Data
     assert followups(database) == ["report"]
 
 
-def test_an_empty_group_is_followed_at_once(database: Database, make: Make) -> None:
-    """Without members the follow-up is enqueued."""
-    make()
-    fold(database)
-    assert followups(database) == ["report"]
-
-
 def test_without_follow_up(engine: Engine, database: Database, queue: Queue) -> None:
     """A group may only count."""
     with Session(engine) as session, session.begin(), queue.group(session) as group:

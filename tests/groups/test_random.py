@@ -240,7 +240,7 @@ class Program:
 
 @given(steps=STEPS)
 @settings(
-    max_examples=int(os.environ.get("FAIRQUEUE_GROUP_EXAMPLES", "12")),
+    max_examples=int(os.environ.get("FAIRQUEUE_GROUP_EXAMPLES", "8")),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )

@@ -5,6 +5,8 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import timedelta
+from functools import partial
+from itertools import product
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import (
+    Delivery,
     MessageFailed,
     Queue,
     ResultCancelled,
@@ -68,27 +71,27 @@ _ENDS: dict[str, tuple[Callable[[Queue, Any, Any], object], type[Exception] | No
 
 
 @pytest.mark.usefixtures("notified")
-@pytest.mark.parametrize("in_session", [False, True])
-@pytest.mark.parametrize("end", _ENDS)
-def test_each_end_notifies(  # noqa: PLR0917 - fixtures
-    engine: Engine, queue: Queue, out: Out, database: Database, start: Start, end: str, *, in_session: bool
-) -> None:
+def test_each_end_notifies(engine: Engine, queue: Queue, out: Out, database: Database, start: Start) -> None:
     """One who waits learns at the commit that the message has ended, in whatever way, and holds no connection."""
-    delivery = out(max_attempts=1)
-    waiting = start(lambda: queue.result(engine, delivery.message_id, timeout=PATIENCE))
-    until(_is_waited_for(database, engine), "it waits")
-    verb, error = _ENDS[end]
-    if in_session:
-        with Session(engine) as session, session.begin():
-            verb(queue, session, delivery)
-    else:
-        verb(queue, engine, delivery)
-    if error is None:
-        assert waiting.result(PATIENCE.total_seconds()) == "done"
-    else:
-        assert isinstance(waiting.exception(PATIENCE.total_seconds()), error)
-    assert database.value(_WAITS) == 0
-    assert engine.pool.checkedout() == 0  # type: ignore[attr-defined]
+
+    def wait(delivery: Delivery) -> Any:
+        return queue.result(engine, delivery.message_id, timeout=PATIENCE)
+
+    for (end, (verb, error)), in_session in product(_ENDS.items(), (False, True)):
+        delivery = out(max_attempts=1)
+        waiting = start(partial(wait, delivery))
+        until(_is_waited_for(database, engine), "it waits")
+        if in_session:
+            with Session(engine) as session, session.begin():
+                verb(queue, session, delivery)
+        else:
+            verb(queue, engine, delivery)
+        if error is None:
+            assert waiting.result(PATIENCE.total_seconds()) == "done"
+        else:
+            assert isinstance(waiting.exception(PATIENCE.total_seconds()), error), end
+        assert database.value(_WAITS) == 0
+        assert engine.pool.checkedout() == 0  # type: ignore[attr-defined]
 
 
 @pytest.mark.usefixtures("notified")

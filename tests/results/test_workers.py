@@ -296,6 +296,7 @@ def test_a_result_of_another_version(engine: Engine, queue: Queue) -> None:
         count.result(engine, message_id)
 
 
+@pytest.mark.usefixtures("forked_children")
 def test_child_processes(engine: Engine) -> None:
     """The value comes from the child; what cannot be sent is not kept, and the message is completed."""
     queue = isolated.queue

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 from sqlalchemy import Engine
-from sqlalchemy.ext.asyncio import AsyncEngine
 
-from sqlalchemy_fairqueue import AsyncWorker, ChannelPolicy, Context, Delivery, InvalidArgument, Queue, Worker
+from sqlalchemy_fairqueue import ChannelPolicy, Context, Delivery, InvalidArgument, Queue, Worker
 from sqlalchemy_fairqueue.times import instant
 from sqlalchemy_fairqueue.worker.duties import Housekeeping
 from tests.fixtures.clock import Clock
 from tests.fixtures.database import Database
-from tests.worker.helpers import LONG_LEASE, auntil, retimed, until
+from tests.worker.helpers import LONG_LEASE, retimed, until
 
 if TYPE_CHECKING:
     from sqlalchemy_fairqueue.values.schedules import CatchUp
@@ -327,20 +326,6 @@ def test_old_slots_are_pruned(engine: Engine, database: Database, clock: Clock) 
 def keep_house(engine: Engine, queue: Queue) -> None:
     """One round of housekeeping."""
     Housekeeping(Worker(engine, queue)._options).run()
-
-
-async def test_an_async_worker(async_engine: AsyncEngine, database: Database, clock: Clock) -> None:
-    """It runs schedules too, those in code included."""
-    queue, called = Queue("documents"), []
-
-    @queue.periodic(channel="system", every=HOUR)
-    async def tidy(delivery: Delivery) -> None:
-        called.append((delivery.headers or {})["schedule"])
-
-    async with retimed(AsyncWorker(async_engine, queue, lease=LONG_LEASE), **OFTEN):
-        await auntil(lambda: database.value("select count(*) from fq_schedule") == 1, "it is set")
-        clock.advance(HOUR)
-        await auntil(lambda: called == ["tidy"], "it is called")
 
 
 def test_a_worker_without_housekeeping_leaves_them(engine: Engine, database: Database, clock: Clock) -> None:

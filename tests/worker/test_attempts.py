@@ -46,18 +46,6 @@ def _die_with_them(queue: Queue, engine: Engine, database: Database) -> None:
     expire_leases(database)
 
 
-def test_what_is_given_back_is_no_attempt(queue: Queue, engine: Engine, database: Database, start: StartWorker) -> None:
-    """Deliveries that were released leave the attempt to the next one."""
-    called: list[Delivery] = []
-    queue.handler(retry=RetryPolicy(first=timedelta(), max_attempts=1))(called.append)
-    send(engine, queue, 1)
-    for _ in range(3):
-        queue.release(engine, queue.dequeue(engine))
-    start(queue)
-    until(lambda: is_empty(database), "it is done")
-    assert [(delivery.attempt, delivery.deliveries) for delivery in called] == [(1, 4)]
-
-
 def _said(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage().partition("kind default ")[2] for record in caplog.records]
 

@@ -43,37 +43,36 @@ class Tuple(NamedTuple):
     text: str
 
 
-@pytest.mark.parametrize(
-    ("annotation", "item", "payload"),
-    [
+def test_what_a_message_has(engine: Engine) -> None:
+    """Its payload is the plain value of what its enqueue is given, and the function gets a list of these."""
+    calls: list[Any] = []
+    for annotation, item, payload in (
         (str, "one", "one"),
         (list[str], ["one"], ["one"]),
         (Text, Text("one"), {"text": "one", "size": 0}),
         (Model, Model(text="one"), {"text": "one"}),
         (Typed, Typed(text="one"), {"text": "one"}),
         (Tuple, Tuple("one"), ["one"]),
-    ],
-)
-def test_what_a_message_has(queue: Queue, engine: Engine, annotation: Any, item: Any, payload: Any) -> None:
-    """Its payload is the plain value of what its enqueue is given, and the function gets a list of these."""
-    calls: list[Any] = []
+    ):
 
-    def embed(items: list[Any]) -> None:
-        calls.append(items)
+        def embed(items: list[Any]) -> None:
+            calls.append(items)
 
-    embed.__annotations__["items"] = list[annotation]
-    job = queue.job(batch=_BATCH)(embed)
-    job.enqueue(engine, "a", item)
-    job.enqueue(engine, "a", item)
-    with Session(engine) as session:
-        assert_enqueued(session, job, items=item, count=2)
-        assert_enqueued(session, job, payload=payload, count=2)
-    _drain(queue, engine)
-    assert calls == [[item, item]]
-    assert {type(one) for one in calls[0]} == {type(item)}
+        embed.__annotations__["items"] = list[annotation]  # type: ignore[valid-type]
+        queue = Queue(f"{annotation}")
+        job: Any = queue.job(batch=_BATCH)(embed)
+        job.enqueue(engine, "a", item)
+        job.enqueue(engine, "a", item)
+        with Session(engine) as session:
+            assert_enqueued(session, job, items=item, count=2)
+            assert_enqueued(session, job, payload=payload, count=2)
+        _drain(queue, engine)
+        found = calls.pop()
+        assert (found, {type(one) for one in found}) == ([item, item], {type(item)})
+    assert calls == []
 
 
-@pytest.mark.usefixtures("effects")
+@pytest.mark.usefixtures("effects", "forked_children")
 @pytest.mark.parametrize("how", ["plain", "session", "async session", "in a child"])
 def test_a_call(queue: Queue, engine: Engine, async_engine: AsyncEngine, database: Database, how: str) -> None:
     """The list has an item for each of the context's deliveries; what is written commits with their completion."""

@@ -59,7 +59,7 @@ def drain(request: pytest.FixtureRequest, queue: Queue, engine: Engine, async_en
     return run
 
 
-def _send(queue: Queue, engine: Engine, payloads: Iterable[int], channel: str = "a", **how: Any) -> None:
+def _send(queue: Queue, engine: Engine, payloads: Iterable[object], channel: str = "a", **how: Any) -> None:
     queue.enqueue_many(engine, [Enqueue(channel=channel, payload=one, **how) for one in payloads])
 
 
@@ -217,29 +217,22 @@ def test_only_the_poison_dies(queue: Queue, engine: Engine, database: Database, 
 
 
 @pytest.mark.many(1)
-def test_a_crash_kills_only_the_poison(queue: Queue, engine: Engine, database: Database, drain: Drain) -> None:
-    """A batch whose child process dies has failed; its messages are then tried alone, and the others are done."""
+@pytest.mark.usefixtures("forked_children")
+def test_in_a_child_process(queue: Queue, engine: Engine, database: Database, drain: Drain) -> None:
+    """A handler in a child process gets a batch, and settles single ones, too. A batch whose child dies has failed; its
+    messages are then tried alone, and the others are done.
+    """
     retry = RetryPolicy(first=timedelta(), cap=timedelta())
     queue.handler(batch=_BATCH, isolation="process", retry=retry)(isolated.die_of_poison)
-    for payload in "good", "poison", "good", "bad":
-        queue.enqueue(engine, channel="a", payload=payload, max_attempts=3)
+    for channel, payloads in ("a", ["good", "poison", "good", "bad"]), ("b", ["good", "bad", "good"]):
+        _send(queue, engine, payloads, channel, max_attempts=2)
     drain()
     letters = "select convert_from(content, 'utf8'), attempts, reason from fq_dead_letter order by message_id"
     assert list(map(tuple, database.rows(letters))) == [
-        ('"poison"', 3, "attempts exhausted"),
+        ('"poison"', 2, "attempts exhausted"),
         ('"bad"', 2, "bad among 1"),
+        ('"bad"', 1, "bad among 3"),
     ]
-    assert database.value("select count(*) from fq_message") == 0
-
-
-@pytest.mark.many(1)
-def test_in_a_child_process(queue: Queue, engine: Engine, database: Database, drain: Drain) -> None:
-    """A handler in a child process gets a batch, and settles single ones, too."""
-    queue.handler(batch=_BATCH, isolation="process")(isolated.die_of_poison)
-    for payload in "good", "bad", "good":
-        queue.enqueue(engine, channel="a", payload=payload)
-    drain()
-    assert database.rows("select reason from fq_dead_letter") == [("bad among 3",)]
     assert database.value("select count(*) from fq_message") == 0
 
 

@@ -28,6 +28,7 @@ import sqlalchemy_fairqueue
 from sqlalchemy_fairqueue import AsyncWorker, Context, Delivery, InvalidArgument, Queue, Retry, RetryPolicy, Worker
 from sqlalchemy_fairqueue.errors import WorkerError
 from tests.fixtures.database import Database
+from tests.fixtures.forks import Fork
 from tests.fixtures.options import PATIENCE
 from tests.worker import isolated
 from tests.worker.helpers import LONG_LEASE, MANY_HEARTBEATS, is_empty, retimed, send, until
@@ -304,6 +305,7 @@ def test_what_handlers_do(  # noqa: PLR0915, PLR0917 - one child does it all
     assert worker.stats.lost == 0
 
 
+@pytest.mark.usefixtures("forked_children")
 def test_a_slow_import_and_a_stop(
     queue: Queue, engine: Engine, database: Database, tmp_path: Path, module: Callable[[str, str], Any]
 ) -> None:
@@ -326,6 +328,7 @@ def test_a_slow_import_and_a_stop(
     assert is_empty(database)
 
 
+@pytest.mark.usefixtures("forked_children")
 def test_an_import_that_never_ends(
     queue: Queue, engine: Engine, database: Database, module: Callable[[str, str], Any]
 ) -> None:
@@ -338,6 +341,7 @@ def test_an_import_that_never_ends(
     assert "was not ready after 0.05 s" in database.value("select error from fq_message")
 
 
+@pytest.mark.usefixtures("forked_children")
 def test_a_crash(queue: Queue, engine: Engine, serve: Serve, tmp_path: Path) -> None:
     """A child that crashes costs its message an attempt, one that dies while it waits none; the worker goes on."""
     says = {
@@ -366,6 +370,7 @@ def test_a_crash(queue: Queue, engine: Engine, serve: Serve, tmp_path: Path) -> 
     assert worker.stats.retried == 0
 
 
+@pytest.mark.usefixtures("forked_children")
 def test_what_kills(queue: Queue, engine: Engine, database: Database, serve: Serve, tmp_path: Path) -> None:
     """A child is killed, with what it has started, when the time of its handler is over, its message is cancelled, its
     lease is lost, or the grace of a stop ends.
@@ -379,7 +384,8 @@ def test_what_kills(queue: Queue, engine: Engine, database: Database, serve: Ser
 
     sent("timeout", "short")
     message_id = sent("cancel")
-    worker = serve(lease=LONG_LEASE, timings=MANY_HEARTBEATS)
+    # With the lease its wait goes, too: nobody wakes it any more.
+    worker = serve(lease=LONG_LEASE, poll_interval=timedelta(milliseconds=50), timings=MANY_HEARTBEATS)
     cancelled = _said(tmp_path / "cancel", "begun-1")
     queue.cancel(engine, message_id)
     until(lambda: worker.stats.cancelled == 1, "it is counted")
@@ -458,36 +464,36 @@ def test_no_orphans(  # noqa: PLR0917 - fixtures
     send(engine, queue, {"folder": str(tmp_path)})
     source = tmp_path / "program.py"
     source.write_text(_PROGRAM)
-    url = database.url.render_as_string(hide_password=False)
-    root = str(Path(__file__).parents[2])
-    process = subprocess.Popen([sys.executable, source, url, handler, how], env={**os.environ, "PYTHONPATH": root})
-    try:
-        pids = _said(tmp_path, "begun-1")
-        if how == "kill":
+    words = [str(source), database.url.render_as_string(hide_password=False), handler, how]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    with (
+        # What ends as the interpreter of a program does.
+        subprocess.Popen([sys.executable, *words], env=environment)
+        if how == "leave"
+        else Fork(["python", *words], tmp_path, environment)
+    ) as process:
+        try:
+            pids = _said(tmp_path, "begun-1")
+            if how == "kill":
+                process.kill()
+            else:
+                (tmp_path / "leave").touch()
+            assert process.wait(PATIENCE.total_seconds()) == (-signal.SIGKILL if how == "kill" else 0)
+            until(lambda: _are_gone(pids), "no process is left")
+        finally:
             process.kill()
-        else:
-            (tmp_path / "leave").touch()
-        assert process.wait(PATIENCE.total_seconds()) == (-signal.SIGKILL if how == "kill" else 0)
-        until(lambda: _are_gone(pids), "no process is left")
-    finally:
-        process.kill()
-        process.wait()
 
 
 def test_a_program_without_a_guard(queue: Queue, engine: Engine, database: Database, tmp_path: Path) -> None:
     """A child that imports a program which starts its worker unguarded starts no second worker, and says what to do."""
     send(engine, queue, {"folder": str(tmp_path)})
-    source = tmp_path / "program.py"
-    source.write_text(_PROGRAM.replace('__name__ == "__main__"', "True"))
+    (tmp_path / "program.py").write_text(_PROGRAM.replace('__name__ == "__main__"', "True"))
     url = database.url.render_as_string(hide_password=False)
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-    with subprocess.Popen(
-        [sys.executable, source, url, "say_pid", "run"], env=environment, stderr=subprocess.PIPE, text=True
-    ) as process:
+    with Fork(["python", str(tmp_path / "program.py"), url, "say_pid", "run"], tmp_path, os.environ) as process:
         try:
             until(lambda: database.value("select error from fq_message") is not None, "the attempt has failed")
         finally:
             process.kill()
-        complaints = process.communicate()[1]
+        complaints = process.communicate(PATIENCE.total_seconds())[1]
     assert "before it could begin; see its stderr" in database.value("select error from fq_message")
     assert "start it under if __name__ == '__main__':" in complaints

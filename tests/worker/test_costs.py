@@ -12,8 +12,6 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import AsyncWorker, Bury, Context, Delivery, InvalidArgument, Queue, Retry, Worker
-from sqlalchemy_fairqueue.testing import make_delivery
-from sqlalchemy_fairqueue.worker.leases import HeldDelivery, TrackedLease
 from tests.fixtures.database import Database
 from tests.fixtures.options import PATIENCE
 from tests.worker.conftest import StartWorker
@@ -93,21 +91,6 @@ def test_a_worker_measures_what_is_shared_by_seconds(queue: Queue, engine: Engin
     assert 1 <= _charged(database) < 3_600_000
 
 
-def test_the_measure_is_in_milliseconds(queue: Queue) -> None:
-    """From the beginning of the handler, before which it is none, rounded up; what the handler says comes first."""
-    clock: Any = SimpleNamespace(now=100.0)
-    delivery = make_delivery(queue, {})
-    timed = Delivery(**{name: getattr(delivery, name) for name in _FIELDS}, is_timed=True)
-    held = HeldDelivery(timed, TrackedLease(1, 1000.0, lambda: clock.now), cast("Any", None), 0.0)
-    found = [held.measured_cost]
-    held.begin()
-    clock.now += 1.2341
-    found.append(held.measured_cost)
-    held.cost = 5
-    found.append(held.measured_cost)
-    assert found == [0, 1235, 5]
-
-
 @pytest.mark.parametrize("way", ["return", "session", "verb", "told", "stop"])
 def test_a_handler_is_charged_while_it_runs(
     queue: Queue, engine: Engine, database: Database, start: StartWorker, way: str
@@ -157,9 +140,3 @@ def test_what_did_not_begin_costs_nothing(queue: Queue, engine: Engine, database
     worker.stop()
     costs = "select array_agg(distinct cost) from fq_history where outcome = 'released'"
     assert database.value(costs) == [0]
-
-
-_FIELDS = (
-    "message_id", "queue", "channel", "kind", "content", "headers", "attempt", "max_attempts", "enqueued_at", "lease",
-    "deliveries", "row_id", "decoded",
-)  # fmt: skip

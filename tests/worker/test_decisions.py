@@ -46,15 +46,6 @@ def test_any_result_means_done(result: object) -> None:
     assert of_return(result, _delivery(), _POLICY) is COMPLETE
 
 
-def test_outcomes() -> None:
-    """Outcomes say the verb and its arguments, returned and raised alike."""
-    for outcome, verb in ((Retry(delay=timedelta(3)), Verb.RETRY), (Release(delay=timedelta(3)), Verb.RELEASE)):
-        for decision in (of_return(outcome, _delivery(), _POLICY), of_error(outcome, _delivery(), _POLICY)):
-            assert (decision.verb, decision.delay) == (verb, timedelta(3))
-    decision = of_return(Bury("why"), _delivery(), _POLICY)
-    assert (decision.verb, decision.reason) == (Verb.BURY, "why")
-
-
 def test_an_exception_is_kept_with_its_traceback() -> None:
     """An error goes with the message, in full, and NUL characters cannot stop it."""
     with pytest.raises(ValueError, match="odd") as raised:
@@ -143,24 +134,21 @@ def test_delays_grow() -> None:
     assert RetryPolicy(first=timedelta()).delay(7) == timedelta()
 
 
-@pytest.mark.parametrize("wrong", [{"factor": 0.5}, {"jitter": 2}, {"first": 1}, {"max_attempts": 0}])
-def test_bad_policies(wrong: dict[str, object]) -> None:
-    """A policy that makes no sense is refused, with the value."""
-    with pytest.raises(InvalidArgument, match=str(next(iter(wrong)))):
-        RetryPolicy(**wrong)  # type: ignore[arg-type]  # that is the point
-
-
 @pytest.mark.parametrize(
-    ("wrong", "says"),
+    "wrong",
     [
-        ({"bury_on": ValueError}, "bury_on is <class 'ValueError'>; give a tuple of exception classes"),
-        ({"bury_on": ("ValueError",)}, "bury_on has 'ValueError'; give classes of exceptions"),
-        ({"retry_on": (int,)}, "retry_on has <class 'int'>; give classes of exceptions"),
-        ({"retry_on": (Retry,)}, "retry_on has Retry, which is an outcome of its own"),
-        ({"retry_on": (KeyError,), "bury_on": (LookupError,)}, "retry_on names KeyError, which bury_on buries"),
+        {"factor": 0.5},
+        {"jitter": 2},
+        {"first": 1},
+        {"max_attempts": 0},
+        {"bury_on": ValueError},
+        {"bury_on": ("ValueError",)},
+        {"retry_on": (int,)},
+        {"retry_on": (Retry,)},
+        {"retry_on": (KeyError,), "bury_on": (LookupError,)},
     ],
 )
-def test_bad_exceptions(wrong: dict[str, object], says: str) -> None:
-    """What is no class of exceptions is refused, and so is one that could never be retried."""
-    with pytest.raises(InvalidArgument, match=says):
+def test_bad_policies(wrong: dict[str, object]) -> None:
+    """A policy that makes no sense is refused, and so is one with exceptions that could never be retried."""
+    with pytest.raises(InvalidArgument, match=f"^{next(iter(wrong))}"):
         RetryPolicy(**wrong)  # type: ignore[arg-type]  # that is the point

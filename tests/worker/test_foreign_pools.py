@@ -173,16 +173,16 @@ class _Object:
         return self._connect()
 
 
-@pytest.mark.parametrize("in_a_pool", [False, True], ids=["creator", "pool"])
-@pytest.mark.parametrize("wrap", [_wrapped, _of_a_record, _Object, partial], ids=["wraps", "record", "object", "part"])
-def test_wrapped_creators(database: Database, queue: Queue, wrap: Callable[..., Any], *, in_a_pool: bool) -> None:
+def test_wrapped_creators(database: Database, queue: Queue) -> None:
     """A worker's own connections come from the engine's creator, however it is wrapped; its URL leads nowhere."""
-    creator = wrap(lambda: psycopg.connect(database.conninfo))
-    given: dict[str, Any] = {"pool": QueuePool(creator)} if in_a_pool else {"creator": creator}
-    engine = create_engine("postgresql+psycopg://nowhere.invalid/", **given)
     queue.handler()(lambda delivery: delivery.payload)
-    queue.enqueue(engine, channel="a", payload=1)
-    with Worker(engine, queue, concurrency=1) as worker:
-        until(lambda: worker.stats.completed == 1, "it is completed")
-        assert worker.health().ready
-    engine.dispose()
+    wraps: list[Callable[..., Any]] = [_wrapped, _of_a_record, _Object, partial]
+    for number, wrap in enumerate(wraps):
+        creator = wrap(lambda: psycopg.connect(database.conninfo))
+        given: dict[str, Any] = {"pool": QueuePool(creator)} if number % 2 else {"creator": creator}
+        engine = create_engine("postgresql+psycopg://nowhere.invalid/", **given)
+        queue.enqueue(engine, channel="a", payload=1)
+        with Worker(engine, queue, concurrency=1) as worker:
+            until(lambda worker=worker: worker.stats.completed == 1, "it is completed")  # type: ignore[misc]
+            assert worker.health().ready
+        engine.dispose()

@@ -2,9 +2,6 @@
 
 import os
 import signal
-import subprocess
-import sys
-import textwrap
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -16,6 +13,7 @@ from sqlalchemy import Engine
 from sqlalchemy_fairqueue import Queue, Worker
 from sqlalchemy_fairqueue.worker import operating_system
 from tests.fixtures.database import Database
+from tests.fixtures.forks import Fork, run_fork
 from tests.fixtures.options import PATIENCE
 from tests.worker import isolated
 from tests.worker.helpers import is_empty, send
@@ -28,6 +26,7 @@ from sqlalchemy import create_engine, text
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy_fairqueue import AsyncWorker, Queue, Worker
 
+os.setsid()
 url, how = sys.argv[1:]
 queue = Queue("documents")
 worker = os.getpid()
@@ -117,24 +116,18 @@ def run(database: Database, tmp_path: Path) -> Run:
     """Let a process with a worker do all that there is: what it says, and what it says on stderr."""
     database.execute("create table effect (message_id bigint)")
     source = tmp_path / "program.py"
-    source.write_text(textwrap.dedent(_PROGRAM))
+    source.write_text(_PROGRAM)
     url = database.url.render_as_string(hide_password=False)
 
     def run_one(how: str) -> tuple[list[str], str]:
-        with subprocess.Popen(
-            [sys.executable, source, url, how],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        ) as process:
+        with Fork(["python", str(source), url, how], tmp_path, os.environ) as process:
             try:
-                said, complaints = process.communicate(timeout=PATIENCE.total_seconds())
+                process.wait(PATIENCE.total_seconds())
             finally:
                 if process.returncode is None:
                     # With its children, which have the pipes, too.
                     os.killpg(process.pid, signal.SIGKILL)
-        return said.splitlines(), complaints
+            return process.stdout.read().splitlines(), process.stderr.read()
 
     return run_one
 
@@ -180,6 +173,7 @@ def test_children_end(  # noqa: PLR0917 - fixtures
     assert database.value("select count(*) from effect") == len(_COMES_BACK)
 
 
+@pytest.mark.usefixtures("forked_children")
 def test_a_child_of_a_handler_in_a_child_process(queue: Queue, engine: Engine) -> None:
     """A child that leaves its handler answers nothing to the worker."""
     queue.configure(engine, result_retention=timedelta(hours=1))
@@ -230,12 +224,12 @@ with one_process:
 """
 
 
-def test_two_workers_of_a_process_and_a_child_with_its_loop() -> None:
+def test_two_workers_of_a_process_and_a_child_with_its_loop(tmp_path: Path) -> None:
     """A child has what was there before the first, or what the program has set since; its parent has lost nothing.
 
     A child that goes on with a loop begins no handler that its parent is about to begin.
     """
-    command = [sys.executable, "-c", _NESTED]
-    ended = subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE.total_seconds())
+    (tmp_path / "program.py").write_text(_NESTED)
+    ended = run_fork(["python", "program.py"], tmp_path, os.environ, PATIENCE.total_seconds())
     assert ended.stdout == "0 handle set()\nstatus 1\n"
     assert "went on with that loop" in ended.stderr

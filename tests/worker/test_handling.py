@@ -75,13 +75,6 @@ def test_a_handler_without_parentheses(queue: Queue, engine: Engine) -> None:
         queue.handler(7)  # type: ignore[call-overload]
 
 
-def test_one_handler_a_kind(queue: Queue) -> None:
-    """A kind has one handler: two would be a race."""
-    queue.handler("a")(lambda delivery: delivery)
-    with pytest.raises(InvalidArgument, match="'a'"):
-        queue.handler("a")(lambda delivery: delivery)
-
-
 def test_an_async_handler_needs_an_async_worker(queue: Queue, engine: Engine) -> None:
     """Workers say at their start which handler they cannot call."""
 
@@ -193,17 +186,6 @@ def test_a_newer_schema(queue: Queue, engine: Engine, database: Database, start:
     start(queue)
     send(engine, queue, 1)
     until(done.is_set, "it is handled")
-
-
-def test_a_second_start(queue: Queue, engine: Engine) -> None:
-    """A worker that runs cannot be started, one that was stopped can."""
-    queue.handler()(lambda _: None)
-    worker = Worker(engine, queue)
-    with worker, pytest.raises(WorkerError, match="runs already"):
-        worker.start()
-    with worker:
-        pass
-    worker.stop()
 
 
 async def test_two_starts_at_once(queue: Queue, async_engine: AsyncEngine, monkeypatch: pytest.MonkeyPatch) -> None:

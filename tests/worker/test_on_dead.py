@@ -6,6 +6,7 @@ from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import Bury, BytesCodec, ChannelPolicy, Delivery, InvalidArgument, Queue, Retry, Worker
 from tests.fixtures.database import Database
+from tests.worker.helpers import expire_leases
 
 
 def _follow(queue: Queue, kind: str = "parse") -> list[dict[str, object]]:
@@ -23,33 +24,31 @@ def _drain(queue: Queue, engine: Engine) -> None:
     Worker(engine, queue, concurrency=1, housekeeping=False).run(drain=True)
 
 
-@pytest.mark.parametrize("death", ["bury", "exhausted", "bury by hand", "crash"])
-def test_each_way_to_die(queue: Queue, engine: Engine, database: Database, death: str) -> None:
+def test_each_way_to_die(engine: Engine, database: Database) -> None:
     """A handler buries it, its attempts are used up, a program buries it, its consumer dies in the last attempt."""
-    told = _follow(queue)
-
-    @queue.handler("parse")
-    def parse(_: Delivery) -> Bury | Retry:
-        return Bury("no file") if death == "bury" else Retry(error="no file")
-
-    _drain(queue, engine)
-    receipt = queue.enqueue(
-        engine, channel="a", payload=1, kind="parse", max_attempts=1, key="k", ordering_key="s", headers={"trace": "t"}
-    )
-    if death in {"bury by hand", "crash"}:
-        deliveries = queue.dequeue(engine)
-        if death == "crash":
-            database.execute("update fq_lease set expires_at = fq_now()")
-        else:
-            queue.bury(engine, deliveries, reason="no file")
-    _drain(queue, engine)
-    [one] = told
-    [letter] = queue.dead_letters.list(engine)
-    assert one == {
-        "message_id": receipt.message_id, "channel": "a", "kind": "parse", "reason": letter.reason,
-        "error": letter.error, "attempts": 1, "key": "k", "ordering_key": "s",
-    }  # fmt: skip
-    assert "no file" in f"{letter.reason} {letter.error}" or death == "crash"
+    ends: dict[str, Bury | Retry] = {"bury": Bury("no file"), "exhausted": Retry(error="no file")}
+    for death in "bury", "exhausted", "bury by hand", "crash":
+        queue = Queue(death)
+        told = _follow(queue)
+        queue.handler("parse")(lambda delivery: ends[delivery.queue])
+        _drain(queue, engine)
+        receipt = queue.enqueue(
+            engine, channel="a", payload=1, kind="parse", max_attempts=1, key="k", ordering_key="s", headers={"t": "t"}
+        )
+        if death not in ends:
+            deliveries = queue.dequeue(engine)
+            if death == "crash":
+                expire_leases(database)
+            else:
+                queue.bury(engine, deliveries, reason="no file")
+        _drain(queue, engine)
+        [one] = told
+        [letter] = queue.dead_letters.list(engine)
+        assert one == {
+            "message_id": receipt.message_id, "channel": "a", "kind": "parse", "reason": letter.reason,
+            "error": letter.error, "attempts": 1, "key": "k", "ordering_key": "s",
+        }  # fmt: skip
+        assert "no file" in f"{letter.reason} {letter.error}" or death == "crash"
 
 
 def test_it_shares_the_fate_of_the_burial(queue: Queue, engine: Engine) -> None:

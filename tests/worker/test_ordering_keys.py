@@ -24,6 +24,7 @@ def test_a_delivery_has_it(queue: Queue, engine: Engine, limit: int) -> None:
     assert make_delivery(queue, 1, ordering_key=_KEYS[0]).ordering_key == _KEYS[0]
 
 
+@pytest.mark.usefixtures("forked_children")
 async def test_handlers_see_it(queue: Queue, engine: Engine, async_engine: AsyncEngine, tmp_path: Path) -> None:
     """A plain handler, an async one and one in a child process."""
     seen: dict[str, str | None] = {}

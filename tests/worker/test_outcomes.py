@@ -33,6 +33,11 @@ class _Speechless(Exception):
         raise KeyError("no words")
 
 
+class _Unspeakable(BaseException):
+    def __str__(self) -> str:
+        raise SystemExit("no words")
+
+
 class _Undecided(RetryPolicy):
     def delay(self, *_: object) -> timedelta:
         raise ValueError("no delay")
@@ -47,22 +52,27 @@ def test_what_fails(queue: Queue, engine: Engine, database: Database, start: Sta
 
     def handle(delivery: Delivery) -> None:
         tried.append(delivery.kind)
-        raise {"speechless": _Speechless, "undecided": LookupError}.get(delivery.kind, ValueError)("odd")
+        raise raised.get(delivery.kind, ValueError)("odd")
 
+    raised: dict[str, type[BaseException]] = {
+        "speechless": _Speechless, "unspeakable": _Unspeakable, "undecided": LookupError,
+    }  # fmt: skip
     queue.handler("own")(handle)
     queue.handler("kind", retry=RetryPolicy(first=timedelta(), max_attempts=2))(handle)
-    queue.handler("speechless", retry=RetryPolicy(first=_LATER, cap=_LATER))(handle)
+    for kind in ("speechless", "unspeakable"):
+        queue.handler(kind, retry=RetryPolicy(first=_LATER, cap=_LATER))(handle)
     queue.handler("undecided", retry=_Undecided())(handle)
     send(engine, queue, 1, kind="own", max_attempts=3)
-    for kind in ("kind", "speechless", "undecided"):
+    for kind in ("kind", *raised):
         send(engine, queue, 1, kind=kind)
     worker = start(queue, concurrency=1, retry=_AT_ONCE)
-    until(lambda: worker.stats.buried == 2 and worker.stats.retried >= 5, "each has failed")
+    until(lambda: worker.stats.buried == 2 and worker.stats.retried >= 6, "each has failed")
     worker.stop()
     assert sorted(tried)[:5] == ["kind"] * 2 + ["own"] * 3
-    assert {"speechless", "undecided"} <= set(tried)
+    assert raised.keys() <= set(tried)
     errors = {row.kind: row.error for row in database.rows("select kind, error from fq_message where attempts > 0")}
     assert "_Speechless" in errors["speechless"]
+    assert errors["unspeakable"]
     assert "no delay" in errors["undecided"]
     letters = database.rows("select reason, error, attempts from fq_dead_letter order by attempts")
     assert [(letter.attempts, letter.reason) for letter in letters] == [

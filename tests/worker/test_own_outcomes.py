@@ -101,14 +101,7 @@ def _async_in_session(queue: Queue, finish: Finish) -> None:
         return finish(delivery)
 
 
-@pytest.mark.parametrize("declare", [_plain, _in_session, _async, _async_in_session])
-async def test_in_threads_and_tasks(
-    queue: Queue,
-    engine: Engine,
-    async_engine: AsyncEngine,
-    database: Database,
-    declare: Callable[[Queue, Finish], None],
-) -> None:
+async def test_in_threads_and_tasks(engine: Engine, async_engine: AsyncEngine, database: Database) -> None:
     """Raised and returned they settle the message as a worker does for their base, and a test sees them as they are."""
     outcomes = [*_OUTCOMES, *_BASES]
 
@@ -118,17 +111,19 @@ async def test_in_threads_and_tasks(
             raise outcome
         return outcome
 
-    declare(queue, finish)
     payloads = [{"number": number, "raises": raises} for number in range(len(outcomes)) for raises in (False, True)]
-    sent = send(engine, queue, *payloads)
-    if declare in {_plain, _in_session}:
-        await asyncio.to_thread(Worker(engine, queue, housekeeping=False, retry=_AT_ONCE).run, drain=True)
-    else:
-        await AsyncWorker(async_engine, queue, housekeeping=False, retry=_AT_ONCE).run(drain=True)
-    async with AsyncSession(async_engine) as session:
-        for message_id, payload in zip(sent, payloads, strict=True):
-            assert _end(database, message_id) == _ENDS[payload["number"]], payload
-            assert await aperform(queue, payload, session=session) is outcomes[payload["number"]]
+    for declare in _plain, _in_session, _async, _async_in_session:
+        queue = Queue(declare.__name__)
+        declare(queue, finish)
+        sent = send(engine, queue, *payloads)
+        if declare in {_plain, _in_session}:
+            await asyncio.to_thread(Worker(engine, queue, housekeeping=False, retry=_AT_ONCE).run, drain=True)
+        else:
+            await AsyncWorker(async_engine, queue, housekeeping=False, retry=_AT_ONCE).run(drain=True)
+        async with AsyncSession(async_engine) as session:
+            for message_id, payload in zip(sent, payloads, strict=True):
+                assert _end(database, message_id) == _ENDS[payload["number"]], payload
+                assert await aperform(queue, payload, session=session) is outcomes[payload["number"]]
 
 
 def _pickled(outcome: Outcome) -> Any:

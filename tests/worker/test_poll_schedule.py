@@ -7,13 +7,6 @@ import pytest
 from sqlalchemy_fairqueue.worker.timings import PollSchedule, Timings
 
 
-def test_after_a_full_batch_at_once() -> None:
-    """A queue that gave all that was asked for is polled again at once."""
-    polls = PollSchedule(5.0, Timings())
-    polls.found(100.0, 0.0, count=1, full=True)
-    assert polls.next_at == 100.0
-
-
 def test_soon_at_first_then_later() -> None:
     """Polls that give nothing come ever later, up to the interval."""
     polls, now, waits = PollSchedule(1.0, Timings()), 100.0, []
@@ -129,14 +122,6 @@ def test_what_is_asked_for_during_a_poll_is_kept(ask: Callable[[PollSchedule, fl
     assert polls.next_at > 4000
 
 
-def test_due_in_is_kept() -> None:
-    """The next scheduled message ends the wait, exactly when it is due."""
-    polls = PollSchedule(3600.0, Timings())
-    _waiting(polls, 50.0, 10_000.0)
-    polls.nothing(100.0, 7.25)
-    assert polls.next_at == 107.25
-
-
 def test_what_is_locked_does_not_spin() -> None:
     """Work that is due but in another's hands is polled for again soon, not at once."""
     polls, now = PollSchedule(5.0, Timings()), 100.0
@@ -154,18 +139,6 @@ def test_what_stays_locked_is_polled_for_ever_later() -> None:
     polls.nothing(100.0, 0.8, locked=True)
     assert polls.next_at == 100.8
     assert polls.empty_at == 0
-
-
-def test_poll_at_is_kept() -> None:
-    """A message that this worker gave back for a while ends its wait."""
-    polls = PollSchedule(3600.0, Timings())
-    _waiting(polls, 50.0, 10_000.0)
-    polls.poll_at(102.0)
-    assert polls.next_at == 102.0
-    polls.poll_now(101.0)
-    polls.begin(101.0)
-    polls.nothing(101.0, None)
-    assert polls.next_at == 102.0
 
 
 def _stream(polls: PollSchedule, now: float, apart: float, finds: int, count: int = 1) -> tuple[float, bool]:
@@ -261,10 +234,3 @@ def test_what_wakes_it_leaves_the_further_polls() -> None:
         polls.found(now, None, count=1, full=False)
         now += 0.001
     assert polls.next_at < 101.0
-
-
-def test_without_a_wait_it_polls_soon_after_work() -> None:
-    """Nobody wakes a worker without a wait: it polls again by itself."""
-    polls = PollSchedule(5.0, Timings())
-    polls.found(100.0, None, count=1, full=False)
-    assert 0 < polls.next_at - 100.0 < 0.01

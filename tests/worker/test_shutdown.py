@@ -1,16 +1,16 @@
 """Stops of a worker: nothing is lost, and no attempt is counted that was not made."""
 
+import contextlib
 import logging
 import os
 import signal
 import socket
 import subprocess
 import sys
-import textwrap
 import threading
 from collections.abc import Callable, Iterator
 from datetime import timedelta
-from typing import Any
+from pathlib import Path
 
 import pytest
 from sqlalchemy import Engine, text
@@ -19,6 +19,7 @@ from sqlalchemy.orm import Session
 from sqlalchemy_fairqueue import Context, Delivery, Queue
 from sqlalchemy_fairqueue.worker.timings import Prefetch
 from tests.fixtures.database import Database
+from tests.fixtures.forks import Fork
 from tests.fixtures.options import PATIENCE
 from tests.worker.conftest import StartWorker
 from tests.worker.helpers import is_empty, send, until
@@ -33,7 +34,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy_fairqueue import AsyncWorker, Queue, Worker
 from sqlalchemy_fairqueue.worker.executor import ThreadExecutor
 
-url, marks, grace, lease = sys.argv[1], Path(sys.argv[2]), float(sys.argv[3]), float(sys.argv[4])
+url, marks, grace = sys.argv[1], Path(sys.argv[2]), float(sys.argv[3])
 queue = Queue("documents")
 waits = threading.Event()
 wait = ThreadExecutor.wait
@@ -60,14 +61,14 @@ def handle(delivery, context):
     for _ in steps(delivery, context):
         threading.Event().wait(0.005)
 
-times = {"grace": timedelta(seconds=grace), "lease": timedelta(seconds=lease)}
+times = {"grace": timedelta(seconds=grace), "lease": timedelta(hours=1)}
 
 def timed(worker):
     options = worker._options
-    worker._options = replace(options, timings=replace(options.timings, signal_again=float(sys.argv[6])))
+    worker._options = replace(options, timings=replace(options.timings, signal_again=float(sys.argv[5])))
     return worker
 
-if sys.argv[5] == "in a loop":
+if sys.argv[4] == "in a loop":
     queue = Queue("documents")
 
     @queue.handler()
@@ -81,7 +82,7 @@ if sys.argv[5] == "in a loop":
     asyncio.run(worker.run(handle_signals=True))
 else:
     timed(Worker(create_engine(url), queue, concurrency=1, **times)).run(handle_signals=True)
-if sys.argv[7:]:
+if sys.argv[6:]:
     (marks / "over").touch()
     while not (marks / "end").exists():
         threading.Event().wait(0.005)
@@ -167,42 +168,45 @@ def _handler_threads(name: str) -> list[str]:
     return [thread.name for thread in threading.enumerate() if thread.name.startswith(f"{name}-handler")]
 
 
+Program = Callable[..., "Fork | subprocess.Popen[bytes]"]
+
+
 @pytest.fixture
-def program(database: Database, tmp_path: Any) -> Iterator[Callable[..., "subprocess.Popen[bytes]"]]:
-    """A process that runs a worker."""
-    started: list[subprocess.Popen[bytes]] = []
+def program(database: Database, tmp_path: Path) -> Iterator[Program]:
+    """A process that runs a worker; *whole*: one whose interpreter ends as that of a program does."""
     source = tmp_path / "program.py"
-    source.write_text(textwrap.dedent(_PROGRAM))
+    source.write_text(_PROGRAM)
+    url = database.url.render_as_string(hide_password=False)
+    with contextlib.ExitStack() as stack:
 
-    def run(
-        grace: float, lease: float = 3600.0, where: str = "in threads", again: float = 0.0, *then: str
-    ) -> "subprocess.Popen[bytes]":
-        url = database.url.render_as_string(hide_password=False)
-        words = [url, tmp_path, str(grace), str(lease), where, str(again), *then]
-        process = subprocess.Popen([sys.executable, source, *words])
-        started.append(process)
-        return process
+        def run(
+            grace: float, where: str = "in threads", again: float = 0.0, *then: str, whole: bool = False
+        ) -> "Fork | subprocess.Popen[bytes]":
+            words = [str(source), url, str(tmp_path), str(grace), where, str(again), *then]
+            process = (
+                subprocess.Popen([sys.executable, *words]) if whole else Fork(["python", *words], tmp_path, os.environ)
+            )
+            stack.enter_context(process)
+            stack.callback(process.kill)
+            return process
 
-    yield run
-    for process in started:
-        process.kill()
-        process.wait()
+        yield run
 
 
-def test_a_second_signal_that_wakes_nobody(queue: Queue, engine: Engine, program: Any) -> None:
+def test_a_second_signal_that_wakes_nobody(queue: Queue, engine: Engine, program: Program) -> None:
     """Nor does the end of the process wait for the grace period because nobody was woken for the second one."""
     send(engine, queue, "aside twice")
     assert program(600.0).wait(PATIENCE.total_seconds()) == 128 + signal.SIGTERM
 
 
-def test_the_second_signal(queue: Queue, engine: Engine, tmp_path: Any, program: Any) -> None:
+def test_the_second_signal(queue: Queue, engine: Engine, tmp_path: Path, program: Program) -> None:
     """The second signal ends the process at once, whatever its handlers do, also where one blocks the loop."""
     [message_id] = send(engine, queue, "blocks")
-    process = program(600.0, where="in a loop")
+    process = program(600.0, "in a loop")
     until((tmp_path / f"started-{message_id}").exists, "the handler works")
 
     def has_ended() -> bool:
-        os.kill(process.pid, signal.SIGTERM)
+        process.send_signal(signal.SIGTERM)
         return process.poll() is not None
 
     until(has_ended, "it ends")
@@ -212,7 +216,7 @@ def test_the_second_signal(queue: Queue, engine: Engine, tmp_path: Any, program:
 
 @pytest.mark.parametrize("where", ["in threads", "in a loop"])
 def test_a_signal(  # noqa: PLR0917 - fixtures
-    queue: Queue, engine: Engine, database: Database, tmp_path: Any, program: Any, where: str
+    queue: Queue, engine: Engine, database: Database, tmp_path: Path, program: Program, where: str
 ) -> None:
     """The first signal lets the handler finish, also one that the system hands to another thread; what was not begun
     is given back, uncounted.
@@ -220,33 +224,33 @@ def test_a_signal(  # noqa: PLR0917 - fixtures
     A supervisor that signals a process and its group ends no graceful stop, nor what the program does after it.
     """
     message_id, _ = send(engine, queue, "aside" if where == "in threads" else 1, 2)
-    process = program(600.0, 3600.0, where, 3600.0, "then more")
+    process = program(600.0, where, 3600.0, "then more")
     until((tmp_path / f"started-{message_id}").exists, "the handler works")
     if where == "in a loop":
-        os.kill(process.pid, signal.SIGTERM)
+        process.send_signal(signal.SIGTERM)
     until((tmp_path / "told").exists, "it is told")
     # Another signal is never merged with the first.
-    os.kill(process.pid, signal.SIGINT)
+    process.send_signal(signal.SIGINT)
     (tmp_path / "go").touch()
     until((tmp_path / "over").exists, "the worker has stopped")
-    os.kill(process.pid, signal.SIGTERM)
+    process.send_signal(signal.SIGTERM)
     (tmp_path / "end").touch()
     assert process.wait(PATIENCE.total_seconds()) == 0
     assert (tmp_path / "returned").exists()
     assert database.value("select count(*) from fq_message where lease_id is null and attempts = 0") == 1
 
 
-def test_signals_are_the_programs_again(queue: Queue, engine: Engine, tmp_path: Any, program: Any) -> None:
+def test_signals_are_the_programs_again(queue: Queue, engine: Engine, tmp_path: Path, program: Program) -> None:
     """When the time for repetitions is over, a signal does again what it did before the worker ran."""
     [message_id] = send(engine, queue, 1)
-    process = program(600.0, 3600.0, "in threads", 0.1, "then more")
+    process = program(600.0, "in threads", 0.1, "then more")
     until((tmp_path / f"started-{message_id}").exists, "the handler works")
     (tmp_path / "go").touch()
-    os.kill(process.pid, signal.SIGTERM)
+    process.send_signal(signal.SIGTERM)
     until((tmp_path / "over").exists, "the worker has stopped")
 
     def has_ended() -> bool:
-        os.kill(process.pid, signal.SIGTERM)
+        process.send_signal(signal.SIGTERM)
         return process.poll() is not None
 
     until(has_ended, "it ends")
@@ -270,11 +274,12 @@ else:
 
 
 @pytest.mark.parametrize("where", ["in threads", pytest.param("in a loop", marks=pytest.mark.whole)])
-def test_a_signal_during_the_start(where: str) -> None:
+def test_a_signal_during_the_start(tmp_path: Path, where: str) -> None:
     """A worker that waits for a database that does not answer ends at the first signal, in good order."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"postgresql+psycopg://nobody@127.0.0.1:{silent.getsockname()[1]}/nothing"
-        with subprocess.Popen([sys.executable, "-c", _START, url, where]) as process:
+        (tmp_path / "start.py").write_text(_START)
+        with Fork(["python", "start.py", url, where], tmp_path, os.environ) as process:
             try:
                 with silent.accept()[0]:
                     process.send_signal(signal.SIGTERM)
@@ -284,13 +289,13 @@ def test_a_signal_during_the_start(where: str) -> None:
 
 
 def test_the_end_of_grace_by_a_signal(
-    queue: Queue, engine: Engine, database: Database, tmp_path: Any, program: Any
+    queue: Queue, engine: Engine, database: Database, tmp_path: Path, program: Program
 ) -> None:
     """A handler that never returns does not keep the process from ending with status 0."""
     [message_id] = send(engine, queue, 1)
-    process = program(0.05)
+    process = program(0.05, whole=True)
     until((tmp_path / f"started-{message_id}").exists, "the handler works")
-    os.kill(process.pid, signal.SIGTERM)
+    process.send_signal(signal.SIGTERM)
     assert process.wait(PATIENCE.total_seconds()) == 0
     assert database.value("select count(*) from fq_message where lease_id is null and attempts = 0") == 1
 

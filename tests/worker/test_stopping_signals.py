@@ -2,22 +2,21 @@
 
 import os
 import signal
-import subprocess
-import sys
-import textwrap
 import threading
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from sqlalchemy import Engine, event
 
 from sqlalchemy_fairqueue import Context, Delivery, Queue, Worker
 from tests.fixtures.database import Database
+from tests.fixtures.forks import Fork
 from tests.fixtures.options import PATIENCE
 from tests.worker.helpers import is_empty, send, threads_of, until
 
 _OWN_SIGNALS = """
-import signal, sys, threading
+import pathlib, signal, sys, threading
 from sqlalchemy import create_engine
 from sqlalchemy_fairqueue import Queue, Worker
 
@@ -29,8 +28,8 @@ def handle(delivery, context):
     while not context.stopping:
         threading.Event().wait(0.005)
     print("stopping", flush=True)
-    for _ in sys.stdin:
-        break
+    while not pathlib.Path("go").exists():
+        threading.Event().wait(0.005)
 
 worker = Worker(create_engine(sys.argv[1]), queue, concurrency=1)
 
@@ -44,22 +43,19 @@ print("returned", flush=True)
 """
 
 
-def test_signal_handlers_of_the_application(queue: Queue, engine: Engine, database: Database) -> None:
+def test_signal_handlers_of_the_application(queue: Queue, engine: Engine, database: Database, tmp_path: Path) -> None:
     """A program's own signal handler may call stop, also while a stop is under way."""
     send(engine, queue, 1)
+    (tmp_path / "program.py").write_text(_OWN_SIGNALS)
     url = database.url.render_as_string(hide_password=False)
-    command = [sys.executable, "-c", textwrap.dedent(_OWN_SIGNALS), url]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as program:
-        assert program.stdin is not None
-        assert program.stdout is not None
+    with Fork(["python", "program.py", url], tmp_path, os.environ) as program:
         try:
             assert program.stdout.readline() == "started\n"
-            os.kill(program.pid, signal.SIGTERM)
+            program.send_signal(signal.SIGTERM)
             assert program.stdout.readline() == "stopping\n"
-            os.kill(program.pid, signal.SIGTERM)
+            program.send_signal(signal.SIGTERM)
             assert program.stdout.readline() == "told\n"
-            program.stdin.write("go on\n")
-            program.stdin.flush()
+            (tmp_path / "go").touch()
             assert program.stdout.read() == "told\nreturned\n"
             assert program.wait(PATIENCE.total_seconds()) == 0
         finally:

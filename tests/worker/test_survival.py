@@ -100,26 +100,6 @@ def test_a_log_that_fails(queue: Queue, engine: Engine, database: Database, star
         log.removeHandler(broken)
 
 
-class _Unspeakable(BaseException):
-    def __str__(self) -> str:
-        raise SystemExit("no words")
-
-
-def test_an_exception_that_exits_when_asked(
-    queue: Queue, engine: Engine, database: Database, start: StartWorker
-) -> None:
-    """An exception whose words end threads costs its message an attempt, and no thread."""
-
-    @queue.handler()
-    def handle(delivery: Delivery) -> None:
-        if delivery.attempt == 1:
-            raise _Unspeakable
-
-    start(queue, concurrency=1)
-    send(engine, queue, *range(3))
-    until(lambda: database.value("select count(*) from fq_message where error is not null") == 3, "each has failed")
-
-
 def test_a_policy_that_says_nonsense(queue: Queue, engine: Engine, database: Database, start: StartWorker) -> None:
     """A policy whose delay is no duration costs its message an attempt, and keeps no other from being settled."""
 
