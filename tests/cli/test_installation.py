@@ -52,7 +52,7 @@ def test_outdated(cli: Cli, database: Database) -> None:
         found = cli(*command, "--json")
         assert (found.status, found.error["kind"]) == (4, "schema_outdated"), command
         assert found.error["remedy"] == "op.upgrade_fairqueue(0, 1)"
-    assert "holds version 0 of fairqueue's schema, and this library needs version 1" in found.err
+        assert "holds version 0 of fairqueue's schema, and this library needs version 1" in found.err
     named = cli("stats", "--json", "--schema", "public")
     assert named.error["remedy"] == "op.upgrade_fairqueue(0, 1, schema='public')"
 
