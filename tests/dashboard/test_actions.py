@@ -176,18 +176,6 @@ def test_retry_now(browse: Browse, engine: Engine, audit: pytest.LogCaptureFixtu
     ]  # fmt: skip
 
 
-def test_retry_now_of_a_failed_attempt(browse: Browse, engine: Engine) -> None:
-    """A message whose attempt failed waits for the next one, unless an operator says now; its attempts stay counted."""
-    [message_id] = enqueue(engine, "customer-7")
-    QUEUE.retry(engine, lease(engine, 1), delay=timedelta(days=1))
-    user = browse("operator")
-    form = user.get("message", queue="documents", id=message_id).form("Retry now")
-    assert "Retry now" not in browse("viewer").get("message", queue="documents", id=message_id).html
-    assert "It is due now." in user.submit(form).text
-    [delivery] = lease(engine, 1)
-    assert (delivery.message_id, delivery.attempt) == (message_id, 2)
-
-
 def test_cancel_of_a_message_that_is_out(browse: Browse, engine: Engine) -> None:
     """Its consumer is told, and the page says so."""
     [message_id] = enqueue(engine, "customer-7")

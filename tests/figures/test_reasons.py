@@ -411,16 +411,6 @@ def test_what_a_drained_worker_left(engine: Engine) -> None:
     assert reasons(consumer.consumer) == [("rate", 1)]
 
 
-def test_paused(engine: Engine) -> None:
-    """A paused channel says so, and so does a paused queue."""
-    _consume(engine, "b")
-    enqueue(engine, "a")
-    QUEUE.pause(engine, "a")
-    assert _tenant(engine, "a").reason is Reason.PAUSED
-    QUEUE.pause(engine)
-    assert _tenant(engine, "a").reason is Reason.QUEUE_PAUSED
-
-
 def test_scheduled(engine: Engine) -> None:
     """Messages that are due later wait for their time."""
     enqueue(engine, "a", delay=timedelta(hours=1))
