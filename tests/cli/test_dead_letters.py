@@ -34,7 +34,6 @@ def test_list(cli: Cli, engine: Engine) -> None:
     [third] = bury(engine, "a", kind="print")
 
     found = cli("dead", "list")
-    assert found.rows()[0] == ["id", "channel", "kind", "ordering key", "attempts", "died (UTC)", "reason", "error"]
     assert [[*row[:3], row[4]] for row in found.rows()[1:]] == [
         [str(first), "a", "parse", "1"], [str(second), "b", "parse", "1"], [str(third), "a", "print", "1"],
     ]  # fmt: skip

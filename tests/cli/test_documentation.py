@@ -21,7 +21,11 @@ from tests.cli.messages import QUEUE, bury, enqueue
 _PAGE = Path(sqlalchemy_fairqueue.__file__).parents[1] / "docs" / "cli.md"
 _TEXT = _PAGE.read_text() if _PAGE.is_file() else ""
 _GROUP = UUID("0b5c8a52-7a3e-4a0c-9d55-0c1a4f1f2a77")
-_READS = re.compile(r"fairqueue (stats|channels|top|limits|roles|doctor|\w+ (list|show))\b")
+_TOGETHER = re.compile(
+    r"fairqueue (stats|channels|top|limits|roles|doctor|trend|usage|history|pause|resume|configure"
+    r"|\w+ (list|show|groups))\b"
+)
+"""What reads, and what changes settings alone."""
 _BLOCK = re.compile(r"(<!-- not run -->\n)?```console\n(.*?)```", re.DOTALL)
 
 
@@ -35,9 +39,9 @@ def _examples() -> list[str]:
 
 
 def _runs() -> list[list[str]]:
-    """The examples that have a database together: each its own, but for those that change nothing."""
-    reading = [example for example in _examples() if _READS.match(example)]
-    return [*([example] for example in _examples() if example not in reading), *([reading] if reading else [])]
+    """The examples that have a database together: each its own, but for those that change no messages."""
+    together = [example for example in _examples() if _TOGETHER.match(example)]
+    return [*([example] for example in _examples() if example not in together), *([together] if together else [])]
 
 
 def _in_sentences() -> list[tuple[str, str]]:
@@ -62,7 +66,7 @@ def _commands() -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("examples", _runs(), ids=lambda run: run[0] if len(run) == 1 else "what reads")
+@pytest.mark.parametrize("examples", _runs(), ids=lambda run: run[0] if len(run) == 1 else "together")
 def test_examples_run(cli: Cli, engine: Engine, examples: list[str]) -> None:
     """Every example of the page runs as it stands."""
     assert 3 in bury(engine, *["customer-7"] * 6)

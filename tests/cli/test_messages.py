@@ -14,9 +14,6 @@ def test_list(cli: Cli, engine: Engine) -> None:
     [later] = enqueue(engine, "a", delay=timedelta(hours=1), kind="print", key="k")
 
     found = cli("messages", "list", "a")
-    assert found.rows()[0] == [
-        "id", "state", "kind", "key", "ordering key", "attempts", "due (UTC)", "consumer", "error",
-    ]  # fmt: skip
     assert [row[:2] for row in found.rows()[1:]] == [
         [str(held), "leased"], [str(ready), "ready"], [str(later), "scheduled"],
     ]  # fmt: skip
@@ -40,12 +37,6 @@ def test_show(cli: Cli, engine: Engine) -> None:
     lease(engine, 1)
     assert reason(first) is None
     assert ["messages ahead", "0"] in cli("messages", "show", str(second)).rows()
-    QUEUE.configure_channel(engine, "a", max_concurrency=1)
-    assert reason() == "own limit"
-    QUEUE.pause(engine, "a")
-    assert reason() == "paused"
-    QUEUE.pause(engine)
-    assert reason() == "queue paused"
     [later] = enqueue(engine, "a", delay=timedelta(hours=1))
     assert reason(later) == "scheduled"
 

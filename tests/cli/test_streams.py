@@ -138,8 +138,8 @@ def test_a_stdout_that_cannot_be_written(start: Start, engine: Engine, line: str
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("{program} {words} 2>&-", "stats --app no_such_module:queue --json"),
-        ("{program} {words} 2>/dev/full", "no-command --json"),
+        ("{program} {words} 2>&-", "no-command --json"),
+        ("{program} {words} 2>/dev/full", "stats --app no_such_module:queue --json"),
         ("{program} {words} <&-", "stats --json"),
     ],
 )
