@@ -13,7 +13,7 @@ _CULPRITS = {
     Reason.SHARED_LIMIT: ["api", "queue summaries has 2 out", "taken by b 100"],
     Reason.SHARED_RATE: ["api of rate", "queue summaries of rate has 2 out", "taken by b 100"],
     Reason.TURN: ["taken by b 100"],
-    Reason.ORDERING_KEY: ["behind message "],
+    Reason.ORDERING_KEY: ["behind message {before} "],
 }
 """Who is named, where it is somebody else."""
 
@@ -30,8 +30,8 @@ def test_each_reason_stands_with_its_culprit(browse: Browse, engine: Engine) -> 
         told = [page.row("a").text for page in pages]
         told.append(viewer.get("tenant", queue=queue, channel="a").text)
         if reason is not Reason.SCHEDULED:
-            told.append(viewer.get("message", queue=queue, id=message_id).text)
-        culprits = _CULPRITS.get(reason, [])
+            told.append(viewer.get("message", queue=queue, id=message_id).text.replace("#", ""))
+        culprits = [word.format(before=message_id - 1) for word in _CULPRITS.get(reason, [])]
         for text in told:
             assert f" {reason} " in f"{text} ", reason
             assert [word for word in culprits if word not in text] == [], reason
