@@ -299,8 +299,9 @@ def retry_messages(options: Options, ids: AnyIds = None, *, name: Name, by: By =
     """
     with open_queue(options) as (installation, queue):
         engine = installation.engine
-        if not ids:
-            found = queue.message(engine, **asdict(name))
+        if not ids or name != Name():
+            # An id beside a name is refused here, as for the other commands.
+            found = queue.message(engine, ids[0] if ids else None, **asdict(name))
             ids = [] if found is None else [found.message_id]
         outcomes: list[tuple[int | None, str]] = []
         for one in ids:

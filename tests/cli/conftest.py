@@ -16,7 +16,7 @@ from sqlalchemy import Engine, NullPool, create_engine
 from sqlalchemy_fairqueue.cli.options import APP_VARIABLE, DATABASE_URL_VARIABLE
 from sqlalchemy_fairqueue.cli.program import main
 from sqlalchemy_fairqueue.doctor import examination
-from tests.cli.messages import Findings
+from tests.cli.messages import Findings, levels
 from tests.cli.processes import Outcome, Process
 from tests.cli.shops import Shop
 from tests.fixtures.database import Database, install
@@ -147,21 +147,44 @@ def shop(engine: Engine, database: Database, module: Callable[[str], str], start
     return Shop(engine, module, start, waits)
 
 
-_MAKERS = {"autovacuum": "vacuum", "signals": "queues", "notifications": "server"}
-"""Subjects of findings that the check of another name makes."""
+_MAKERS = {
+    "autovacuum": {"vacuum"},
+    "signals": {"queues"},
+    "notifications": {"server"},
+    "privileges": {"privileges", "ownership", "row_security"},
+}
+"""Subjects of findings that checks of other names make."""
+
+
+@contextmanager
+def only(check: str) -> Iterator[None]:
+    """Let doctor make the checks of one subject alone."""
+    made = tuple(one for one in examination._CHECKS if one.subject in _MAKERS.get(check, {check}))
+    assert made, check
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(examination, "_CHECKS", made)
+        yield
 
 
 @pytest.fixture
-def findings(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> Findings:
-    """Doctor's findings about a subject: ``findings("drift")``. Only its check is made; all of them for privileges."""
+def findings(cli: Cli) -> Findings:
+    """Doctor's findings about a subject: ``findings("drift")``. Only its check is made."""
 
     def of(check: str, *words: str) -> list[dict[str, Any]]:
-        made = [one for one in examination._CHECKS if one.subject == _MAKERS.get(check, check)]
-        with monkeypatch.context() as patch:
-            if check != "privileges":
-                assert made, check
-                patch.setattr(examination, "_CHECKS", tuple(made))
+        with only(check):
             document = cli("doctor", "--json", *words).document
         return [one for one in document["findings"] if one["check"] == check]
+
+    return of
+
+
+@pytest.fixture
+def repair(cli: Cli, findings: Findings) -> Callable[[str], None]:
+    """Let doctor repair what one check finds, so that it finds nothing: ``repair("sequences")``."""
+
+    def of(check: str) -> None:
+        with only(check):
+            assert cli("doctor", "--repair", "--yes").status == 0
+        assert levels(findings(check)) == ["ok"]
 
     return of

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, NullPool, create_engine, text
 
-from tests.cli.conftest import Cli
+from tests.cli.conftest import Cli, only
 from tests.cli.messages import QUEUE, Findings, enqueue, lease, levels
 from tests.cli.test_installation import role
 from tests.fixtures.connections import Connect
@@ -50,7 +50,8 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Meanwhile:
 
 def dispatchers(bare_cli: Cli, url: str) -> list[dict[str, Any]]:
     """What doctor finds about dispatch rows as another role."""
-    document = bare_cli("doctor", "--json", "--database-url", url).document
+    with only("dispatchers"):
+        document = bare_cli("doctor", "--json", "--database-url", url).document
     return [one for one in document["findings"] if one["check"] == "dispatchers"]
 
 

@@ -1,12 +1,10 @@
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from sqlalchemy import Engine, NullPool, create_engine
 
 from sqlalchemy_fairqueue import Queue, Worker
-from sqlalchemy_fairqueue.embedded import Server
-from tests.cli.conftest import Cli, install_into
+from tests.cli.conftest import Cli, only
 from tests.cli.messages import QUEUE, Findings, bury, enqueue, lease, levels
 from tests.fixtures.clock import Clock
 from tests.fixtures.database import Database
@@ -126,23 +124,24 @@ def test_paused_queues(findings: Findings, engine: Engine) -> None:
     assert levels(findings("queues", "--queue", "nowhere")) == ["problem"]
 
 
-def test_warnings_and_the_status(bare_cli: Cli, private_server: Callable[..., Server]) -> None:
+def test_warnings_and_the_status(cli: Cli, engine: Engine) -> None:
     """A warning is status 0, and with --strict status 1."""
-    url = private_server(settings={"autovacuum": "on"}).url("postgres")
-    install_into(Database(url))
-    engine = create_engine(url, poolclass=NullPool)
     QUEUE.pause(engine)
-    words = ["doctor", "--database-url", url.render_as_string(hide_password=False)]
-
-    assert (bare_cli(*words).status, bare_cli(*words, "--strict").status) == (0, 1)
+    with only("queues"):
+        assert (cli("doctor").status, cli("doctor", "--strict").status) == (0, 1)
 
 
 _OWN = "worker-7:1234:00c0ffee"
 
 
-@pytest.mark.parametrize(
-    ("consumer", "listener", "statement", "level"),
-    [
+def test_waits_without_a_listener(findings: Findings, database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A consumer that waits while no session listens for it is told, by its name.
+
+    A session with the name of a listener that executes other statements is one of a transaction pooler.
+    """
+    monkeypatch.setattr("sqlalchemy_fairqueue.doctor.findings.sleep", lambda _seconds: None)
+    assert levels(findings("waits")) == ["ok"]
+    for consumer, listener, statement, level in (
         (_OWN, "fairqueue listener 1234@worker-7", "listen fairqueue", "ok"),
         (_OWN, "fairqueue listener 1234@worker-7", "select 1", "warning"),
         (_OWN, "fairqueue listener 1235@worker-7", "listen fairqueue", "warning"),
@@ -150,32 +149,16 @@ _OWN = "worker-7:1234:00c0ffee"
         ("by a name of mine", "fairqueue listener 1235@worker-7", "listen fairqueue", "ok"),
         ("by a name of mine", "somebody else", "listen fairqueue", "warning"),
         (f"{'h' * 60}:1234:00c0ffee", f"fairqueue listener 1234@{'h' * 60}", "listen fairqueue", "ok"),
-    ],
-)
-def test_waits_without_a_listener(  # noqa: PLR0917 - fixtures and cases
-    findings: Findings,
-    database: Database,
-    monkeypatch: pytest.MonkeyPatch,
-    consumer: str,
-    listener: str,
-    statement: str,
-    level: str,
-) -> None:
-    """A consumer that waits while no session listens for it is told, by its name.
-
-    A session with the name of a listener that executes other statements is one of a transaction pooler.
-    """
-    monkeypatch.setattr("sqlalchemy_fairqueue.doctor.findings.sleep", lambda _seconds: None)
-    assert levels(findings("waits")) == ["ok"]
-    database.execute("select fq_wait('documents', :consumer, null, 3600000000)", consumer=consumer)
-    engine = create_engine(database.url, poolclass=NullPool, connect_args={"application_name": listener})
-    with engine.connect() as connection:
-        connection.exec_driver_sql(statement)
-        [found] = findings("waits")
-    assert found["level"] == level
-    if level == "warning":
-        assert found["message"].startswith(f"queue 'documents': consumer {consumer!r} waits for ")
-        assert 0 < found["values"]["left_seconds"] <= 3600
+    ):
+        database.execute("select fq_wait('documents', :consumer, null, 3600000000)", consumer=consumer)
+        engine = create_engine(database.url, poolclass=NullPool, connect_args={"application_name": listener})
+        with engine.connect() as connection:
+            connection.exec_driver_sql(statement)
+            [found] = findings("waits")
+        assert found["level"] == level, (consumer, listener, statement)
+        if level == "warning":
+            assert found["message"].startswith(f"queue 'documents': consumer {consumer!r} waits for ")
+            assert 0 < found["values"]["left_seconds"] <= 3600
         database.execute("update fq_lease set waiting_until = fq_now() - 1")
         assert levels(findings("waits")) == ["ok"]
 

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import Connection, NullPool, create_engine
 from sqlalchemy.exc import ProgrammingError
 
-from tests.cli.conftest import Cli
+from tests.cli.conftest import Cli, only
 from tests.cli.messages import Findings, levels
 from tests.cli.test_installation import role
 from tests.fixtures.connections import Connect
@@ -28,7 +28,8 @@ def between_samples(do: Callable[[], object]) -> Iterator[None]:
 
 def snapshots(bare_cli: Cli, url: str) -> list[dict[str, Any]]:
     """What doctor finds about snapshots as another role."""
-    document = bare_cli("doctor", "--json", "--database-url", url).document
+    with only("snapshots"):
+        document = bare_cli("doctor", "--json", "--database-url", url).document
     return [one for one in document["findings"] if one["check"] == "snapshots"]
 
 

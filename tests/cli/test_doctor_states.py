@@ -1,10 +1,11 @@
 """Doctor's findings of channels that are set aside, and of states that stand twice, with its statements."""
 
+from collections.abc import Callable
+
 import pytest
 from sqlalchemy import Engine, create_engine
 
 from sqlalchemy_fairqueue import ChannelPolicy, Queue
-from tests.cli.conftest import Cli
 from tests.cli.messages import QUEUE, Findings, enqueue, lease, levels
 from tests.fixtures.database import Database
 from tests.queue.damage import lose
@@ -35,7 +36,9 @@ def test_a_channel_that_is_set_aside(findings: Findings, engine: Engine, databas
     assert len(lease(engine)) == 1
 
 
-def test_two_states_of_a_channel(cli: Cli, findings: Findings, engine: Engine, database: Database) -> None:
+def test_two_states_of_a_channel(
+    findings: Findings, repair: Callable[[str], None], engine: Engine, database: Database
+) -> None:
     """They are a problem until the state is made anew from the messages; its limit holds then."""
     QUEUE.configure_channel(engine, "a", ChannelPolicy(max_concurrency=2))
     enqueue(engine, "a", "a", "a")
@@ -48,12 +51,13 @@ def test_two_states_of_a_channel(cli: Cli, findings: Findings, engine: Engine, d
     assert (found["level"], found["values"]["queue"]) == ("problem", "documents")
     assert found["values"]["channel_ids"] == [database.value("select id from fq_channel")]
     assert findings("states", "--queue", "another")[0]["level"] != "problem"
-    assert cli("doctor", "--repair", "--yes").status == 0
-    assert levels(findings("states")) == ["ok"]
+    repair("states")
     assert len(lease(engine)) == 1
 
 
-def test_two_states_of_a_queue(cli: Cli, findings: Findings, engine: Engine, database: Database) -> None:
+def test_two_states_of_a_queue(
+    findings: Findings, repair: Callable[[str], None], engine: Engine, database: Database
+) -> None:
     """They are a problem until the state is made anew from the messages; the queue's limit holds then."""
     QUEUE.configure(engine, max_concurrency=2)
     enqueue(engine, "a", "b", "c")
@@ -65,8 +69,7 @@ def test_two_states_of_a_queue(cli: Cli, findings: Findings, engine: Engine, dat
 
     assert (found["level"], found["values"]) == ("problem", {"queue": "documents", "rows": 2})
     assert found["message"] == "queue 'documents' has 2 state rows; its limit does not hold"
-    assert cli("doctor", "--repair", "--yes").status == 0
-    assert levels(findings("states")) == ["ok"]
+    repair("states")
     assert len(lease(engine)) == 1
 
 
@@ -88,7 +91,7 @@ def test_two_states_of_a_queue_one_of_which_is_locked(engine: Engine, database: 
 
 @pytest.mark.parametrize("of", ["", "documents"])
 def test_two_states_of_a_shared_limit(
-    cli: Cli, findings: Findings, engine: Engine, database: Database, of: str
+    findings: Findings, repair: Callable[[str], None], engine: Engine, database: Database, of: str
 ) -> None:
     """They are a problem, told to who examines a queue of the limit, until the newest row alone is left."""
     QUEUE.limits.configure(engine, "api", max_concurrency=2)
@@ -103,8 +106,7 @@ def test_two_states_of_a_shared_limit(
     assert ("rows for queue 'documents'" in found["message"]) == (of == "documents")
     assert levels(findings("states", "--queue", "documents")) == ["problem"]
     assert levels(findings("states", "--queue", "another")) != ["problem"]
-    assert cli("doctor", "--repair", "--yes").status == 0
-    assert levels(findings("states")) == ["ok"]
+    repair("states")
     assert database.value(f"select row_version from fq_limit_share where queue = '{of}'") == 1000
     assert len(lease(engine)) == 1
 

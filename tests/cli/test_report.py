@@ -71,9 +71,10 @@ def test_an_objective_makes_the_status(cli: Cli) -> None:
     assert "11 of 11 channels miss p95 < 2 s" in cli("report", "--queue", "in line", "--slo", "p95<2s").out
 
 
-@pytest.mark.parametrize(
-    ("arguments", "status", "words"),
-    [
+@pytest.mark.usefixtures("recorded")
+def test_refusals(cli: Cli) -> None:
+    """Bad values are refused in words, before anything is written."""
+    for arguments, status, words in (
         (["--slo", "p95"], 2, "is no objective; give one like 'p95 < 2 s'"),
         (["--engine", "duck"], 2, "--engine 'duck' is none of local, spark"),
         (["--scenario", "lifo"], 2, "--scenario 'lifo' is none of fifo, fair, by-cost, by-seconds, and no .toml file"),
@@ -83,14 +84,10 @@ def test_an_objective_makes_the_status(cli: Cli) -> None:
         (["--label-column", "customer"], 2, "--label-column names a column of an --archive"),
         (["--archive", "nowhere"], 5, "there is no archive at 'nowhere'"),
         (["--queue", "nothing"], 1, "the history has no attempts"),
-    ],
-)
-@pytest.mark.usefixtures("recorded")
-def test_refusals(cli: Cli, arguments: list[str], status: int, words: str) -> None:
-    """Bad values are refused in words, before anything is written."""
-    found = cli("report", *arguments)
-    assert (found.status, words in found.err) == (status, True), found.err
-    assert not Path("fairness.html").exists()
+    ):
+        found = cli("report", *arguments)
+        assert (found.status, words in found.err) == (status, True), found.err
+        assert not Path("fairness.html").exists()
 
 
 @pytest.mark.usefixtures("recorded")

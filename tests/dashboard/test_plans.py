@@ -14,14 +14,15 @@ _TENANT = {"queue": "documents", "channel": "customer-7"}
 _GOLD, _FREE = ChannelPolicy(weight=5, rate="50/s"), ChannelPolicy(weight=1, max_concurrency=2)
 
 
-def _policy(engine: Engine) -> ChannelPolicy:
-    return QUEUE.channels(engine, "customer-7")[0].policy
+def _policy(engine: Engine, channel: str = "customer-7") -> ChannelPolicy:
+    return QUEUE.channels(engine, channel)[0].policy
 
 
-def _prepare(engine: Engine) -> None:
+def _prepare(engine: Engine, *channels: str) -> None:
     QUEUE.plans.configure(engine, "gold", _GOLD)
     QUEUE.plans.configure(engine, "free", _FREE)
-    QUEUE.configure_channel(engine, "customer-7", plan="free")
+    for channel in channels or ("customer-7",):
+        QUEUE.configure_channel(engine, channel, plan="free")
     enqueue(engine, "customer-7", "customer-8")
 
 
@@ -55,53 +56,52 @@ def test_many_followers(browse: Browse, engine: Engine) -> None:
     assert (len(first), len(rest), len(first | rest)) == (100, 50, 150)
 
 
-def _preview(browse: Browse, **values: str) -> tuple[Page, dict[str, str]]:
+def _preview(browse: Browse, channel: str = "customer-7", **values: str) -> tuple[Page, dict[str, str]]:
     """The question for a change, and the values that it says come after it."""
     user = browse("operator")
-    asked = user.submit(user.get("tenant", **_TENANT).form("Preview the change…"), **values)
+    form = user.get("tenant", queue="documents", channel=channel).form("Preview the change…")
+    asked = user.submit(form, **values)
     rows = asked.text.partition("Now Then")[2].partition("While")[0]
     return asked, {"rows": rows}
 
 
-@pytest.mark.parametrize(
-    ("values", "shown", "expected"),
-    [
-        (
-            {"plan": "plan:gold"},
-            ("plan free gold", "max_concurrency 2 no limit", "rate no rate 50/s"),
-            ChannelPolicy(weight=4, rate="50/s"),
-        ),
-        ({"plan": "-"}, ("plan free none",), ChannelPolicy(weight=4, max_concurrency=2)),
-        ({"reset.weight": "1"}, ("weight 4 1",), _FREE),
-        (
-            {"plan": "plan:gold", "reset.weight": "1"},
-            ("plan free gold", "weight 4 5", "max_concurrency 2 no limit", "rate no rate 50/s"),
-            _GOLD,
-        ),
-        (
-            {"plan": "plan:gold", "max_concurrency": "9"},
-            ("plan free gold", "max_concurrency 2 9", "rate no rate 50/s"),
-            ChannelPolicy(weight=4, rate="50/s", max_concurrency=9),
-        ),
-        ({"plan": "-", "reset.weight": "1"}, ("plan free none", "weight 4 1"), ChannelPolicy(max_concurrency=2)),
-    ],
-)
-def test_a_tenant_and_its_plan(
-    browse: Browse, engine: Engine, values: dict[str, str], shown: tuple[str, ...], expected: ChannelPolicy
-) -> None:
+_CHANGES: list[tuple[dict[str, str], tuple[str, ...], ChannelPolicy]] = [
+    (
+        {"plan": "plan:gold"},
+        ("plan free gold", "max_concurrency 2 no limit", "rate no rate 50/s"),
+        ChannelPolicy(weight=4, rate="50/s"),
+    ),
+    ({"plan": "-"}, ("plan free none",), ChannelPolicy(weight=4, max_concurrency=2)),
+    ({"reset.weight": "1"}, ("weight 4 1",), _FREE),
+    (
+        {"plan": "plan:gold", "reset.weight": "1"},
+        ("plan free gold", "weight 4 5", "max_concurrency 2 no limit", "rate no rate 50/s"),
+        _GOLD,
+    ),
+    (
+        {"plan": "plan:gold", "max_concurrency": "9"},
+        ("plan free gold", "max_concurrency 2 9", "rate no rate 50/s"),
+        ChannelPolicy(weight=4, rate="50/s", max_concurrency=9),
+    ),
+]
+
+
+def test_a_tenant_and_its_plan(browse: Browse, engine: Engine) -> None:
     """A plan is followed or left, a field of its own is reset; what was shown before is what holds after."""
-    _prepare(engine)
-    QUEUE.configure_channel(engine, "customer-7", weight=4)
-    before = _policy(engine)
-    asked, told = _preview(browse, **values)
-    assert all(row in told["rows"] for row in shown), told
-    assert _policy(engine) == before
-    assert "The policy was changed." in browse("operator").submit(asked.form("Change the policy")).text
-    assert _policy(engine) == expected
-    changed = {row.split()[0] for row in shown} - {"plan"}
-    assert changed == {
-        name for name in ("weight", "rate", "max_concurrency") if getattr(before, name) != getattr(expected, name)
-    }
+    channels = [f"customer-{number}" for number in range(len(_CHANGES))]
+    _prepare(engine, *channels)
+    for channel, (values, shown, expected) in zip(channels, _CHANGES, strict=True):
+        QUEUE.configure_channel(engine, channel, weight=4)
+        before = _policy(engine, channel)
+        asked, told = _preview(browse, channel, **values)
+        assert all(row in told["rows"] for row in shown), told
+        assert _policy(engine, channel) == before
+        assert "The policy was changed." in browse("operator").submit(asked.form("Change the policy")).text
+        assert _policy(engine, channel) == expected
+        changed = {row.split()[0] for row in shown} - {"plan"}
+        assert changed == {
+            name for name in ("weight", "rate", "max_concurrency") if getattr(before, name) != getattr(expected, name)
+        }
 
 
 def test_a_field_is_changed_or_reset(browse: Browse, engine: Engine) -> None:

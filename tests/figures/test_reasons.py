@@ -54,16 +54,16 @@ class _Tenant(NamedTuple):
         return self.queue.contention.entitled(self.channel)
 
 
-def _tenant(engine: Engine, channel: str) -> _Tenant:
-    queue = SharedFigures(engine).get().queues[QUEUE.name]
+def _tenant(engine: Engine, channel: str, of: Queue = QUEUE) -> _Tenant:
+    queue = SharedFigures(engine).get().queues[of.name]
     [found] = [one for one in queue.contention.channels if one.channel == channel]
     return _Tenant(queue, found)
 
 
-def _consume(engine: Engine, *channels: str) -> None:
+def _consume(engine: Engine, *channels: str, queue: Queue = QUEUE) -> None:
     """Let a consumer hold a message of each channel."""
-    enqueue(engine, *channels)
-    assert len(lease(engine, len(channels))) == len(channels)
+    enqueue(engine, *channels, queue=queue)
+    assert len(lease(engine, len(channels), queue)) == len(channels)
 
 
 def test_no_consumer(engine: Engine) -> None:
@@ -119,16 +119,16 @@ def test_queue_rate(engine: Engine) -> None:
     assert tenant.wait.until == QUEUE.stats(engine).rate_allows_at
 
 
-def _shared(engine: Engine, **limit: object) -> Queue:
+def _shared(engine: Engine, queue: Queue = QUEUE, name: str = "api", **limit: object) -> Queue:
     """Another queue that draws from the same limit, with two messages out; a message waits here."""
-    QUEUE.limits.configure(engine, "api", **limit)  # type: ignore[call-overload]
-    other = Queue("summaries")
+    queue.limits.configure(engine, name, **limit)  # type: ignore[call-overload]
+    other = Queue(f"summaries{name.removeprefix('api')}")
     enqueue(engine, "y", "y", queue=other)
-    for queue in (QUEUE, other):
-        queue.configure(engine, limits=["api"])
-    _consume(engine, "b")
+    for one in (queue, other):
+        one.configure(engine, limits=[name])
+    _consume(engine, "b", queue=queue)
     assert len(lease(engine, 10, queue=other)) == 2
-    enqueue(engine, "a")
+    enqueue(engine, "a", queue=queue)
     return other
 
 
@@ -153,47 +153,51 @@ def test_shared_rate(engine: Engine) -> None:
     assert wait.until == QUEUE.limits.list(engine)[0].rate_allows_at
 
 
-def prepare(engine: Engine, reason: Reason) -> int:
+def prepare(engine: Engine, reason: Reason, queue: Queue) -> int:
     """Let a message of channel a wait for this reason, because of b where others are the reason; its id."""
     match reason:
         case Reason.QUEUE_PAUSED:
-            QUEUE.pause(engine)
+            queue.pause(engine)
         case Reason.PAUSED:
-            QUEUE.pause(engine, "a", new=True)
+            queue.pause(engine, "a", new=True)
         case Reason.OWN_LIMIT | Reason.RATE:
             limit = {"max_concurrency": 1} if reason is Reason.OWN_LIMIT else {"rate": "1/h, burst 1"}
-            QUEUE.configure_channel(engine, "a", **limit)
-            _consume(engine, "a")
+            queue.configure_channel(engine, "a", **limit)
+            _consume(engine, "a", queue=queue)
         case Reason.QUEUE_LIMIT | Reason.QUEUE_RATE:
-            QUEUE.configure(engine, **({"max_concurrency": 1} if reason is Reason.QUEUE_LIMIT else {"rate": "1/h"}))
-            _consume(engine, "b")
+            queue.configure(engine, **({"max_concurrency": 1} if reason is Reason.QUEUE_LIMIT else {"rate": "1/h"}))
+            _consume(engine, "b", queue=queue)
         case Reason.SHARED_LIMIT | Reason.SHARED_RATE:
-            _shared(engine, **({"max_concurrency": 3} if reason is Reason.SHARED_LIMIT else {"rate": "1/h, burst 3"}))
+            by_rate = reason is Reason.SHARED_RATE
+            limit = {"rate": "1/h, burst 3"} if by_rate else {"max_concurrency": 3}
+            _shared(engine, queue, "api of rate" if by_rate else "api", **limit)
         case Reason.NEXT:
-            enqueue(engine, "b")
-            QUEUE.complete(engine, lease(engine))
+            enqueue(engine, "b", queue=queue)
+            queue.complete(engine, lease(engine, queue=queue))
         case Reason.CAPACITY | Reason.TURN:
-            _consume(engine, "a" if reason is Reason.CAPACITY else "b")
+            _consume(engine, "a" if reason is Reason.CAPACITY else "b", queue=queue)
         case Reason.ORDERING_KEY:
-            enqueue(engine, "a", ordering_key="k")
-            lease(engine)
-    [message_id] = enqueue(engine, "a", delay=timedelta(hours=reason is Reason.SCHEDULED), ordering_key="k")
+            enqueue(engine, "a", ordering_key="k", queue=queue)
+            lease(engine, queue=queue)
+    delay = timedelta(hours=reason is Reason.SCHEDULED)
+    [message_id] = enqueue(engine, "a", queue=queue, delay=delay, ordering_key="k")
     if reason is Reason.ORDERING_KEY:
-        assert lease(engine) == []
+        assert lease(engine, queue=queue) == []
     return message_id
 
 
-@pytest.mark.parametrize("reason", Reason)
-def test_a_message_has_the_reason_of_its_tenant(engine: Engine, reason: Reason) -> None:
+def test_a_message_has_the_reason_of_its_tenant(engine: Engine) -> None:
     """Each reason, for the message as for its tenant, with the same takers; none while a consumer holds it."""
-    found = QUEUE.message(engine, prepare(engine, reason))
-    assert found is not None
-    assert found.wait is not None
-    assert found.wait.reason is reason
-    expected = _tenant(engine, "a").wait
-    assert (found.wait.reason, found.wait.takers, found.wait.limit, found.wait.queues, found.wait.behind) == (
-        expected.reason, expected.takers, expected.limit, expected.queues, expected.behind,
-    )  # fmt: skip
+    for reason in Reason:
+        queue = Queue(reason.name)
+        found = queue.message(engine, prepare(engine, reason, queue))
+        assert found is not None
+        assert found.wait is not None
+        assert found.wait.reason is reason
+        expected = _tenant(engine, "a", queue).wait
+        assert (found.wait.reason, found.wait.takers, found.wait.limit, found.wait.queues, found.wait.behind) == (
+            expected.reason, expected.takers, expected.limit, expected.queues, expected.behind,
+        )  # fmt: skip
 
 
 def test_others_turn(engine: Engine) -> None:
@@ -407,16 +411,6 @@ def test_what_a_drained_worker_left(engine: Engine) -> None:
     assert reasons(consumer.consumer) == [("rate", 1)]
 
 
-def test_paused(engine: Engine) -> None:
-    """A paused channel says so, and so does a paused queue."""
-    _consume(engine, "b")
-    enqueue(engine, "a")
-    QUEUE.pause(engine, "a")
-    assert _tenant(engine, "a").reason is Reason.PAUSED
-    QUEUE.pause(engine)
-    assert _tenant(engine, "a").reason is Reason.QUEUE_PAUSED
-
-
 def test_scheduled(engine: Engine) -> None:
     """Messages that are due later wait for their time."""
     enqueue(engine, "a", delay=timedelta(hours=1))
@@ -525,17 +519,18 @@ def test_consumers_that_were_asked_to_stop(engine: Engine, database: Database) -
     assert not marked("update fq_stop_request set requested_at = requested_at - 3600000000")
 
 
-@pytest.mark.parametrize("limit", [0, -1, 100_001, True, "1"])
-def test_limits_that_are_none(engine: Engine, limit: int) -> None:
+def test_limits_that_are_none(engine: Engine) -> None:
     """A limit that is none is refused before the database is asked, and by it."""
-    for call in (QUEUE.admin.contention, QUEUE.admin.consumers):
-        with pytest.raises(InvalidArgument, match="limit"):
-            call(engine, limit=limit)
+    wrong: tuple[Any, ...] = (0, 100_001, True, "1")
+    for limit in wrong:
+        for call in (QUEUE.admin.contention, QUEUE.admin.consumers):
+            with pytest.raises(InvalidArgument, match="limit"):
+                call(engine, limit=limit)
 
 
-@pytest.mark.parametrize(
-    "call",
-    [
+def test_the_database_refuses(database: Database) -> None:
+    """What cannot be asked for is an error of the function, with what to ask for."""
+    for call in (
         "fq_contention('q', 0)", "fq_contention('q', null)", "fq_consumers('q', 0)",
         "fq_message_attempts('q', 1, 0, 1)", "fq_message_attempts('q', 1, 1, -1)", "fq_plan_channels('q', 'p', 0, 0)",
         "fq_message_details('q', null, 'c', 0, 1)", "fq_message_details('q', null, 'c', 1, -1)",
@@ -546,13 +541,10 @@ def test_limits_that_are_none(engine: Engine, limit: int) -> None:
         "fq_handler_times('q', null, 1, null, 1)", "fq_handler_times('q', null, 1, '{}', 1)",
         "fq_audits('q', null, null, null, null, 0)", "fq_record_audit('q', '', null, null, null, null)",
         "fq_recent_attempts('q', null, null, null, null, null, 0, 1, 1)",
-    ],
-)  # fmt: skip
-def test_the_database_refuses(database: Database, call: str) -> None:
-    """What cannot be asked for is an error of the function, with what to ask for."""
-    with pytest.raises(DBAPIError) as refused:
-        database.rows(f"select * from {call}")
-    assert getattr(refused.value.orig, "sqlstate", None) == "QF001"
+    ):  # fmt: skip
+        with pytest.raises(DBAPIError) as refused:
+            database.rows(f"select * from {call}")
+        assert getattr(refused.value.orig, "sqlstate", None) == "QF001", call
 
 
 @pytest.mark.parametrize("fair_by", ["cost", "seconds"])

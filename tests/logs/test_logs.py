@@ -26,8 +26,8 @@ _ONCE = RetryPolicy(max_attempts=1)
 
 def _extras() -> Iterator[tuple[str, str]]:
     """The keys of what is passed as extra, with the file."""
-    for file in sorted(_ROOT.rglob("*.py")):
-        for node in ast.walk(ast.parse(file.read_text())):
+    for file, source in ((file, file.read_text()) for file in sorted(_ROOT.rglob("*.py"))):
+        for node in ast.walk(ast.parse(source)) if "extra=" in source else ():
             if isinstance(node, ast.keyword) and node.arg == "extra" and isinstance(node.value, ast.Dict):
                 yield from ((file.name, str(key.value)) for key in node.value.keys if isinstance(key, ast.Constant))
 
