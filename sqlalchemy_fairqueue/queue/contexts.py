@@ -249,7 +249,7 @@ class Context:
 
     @property
     def max_attempts(self) -> int:
-        """After how many attempts the message is dead: its own number or the retry policy's, whichever is lower."""
+        """After how many attempts the message is dead; the lower one of its own number and that of the retry policy."""
         return self._held.max_attempts
 
     @property

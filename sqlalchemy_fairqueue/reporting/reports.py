@@ -222,7 +222,7 @@ class Report:
 
     @property
     def channels(self) -> DataFrame:
-        """One row for each channel, the greatest ``denied_wait`` first; nested figures are columns: ``wait_p95``."""
+        """One row for each channel, the greatest ``denied_wait`` first; nested figures as columns like ``wait_p95``."""
         return frame_of(row_of(one) for one in self.figures.channels)
 
     @property
