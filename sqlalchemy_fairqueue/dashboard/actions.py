@@ -13,6 +13,7 @@ from sqlalchemy_fairqueue.dashboard.access import check_origin, record
 from sqlalchemy_fairqueue.dashboard.base import View, message_id_of
 from sqlalchemy_fairqueue.dashboard.pages import BULK
 from sqlalchemy_fairqueue.dashboard.policies import (
+    LIMITS,
     change_of,
     changed_fields,
     changes_shown,
@@ -45,11 +46,12 @@ _COUNTED = 100_000
 _NAMED = 100
 """The most characters of a user's name that the database keeps."""
 _SHOWN = 200
-_SUBJECTS = ("state", "kind", "error", "schedule", "plan", "group", "consumer")
+_SUBJECTS = ("state", "kind", "error", "schedule", "plan", "group", "consumer", "limit")
 """What an action may be about, apart from a channel and messages."""
 _PAGES = {
-    "dead": (), "schedules": (), "plans": (), "workers": (), "tenant": ("channel",), "plan": ("plan",),
-    "messages": ("channel", "state", "kind"), "group": ("group",), "message": ("id",),
+    **dict.fromkeys(("dead", "schedules", "plans", "workers", "limits", "tenants"), ()),
+    "tenant": ("channel",), "plan": ("plan",), "messages": ("channel", "state", "kind"), "group": ("group",),
+    "message": ("id",),
 }  # fmt: skip
 """The pages that ask for actions, with the arguments that lead back to them."""
 R = TypeVar("R")
@@ -233,6 +235,20 @@ async def plan(call: Call) -> Question | Done | None:
     return Done("plan", _changes(shown))
 
 
+async def limit(call: Call) -> Question | Done:
+    name = call.query.get("limit")
+    changes = {field.name: field.read(call.form.get(field.name, "")) for field in LIMITS}
+    shown = ", ".join(f"{field.label.lower()} {field.shown(changes[field.name])}" for field in LIMITS)
+    if not call.confirmed:
+        whose = f"queue {call.queue.name!r}" if name is None else f"the shared limit {name!r}"
+        return Question(f"Limit {whose} to {shown}?", "Change the limit")
+    if name is None:
+        await call.act(call.of.configure, **changes)
+    else:
+        await call.act(call.of.limits.configure, name, **changes)
+    return Done("limit", shown)
+
+
 def _changes(shown: Sequence[tuple[str, str, str]]) -> str:
     return ", ".join(f"{name}: {old} -> {new}" for name, old, new in shown)
 
@@ -354,7 +370,7 @@ async def cancel_group(call: Call) -> Question | Done:
 _ACTIONS: dict[str, Callable[[Call], Awaitable[Question | Done | None]]] = {
     action.__name__: action
     for action in (
-        pause, resume, policy, plan, remove_plan, purge, cancel, move, retry, redrive, purge_dead, run_schedule,
+        pause, resume, policy, plan, limit, remove_plan, purge, cancel, move, retry, redrive, purge_dead, run_schedule,
         pause_schedule, resume_schedule, stop_worker, cancel_group,
     )
 }  # fmt: skip

@@ -119,8 +119,8 @@ def create_dashboard(
     pages = Pages(reading, authorize, trace_url)
     shared = (pages.tenants, pages.tenant, pages.workers)
     single = (
-        pages.messages, pages.message, pages.plans, pages.plan, pages.groups, pages.group, pages.dead, pages.schedules,
-        pages.audit, pages.health,
+        pages.messages, pages.message, pages.plans, pages.plan, pages.limits, pages.groups, pages.group, pages.dead,
+        pages.schedules, pages.audit, pages.health,
     )  # fmt: skip
     routes = [
         Route("/", pages.page(pages.overview, shared=True)),

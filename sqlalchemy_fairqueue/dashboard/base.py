@@ -224,12 +224,11 @@ class PageBase:
         return list(self._wanted[queue])
 
     def row(self, queue: QueueFigures, channel: ChannelDemand) -> Row:
-        shared, name, rate = self.reading.figures, channel.channel, queue.completed_per_second
+        rate = queue.completed_per_second
         if rate and queue.completed:
-            rate *= queue.completed_by_channel.get(name, 0) / queue.completed
+            rate *= queue.completed_by_channel.get(channel.channel, 0) / queue.completed
         return Row(
-            queue, channel, queue.waited(channel), reason_detail(channel, queue),
-            shares_of(channel, queue, shared.served(queue.name, name)),
+            queue, channel, queue.waited(channel), reason_detail(channel, queue), shares_of(channel, queue),
             queue.contention.entitled(channel) if channel.competes else None, rate,
         )  # fmt: skip
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args
 from starlette.exceptions import HTTPException
 
 from sqlalchemy_fairqueue.dashboard.base import PageBase, message_id_of, suffering_most
-from sqlalchemy_fairqueue.dashboard.policies import EDITOR
+from sqlalchemy_fairqueue.dashboard.policies import EDITOR, LIMITS
 from sqlalchemy_fairqueue.dashboard.rendering import payload_text
 from sqlalchemy_fairqueue.dashboard.timelines import end_of, ended_timeline, timeline, trace_link
 from sqlalchemy_fairqueue.dashboard.words import charts_of, headline, queue_state
@@ -213,6 +213,13 @@ class Pages(PageBase):
 
     async def _plans(self, queue: str) -> Sequence[PlanInfo]:
         return await self.reading.kept(("plans", queue), self.reading.queue(queue).plans.list)
+
+    async def limits(self, view: View) -> Response:
+        """The limits of queues, and those that several queues share."""
+        any_queue = next(iter(view.figures.queues), None)
+        read = None if any_queue is None else self.reading.queue(any_queue).limits.list
+        shared = await self.reading.kept(("limits",), read) if read else []
+        return view.answer("limits", listed=view.listed(), shared=shared, any_queue=any_queue, fields=LIMITS)
 
     async def groups(self, view: View) -> Response:
         listed, state = view.listed(), view.query.get("state")

@@ -10,6 +10,7 @@ from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.formats import format_duration
 from sqlalchemy_fairqueue.values.fields import Choice, Count, Definition
 from sqlalchemy_fairqueue.values.policies import POLICY, UNSET, ChannelPolicy
+from sqlalchemy_fairqueue.values.settings import SETTINGS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -65,6 +66,8 @@ class EditorField:
 
 
 EDITOR = tuple(EditorField(name, definition) for name, definition in POLICY.items())
+LIMITS = tuple(EditorField(name, SETTINGS[name]) for name in ("max_concurrency", "max_cost_out", "rate"))
+"""The fields of a limit of a queue, and of one that queues share."""
 _FIELDS = {field.name: field for field in EDITOR}
 
 

@@ -44,7 +44,7 @@ def templates() -> Environment:
         "percent": percent_text, "instant": format_value, "name": clean,
     }  # fmt: skip
     environment.filters |= {name: _or_dash(text) for name, text in formats.items()}
-    environment.filters |= {"plural": plural, "spark": spark, "buckets": buckets}
+    environment.filters |= {"plural": plural, "spark": spark, "zip": zip, "buckets": buckets}
     environment.globals |= {"few_queues": _FEW_QUEUES, "link": link}
     return environment
 

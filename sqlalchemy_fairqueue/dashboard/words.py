@@ -31,6 +31,7 @@ SAID = {
     "resume": "Resumed.",
     "policy": "The policy was changed.",
     "plan": "The plan was changed.",
+    "limit": "The limit was changed.",
     "remove_plan": "The plan was removed.",
     "purge": "Purged {count}.",
     "cancel": "Cancelled.",
@@ -167,23 +168,15 @@ def share_of(queue: QueueFigures) -> str:
     return _MESSAGES_OUT if queue.contention.served_cost is None else _served(queue)
 
 
-def shares_of(channel: ChannelDemand, queue: QueueFigures, served: float | None = None) -> tuple[Share, ...]:
-    """Return the shares of a tenant: by cost or seconds if its queue is fair by these, and by messages.
-
-    *served* is its part of the messages that were served lately; None if it is not known.
-    """
-    lately = () if served is None else (Share(served, "messages that were served lately", "messages served"),)
+def shares_of(channel: ChannelDemand, queue: QueueFigures) -> tuple[Share, ...]:
+    """Return the shares of a tenant: by cost or seconds if its queue is fair by these, and by messages."""
     share, cost_share = queue.contention.share(channel), queue.contention.cost_share(channel)
     if queue.fair_by == "messages":
-        return (Share(share, _MESSAGES_OUT), *lately)
+        return (Share(share, _MESSAGES_OUT),)
     unknown = ""
     if cost_share is None:
         unknown = "nothing with a cost ended lately" if queue.records_history else "the queue records no history"
-    return (
-        Share(cost_share, _served(queue), queue.fair_by, unknown),
-        Share(share, _MESSAGES_OUT, "messages"),
-        *lately,
-    )
+    return Share(cost_share, _served(queue), queue.fair_by, unknown), Share(share, _MESSAGES_OUT, "messages")
 
 
 _MESSAGES_OUT = "messages out"

@@ -18,7 +18,7 @@ from sqlalchemy_fairqueue.database.engines import REPEATABLE_READ, aread_again, 
 from sqlalchemy_fairqueue.figures.queues import behind, read_figures
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
     from datetime import datetime
 
     from sqlalchemy_fairqueue.figures.queues import Figures
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 DUTY = 60
 """Figures are kept at least so many times as long as their reading took: it takes a sixtieth of the time at most."""
 LATELY = timedelta(minutes=5)
-"""For how long completed attempts count as served lately, as costs do."""
+"""Completions are counted from one reading to the next if these are no farther apart."""
 PATIENCE_SECONDS = 0.05
 """Figures that take longer to read are read in the background, while viewers get those before."""
 
@@ -39,26 +39,6 @@ class Point:
     at: datetime
     backlog: int
     behind: timedelta
-
-
-class _Served:
-    """Attempts of a queue that were completed lately, by channel."""
-
-    def __init__(self) -> None:
-        self._parts: deque[tuple[datetime, Mapping[str, int]]] = deque()
-        self._counts: Counter[str] = Counter()
-
-    def add(self, begin: datetime, at: datetime, counts: Mapping[str, int]) -> None:
-        """Add the attempts of a period, and forget earlier periods that began too long ago."""
-        while self._parts and self._parts[0][0] < at - LATELY:
-            # The subtraction drops channels whose counts become zero.
-            self._counts -= Counter(self._parts.popleft()[1])
-        self._parts.append((begin, counts))
-        self._counts.update(counts)
-
-    def part(self, channel: str) -> float | None:
-        total = self._counts.total()
-        return self._counts[channel] / total if total else None
 
 
 class SharedFigures:
@@ -97,7 +77,6 @@ class SharedFigures:
         self._keep = keep.total_seconds()
         self._points = points
         self._past: dict[str, deque[Point]] = {}
-        self._served: dict[str, _Served] = {}
         self._latest: Figures | None = None
         self._completed: Counter[str] = Counter()
         self._took = 0.0
@@ -115,15 +94,6 @@ class SharedFigures:
     def past(self, queue: str) -> Sequence[Point]:
         """Return the past of a queue, the oldest first."""
         return tuple(self._past.get(queue, ()))
-
-    def served(self, queue: str, channel: str) -> float | None:
-        """Return the channel's part of the queue's attempts that were completed lately, 0 to 1; None if none was.
-
-        Lately is in the last five minutes, or since the figures before if these are older. Without a history nothing is
-        counted.
-        """
-        found = self._served.get(queue)
-        return found.part(channel) if found else None
 
     def forget(self) -> None:
         """Forget the figures, since something was changed, so that the next request reads them."""
@@ -220,12 +190,8 @@ class SharedFigures:
             self._completed[name] += queue.completed or 0
             past = self._past.setdefault(name, deque(maxlen=self._points))
             past.append(Point(figures.at, queue.backlog, behind(queue.stats, figures.at)))
-            served = self._served.get(name) if figures.since else None
-            self._served[name] = served = served or _Served()
-            if figures.since:
-                served.add(figures.at - figures.since, figures.at, queue.completed_by_channel)
         for gone in self._past.keys() - figures.queues.keys():
-            del self._past[gone], self._served[gone]
+            del self._past[gone]
         self._latest = figures
         if self._forgotten == forgotten:
             self._good_until = monotonic() + self._period

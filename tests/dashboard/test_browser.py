@@ -24,6 +24,7 @@ _PAGES = (
     "messages?queue=documents&state=completed",
     "audit",
     "plans",
+    "limits",
     "plan?queue=documents&plan=gold",
     "groups",
     "dead",

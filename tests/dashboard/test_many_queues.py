@@ -66,7 +66,7 @@ def test_pages_of_the_overview(engine: Engine, read: list[str]) -> None:
 
 def test_other_pages(engine: Engine, read: list[str]) -> None:
     """Other pages go through as many queues at most, and do not name all of them as links or choices."""
-    for path in "tenants", "plans", "groups", "dead", "schedules", "workers":
+    for path in "tenants", "plans", "limits", "groups", "dead", "schedules", "workers":
         read.clear()
         with visited(create_dashboard(engine, keep=timedelta(hours=1))) as client:
             answer = client.get(f"/{path}")

@@ -21,7 +21,7 @@ from tests.cli.messages import QUEUE, bury, enqueue, lease
 from tests.dashboard.conftest import Browse, visited
 from tests.dashboard.scenario import set_aside
 
-PAGES = ("", "tenants", "plans", "groups", "dead", "schedules", "workers", "health")
+PAGES = ("", "tenants", "plans", "limits", "groups", "dead", "schedules", "workers", "health")
 
 
 def test_nothing(browse: Browse) -> None:
@@ -120,22 +120,6 @@ def test_shares_by_cost(browse: Browse, engine: Engine) -> None:
         assert f" has {share} % of the messages out." in alone
     page = browse("viewer").get("tenant", queue="documents", channel="cheap")
     assert "10 % of the cost that was served lately, and its weight entitles it to 50 %" in page.text
-
-
-@pytest.mark.parametrize("fair_by", ["messages", "cost"])
-def test_shares_of_messages_served(browse: Browse, engine: Engine, fair_by: FairBy) -> None:
-    """A queue that records its history also shows each tenant's part of what was served since it is looked at."""
-    QUEUE.configure(engine, history=True, fair_by=fair_by)
-    enqueue(engine, "a", "a", "b", "b")
-    assert "served" not in browse("viewer").get("tenants", queue="documents").row("a").text
-    deliveries = [one for one in lease(engine, 4) if one.channel == "a"]
-    QUEUE.complete(engine, deliveries)
-    enqueue(engine, "a")
-    page = browse("viewer").get("tenants", queue="documents")
-    assert "100 % of 50 % by messages served" in page.row("a").text
-    assert "0 % of 50 % by messages served" in page.row("b").text
-    alone = browse("viewer").get("tenant", queue="documents", channel="a").text
-    assert "It has 100 % of the messages that were served lately" in alone
 
 
 @pytest.mark.parametrize("fair_by", ["messages", "cost"])
@@ -288,7 +272,7 @@ def test_hostile_names(browse: Browse, engine: Engine, name: str) -> None:
         assert page.handlers == []
         assert "img" not in page.tags
         assert "\x1b" not in page.text
-    tenant = next(page for page in pages if any(form.button == "Preview the change…" for form in page.forms))
+    tenant = next(page for page in pages if any(form.button == "Resume" for form in page.forms))
     resumed = user.submit(tenant.form("Resume"))
     assert "Resumed." in resumed.text
     assert queue.channels(engine, name)[0].paused_at is None

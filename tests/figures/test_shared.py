@@ -75,78 +75,30 @@ def test_top_and_the_dashboard_agree(engine: Engine, *, heard: bool) -> None:
     assert figures.contention.waiting == sum(since is not None for *_, since, _ in shown.values())
 
 
-def test_what_was_served_lately(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each channel has its part of what was completed lately; what is older does not count."""
-    QUEUE.configure(engine, history=True)
-    enqueue(engine, "a", "a", "a", "b")
-    shared = SharedFigures(engine, keep=_LONG)
-
-    def served() -> tuple[float | None, ...]:
-        shared.forget()
-        shared.get()
-        return shared.served(QUEUE.name, "a"), shared.served(QUEUE.name, "b")
-
-    assert served() == (None, None)
-    QUEUE.complete(engine, lease(engine, 4))
-    assert served() == (0.75, 0.25)
-    enqueue(engine, "b")
-    monkeypatch.setattr("sqlalchemy_fairqueue.figures.shared.LATELY", timedelta(0))
-    QUEUE.complete(engine, lease(engine, 1))
-    assert served() == (0, 1)
-    assert shared._served[QUEUE.name]._counts == {"b": 1}
-    assert shared.served("nothing", "a") is None
-
-
 def test_a_long_pause(engine: Engine, clock: Clock) -> None:
-    """The first figures after it read no history, and nothing of before it counts as rate or as served lately."""
+    """The first figures after it read no history, and nothing of before it counts as rate."""
     QUEUE.configure(engine, history=True)
     read: list[str] = []
     event.listen(engine, "before_cursor_execute", lambda *arguments: read.append(arguments[2]))
     shared = SharedFigures(engine, keep=timedelta(seconds=2))
 
-    def figures_after(pause: timedelta, served: str) -> QueueFigures:
-        enqueue(engine, served)
+    def figures_after(pause: timedelta) -> QueueFigures:
+        enqueue(engine, "a")
         QUEUE.complete(engine, lease(engine, 1))
         clock.advance(pause)
         read.clear()
         shared.forget()
         return shared.get().queues[QUEUE.name]
 
-    def served() -> tuple[float | None, ...]:
-        return shared.served(QUEUE.name, "night"), shared.served(QUEUE.name, "day")
-
     shared.get()
-    assert figures_after(timedelta(minutes=4), "night").completed == 1
+    assert figures_after(timedelta(minutes=4)).completed == 1
     assert any("fq_completions" in statement for statement in read)
-    assert served() == (1, 0)
-    after = figures_after(timedelta(hours=1), "night")
+    after = figures_after(timedelta(hours=1))
     assert not any("fq_completions" in statement for statement in read)
     assert (after.completed, after.completed_per_second, after.change_per_second) == (None, None, None)
-    assert served() == (None, None)
-    assert figures_after(timedelta(minutes=1), "day").completed == 1
-    assert served() == (0, 1)
-    figures_after(timedelta(minutes=4.5), "night")
-    assert served() == (1, 0)
+    assert figures_after(timedelta(minutes=1)).completed == 1
+    figures_after(timedelta(minutes=4.5))
     assert shared.completed(QUEUE.name) == 3
-
-
-def test_a_clock_that_is_set_back(engine: Engine, clock: Clock) -> None:
-    """What was served at a time that is to come does not count as served lately."""
-    QUEUE.configure(engine, history=True)
-    shared = SharedFigures(engine)
-
-    def served(channel: str, step: timedelta) -> tuple[float | None, ...]:
-        enqueue(engine, channel)
-        QUEUE.complete(engine, lease(engine, 1))
-        clock.advance(step)
-        shared.forget()
-        shared.get()
-        return shared.served(QUEUE.name, "a"), shared.served(QUEUE.name, "b")
-
-    shared.get()
-    assert served("a", timedelta(0)) == (1, 0)
-    assert served("a", -_LONG) == (None, None)
-    assert served("b", timedelta(0)) == (0, 1)
 
 
 def test_figures_that_are_kept_for_long(engine: Engine, clock: Clock) -> None:
@@ -158,7 +110,6 @@ def test_figures_that_are_kept_for_long(engine: Engine, clock: Clock) -> None:
         shared.forget()
         shared.get()
         assert shared.completed(QUEUE.name) == number
-        assert [shared.served(QUEUE.name, channel) for channel in "ab"].count(1) == min(number, 1)
         QUEUE.complete(engine, lease(engine, 1))
         clock.advance(1.5 * _LONG)
 
