@@ -107,6 +107,24 @@ def test_an_ordering_key_ends_where_one_does_not_fit(kernel: Kernel, other: dict
     assert kernel.dequeue(9).ids == ([] if "delays" in other else [3])
 
 
+def test_those_that_joined_may_go_back_after_the_first(kernel: Kernel) -> None:
+    """The first of a key is held back behind those that joined it, and goes first when they are back.
+
+    A frozen row no longer tells that somebody had it locked, which lets its key be looked at again.
+    """
+    kernel.enqueue(*["a"] * 2, ordering_keys=["k"] * 2)
+    [first] = kernel.dequeue().hands
+    assert _more(kernel, first) == [2]
+    hands = {hand.id: hand for hand in _out(kernel)}
+
+    kernel.release(hands[1])
+    assert kernel.dequeue(9).ids == []
+    kernel.rows("vacuum (freeze) fq_message")
+    assert kernel.dequeue(9).ids == []
+    kernel.retry(hands[2], delay=HOUR)
+    assert kernel.dequeue(9).ids + kernel.dequeue(9).ids == [1]
+
+
 def _out(kernel: Kernel) -> list[Hand]:
     """All that is out, from the table."""
     rows = kernel.rows(

@@ -3,8 +3,9 @@
 -- Guarantees: a message without a delay keeps its place in the channel; with one (microseconds) it is due that much
 -- later, and promoted then if it has a priority. A message that was cancelled while it was leased is deleted instead.
 -- One signal a channel names the first of its messages, how many there are, and the slots that they free. If the queue
--- recorded its history at the delivery, the attempt is appended as p_outcome, or as 'cancelled'.
--- Locks: only rows that the caller holds. Index: none, rows by ctid. Errors: none.
+-- recorded its history at the delivery, the attempt is appended as p_outcome, or as 'cancelled'. If a message of the
+-- same ordering key is held back, a signal of the key lets it be looked at again, see fq_end_ordering.
+-- Locks: only rows that the caller holds. Index: fq_message_held_ix; rows by ctid. Errors: none.
 create function fairqueue.fq_return_messages(
   p_queue text, p_ids bigint[], p_rows tid[], p_delays bigint[], p_errors text[], p_attempts_back integer,
   p_outcome text default 'released'
@@ -53,13 +54,30 @@ begin
     where m.ctid = h.row
       and m.id is not distinct from h.id
       and not h.cancelled
-    returning m.channel_id, m.dequeue_at, m.id, h.slots, h.cost, h.delay > 0 and m.priority is not null as is_promotable
+    returning m.channel_id, m.dequeue_at, m.id, m.ordering_key, h.slots, h.cost,
+      h.delay > 0 and m.priority is not null as is_promotable
   ),
   promotions as (
     insert into fairqueue.fq_promotion (queue, due_at, message_id)
     select p_queue, r.dequeue_at, r.id
     from returned r
     where r.is_promotable
+  ),
+  ordered as (
+    insert into fairqueue.fq_signal (queue, channel_id, ordering_key)
+    select distinct p_queue, r.channel_id, r.ordering_key
+    from returned r
+    where r.ordering_key is not null
+      and (
+        current_setting('transaction_isolation') <> 'read committed'
+        or exists (
+          select
+          from fairqueue.fq_message m
+          where m.channel_id = r.channel_id
+            and m.ordering_key = r.ordering_key
+            and m.dequeue_at = 9223372036854775807
+        )
+      )
   ),
   told as (
     select a.channel_id, count(a.id) as added, sum(a.slots & 1) as freed, sum(a.slots >> 1) as queue_freed,

@@ -66,18 +66,21 @@ begin
   where s.head_message_id is not null
     and s.paused_at is null
   for no key update of s skip locked;
-  -- As fq_lease_for, but no lease is made.
+  -- As fq_lease_for, but no lease is made. The lease may have ended, and the message gone back, since v_now.
   perform
   from fairqueue.fq_lease e
   where e.id = p_lease_id
     and e.epoch = l.epoch
-    and e.expires_at > v_now
+    and e.expires_at > fairqueue.fq_now()
   for key share skip locked;
-  if not found or not l.is_limited and fairqueue.fq_is_limited(p_queue) then
-    return;
-  end if;
   -- A message that names no cost counts as 1 against quotas here, but is charged what messages of its channel take.
-  if v_state.row is null or l.is_timed and num_nonnulls(l.cost_left, v_state.max_cost_out) > 0 then
+  if not found or not l.is_limited and fairqueue.fq_is_limited(p_queue) or v_state.row is null
+    or l.is_timed and num_nonnulls(l.cost_left, v_state.max_cost_out) > 0 or not exists (
+      select
+      from fairqueue.fq_message m
+      where (m.id, m.lease_id, m.deliveries) = (p_message_id, p_lease_id, p_deliveries)
+    )
+  then
     return;
   end if;
   if l.plans then
@@ -97,7 +100,6 @@ begin
     v_first.max_cost, l.rate_left, l.cost_left, v_state.max_cost_out - v_state.current_cost,
     case when v_state.rate_of = 'cost' then v_rate_room end
   );
-
   v_estimate := fairqueue.fq_estimate(v_state.mean_cost::bigint, l.is_timed::boolean);
   if v_first.ordering_key is not null then
     c := fairqueue.fq_cut_ordered(
