@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import Annotated, Any
 
 from rich.text import Text
+from sqlalchemy import Connection
 
 from sqlalchemy_fairqueue.cli.errors import not_found_error
 from sqlalchemy_fairqueue.cli.installation import channel_not_found, open_installation, open_queue
@@ -15,7 +16,7 @@ from sqlalchemy_fairqueue.cli.output import Result
 from sqlalchemy_fairqueue.cli.policies import plain
 from sqlalchemy_fairqueue.cli.tables import BLANK, Column, Table, bold, number_column
 from sqlalchemy_fairqueue.database.engines import run
-from sqlalchemy_fairqueue.database.stats import stats_by_queue
+from sqlalchemy_fairqueue.database.stats import read_clock, stats_by_queue
 from sqlalchemy_fairqueue.doctor.queues import recent_pasts, summary_of
 from sqlalchemy_fairqueue.figures.queues import age, channel_waits
 from sqlalchemy_fairqueue.formats import format_duration, format_longest
@@ -146,17 +147,15 @@ def stats(options: Options) -> Result:
     The first line says what is worst.
     """
     with open_installation(options) as installation:
-        # One connection for all: to open one may take long.
-        names, schema, now = [queue.name for queue in installation.queues()], installation.schema, installation.now()
+        names, schema = [queue.name for queue in installation.queues()], installation.schema
 
-        counts, sentence = run(
-            installation.engine,
-            lambda connection: (
-                found := stats_by_queue(connection, schema, names),
-                summary_of(found.values(), now, recent_pasts(connection, schema, found.values(), now)),
-            ),
-        )
-    found = [counts[name] for name in names]
+        def read(connection: Connection) -> tuple[list[QueueStats], datetime, str]:
+            counts = stats_by_queue(connection, schema, names)
+            found, now = [counts[name] for name in names], read_clock(connection, schema)
+            return found, now, summary_of(found, now, recent_pasts(connection, schema, found, now))
+
+        # All is read on one connection, since opening one may take long.
+        found, now, sentence = run(installation.engine, read)
     document = {"summary": sentence, "queues": [_document(queue, now) for queue in found]}
     headline = (bold(sentence),) if found else ()
     return Result(document, (*headline, *_queues(now).listing(found, f"schema {schema!r} has no queue yet")))
