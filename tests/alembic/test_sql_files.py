@@ -40,6 +40,11 @@ def test_qualifier_stands_only_where_an_identifier_does(texts: dict[str, str]) -
         assert len(re.findall("fairqueue", text)) == len(re.findall(r"(?<![\w.\"$])fairqueue\.fq_\w+", text)), name
 
 
+def test_functions_are_short(texts: dict[str, str]) -> None:
+    """A function is a step that fits a page: at most 150 lines, its header included."""
+    assert {name for name, text in texts.items() if text.count("\n") > 150} == set()
+
+
 def test_nothing_of_ours_is_named_without_the_qualifier(texts: dict[str, str]) -> None:
     """Functions and tables are never found by the search_path: it is pinned to PostgreSQL's own schema."""
     ours = {*sql_files.functions(LATEST), *sql_files.tables(LATEST)}
