@@ -203,9 +203,10 @@ class _Comparison:
         return [] if found.newer else additions(self.context, self.wanted[schema][name], found.there(name))
 
     def left(self, operation: ops.ModifyTableOps, gone: set[tuple[str | None, str]]) -> list[MigrateOperation]:
-        """Return the changes of a table to keep: the user's own, and those of differences from the installed version.
+        """Return the changes of a table that stay in the migration.
 
-        Not the models, but the installed version decides whether our columns, constraints and indexes are right.
+        Changes to the user's own columns, constraints and indexes stay. Changes to ours stay if the table differs from
+        its installed version, which decides instead of the models.
         """
         schema, name = self.table(operation)
         if name not in self.wanted.get(schema, {}) and _table(operation) not in gone:

@@ -141,7 +141,7 @@ class RevokeFairqueueOp(FairqueueOp):
         return (repr(self.role),) if self.kind is None else (repr(self.role), repr(self.kind))
 
     def reverse(self) -> MigrateOperation:
-        """Return the operation that restores the former grant, or one that does nothing if that grant is not known."""
+        """Return an operation that grants what the role had before; it does nothing if that is not known."""
         return NothingOp() if self.before is None else GrantFairqueueOp(self.before, self.schema)
 
     def to_diff_tuple(self) -> tuple[Any, ...]:

@@ -69,7 +69,7 @@ class Installation:
     """What a schema of the database has of fairqueue.
 
     Attributes:
-        version: The installed version, or None; if fq_version() is missing, the one that the rest resembles most.
+        version: The installed version, as ``recognised_version`` returns it.
         partitions: For the name of each partition, the name of its table.
     """
 
@@ -120,7 +120,8 @@ def inspect_schema(connection: Connection, schema: str | None) -> Installation:
 def is_ours(table: str, columns: Collection[str]) -> bool:
     """Return whether a table of this name with these columns is fairqueue's, possibly with further columns of the user.
 
-    Staging tables of bulk loads count too; after a day, a later load drops those of dead loads.
+    The staging tables of bulk loads are fairqueue's too. If a load dies, its table stays until another load drops it,
+    a day later or more.
     """
     if _STAGE.fullmatch(table):
         return set(columns) >= STAGE_COLUMNS

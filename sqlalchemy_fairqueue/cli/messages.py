@@ -166,8 +166,8 @@ def show_message(
 ) -> Result:
     """Show a message: its state, why it waits, its payload, its attempts, the last traceback, or how it ended.
 
-    Attempts are shown if the queue records its history. Of several messages with an ordering key, the one that is out
-    is shown, or else the next. Payload and result are decoded as JSON, or by the codec of the application's queue if
+    Attempts are shown if the queue records its history. An ordering key names its message that is out, or else the
+    next one. Payload and result are decoded as JSON, or by the codec of the application's queue if
     --app names one.
     """
     with open_queue(options) as (installation, queue):
@@ -294,8 +294,8 @@ def move_messages(options: Options, ids: Ids, *, to: Annotated[str, Spec(metavar
 def retry_messages(options: Options, ids: AnyIds = None, *, name: Name, by: By = None) -> Result:
     """Let messages be tried at once: those that wait for their time or their next attempt, and dead letters.
 
-    Limits, rates and pauses hold as ever. Of several messages with an ordering key, the one that is out is tried, or
-    else the next. The exit status is 1 if one is not there, or stays dead.
+    Limits, rates and pauses hold as ever. An ordering key names its message that is out, or else the next one. The exit
+    status is 1 if one is not there, or stays dead.
     """
     with open_queue(options) as (installation, queue):
         engine = installation.engine

@@ -189,8 +189,8 @@ def _in_process(options: Options, read: _Read, arguments: dict[str, Any]) -> Rep
             else:
                 reads = {"policies": read_policies, "settings": read_settings, "plans": read_plans}
                 now: dict[str, Any] = {
-                    name: read(installation.engine, queue=queue, schema=installation.schema)
-                    for name, read in reads.items()
+                    name: read_now(installation.engine, queue=queue, schema=installation.schema)
+                    for name, read_now in reads.items()
                     if installation is not None
                 }
                 label = arguments["labels"] if isinstance(arguments["labels"], str) else None

@@ -93,7 +93,7 @@ def show_schedule(
 ) -> Result:
     """Show a schedule: the slots that were run or skipped, those that are late, and the next ones.
 
-    Only the owner of the tables may read which slots were run, and only those of the last week are kept.
+    Slots that were run are kept for a week. They are shown to the owner of the tables; no other role may read them.
 
     Options:
         limit: At most so many slots that were run, and so many to come.

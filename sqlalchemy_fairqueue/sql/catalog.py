@@ -150,7 +150,10 @@ def installed_version(connection: Connection, schema: str | None = None) -> int 
 
 
 def recognised_version(connection: Connection, schema: str | None = None) -> int | None:
-    """Return the installed version; if ``fq_version()`` is missing, the one that the rest resembles most, or None."""
+    """Return the installed version, or None.
+
+    If ``fq_version()`` is missing, return the version that has most in common with the objects in the schema.
+    """
     version = installed_version(connection, schema)
     target = _resolved(connection, schema)
     if version is not None or target is None:
