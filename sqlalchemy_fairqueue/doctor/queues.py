@@ -13,7 +13,7 @@ from sqlalchemy_fairqueue.database.calls import Target
 from sqlalchemy_fairqueue.database.stats import read_clock, read_points, read_queues, stats_by_queue
 from sqlalchemy_fairqueue.doctor.findings import Finding, Level, check, persistent_rows
 from sqlalchemy_fairqueue.doctor.installation import current_role
-from sqlalchemy_fairqueue.figures.queues import age, behind
+from sqlalchemy_fairqueue.figures.queues import AGAIN, age, behind
 from sqlalchemy_fairqueue.figures.shared import Point
 from sqlalchemy_fairqueue.formats import format_duration, plural
 from sqlalchemy_fairqueue.sql.schema import quoted_literal
@@ -226,7 +226,6 @@ def _growth(past: Sequence[Point]) -> str | None:
 
 
 _RECENT = timedelta(hours=1)
-_AGAIN = 3
 _OLDEST = 100_000
 
 
@@ -237,11 +236,11 @@ _OLDEST = 100_000
 )
 def check_kinds(context: CheckContext) -> Iterator[Finding]:
     """Find kinds of messages that died in the last hour, or failed three times: unknown kinds, crashes, errors."""
-    found = context.execute("kinds", queue=context.queue, period=microseconds(_RECENT), attempts=_AGAIN, most=_OLDEST)
+    found = context.execute("kinds", queue=context.queue, period=microseconds(_RECENT), attempts=AGAIN, most=_OLDEST)
     for row in found:
         facts = (
-            (row.died, "died in the last hour"), (row.tried, f"failed {_AGAIN} times"),
-            (row.returned, f"given back {_AGAIN} times or more, as by workers without a handler for the kind"),
+            (row.died, "died in the last hour"), (row.tried, f"failed {AGAIN} times"),
+            (row.returned, f"given back {AGAIN} times or more, as by workers without a handler for the kind"),
         )  # fmt: skip
         words = ", ".join(f"{count:,} {fact}" for count, fact in facts if count)
         error = f": {row.error}" if row.error else ""

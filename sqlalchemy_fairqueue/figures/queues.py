@@ -59,13 +59,14 @@ def behind(stats: QueueStats, now: datetime) -> timedelta:
     return (age(stats.oldest_ready_at, now) if stats.deliverable else None) or timedelta()
 
 
-_OFTEN = 3
+AGAIN = 3
+"""From so many times on, a message fails, or is given back, again and again."""
 
 
 def given_back(message: MessageDetails, now: datetime) -> str | None:
     """Say that workers give a message back again and again with a delay, as the check ``kinds`` of doctor finds it."""
     times = message.deliveries - message.attempts
-    if times < _OFTEN or message.error is not None or message.due_at <= now:
+    if times < AGAIN or message.error is not None or message.due_at <= now:
         return None
     return f"{times:,} times, uncounted, as by workers that have no handler for kind {message.kind!r}"
 
