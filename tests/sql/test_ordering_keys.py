@@ -66,6 +66,14 @@ def kernel_hands(kernel: Kernel) -> list[Hand]:
 
 
 @LIMITS
+def test_an_idle_poll_writes_nothing(kernel: Kernel, limit: int) -> None:
+    """While the first of a key is out and another is held back, the key is not looked at again and again."""
+    _send(kernel, "k", "k")
+    assert _ids(_taken(kernel, limit)) == [1]
+    assert kernel.value("select count(*) from fq_signal") == 0
+
+
+@LIMITS
 @pytest.mark.parametrize(
     ("end", "next_"),
     [

@@ -3,7 +3,7 @@
 -- queue. Returns whether messages were moved.
 -- Guarantees: a signal tells of the message as if it was enqueued now, behind what waits in its channel. If somebody
 -- has locked this message, or the one before it, whose end may not see that this one is held back, a signal lets the
--- key be looked at again.
+-- key be looked at again. (Who locked a row and then updated it is the xmin and the xmax of the new version.)
 -- Locks: messages, for no key update, skip locked. Index: fq_message_ordering_ix, fq_dead_letter_holds_ix; rows by
 -- ctid. Errors: none.
 create function fairqueue.fq_let_go(p_queue text, p_channel_ids bigint[], p_ordering_keys text[], p_now bigint)
@@ -21,7 +21,7 @@ begin
     ) k
     cross join lateral (
       (
-        select null::tid as row, null::bigint as id, d.xmax, false as is_held
+        select null::tid as row, null::bigint as id, d.xmin, d.xmax, false as is_held
         from fairqueue.fq_dead_letter d
         where d.channel_id = k.channel_id
           and d.ordering_key = k.ordering_key
@@ -30,7 +30,7 @@ begin
       )
       union all
       (
-        select m.ctid, m.id, m.xmax, m.lease_id is null and m.dequeue_at = 9223372036854775807
+        select m.ctid, m.id, m.xmin, m.xmax, m.lease_id is null and m.dequeue_at = 9223372036854775807
         from fairqueue.fq_message m
         where m.channel_id = k.channel_id
           and m.ordering_key = k.ordering_key
@@ -41,6 +41,7 @@ begin
     ) f
     where f.is_held
       or f.xmax <> '0'::xid
+      and f.xmax <> f.xmin
   ),
   locked as materialized (
     select x.ctid as row, s.priority_aging
