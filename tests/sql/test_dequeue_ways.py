@@ -14,7 +14,7 @@ from sqlalchemy_fairqueue.sql.schema import in_schema
 from tests.fixtures.clock import install_clock
 from tests.fixtures.database import Database, MakeDatabase
 from tests.sql.answers import Call, Hand
-from tests.sql.client import HOUR, MILLISECOND, SECOND, Kernel, OpenKernel
+from tests.sql.client import HOUR, MILLISECOND, SECOND, Kernel, OpenKernel, policy_json
 
 CHANNELS = ("a", "b", "c", "d", "e")
 START = 1_700_000_000 * SECOND
@@ -208,3 +208,32 @@ def test_a_call_that_finds_nothing_writes_nothing(open_kernel: OpenKernel) -> No
         found = kernel.dequeue(limit, lease=HOUR, lease_id=took.lease_id)
         assert (found.hands, found.lease_id) == ([], took.lease_id)
         assert kernel.value("select pg_current_xact_id_if_assigned()") is None
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param({"max_concurrency": 1}, id="limit"),
+        pytest.param({"rate_interval": HOUR, "rate_burst": 1}, id="rate"),
+        pytest.param({"rate_interval": HOUR, "rate_burst": 1, "rate_of": "cost"}, id="rate in cost"),
+        pytest.param({"max_cost_out": 1}, id="quota in cost"),
+    ],
+)
+def test_a_call_to_a_queue_that_is_full_writes_nothing(open_kernel: OpenKernel, changes: dict[str, object]) -> None:
+    """Messages wait, and the queue's own limit lets none of them out, until one ends or the time has come."""
+    kernel = open_kernel()
+    kernel.rows("select fq_limit_queue('q', %(changes)s)", changes=policy_json(**changes))
+    kernel.enqueue("a", "b")
+    kernel.commit()
+    took = kernel.dequeue(5, lease=HOUR)
+    assert len(took.hands) == 1
+    # One more may write where the ready order begins now.
+    kernel.rows("update fq_queue_state set noted_at = 0")
+    assert kernel.dequeue().hands == []
+    kernel.commit()
+    for limit in (1, 7):
+        assert kernel.dequeue(limit, lease=HOUR, lease_id=took.lease_id).hands == []
+        assert kernel.value("select pg_current_xact_id_if_assigned()") is None
+    if "rate_interval" not in changes:
+        kernel.complete(*took.hands)
+        assert len(kernel.dequeue(5, lease=HOUR).hands) == 1

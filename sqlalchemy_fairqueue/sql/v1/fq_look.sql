@@ -4,8 +4,8 @@
 -- promotions, channels whose time has come, changed plans that some of their channels lack; has_work: any of these.
 -- first_tag, first_channel: of the first ready channel; bound_tag: where it will stand after one message. fq_choose
 -- tells which calls take nothing beyond it; null: no channel is ready, or the first one has stood still for a second:
--- its holder may keep it for long. must_attend: fq_attend has something to do; may_note: the dispatch row was last
--- written more than 10 ms ago.
+-- its holder may keep it for long. must_attend: fq_attend has something to do, or messages may go that it must count;
+-- may_note: the dispatch row was last written more than 10 ms ago.
 -- Guarantees: one statement, one snapshot. A dispatch row that came out of a dump may name transactions of another
 -- server. Then its heard_below is above its own xmin or in the future, and all signals count as unheard.
 -- Locks: none. Index: fq_queue_pkey, fq_queue_state_newest_ix, fq_signal_pkey, fq_lease_expires_ix,
@@ -94,8 +94,9 @@ begin
   ) f on true;
   v_sight.has_work := v_sight.is_signalled or v_sight.has_expired or v_sight.has_promotions or v_sight.is_due
     or v_sight.has_plans;
-  v_sight.must_attend := v_sight.has_work or v_sight.is_limited and v_sight.first_tag < 0
-    or v_sight.may_note and v_sight.has_moved;
+  v_sight.must_attend := v_sight.has_work or v_sight.may_note and v_sight.has_moved
+    or v_sight.is_limited and v_sight.first_tag < 0
+    and fairqueue.fq_own_room(v_sight.state::fairqueue.fq_queue_state, 1::integer, p_now) > 0;
   return v_sight;
 end
 $$;

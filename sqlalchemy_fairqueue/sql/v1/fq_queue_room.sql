@@ -8,22 +8,18 @@
 -- have changed.
 -- Locks: the states of its shared limits for no key update, skip locked: it waits for none.
 -- Index: fq_queue_pkey; those of fq_draw_room. Errors: none.
--- Source: generic cell rate algorithm (ITU-T I.371).
 create function fairqueue.fq_queue_room(p_queue text, p_sight record, p_now bigint)
 returns record
 language plpgsql
 as $$
 declare
   v_state fairqueue.fq_queue_state := p_sight.state;
-  v_rate_room bigint := fairqueue.fq_rate_room(
-    p_now, v_state.rate_at, v_state.rate_interval, v_state.rate_burst
-  );
+  v_room integer := fairqueue.fq_own_room(v_state, p_sight.room, p_now);
   r record;
 begin
   if p_sight.dispatch_row is null then
     p_sight.room := case
-      when not p_sight.has_work and p_sight.first_tag is null then
-        greatest(0, least(p_sight.room, v_state.max_concurrency - v_state.current_concurrency))
+      when not p_sight.has_work and (p_sight.first_tag is null or not p_sight.must_attend) then v_room
     end;
     return p_sight;
   end if;
@@ -36,18 +32,13 @@ begin
     p_sight.room := null;
     return p_sight;
   end if;
+  p_sight.room := v_room;
   p_sight.cost_left := v_state.max_cost_out - v_state.current_cost;
   p_sight.first_left := case when v_state.current_cost > 0 then p_sight.cost_left end;
-  p_sight.rate_left := case when v_state.rate_of = 'cost' then v_rate_room end;
-  p_sight.room := greatest(
-    0,
-    least(
-      p_sight.room,
-      v_state.max_concurrency - v_state.current_concurrency,
-      case when p_sight.rate_left is null then v_rate_room end,
-      case when least(p_sight.rate_left, p_sight.cost_left) <= 0 then 0 end
-    )
-  );
+  p_sight.rate_left := case
+    when v_state.rate_of = 'cost' then
+      fairqueue.fq_rate_room(p_now, v_state.rate_at, v_state.rate_interval, v_state.rate_burst)
+  end;
   if p_sight.limits is not null and p_sight.room > 0 then
     r := fairqueue.fq_draw_room(p_queue, p_sight.limits::text[], p_sight.room::integer, v_state);
     p_sight.room := r.room;
