@@ -217,11 +217,13 @@ def test_a_call_that_finds_nothing_writes_nothing(open_kernel: OpenKernel) -> No
         pytest.param({"rate_interval": HOUR, "rate_burst": 1}, id="rate"),
         pytest.param({"rate_interval": HOUR, "rate_burst": 1, "rate_of": "cost"}, id="rate in cost"),
         pytest.param({"max_cost_out": 1}, id="quota in cost"),
+        pytest.param({"limits": ["api"]}, id="shared limit"),
     ],
 )
 def test_a_call_to_a_queue_that_is_full_writes_nothing(open_kernel: OpenKernel, changes: dict[str, object]) -> None:
-    """Messages wait, and the queue's own limit lets none of them out, until one ends or the time has come."""
+    """Messages wait, and the limit lets none of them out, until one ends or the time has come."""
     kernel = open_kernel()
+    kernel.rows("select fq_configure_limit('api', %(changes)s)", changes=policy_json(max_concurrency=1))
     kernel.rows("select fq_limit_queue('q', %(changes)s)", changes=policy_json(**changes))
     kernel.enqueue("a", "b")
     kernel.commit()

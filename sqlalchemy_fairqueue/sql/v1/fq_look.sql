@@ -4,10 +4,12 @@
 -- promotions, channels whose time has come, changed plans that some of their channels lack; has_work: any of these.
 -- first_tag, first_channel: of the first ready channel; bound_tag: where it will stand after one message. fq_choose
 -- tells which calls take nothing beyond it; null: no channel is ready, or the first one has stood still for a second:
--- its holder may keep it for long. must_attend: fq_attend has something to do, or messages may go that it must count;
--- may_note: the dispatch row was last written more than 10 ms ago.
--- Guarantees: one statement, one snapshot. A dispatch row that came out of a dump may name transactions of another
--- server. Then its heard_below is above its own xmin or in the future, and all signals count as unheard.
+-- its holder may keep it for long. is_held_back: a shared limit without a rate is used up, and knows that the queue
+-- waits; must_attend: fq_attend has something to do, or messages may go that it must count; may_note: the dispatch row
+-- was last written more than 10 ms ago.
+-- Guarantees: one statement, one snapshot, but for is_held_back. A dispatch row that came out of a dump may name
+-- transactions of another server. Then its heard_below is above its own xmin or in the future, and all signals count as
+-- unheard.
 -- Locks: none. Index: fq_queue_pkey, fq_queue_state_newest_ix, fq_signal_pkey, fq_lease_expires_ix,
 -- fq_promotion_due_ix, fq_channel_state_due_ix; that of fq_first_ready. Errors: none.
 create function fairqueue.fq_look(p_queue text, p_limit integer, p_now bigint)
@@ -63,7 +65,7 @@ begin
       where n.queue = p_queue
         and num_nonnulls(n.spread_after) = 1
     ) as has_plans,
-    false as has_work, false as must_attend,
+    false as has_work, false as must_attend, false as is_held_back,
     (q.fair_by <> 'messages') is true as by_cost, (q.fair_by = 'seconds') is true as is_timed, q.history, q.plans,
     q.paused_at is not null as is_paused, q.limits, q.result_retention is not null as keeps_results,
     (num_nonnulls(q.max_concurrency, q.max_cost_out, q.limits) > 0 or q.rate_interval > 0) is true as is_limited,
@@ -94,8 +96,27 @@ begin
   ) f on true;
   v_sight.has_work := v_sight.is_signalled or v_sight.has_expired or v_sight.has_promotions or v_sight.is_due
     or v_sight.has_plans;
+  if v_sight.limits is not null and v_sight.first_tag < 0 and not v_sight.has_work then
+    v_sight.is_held_back := 500000 + p_now < all (
+      select (
+          select s.contends_until
+          from fairqueue.fq_limit_share s
+          where s.limit_name = l.name
+            and s.queue = p_queue
+          order by s.limit_name desc, s.queue desc, s.row_version desc
+          limit 1
+        )
+      from unnest(v_sight.limits) l(name)
+    )
+    and fairqueue.fq_queue_allows(p_queue, 0::bigint, p_now) <= 0 and not exists (
+      select
+      from fairqueue.fq_limit f
+      where f.name = any (v_sight.limits)
+        and f.rate_interval > 0
+    );
+  end if;
   v_sight.must_attend := v_sight.has_work or v_sight.may_note and v_sight.has_moved
-    or v_sight.is_limited and v_sight.first_tag < 0
+    or v_sight.is_limited and v_sight.first_tag < 0 and v_sight.is_held_back is not true
     and fairqueue.fq_own_room(v_sight.state::fairqueue.fq_queue_state, 1::integer, p_now) > 0;
   return v_sight;
 end

@@ -19,6 +19,7 @@ declare
 begin
   if p_sight.dispatch_row is null then
     p_sight.room := case
+      when p_sight.is_held_back then 0
       when not p_sight.has_work and (p_sight.first_tag is null or not p_sight.must_attend) then v_room
     end;
     return p_sight;

@@ -40,9 +40,9 @@ begin
     );
     v_must_note := v_must_note or v_state.owed_cost <> 0;
     v_state.owed_cost := 0;
-    if v_contends then
-      v_opens_at := coalesce(v_opens_at, p_now + 20000);
-    end if;
+  end if;
+  if v_contends or p_sight.is_held_back then
+    v_opens_at := coalesce(v_opens_at, p_now + 20000);
   end if;
   if p_got = p_limit or (p_sight.has_more and v_progress) or p_stop in ('cut', 'again') then
     due_in := 0;
