@@ -1,4 +1,4 @@
-"""A mixin for each table; mixins of tables that applications query declare the Python types of the columns."""
+"""A mixin for each table; if applications query the table, the mixin declares the Python types of its columns."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class PausableMixin(FairqueueMixin):
 
     @hybrid_property
     def is_paused(self) -> bool:
-        """Whether it is paused."""
+        """Whether the queue or channel is paused."""
         return self.paused_at is not None
 
     @is_paused.inplace.expression
@@ -302,7 +302,7 @@ class DeadLetterMixin(ContentMixin):
 class LeaseMixin(FairqueueMixin):
     """A consumer's lease of messages, until ``expires_at``; ``epoch`` is the server's epoch when it was made.
 
-    ``version`` (of the library) and ``concurrency`` are those that its worker told, or None.
+    ``version`` (of the library) and ``concurrency`` are what the worker told; None if it told nothing, or is no worker.
 
     Example:
         >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
@@ -603,7 +603,7 @@ def _between(earlier: Any, later: Any) -> ColumnElement[timedelta]:
 
 @of_table("fq_epoch", "the first queue.dequeue(engine, ...) after a start of the server makes it")
 class EpochMixin(FairqueueMixin):
-    """A random number that changes when the server loses history: after a crash, a failover or a restore of files."""
+    """The epoch: a random number that changes after a crash, a failover or a restore of files."""
 
 
 @of_table(
@@ -617,7 +617,7 @@ class QueueStateMixin(FairqueueMixin):
     The dispatcher has heard the signals of all transactions below ``heard_below`` that are not in ``heard_open``. The
     ready order begins at (``ready_floor``, ``ready_channel``) or later; this place has not moved since ``still_since``.
     ``due_floor`` and ``lease_floor`` are the floors in due times and leases; all leases were last read at ``swept_at``.
-    Since ``held_since``, something has been due that nobody can take, because it is locked.
+    Since ``held_since``, nobody can take what is due, because it is locked.
     """
 
     __fairqueue_related__: ClassVar[dict[str, Related]] = {
@@ -651,7 +651,7 @@ class SignalMixin(FairqueueMixin):
     key=("limit_name", "queue"),
 )
 class LimitShareMixin(FairqueueMixin):
-    """What a queue has drawn from a shared limit, in virtual time, and until when it counts as held back by the limit.
+    """What a queue has drawn from a shared limit, in virtual time, and until when the limit counts as holding it back.
 
     A row with the queue '' is about the limit itself.
     """

@@ -1,6 +1,6 @@
 """Column types for BIGINT microseconds (datetimes and timedeltas in Python), for transaction ids and for roles.
 
-The import registers xid, xid8 and regrole with SQLAlchemy, which would otherwise warn when it reflects the tables.
+Importing this module registers xid, xid8 and regrole with SQLAlchemy, which else would warn when reflecting the tables.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def _to_microseconds(value: Any) -> Any:
     """Convert PostgreSQL times and intervals to microseconds; return anything else unchanged."""
     kind = _kind(value)
     if isinstance(kind, (DateTime, Date)):
-        # As PostgreSQL compares a timestamp with a timestamptz: in the connection's time zone.
+        # In the connection's time zone, as PostgreSQL compares a timestamp with a timestamptz.
         return type_coerce(_epoch_microseconds(cast(value, DateTime(timezone=True))), Instant)
     if isinstance(kind, (Interval, INTERVAL)):
         return type_coerce(_epoch_microseconds(value), Duration)
