@@ -1,8 +1,8 @@
 """Alembic operations that install, upgrade, repair and remove fairqueue, and grant and revoke its use.
 
-The import registers ``op.create_fairqueue()`` and the others. Import this package in ``env.py``, so that also ``alembic
-revision --autogenerate`` writes the operations; a migration that runs without ``env.py`` imports it itself. It uses the
-SQL of every version, and otherwise only errors and column types, so that an old migration always does the same.
+Importing the package registers ``op.create_fairqueue()`` and the other operations. Import it in ``env.py``, so that
+``alembic revision --autogenerate`` writes them; a migration that runs without ``env.py`` imports the package itself. Of
+fairqueue the operations use only the SQL of all versions, errors and column types, so an old migration never changes.
 """
 
 from __future__ import annotations
