@@ -263,7 +263,7 @@ class _Comparison:
 
 
 def _is_repaired(difference: Difference) -> bool:
-    """Return whether a repair mends the difference: of a function, the stages' schema, a missing right, or our trigger."""
+    """Return whether a repair mends a difference: of a function, the stages' schema, a missing right, our trigger."""
     if difference.kind == "trigger":
         return difference.state != "unexpected"
     return difference.kind in _REPAIRED or (difference.kind == "grant" and difference.state == "missing")

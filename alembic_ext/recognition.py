@@ -101,7 +101,7 @@ class Installation:
         return {name for kind, of, _, name in names if kind == "index" or of == table}
 
     def there(self, table: str) -> frozenset[str]:
-        """Return the names of a table's columns, constraints and indexes, including the user's; none without the table."""
+        """Return the names of a table's columns, constraints and indexes, also the user's; none without the table."""
         if self.version is None or table not in tables(self.version):
             return frozenset()
         return names_in(table) | self.differing(table, "unexpected")

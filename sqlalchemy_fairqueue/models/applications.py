@@ -582,10 +582,8 @@ class PrunedHistoryMixin(FairqueueMixin):
 
     ``(recorded_xid, history_id)`` is the last removed attempt: a reader that had come as far has missed nothing.
 
-    Example:
-        >>> with Session(engine) as session:
-        ...     print(session.scalars(select(PrunedHistory.finished_until)).all())
-        []
+    See Also:
+        :class:`History`
     """
 
     if TYPE_CHECKING:
@@ -676,10 +674,8 @@ class ResultWaitMixin(FairqueueMixin):
 class ScheduleSlotMixin(FairqueueMixin):
     """A slot of a schedule that was run, and its message. Workers delete old ones.
 
-    Example:
-        >>> with Session(engine) as session:
-        ...     print(session.scalars(select(ScheduleSlot.ran_at).where(ScheduleSlot.message_id == 17)).all())
-        []
+    See Also:
+        :class:`Schedule`
     """
 
 
@@ -702,10 +698,8 @@ class LoadMixin(FairqueueMixin):
 
     The row of a stream describes the last micro-batch, ``batch_id``; ``source`` is the streaming query.
 
-    Example:
-        >>> with Session(engine) as session:
-        ...     print(session.scalars(select(Load.created).where(Load.queue == queue.name)).all())
-        []
+    See Also:
+        :class:`History`
     """
 
 
@@ -749,10 +743,8 @@ class AuditMixin(FairqueueMixin):
 class SampleMixin(FairqueueMixin):
     """How a queue, or one of its busiest channels, stood in a minute; ``channel`` is empty in the row of the queue.
 
-    Example:
-        >>> with Session(engine) as session:
-        ...     print(session.scalars(select(Sample.ready).where(Sample.queue == queue.name)).all())
-        []
+    See Also:
+        :class:`History`
     """
 
 

@@ -77,8 +77,14 @@ class DeadLetters(Facet[QueueBase]):
     """Dead letters of a queue, as ``queue.dead_letters``. Each call is sent at once, also on a session.
 
     Example:
-        >>> queue.dead_letters.list(engine)
-        []
+        >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1, kind="parse").message_id
+        >>> queue.bury(engine, queue.dequeue(engine), reason="not a file")
+        >>> [letter.reason for letter in queue.dead_letters.list(engine, kind="parse")]
+        ['not a file']
+        >>> queue.dead_letters.redrive(engine, message_id)[message_id]
+        'redriven'
+        >>> queue.dead_letters.purge(engine, until=datetime.now(UTC) - timedelta(days=1))
+        0
     """
 
     @verb
@@ -105,12 +111,6 @@ class DeadLetters(Facet[QueueBase]):
             until: Latest death (aware), exclusive.
             after: The last dead letter of the previous page.
             filters: channel and kind; key and ordering_key, which need a channel.
-
-        Example:
-            >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1, kind="parse")
-            >>> queue.bury(engine, queue.dequeue(engine), reason="not a file")
-            >>> [letter.reason for letter in queue.dead_letters.list(engine, kind="parse")]
-            ['not a file']
         """
         which = checked_filters(ids=checked_ids(message_ids), since=since, until=until, error=error, **filters)
         check_names(error=error)
@@ -138,12 +138,6 @@ class DeadLetters(Facet[QueueBase]):
         of named ids, and for transactions that add or settle the same keys. Without ids it skips locked dead letters
         and redrives at most *limit* (1 to 100,000). To redrive all, repeat the call until no outcome is "redriven";
         dead letters whose key is taken come last, so they keep no others back.
-
-        Example:
-            >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
-            >>> queue.bury(engine, queue.dequeue(engine))
-            >>> queue.dead_letters.redrive(engine, message_id) == {message_id: "redriven"}
-            True
         """
         which = checked_filters(ids=checked_ids(message_ids), **filters)
         check_count("limit", limit, 1, 100_000)
@@ -164,12 +158,6 @@ class DeadLetters(Facet[QueueBase]):
 
         The call locks the dead letters. With ids it waits for another redrive or purge of them; without ids it skips
         locked dead letters. *until* is the latest death (aware), exclusive; *before* is its former name.
-
-        Example:
-            >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
-            >>> queue.bury(engine, queue.dequeue(engine))
-            >>> queue.dead_letters.purge(engine, until=datetime.now(UTC) + timedelta(days=1))
-            1
         """
         which = checked_filters(ids=checked_ids(message_ids), **filters)
         for name, time in (("until", until), ("before", before)):
@@ -205,8 +193,11 @@ class Admin(Facet[QueueBase]):
     """Rare operations of operators, as ``queue.admin``. Each call is sent at once, also on a session.
 
     Example:
-        >>> queue.admin.consumers(engine)
-        []
+        >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1, delay=timedelta(hours=1)).message_id
+        >>> queue.admin.move(engine, message_id, "customer-8"), queue.admin.retry_now(engine, message_id)
+        ('moved', 'due')
+        >>> queue.admin.consumers(engine), len(queue.admin.contention(engine).channels)
+        ([], 1)
     """
 
     @verb
@@ -222,11 +213,6 @@ class Admin(Facet[QueueBase]):
         AutocommitError in AUTOCOMMIT. It locks the channel if it is new, the key and the message. It waits for
         transactions that create the channel or add the same key to it, and then for one that delivers, settles, cancels
         or replaces the message. A cancel that waits for the move reports "missing"; call it again.
-
-        Example:
-            >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
-            >>> queue.admin.move(engine, message_id, "customer-8")
-            'moved'
         """
         checked = check_message_id(message_id)
         check_name("channel", channel)
@@ -264,11 +250,6 @@ class Admin(Facet[QueueBase]):
         In the lock order the call is a settlement: its transaction cannot enqueue afterwards, and it raises
         AutocommitError in AUTOCOMMIT. It locks the message, and waits for a transaction that delivers, settles, cancels
         or replaces it. For a dead letter it takes the locks of a redrive.
-
-        Example:
-            >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1, delay=timedelta(hours=1)).message_id
-            >>> queue.admin.retry_now(engine, message_id)
-            'due'
         """
         name = checked_name(message_id, channel, key, ordering_key)
 
@@ -301,6 +282,8 @@ class Admin(Facet[QueueBase]):
             >>> queue.retry(engine, queue.dequeue(engine), error="busy")
             >>> [attempt.error for attempt in queue.admin.attempts(engine, message_id)]
             ['busy']
+            >>> [attempt.channel for attempt in queue.admin.recent_attempts(engine, outcome="retried")]
+            ['customer-7']
         """
         checked = check_message_id(message_id)
         check_count("limit", limit, 1, 10_000)
@@ -352,13 +335,6 @@ class Admin(Facet[QueueBase]):
         A page has at most *limit* attempts (1 to 10,000), recorded as for :meth:`attempts`. No index helps: the call
         reads at most *scan* (1 to 1,000,000) attempts of all queues of the schema, about 2 us each. So a page may be
         empty although it is not the last. Give ``page.next`` as *after*, with the same filters, to get the next page.
-
-        Example:
-            >>> queue.configure(engine, history=True)
-            >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
-            >>> queue.complete(engine, queue.dequeue(engine))
-            >>> [attempt.channel for attempt in queue.admin.recent_attempts(engine, outcome="completed")]
-            ['customer-7']
         """
         check_names(channel=channel, kind=kind)
         if outcome is not None:
@@ -399,6 +375,8 @@ class Admin(Facet[QueueBase]):
             >>> with Session(engine) as session, session.begin():
             ...     queue.pause(session, "customer-7", new=True)
             ...     queue.admin.record_audit(session, "pause", by="dana", channel="customer-7")
+            >>> [(entry.who, entry.what) for entry in queue.admin.audits(engine)]
+            [('dana', 'pause')]
         """
         check_name("what", what)
         check_names(by=by, channel=channel)
@@ -423,11 +401,6 @@ class Admin(Facet[QueueBase]):
 
         Without a channel and a message, these include actions on the installation, such as on shared limits. By an
         index the call reads only what it returns. *before* is the last action of the previous page, or a time (aware).
-
-        Example:
-            >>> queue.admin.record_audit(engine, "purge", by="dana", channel="customer-7", details={"purged": 12})
-            >>> [(entry.who, entry.what, entry.details) for entry in queue.admin.audits(engine)]
-            [('dana', 'purge', {'purged': 12})]
         """
         check_names(channel=channel)
         if message_id is not None:
@@ -504,10 +477,6 @@ class Admin(Facet[QueueBase]):
         """Return at most *limit* (1 to 100,000) consumers with an unexpired lease, those with the most messages first.
 
         *handlers* is how many messages of each consumer to return, 0 to 10,000, those held longest first.
-
-        Example:
-            >>> [found.consumer for found in queue.admin.consumers(engine, handlers=3)]
-            []
         """
         check_count("limit", limit, 1, 100_000)
         check_count("handlers", handlers, 0, 10_000)
@@ -519,10 +488,6 @@ class Admin(Facet[QueueBase]):
 
         Channels with only held or scheduled messages follow. *limit* (1 to 100,000) is the most of each of the three.
         The call costs about as much as ``queue.stats``.
-
-        Example:
-            >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
-            >>> contention = queue.admin.contention(engine)
         """
         check_count("limit", limit, 1, 100_000)
         return self._ask(where, partial(read_contention, target=self._target, limit=limit))

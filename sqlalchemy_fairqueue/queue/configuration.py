@@ -180,6 +180,7 @@ class ConfigurationMethods(QueueBase):
             >>> queue.pause(engine, "customer-7")
             >>> len(queue.dequeue(engine))
             0
+            >>> queue.resume(engine, "customer-7")
         """
         check_names(channel=channel)
         if not isinstance(new, bool):
@@ -191,10 +192,6 @@ class ConfigurationMethods(QueueBase):
         """Serve a paused channel again, or the queue if channel is None. If nothing is paused, the call does nothing.
 
         The next dequeue after the commit takes messages again. Locks and errors are those of :meth:`pause`.
-
-        Example:
-            >>> queue.pause(engine, "customer-7", new=True)
-            >>> queue.resume(engine, "customer-7")
         """
         check_names(channel=channel)
         return self._perform(where, [change.resume(self._target, channel)], None)
@@ -204,9 +201,11 @@ class Plans(Facet[QueueBase]):
     """Plans of a queue, as ``queue.plans``. A plan is a policy with a name, which channels follow.
 
     Example:
-        >>> queue.plans.configure(engine, "gold", weight=5)
-        >>> [plan.name for plan in queue.plans.list(engine)]
-        ['gold']
+        >>> queue.plans.configure(engine, "gold", weight=5, max_concurrency=20)
+        >>> queue.configure_channel(engine, "customer-7", plan="gold")
+        >>> [(plan.name, plan.policy.weight, plan.channels) for plan in queue.plans.list(engine)]
+        [('gold', 5, 1)]
+        >>> queue.plans.remove(engine, "silver")  # there is none
     """
 
     @recorded
@@ -232,12 +231,6 @@ class Plans(Facet[QueueBase]):
         The call locks the rows of the queue and the plan until the transaction ends. It waits for another change of the
         plan, and for transactions that put a channel on it. If a plan sets max_concurrency for the first time while a
         transaction is completing a message of a channel, that channel is not served until the transaction ends.
-
-        Example:
-            >>> queue.plans.configure(engine, "gold", weight=5, max_concurrency=20)
-            >>> queue.configure_channel(engine, "customer-7", plan="gold")
-            >>> [channel.policy.weight for channel in queue.channels(engine)]
-            [5]
         """
         check_name("plan", name)
         operation = change.configure_plan(self._target, name, policy_changes("plans.configure", policy, changes))
@@ -258,22 +251,13 @@ class Plans(Facet[QueueBase]):
         """Remove a plan, if it exists.
 
         A plan that is a default or that channels follow raises InvalidArgument, on a session at the COMMIT.
-
-        Example:
-            >>> queue.plans.configure(engine, "gold", weight=5)
-            >>> queue.plans.remove(engine, "gold")
         """
         check_name("plan", name)
         return self._perform(where, [change.configure_plan(self._target, name, None)], None)
 
     @verb
     def list(self, where: Where, name: str | None = None) -> builtins.list[PlanInfo]:
-        """Return the plans of the queue by name, as of now, each with the number of channels that follow it.
-
-        Example:
-            >>> [plan.name for plan in queue.plans.list(engine)]
-            []
-        """
+        """Return the plans of the queue by name, as of now, each with the number of channels that follow it."""
         check_names(plan=name)
         return self._ask(where, partial(read_plans, target=self._target, name=name))
 
@@ -282,9 +266,11 @@ class Limits(Facet[QueueBase]):
     """Shared limits, as ``queue.limits``: each holds for the messages of several queues together.
 
     Example:
-        >>> queue.limits.configure(engine, "mail", max_concurrency=3)
-        >>> [limit.max_concurrency for limit in queue.limits.list(engine, "mail")]
-        [3]
+        >>> queue.limits.configure(engine, "openai", max_concurrency=20, rate="50/s")
+        >>> queue.configure(engine, limits=["openai"])
+        >>> [limit.max_concurrency for limit in queue.limits.list(engine, "openai")]
+        [20]
+        >>> queue.limits.remove(engine, "unused")  # there is none
     """
 
     @recorded
@@ -306,10 +292,6 @@ class Limits(Facet[QueueBase]):
 
         Values that are not given stay; None lifts a limit. *max_concurrency* is the most leased messages of all its
         queues, *max_cost_out* the most that these cost together, and *rate* the most messages, or most cost, in a time.
-
-        Example:
-            >>> queue.limits.configure(engine, "openai", max_concurrency=20, rate="50/s")
-            >>> queue.configure(engine, limits=["openai"])
         """
         check_name("limit", name)
         given = {"max_concurrency": max_concurrency, "max_cost_out": max_cost_out, "rate": rate}
@@ -324,22 +306,12 @@ class Limits(Facet[QueueBase]):
         """Remove a shared limit, if it exists.
 
         A limit that a queue draws from raises InvalidArgument, on a session at the COMMIT.
-
-        Example:
-            >>> queue.limits.configure(engine, "unused", max_concurrency=20)
-            >>> queue.limits.remove(engine, "unused")
         """
         check_name("limit", name)
         return self._perform(where, [change.configure_limit(self._target, name, None)], None)
 
     @verb
     def list(self, where: Where, name: str | None = None) -> builtins.list[SharedLimit]:
-        """Return the shared limits of the schema by name, each with the queues and messages that use it, as of now.
-
-        Example:
-            >>> queue.limits.configure(engine, "sms", max_concurrency=3)
-            >>> [limit.name for limit in queue.limits.list(engine, "sms")]
-            ['sms']
-        """
+        """Return the shared limits of the schema by name, each with the queues and messages that use it, as of now."""
         check_names(limit=name)
         return self._ask(where, partial(read_limits, schema=self._target.schema, name=name))

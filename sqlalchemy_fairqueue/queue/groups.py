@@ -153,12 +153,7 @@ class Group(_Members):
             discard(session, self.id)
 
     def enqueue_many(self, messages: Iterable[Enqueue]) -> list[Receipt]:
-        """Add messages in the group's ``with`` block, as :meth:`MemberGroup.enqueue_many` does.
-
-        Example:
-            >>> with Session(engine) as session, session.begin(), queue.group(session) as group:
-            ...     receipts = group.enqueue_many([Enqueue(channel="customer-7", payload=1)])
-        """
+        """Add messages in the group's ``with`` block, as :meth:`MemberGroup.enqueue_many` does."""
         if not self._is_open:
             raise InvalidArgument(
                 f"group {self.id} takes no more members: its block has ended, or its transaction; enqueue within the "
@@ -302,8 +297,12 @@ class Groups(Facet[QueueBase]):
     """Groups of a queue, as ``queue.groups``. Calls are sent at once; ``queue.group`` creates groups.
 
     Example:
-        >>> queue.groups.list(engine)
-        []
+        >>> with Session(engine) as session, session.begin(), queue.group(session) as group:
+        ...     receipts = group.enqueue_many([Enqueue(channel="customer-7", payload=1)])
+        >>> queue.groups.status(engine, group.id).pending, len(queue.groups.list(engine, is_open=True))
+        (1, 1)
+        >>> queue.groups.cancel(engine, group.id)
+        GroupCancellation(cancelled=1, leased=0)
     """
 
     @verb
@@ -311,12 +310,6 @@ class Groups(Facet[QueueBase]):
         """Return the present counts of a group, including members that ended within the last second.
 
         Groups are kept for seven days after they are finished. An unknown or forgotten group raises UnknownGroup.
-
-        Example:
-            >>> with Session(engine) as session, session.begin(), queue.group(session) as group:
-            ...     receipts = group.enqueue_many([Enqueue(channel="customer-7", payload=1)])
-            >>> queue.groups.status(engine, group.id).pending
-            1
         """
         return self._ask(where, self._of_group(group_id, read_group))
 
@@ -328,12 +321,6 @@ class Groups(Facet[QueueBase]):
 
         *is_open* True means only open groups, False only finished ones. *before* is the last group of the previous
         page.
-
-        Example:
-            >>> with Session(engine) as session, session.begin(), queue.group(session) as group:
-            ...     receipts = group.enqueue_many([Enqueue(channel="customer-7", payload=1)])
-            >>> [status.id == group.id for status in queue.groups.list(engine, is_open=True)]
-            [True]
         """
         check_count("limit", limit, 1, 100_000)
         check_page("before", before, GroupStatus)
@@ -350,13 +337,6 @@ class Groups(Facet[QueueBase]):
         The call locks the members until the transaction ends, and waits for transactions that have one locked. In the
         lock order it is a settlement: enqueue before it. It raises UnknownGroup for an unknown group, and
         IsolationError in a REPEATABLE READ or SERIALIZABLE transaction.
-
-        Example:
-            >>> with Session(engine) as session, session.begin(), queue.group(session) as group:
-            ...     receipts = group.enqueue_many([Enqueue(channel="customer-7", payload=1)])
-            >>> cancellation = queue.groups.cancel(engine, group.id)
-            >>> queue.stats(engine).ready
-            0
         """
         return self._ask(where, self._of_group(group_id, _cancel), settles=True)
 

@@ -106,8 +106,8 @@ def drop_statements(version: int, schema: str | None) -> Iterator[str]:
     yield installed_guard(version, schema)
     yield drop_stage_schema(schema)
     yield take_usage(schema)
-    # A function that takes a row of a table is dropped before the table; but a trigger, which is dropped with its table,
-    # needs its function until then.
+    # A function that takes a row of a table is dropped before the table. A trigger is dropped with its table, and needs
+    # its function until then.
     texts = functions(version)
     of_triggers = [name for name, text in texts.items() if _OF_TRIGGER.search(text)]
     for name in sorted(texts.keys() - set(of_triggers)):

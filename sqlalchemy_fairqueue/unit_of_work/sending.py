@@ -177,8 +177,8 @@ class Work:
             # The locks that changes share with other work come first.
             changes.lock_queues(shares)
             if ENQUEUES not in phases:
-                # New channels take these settings. If the transaction also enqueues, settings are sent after the enqueues,
-                # whose new channels take the earlier settings.
+                # New channels take these settings. If the transaction also enqueues, settings are sent after the
+                # enqueues, whose new channels take the earlier settings.
                 updates += changes.send_changes(shares, SETTINGS)
             changes.lock_channels(shares)
         # Messages to lock after the enqueues: those that new limits count, and those that add members to groups.

@@ -207,10 +207,8 @@ class CancelReceipt:
             "missing" that applies to any.
         outcomes: The outcome of each message, by id; None until the commit, empty if no message has the name.
 
-    Example:
-        >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
-        >>> queue.cancel(engine, message_id).outcome
-        'cancelled'
+    See Also:
+        :meth:`~sqlalchemy_fairqueue.Queue.cancel`
     """
 
     message_id: int | None
@@ -281,10 +279,8 @@ def undelivered(
 class PurgeReceipt:
     """The receipt of a purge; ``purged``, how many messages were deleted, is None until the commit.
 
-    Example:
-        >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
-        >>> queue.purge(engine, "customer-7").purged
-        1
+    See Also:
+        :meth:`~sqlalchemy_fairqueue.Queue.purge`
     """
 
     channel: str
@@ -526,12 +522,8 @@ class GroupCancellation(NamedTuple):
         cancelled: Members that are gone.
         leased: Members that consumers hold. Such a member is gone too, unless its consumer completes it.
 
-    Example:
-        >>> with Session(engine) as session, session.begin():
-        ...     with queue.group(session) as group:
-        ...         receipts = group.enqueue_many([Enqueue(channel="customer-7", payload=1)])
-        >>> queue.groups.cancel(engine, group.id)
-        GroupCancellation(cancelled=1, leased=0)
+    See Also:
+        :class:`~sqlalchemy_fairqueue.queue.Groups`
     """
 
     cancelled: int

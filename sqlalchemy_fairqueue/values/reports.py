@@ -155,15 +155,8 @@ class LeftoverReason:
     Attributes:
         until: When the reason ends at the latest for the first of these channels. None: unknown.
 
-    Example:
-        >>> @queue.handler
-        ... def greet(delivery: Delivery) -> None: ...
-        >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
-        >>> queue.pause(engine, "customer-7")
-        >>> worker = Worker(engine, queue)
-        >>> worker.run(drain=True)
-        >>> [(str(one.reason), one.messages) for one in worker.leftovers()[0].reasons]
-        [('paused', 1)]
+    See Also:
+        :class:`Leftovers`
     """
 
     reason: Reason
@@ -299,12 +292,8 @@ class SharedLimit:
         leased: How many messages of each of its queues are leased, in the order of *queues*.
         contending: Queues that the limit held back at a dequeue within the last second.
 
-    Example:
-        >>> queue.limits.configure(engine, "ocr", max_concurrency=20)
-        >>> queue.configure(engine, limits=["ocr"])
-        >>> [limit] = queue.limits.list(engine, "ocr")
-        >>> limit.current_concurrency, limit.max_concurrency, limit.queues == (queue.name,)
-        (0, 20, True)
+    See Also:
+        :class:`~sqlalchemy_fairqueue.queue.Limits`
     """
 
     name: str
@@ -327,12 +316,8 @@ class PlanInfo:
         policy: The policy of its channels, except for their overridden fields.
         spread: Whether dequeues have copied its last change to all of its channels.
 
-    Example:
-        >>> queue.plans.configure(engine, "gold", weight=3)
-        >>> queue.configure_channel(engine, "customer-7", plan="gold")
-        >>> [plan] = queue.plans.list(engine)
-        >>> plan.name, plan.policy.weight, plan.channels
-        ('gold', 3, 1)
+    See Also:
+        :class:`~sqlalchemy_fairqueue.queue.Plans`
     """
 
     name: str
@@ -503,12 +488,8 @@ class Contention(Competition):
 class HeldMessage:
     """A message that a consumer has held since ``delivered_at``, which is None if the queue records no history.
 
-    Example:
-        >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1, kind="parse").message_id
-        >>> deliveries = queue.dequeue(engine)
-        >>> [consumer] = queue.admin.consumers(engine, handlers=10)
-        >>> [(held.message_id == message_id, held.kind) for held in consumer.handlers]
-        [(True, 'parse')]
+    See Also:
+        :class:`ConsumerInfo`
     """
 
     message_id: int
@@ -539,9 +520,9 @@ class ConsumerInfo:
     Example:
         >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1, kind="parse")
         >>> [delivery] = queue.dequeue(engine)
-        >>> [consumer] = queue.admin.consumers(engine)
-        >>> consumer.kind, consumer.consumer.startswith(f"{consumer.host}:{consumer.pid}:")
-        ('parse', True)
+        >>> [consumer] = queue.admin.consumers(engine, handlers=10)
+        >>> [held.kind for held in consumer.handlers], consumer.consumer.startswith(f"{consumer.host}:{consumer.pid}:")
+        (['parse'], True)
     """
 
     queue: str
@@ -698,13 +679,8 @@ class AttemptDetails:
         outcome: "completed", "retried", "released", "buried", "expired" (its lease ended) or "cancelled".
         error: The beginning of its error, or None.
 
-    Example:
-        >>> queue.configure(engine, history=True)
-        >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
-        >>> queue.retry(engine, queue.dequeue(engine), error="busy")
-        >>> [attempt] = queue.admin.attempts(engine, message_id)
-        >>> attempt.attempt, attempt.outcome, attempt.error
-        (1, 'retried', 'busy')
+    See Also:
+        :meth:`~sqlalchemy_fairqueue.queue.Admin.attempts`
     """
 
     message_id: int
@@ -739,11 +715,8 @@ class _Page(Sequence[_Item]):
 class MessagePage(_Page[MessageDetails]):
     """A sequence of messages, in order; ``next`` is None on the last page. An empty page need not be the last.
 
-    Example:
-        >>> receipts = [queue.enqueue(engine, channel="customer-7", payload=page) for page in (1, 2, 3)]
-        >>> page = queue.messages(engine, channel="customer-7", limit=2)
-        >>> len(page), len(queue.messages(engine, channel="customer-7", limit=2, after=page.next))
-        (2, 1)
+    See Also:
+        :meth:`~sqlalchemy_fairqueue.Queue.messages`
     """
 
     __slots__ = ()
@@ -752,12 +725,8 @@ class MessagePage(_Page[MessageDetails]):
 class AttemptPage(_Page[AttemptDetails]):
     """A sequence of attempts, the newest first; ``next`` is None on the last page. An empty page need not be the last.
 
-    Example:
-        >>> queue.configure(engine, history=True)
-        >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
-        >>> queue.complete(engine, queue.dequeue(engine))
-        >>> [attempt.outcome for attempt in queue.admin.recent_attempts(engine)]
-        ['completed']
+    See Also:
+        :meth:`~sqlalchemy_fairqueue.queue.Admin.attempts`
     """
 
     __slots__ = ()
@@ -777,10 +746,8 @@ class Erasure:
         forgotten: Whether the channel is gone with its policy. If it is not, and nothing is left over, a worker deletes
             the channel when the transactions that are open now have ended.
 
-    Example:
-        >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
-        >>> queue.admin.erase(engine, "customer-7").messages
-        1
+    See Also:
+        :meth:`~sqlalchemy_fairqueue.queue.Admin.erase`
     """
 
     messages: int = 0
@@ -805,11 +772,8 @@ class AuditEntry:
         at: In UTC.
         channel: None if it concerned the whole queue.
 
-    Example:
-        >>> queue.admin.record_audit(engine, "pause", by="dana", channel="customer-7")
-        >>> [entry] = queue.admin.audits(engine, channel="customer-7")
-        >>> entry.who, entry.what
-        ('dana', 'pause')
+    See Also:
+        :meth:`~sqlalchemy_fairqueue.queue.Admin.record_audit`
     """
 
     audit_id: str
