@@ -442,7 +442,7 @@ class Admin(Facet[QueueBase]):
                 [row] = self._ask(engine, batch.rows)
                 *numbers, after = row
                 counts.update(dict(zip(row._fields, numbers, strict=False)))
-            # Two calls: the first begins a round, the second deletes if all transactions from before it have ended.
+            # The first call begins a round; the second deletes if all transactions from before the round have ended.
             for _ in range(2):
                 self._ask(engine, forget.rows)
             found = partial(read_channel_stats, target=self._target, channels=[channel], limit=1)
@@ -486,7 +486,7 @@ class Admin(Facet[QueueBase]):
     def contention(self, where: Where, *, limit: int = 100) -> Contention:
         """Return the channels that wait longest and those with the most leased messages, with what decides their turn.
 
-        Channels with only held or scheduled messages follow. *limit* (1 to 100,000) is the most of each of the three.
+        Channels with only held or scheduled messages follow. *limit* (1 to 100,000) is the most of each sort.
         The call costs about as much as ``queue.stats``.
         """
         check_count("limit", limit, 1, 100_000)
@@ -496,9 +496,9 @@ class Admin(Facet[QueueBase]):
     def trend(self, where: Where, *, channel: str | None = None, over: timedelta = timedelta(hours=1)) -> Trend:
         """Return how a queue or channel developed: backlog, oldest wait, served and failed attempts, times of handlers.
 
-        Workers store a sample of their queues each minute, and keep it for 25 hours: of the queue, and of the 20
-        channels with the longest backlogs. Only a queue that records its history knows what was served and the times of
-        handlers. The call reads the samples in question and at most 10,000 attempts of the history.
+        Each minute, workers store a sample of their queues and of the 20 channels with the longest backlogs; it is kept
+        for 25 hours. Only a queue that records its history knows what was served, and how long handlers took. The call
+        reads the samples in question and at most 10,000 attempts of the history.
 
         *over* is how far back to look, a minute to a day. Up to 100 minutes the points are a minute apart, up to 500
         five minutes, beyond that fifteen.

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.values.settings import QueueChanges, QueueLimits
 
 _CHUNK = 5000
-"""Channels that get a changed plan in one transaction: they are not served meanwhile."""
+"""How many channels get a changed plan in one transaction; until its end they are not served."""
 
 
 class ConfigurationMethods(QueueBase):
@@ -54,8 +54,8 @@ class ConfigurationMethods(QueueBase):
             max_concurrency: Most leased messages of the whole queue, in addition to the limits of its channels; no
                 dequeue exceeds it. None: no limit. After the limit is lowered, nothing is delivered until fewer
                 messages are leased.
-            max_cost_out: Most that leased messages cost together, by the cost charged at their delivery. Only a message
-                that costs more by itself exceeds it, and is delivered while no other is out. None: no limit.
+            max_cost_out: Most that leased messages cost together, by the cost charged at their delivery. A message that
+                costs more by itself is delivered when no other message of the queue is leased. None: no limit.
             rate: Most messages, or most cost, of the whole queue in a time, such as the quota of an API that all
                 tenants use; no dequeue exceeds it. A :class:`~sqlalchemy_fairqueue.Rate` or its text, ``"50/s"``,
                 ``"100000/min of cost"``. None: no rate.
@@ -66,7 +66,7 @@ class ConfigurationMethods(QueueBase):
                 initial value.
             dead_letter_retention: How long dead letters are kept before housekeeping deletes them. None: for ever, the
                 initial value. A dict such as ``{"parse": timedelta(days=1)}`` changes only the kinds in it. The key
-                None means all other kinds; the value None returns a kind to their time.
+                None means all other kinds; a kind with the value None gets their time again.
             result_retention: How long the results of handlers are kept for :meth:`result`, for messages delivered after
                 the commit. Housekeeping deletes older results. None: not at all, the initial value.
             default_plan: The plan, made by ``plans.configure``, that channels created from now on follow; it takes
@@ -83,7 +83,7 @@ class ConfigurationMethods(QueueBase):
                 "seconds": the time that handlers took.
 
         The call locks the queue's row until the transaction ends, and waits for another configuration of the same
-        queue. With max_concurrency, max_cost_out, rate or limits it also locks the leased messages: it waits for
+        queue. With max_concurrency, max_cost_out, rate or limits the call also locks the leased messages: it waits for
         dequeues and for transactions that are settling messages, and the queue is not served until the transaction
         ends. Keep such transactions short and separate. Consumers of a queue with one of these limits dequeue one after
         another.
@@ -151,7 +151,7 @@ class ConfigurationMethods(QueueBase):
                     "configure_channel has a ChannelPolicy, which replaces all fields and the plan, and a plan or "
                     "fields to reset; give single fields beside those, such as weight=3"
                 )
-            # This overrides no field: a plan that the channel is put on later decides all of them.
+            # A ChannelPolicy overrides no field: a plan that the channel follows later decides all of them.
             plan, fields = None, tuple(POLICY)
         elif not isinstance(plan, Unset):
             plan = SETTINGS["default_plan"].checked("plan", plan)
@@ -224,9 +224,9 @@ class Plans(Facet[QueueBase]):
         starts without limits.
 
         Every dequeue after the commit applies the new max_concurrency, rate and weight. Enqueues to a channel follow
-        the old values of the other fields until the plan is copied to the channel. Each dequeue copies it to up to a
-        thousand channels. On an Engine this call does so before it returns, except for channels that others have
-        locked. ``list`` tells when all channels have the change.
+        the old values of the other fields until the plan is copied to the channel. Each dequeue copies the plan to up
+        to a thousand channels; on an Engine this call copies it to all before it returns, except for channels that
+        others have locked. ``list`` tells when all channels have the change.
 
         The call locks the rows of the queue and the plan until the transaction ends. It waits for another change of the
         plan, and for transactions that put a channel on it. If a plan sets max_concurrency for the first time while a
@@ -285,10 +285,10 @@ class Limits(Facet[QueueBase]):
     ) -> None:
         """Create or change a limit that several queues share: ``limits.configure(session, "openai", rate="50/s")``.
 
-        ``configure(where, limits=["openai"])`` makes a queue of the schema draw from the limit. Together its queues
-        never exceed it. Queues that always have messages get equal parts of it; what one queue does not use, the others
-        get. Dequeues of its queues run one after another. A consumer that the limit holds back polls 50 times a second.
-        The call locks the limit until the transaction ends; meanwhile its queues are not served.
+        ``configure(where, limits=["openai"])`` makes a queue of the schema draw from the limit. The queues of a limit
+        never exceed it together. Queues that always have messages get equal parts of it; what one queue does not use,
+        the others get. Dequeues of these queues run one after another. A consumer that the limit holds back polls 50
+        times a second. The call locks the limit until the transaction ends; until then its queues are not served.
 
         Values that are not given stay; None lifts a limit. *max_concurrency* is the most leased messages of all its
         queues, *max_cost_out* the most that these cost together, and *rate* the most messages, or most cost, in a time.

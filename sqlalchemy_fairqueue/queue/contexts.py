@@ -71,7 +71,7 @@ class HeldState(Protocol):
 class Context:
     """A running handler's view of its work; handlers take it as ``context``.
 
-    A handler in a thread cannot be interrupted. A long one should call ``check`` between its steps.
+    A handler in a thread cannot be interrupted, so a long handler should call ``check`` between its steps.
 
     Example:
         >>> @queue.handler("split")
@@ -249,7 +249,7 @@ class Context:
 
     @property
     def max_attempts(self) -> int:
-        """After how many attempts the message is dead; the lower one of its own number and that of the retry policy."""
+        """After how many attempts the message is dead: its own number, or the retry policy's if that is lower."""
         return self._held.max_attempts
 
     @property
@@ -334,7 +334,7 @@ def variables_of(context: Context) -> Variables | None:
 
 
 async def finished(result: Awaitable[Any]) -> Any:
-    """Await a call, and then its result too if that is awaitable, as in ``return session.execute(...)``."""
+    """Await a call and, if its result is awaitable too (``return session.execute(...)``), the result."""
     found = await result
     return await found if inspect.isawaitable(found) else found
 

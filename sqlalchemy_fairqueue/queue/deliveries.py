@@ -205,7 +205,7 @@ class DeliveryMethods(QueueBase):
 
         def extend(engine: Engine) -> datetime:
             until = run(engine, lambda connection: self._extend(connection, found, lease), calls_only=True)
-            # The next dequeue must create a lease, since these are longer than it asks for.
+            # The next dequeue must create a lease, since an extended one is longer than what it asks for.
             if (consumer := self._consumers.get(engine)) is not None:
                 consumer.forget_leases(*(delivery.lease.id for delivery in found))
             return until
@@ -258,7 +258,7 @@ class DeliveryMethods(QueueBase):
             settled = [one for one in operations if one.delivery.message_id not in error.message_ids]
             raise
         finally:
-            # Other deliveries are settled; commit them, since not every engine commits each statement by itself.
+            # The other deliveries are settled; commit that, since not every engine commits each statement by itself.
             connection.commit()
             name = verb.value
             for one in settled:

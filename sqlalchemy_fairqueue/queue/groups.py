@@ -142,7 +142,7 @@ class Group(_Members):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._is_open = False
-        # A scoped_session may have another one by now.
+        # A scoped_session may stand for another session by now.
         session, self._entered = self._entered, None
         if session is None:
             return
@@ -280,7 +280,7 @@ class GroupMethods(EnqueueMethods):
             raise InvalidArgument(f"session is {session!r:.80}; give the session of your transaction")
         found_messages: list[Any] = list(messages)
         for message in found_messages:
-            # Inlined: a call for each of many messages would cost as much as the check.
+            # Not a function, since a call for each of many messages would cost as much as the check.
             if (
                 not isinstance(message, Enqueue)
                 or message.on_duplicate == "replace"

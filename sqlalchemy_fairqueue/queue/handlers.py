@@ -49,7 +49,7 @@ class LifespanFunction:
     """A function that a worker calls at its start or its stop. Its name is also that of the resource that it returns.
 
     Attributes:
-        takes: The name of a resource for each parameter that takes one.
+        takes: For each parameter that takes a resource, the name of the resource.
         resource_type: The annotated type that the function returns or yields; None without an annotation.
     """
 
@@ -235,7 +235,7 @@ class Handler:
         retry: The policy of this kind. None: the worker's policy.
         session_type: The class that the parameter ``session`` is annotated with, or None.
         isolated: Whether it runs in a child process.
-        resources: The name of a resource for each parameter that takes one.
+        resources: For each parameter that takes a resource, the name of the resource.
     """
 
     kind: str
@@ -392,7 +392,7 @@ class HandlerMethods(LifespanMethods):
             UnhandledKindWarning,
             stacklevel=frames_of_this_package(),
         )
-        # After the warning, so that each enqueue raises it if warnings are errors.
+        # Noted after the warning, so that each enqueue raises the warning if warnings are errors.
         self._warned_kinds.add(kind)
 
 
@@ -473,7 +473,7 @@ def _wanted(function: object, known: Mapping[str, LifespanFunction]) -> tuple[se
 
 def _session_type(function: Callable[..., Any]) -> type | None:
     hints = hints_of(function)
-    # A job's session may have another name; its annotation tells.
+    # A job's session may have another name, but its annotation tells.
     is_named = any(one.name == "session" for one in parameters_of(function))
     for found in map(class_of, [hints.get("session")] if is_named else hints.values()):
         if found is not None and issubclass(found, (Session, AsyncSession)):

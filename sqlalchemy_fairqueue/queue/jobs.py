@@ -318,7 +318,7 @@ class JobMethods(ScheduleMethods, ResultMethods):
         check_options(**options)
 
         def declare(function: Callable[..., Any]) -> Job[..., ..., Any]:
-            # It takes long to import, and not every application has jobs.
+            # Imported here, since that takes long, and not every application has jobs.
             from sqlalchemy_fairqueue.queue.payloads import ItemSchema, PayloadSchema  # noqa: PLC0415
 
             own = kind if kind is not None else _name(function)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.values.outcomes import RetryPolicy
 
 F = TypeVar("F", bound="Callable[..., Any]")
-# Options of a message that a schedule sets itself, or cannot store.
+# The options of a message that a schedule sets itself, or cannot store.
 _OWN = ("delay", "at", "priority", "key", "coalesce")
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     _Ours = Callable[[int, FrameType | None], None]
     _Handler = Callable[[int, FrameType | None], object] | int | None
 
-# Seconds after which a thread that waits for another one wakes up.
+# A thread that waits for another thread wakes up after this many seconds.
 _CHECK = 0.1
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 # Our handlers, with the handlers that they replaced, by signal.
@@ -199,7 +199,7 @@ def _end(error: BaseException | None) -> NoReturn:
     with suppress(BaseException):
         if code is not None and not isinstance(code, int):
             text = "".join(traceback.format_exception(error)) if code is error else f"{code}\n"
-            # Neither to the log nor through sys.stderr: another thread of the parent may have held their locks.
+            # Not by the log or sys.stderr, since another thread of the parent may have held their locks.
             os.write(2, text.encode(errors="backslashreplace"))
     for stream in sys.stdout, sys.stderr:
         with suppress(BaseException):

@@ -45,10 +45,10 @@ class Front(Generic[E]):
     def __init__(self, options: WorkerOptions) -> None:
         self._options = options
         self._runtime: Runtime[E] | None = None
-        # The executor of the last start, which may still be stopping.
+        # The executor of the last start; it may still be stopping.
         self._executor: E | None = None
         self._draining = False
-        # Whether nothing has begun but checks and functions of on_start, which a signal ends.
+        # Whether only checks and on_start functions have begun so far, which a signal ends.
         self._checking = False
         self.stats: WorkerStats = WorkerStats.of(options.queues)
 
@@ -82,7 +82,7 @@ class Front(Generic[E]):
             self._checking = False
         self._executor = runtime.executor
         try:
-            # In the loop if there is one, so that no handler can begin before all parts have started.
+            # Called in the event loop if there is one, so that no handler can begin before all parts have started.
             runtime.start()
         except BaseException:
             await runtime.lifespan.stop()
@@ -169,7 +169,7 @@ class Worker(Front[ThreadExecutor]):
         self._starting = False
         # The end of the grace period, if a stop came during the start.
         self._stop_asked: float | None = None
-        # run() waits for an entry; also reentrant.
+        # run() waits for an entry, which stop() puts. This queue is reentrant, too.
         self._stops: SimpleQueue[None] | None = None
 
     def leftovers(self) -> tuple[Leftovers, ...]:
@@ -246,7 +246,7 @@ class Worker(Front[ThreadExecutor]):
         """
         until, executor = self._until(grace), self._executor
         if executor is not None and not self._starting:
-            # Before the lock, which the present stop holds.
+            # Without the lock, which the present stop holds.
             executor.shorten_grace(until)
         if executor is not None and executor.calls_this():
             threading.Thread(target=self._stop, args=(until,), name=f"{self.name}-stop", daemon=True).start()
@@ -302,7 +302,7 @@ class Worker(Front[ThreadExecutor]):
         def stop() -> None:
             stops.put(None)
             if self._checking:
-                # Nothing has begun, and a silent database may take half a minute.
+                # Raised at once, since nothing has begun, and a check on a silent database may take half a minute.
                 raise _StoppedAtStart
 
         with self._lock:
@@ -397,10 +397,10 @@ class AsyncWorker(Front[TaskExecutor]):
         sessions = {"session_factory": session_factory, "sync_session_factory": sync_session_factory}
         super().__init__(worker_options(options, engine=worker_engine or engine, queues=queues, **sessions))
         self._engine = engine
-        # The last life, in one task: what a task opens may have to be closed by the same task.
+        # One task for start and stop, since what a task opens may have to be closed by the same task.
         self._life: asyncio.Task[None] | None = None
         self._started: asyncio.Future[None] | None = None
-        # Whether it is asked to stop, and the end of the grace period.
+        # Whether the worker was asked to stop, and the end of the grace period.
         self._asked = asyncio.Event()
         self._grace_until = inf
 
