@@ -380,12 +380,8 @@ class ChannelPlanMixin(FairqueueMixin):
 
     A channel without either has no row. ``revision`` is that of the plan when the channel got its policy.
 
-    Example:
-        >>> queue.plans.configure(engine, "gold", weight=3)
-        >>> queue.configure_channel(engine, "customer-7", plan="gold")
-        >>> with Session(engine) as session:
-        ...     print(session.scalars(select(ChannelPlan.plan).where(ChannelPlan.queue == queue.name)).all())
-        ['gold']
+    See Also:
+        :class:`Plan`
     """
 
     if TYPE_CHECKING:
@@ -707,13 +703,8 @@ class LoadMixin(FairqueueMixin):
 class StopRequestMixin(FairqueueMixin):
     """A request by ``requested_by`` to the workers named ``consumer`` to stop; housekeeping deletes it after an hour.
 
-    Example:
-        >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
-        >>> [delivery] = queue.dequeue(engine)
-        >>> found = queue.admin.stop_worker(engine, delivery.lease.consumer)
-        >>> with Session(engine) as session:
-        ...     print(session.scalar(select(func.count()).where(StopRequest.queue == queue.name)))
-        1
+    See Also:
+        :class:`Lease`
     """
 
 
@@ -721,11 +712,8 @@ class StopRequestMixin(FairqueueMixin):
 class AuditMixin(FairqueueMixin):
     """What ``who`` did to a queue, a channel or a message (``queue`` None: to the installation), kept for 90 days.
 
-    Example:
-        >>> queue.admin.record_audit(engine, "pause", by="dana")
-        >>> with Session(engine) as session:
-        ...     print(session.scalars(select(Audit.who).where(Audit.queue == queue.name)).all())
-        ['dana']
+    See Also:
+        :class:`History`
     """
 
     if TYPE_CHECKING:

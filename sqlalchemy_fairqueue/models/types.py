@@ -59,14 +59,8 @@ def timestamp(instant: SQLColumnExpression[Any]) -> ColumnElement[datetime]:
 def interval(duration: SQLColumnExpression[Any]) -> ColumnElement[timedelta]:
     """Cast a column of durations to interval, for PostgreSQL's functions: ``func.avg(interval(History.wait))``.
 
-    Example:
-        >>> queue.configure(engine, history=True)
-        >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
-        >>> queue.complete(engine, queue.dequeue(engine))
-        >>> mean_wait = func.avg(interval(History.started_at - History.ready_at))
-        >>> with Session(engine) as session:
-        ...     print(session.scalar(select(mean_wait).where(History.queue == queue.name)) < timedelta(minutes=1))
-        True
+    See Also:
+        :func:`timestamp`
     """
     return type_coerce(type_coerce(duration, BigInteger) * _MICROSECOND, Interval())
 
@@ -129,7 +123,6 @@ class Instant(TypeDecorator[datetime]):
     comparator_factory = _Comparator
 
     def process_bind_param(self, value: object, dialect: Dialect) -> int | None:
-        """Convert an instant to microseconds since the epoch."""
         if value is None:
             return None
         if not isinstance(value, datetime):
@@ -142,7 +135,6 @@ class Instant(TypeDecorator[datetime]):
         return Duration() if isinstance(value, timedelta) else self
 
     def process_result_value(self, value: int | None, dialect: Dialect) -> datetime | None:
-        """Convert microseconds since the epoch to an instant."""
         return None if value is None else instant(value)
 
     @property
@@ -162,7 +154,6 @@ class Duration(TypeDecorator[timedelta]):
     comparator_factory = _Comparator
 
     def process_bind_param(self, value: object, dialect: Dialect) -> int | None:
-        """Convert a duration to microseconds."""
         if value is None:
             return None
         if not isinstance(value, timedelta):
@@ -190,11 +181,9 @@ class Xid8(UserDefinedType[int]):
         return "xid8"
 
     def bind_processor(self, dialect: Dialect) -> Callable[[int | None], str | None]:
-        """Convert an int to PostgreSQL's text."""
         return lambda value: None if value is None else str(value)
 
     def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], int | None]:
-        """Convert PostgreSQL's text to an int."""
         return lambda value: None if value is None else int(value)
 
     @property
@@ -219,6 +208,7 @@ class Xid(Xid8):
     cache_ok = True
 
     def get_col_spec(self, **given: Any) -> str:
+        """Return the type's name in PostgreSQL."""
         return "xid"
 
 

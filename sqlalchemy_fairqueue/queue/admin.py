@@ -79,8 +79,8 @@ class DeadLetters(Facet[QueueBase]):
     Example:
         >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1, kind="parse").message_id
         >>> queue.bury(engine, queue.dequeue(engine), reason="not a file")
-        >>> [letter.reason for letter in queue.dead_letters.list(engine, kind="parse")]
-        ['not a file']
+        >>> [(letter.reason, letter.payload) for letter in queue.dead_letters.list(engine, kind="parse")]
+        [('not a file', 1)]
         >>> queue.dead_letters.redrive(engine, message_id)[message_id]
         'redriven'
         >>> queue.dead_letters.purge(engine, until=datetime.now(UTC) - timedelta(days=1))

@@ -78,10 +78,10 @@ class Context:
         ... def split(delivery: Delivery, context: Context) -> None:
         ...     for page in delivery.payload["pages"]:
         ...         context.check()  # raises when the message is cancelled, lost, or out of time
-        ...         print(page)
-        >>> perform(queue, {"pages": ["one", "two"]}, kind="split")
-        one
-        two
+        ...         print(page, f"in attempt {context.delivery.attempt} of {context.max_attempts}")
+        >>> perform(queue, {"pages": ["one", "two"]}, kind="split", attempt=2, max_attempts=5)
+        one in attempt 2 of 5
+        two in attempt 2 of 5
     """
 
     __slots__ = ("_held", "_resources", "_session", "_variables")
@@ -94,15 +94,7 @@ class Context:
 
     @property
     def delivery(self) -> Delivery:
-        """The delivery that the handler works on; of a batch, the first.
-
-        Example:
-            >>> @queue.handler("call")
-            ... def call(delivery: Delivery, context: Context) -> None:
-            ...     print(f"attempt {context.delivery.attempt} of {context.max_attempts}")
-            >>> perform(queue, 1, kind="call", attempt=2, max_attempts=5)
-            attempt 2 of 5
-        """
+        """The delivery that the handler works on; of a batch, the first."""
         return self._held.delivery
 
     @property
@@ -249,7 +241,7 @@ class Context:
 
     @property
     def max_attempts(self) -> int:
-        """After how many attempts the message is dead: its own number, or the retry policy's if that is lower."""
+        """After how many attempts the message is dead, by its own limit or the retry policy's if that is lower."""
         return self._held.max_attempts
 
     @property

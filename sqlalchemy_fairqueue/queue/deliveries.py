@@ -144,6 +144,7 @@ class DeliveryMethods(QueueBase):
 
         Example:
             >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
+            >>> queue.release(engine, queue.dequeue(engine))  # counts no attempt
             >>> queue.retry(engine, queue.dequeue(engine), delay=timedelta(minutes=1), error="busy")
             >>> queue.message(engine, message_id).attempts
             1
@@ -152,14 +153,7 @@ class DeliveryMethods(QueueBase):
 
     @recorded
     def release(self, where: RecordedWhere, deliveries: Held, *, delay: timedelta | None = None) -> None:
-        """Give deliveries back without counting the attempt. Arguments and errors are those of :meth:`retry`.
-
-        Example:
-            >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
-            >>> queue.release(engine, queue.dequeue(engine))
-            >>> queue.message(engine, message_id).attempts
-            0
-        """
+        """Give deliveries back without counting the attempt. Arguments and errors are those of :meth:`retry`."""
         return self._settle(where, Verb.RELEASE, deliveries, delay=delay)
 
     @recorded

@@ -43,8 +43,6 @@ R = TypeVar("R")
 
 
 class _Job(Protocol[P]):
-    """The methods of a job that a group calls."""
-
     kind: str
 
     @property
@@ -86,13 +84,6 @@ class _Members:
 
         A message that is skipped as a duplicate, or dropped, is no member. A header ``group`` of the message itself
         raises InvalidArgument, and so does ``on_duplicate="replace"``, which could rewrite a member of another group.
-
-        Example:
-            >>> pages = [Enqueue(channel="customer-7", payload=page) for page in (1, 2, 3)]
-            >>> with Session(engine) as session, session.begin(), queue.group(session) as group:
-            ...     receipts = group.enqueue_many(pages)
-            >>> [receipt.outcome for receipt in receipts]
-            ['created', 'created', 'created']
         """
         if isinstance(messages, Enqueue) or not isinstance(messages, Iterable):
             raise InvalidArgument(f"messages is {messages!r:.80}; give a list of Enqueue")
@@ -298,9 +289,11 @@ class Groups(Facet[QueueBase]):
 
     Example:
         >>> with Session(engine) as session, session.begin(), queue.group(session) as group:
-        ...     receipts = group.enqueue_many([Enqueue(channel="customer-7", payload=1)])
-        >>> queue.groups.status(engine, group.id).pending, len(queue.groups.list(engine, is_open=True))
-        (1, 1)
+        ...     receipts = group.enqueue_many([Enqueue(channel="customer-7", payload=page) for page in (1, 2)])
+        >>> queue.complete(engine, queue.dequeue(engine, limit=1))
+        >>> status = queue.groups.status(engine, group.id)
+        >>> status.done, status.pending, status.finished_at, len(queue.groups.list(engine, is_open=True))
+        (1, 1, None, 1)
         >>> queue.groups.cancel(engine, group.id)
         GroupCancellation(cancelled=1, leased=0)
     """

@@ -295,7 +295,6 @@ class _Wait:
         call.rows(connection)
 
     def end(self) -> None:
-        """Stop receiving notifications."""
         watch, self._watch = self._watch, None
         if watch is not None:
             watch.leave(self._asked.message_id, self._wake)

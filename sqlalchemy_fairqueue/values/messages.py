@@ -498,14 +498,8 @@ class GroupStatus(GroupCounts):
         message_id: The follow-up, once it is enqueued.
         problem: Why the last try to enqueue the follow-up failed; it is tried again.
 
-    Example:
-        >>> with Session(engine) as session, session.begin():
-        ...     with queue.group(session) as group:
-        ...         receipts = group.enqueue_many([Enqueue(channel="customer-7", payload=page) for page in (1, 2)])
-        >>> queue.complete(engine, queue.dequeue(engine, limit=1))
-        >>> status = queue.groups.status(engine, group.id)
-        >>> status.done, status.pending, status.finished_at
-        (1, 1, None)
+    See Also:
+        :class:`~sqlalchemy_fairqueue.queue.Groups`
     """
 
     pending: int

@@ -156,7 +156,7 @@ class LeftoverReason:
         until: When the reason ends at the latest for the first of these channels. None: unknown.
 
     See Also:
-        :class:`Leftovers`
+        :meth:`~sqlalchemy_fairqueue.Worker.leftovers`
     """
 
     reason: Reason
@@ -179,15 +179,8 @@ class Leftovers:
     ``str`` writes a line for the queue and one for each reason, the most frequent first. Reasons are read from at most
     1,000 channels.
 
-    Example:
-        >>> @queue.handler
-        ... def greet(delivery: Delivery) -> None: ...
-        >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1, delay=timedelta(hours=1))
-        >>> worker = Worker(engine, queue)
-        >>> worker.run(drain=True)
-        >>> print(*worker.leftovers())
-        left in queue documents...: 1 scheduled
-          scheduled: 1 in 1 channel
+    See Also:
+        :meth:`~sqlalchemy_fairqueue.Worker.leftovers`
     """
 
     queue: str
@@ -565,12 +558,8 @@ class DeadLetterInfo:
         max_attempts: The message's own limit. If its retry policy allowed fewer, the reason names the policy's limit.
         deliveries: How often it was ever delivered.
 
-    Example:
-        >>> receipt = queue.enqueue(engine, channel="customer-7", payload={"number": "555"})
-        >>> queue.bury(engine, queue.dequeue(engine), reason="there is no such number")
-        >>> [letter] = queue.dead_letters.list(engine)
-        >>> letter.reason, letter.payload, letter.attempts
-        ('there is no such number', {'number': '555'}, 1)
+    See Also:
+        :class:`~sqlalchemy_fairqueue.queue.DeadLetters`
     """
 
     message_id: int

@@ -92,7 +92,6 @@ class Lifespan:
                     generator.close()
 
     async def _begin(self, queue: Queue, one: LifespanFunction) -> Any:
-        """Return the resource of an on_start function."""
         try:
             made = await self._call(queue, one)
             if one.generator:

@@ -187,8 +187,9 @@ class Worker(Front[ThreadExecutor]):
             >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1, delay=timedelta(hours=1))
             >>> worker = Worker(engine, queue)
             >>> worker.run(drain=True)
-            >>> [(left.scheduled, str(left.reasons[0].reason)) for left in worker.leftovers()]
-            [(1, 'scheduled')]
+            >>> print(*worker.leftovers())
+            left in queue documents...: 1 scheduled
+              scheduled: 1 in 1 channel
         """
         with self._engine.connect() as connection:
             return read_leftovers(connection, self._options.queues, self.name)
@@ -325,7 +326,6 @@ class Worker(Front[ThreadExecutor]):
             self._draining = False
 
     def _wait(self, stops: SimpleQueue[None], draining: Runtime[ThreadExecutor] | None) -> None:
-        """Wait for a stop, or until the runtime is drained."""
         timings = self._options.timings
         while draining is None or not draining.is_drained():
             with suppress(Empty):
