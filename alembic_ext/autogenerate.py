@@ -270,7 +270,7 @@ def _is_repaired(difference: Difference) -> bool:
 
 
 def _table(operation: ops.CreateTableOp | ops.DropTableOp | ops.ModifyTableOps) -> tuple[str | None, str]:
-    """Return schema and name of a table as Alembic gives them; it may find a table both with and without its schema."""
+    """Return schema and name as Alembic gives them; Alembic may find a table both with and without its schema."""
     return operation.schema, str(operation.table_name)
 
 

@@ -201,7 +201,7 @@ def _shared(values: Sequence[Any]) -> list[Any]:
 
 
 def _elements(encoded: EncodedMessage) -> dict[str, Any]:
-    """Return what a message has in each array of ``fq_enqueue``; None for some usual values."""
+    """Return what a message has in each array of ``fq_enqueue``; in some arrays None stands for the usual value."""
     message, membership = encoded.message, encoded.membership
     on_duplicate = "coalesce" if message.coalesce else message.on_duplicate
     return {
@@ -224,7 +224,7 @@ def _elements(encoded: EncodedMessage) -> dict[str, Any]:
 
 
 def _arrays(messages: Sequence[EncodedMessage]) -> dict[str, Any]:
-    """Return the arrays of ``fq_enqueue`` for many messages; None for some arrays that have only usual values."""
+    """Return the arrays of ``fq_enqueue`` for many messages; None instead of some arrays with only usual values."""
     wanted, contents, headers, max_attempts, memberships = zip(*map(_of_encoded, messages), strict=True)
     of_messages = zip(*map(_of_message, wanted), strict=True)
     channels, kinds, priorities, keys, delays, ats, on_duplicates, costs, *of_keys = of_messages

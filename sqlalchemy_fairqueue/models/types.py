@@ -123,6 +123,7 @@ class Instant(TypeDecorator[datetime]):
     comparator_factory = _Comparator
 
     def process_bind_param(self, value: object, dialect: Dialect) -> int | None:
+        """Convert an instant to microseconds since the epoch."""
         if value is None:
             return None
         if not isinstance(value, datetime):
@@ -135,6 +136,7 @@ class Instant(TypeDecorator[datetime]):
         return Duration() if isinstance(value, timedelta) else self
 
     def process_result_value(self, value: int | None, dialect: Dialect) -> datetime | None:
+        """Convert microseconds since the epoch to an instant."""
         return None if value is None else instant(value)
 
     @property
@@ -154,6 +156,7 @@ class Duration(TypeDecorator[timedelta]):
     comparator_factory = _Comparator
 
     def process_bind_param(self, value: object, dialect: Dialect) -> int | None:
+        """Convert a duration to microseconds."""
         if value is None:
             return None
         if not isinstance(value, timedelta):
@@ -181,9 +184,11 @@ class Xid8(UserDefinedType[int]):
         return "xid8"
 
     def bind_processor(self, dialect: Dialect) -> Callable[[int | None], str | None]:
+        """Convert an int to PostgreSQL's text."""
         return lambda value: None if value is None else str(value)
 
     def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], int | None]:
+        """Convert PostgreSQL's text to an int."""
         return lambda value: None if value is None else int(value)
 
     @property

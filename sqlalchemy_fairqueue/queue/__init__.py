@@ -54,7 +54,7 @@ class Queue(
             installation, which must be the same on all connections of an engine.
         codec: Converts payloads to bytes. Default: JSON. Every process that uses the queue needs the same codec.
         defaults: The policy of channels that this object's enqueues create, unless ``configure`` has set defaults.
-        max_attempts: A failing message becomes a dead letter after this many attempts, unless the message has a number.
+        max_attempts: A failing message becomes a dead letter after this many attempts, unless it has its own limit.
         bind_arguments: For sessions with several engines: passed to ``Session.connection(bind_arguments=...)`` to
             choose the engine of the queue, such as ``{"mapper": Upload}``.
         notify: Whether transactions of this object wake waiting consumers by NOTIFY, which is sent only while a

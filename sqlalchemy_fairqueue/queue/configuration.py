@@ -136,8 +136,9 @@ class ConfigurationMethods(QueueBase):
         different fields both take effect.
 
         The call locks the channel's state. If it sets max_concurrency, directly or by a plan, it also locks the leased
-        messages of the channel, and waits for transactions that are completing them. It waits for a transaction that
-        changes or removes the plan. Keep the call's transaction short and separate: it stops the channel meanwhile.
+        messages of the channel, and waits for transactions that are completing them. The call waits for a transaction
+        that changes or removes the plan. Keep its own transaction short and separate, since the channel stands still
+        until it ends.
 
         Example:
             >>> queue.plans.configure(engine, "gold", weight=5)

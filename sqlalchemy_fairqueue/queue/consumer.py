@@ -1,7 +1,7 @@
 """Consumers of a queue: what a process remembers between two dequeues.
 
-It remembers leases that the next dequeue can use again. Dequeues are correct without this memory, so a consumer forgets
-all of it after an error.
+A consumer remembers leases that the next dequeue can use again. Dequeues are correct without this memory, so after an
+error the consumer forgets all of it.
 """
 
 from __future__ import annotations

@@ -240,7 +240,7 @@ def _wait(connection: Connection, target: Target, message: MessageDetails) -> Wa
 
 
 def _position(after: object, channel: str | None) -> tuple[int, ...]:
-    """Return the numbers of ``page.next``: the last part of the order (step), the place in it, the last id."""
+    """Return the numbers of ``page.next``: which part of the order was read last, the place in it, and the last id."""
     steps = range(3, 5) if channel is None else range(1, 3)
     return checked_position(after, "channel and state", steps, range(-(2**63), 2**63), IDS)
 

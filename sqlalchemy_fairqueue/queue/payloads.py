@@ -432,7 +432,7 @@ def _are_equal(given: Any, found: Any) -> bool:
 
 
 def _reading(moment: datetime | time) -> tuple[str, bool]:
-    """Return the local time with its offset, as which a zone comes back, and whether the zone is missing.
+    """Return the local time with its UTC offset, all that comes back of a zone, and whether the zone is missing.
 
     Moments in different zones may compare unequal although they are the same instant with the same offset.
     """

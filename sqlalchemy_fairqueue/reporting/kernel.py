@@ -205,7 +205,7 @@ _GAP = 2
 
 @compilable
 def _share_out(shares: Shares, members: Any, waiting: Any, served: Any, window: int) -> float:
-    """Compare what channels received in a window with their fair shares, add it to *shares*, and return Jain's index.
+    """Add to *shares* how much channels received above and below their fair shares in a window; return Jain's index.
 
     *members* are the channels that had messages left when the window began (*waiting*) or received some (*served*). The
     index is NaN if fewer than two of them competed, or if nothing that was served cost anything.

@@ -69,7 +69,7 @@ class ArchiveResult:
 
 @dataclass(frozen=True, slots=True)
 class CompactedDay:
-    """A day in UTC whose files a run has joined, with its number of attempts and of files before."""
+    """A day in UTC whose files a run has joined: how many attempts it has, and how many files it had before."""
 
     day: date
     rows: int
@@ -91,15 +91,15 @@ def archive(
 ) -> ArchiveResult:
     """Update the archive at *path* from the history.
 
-    One rename adds a whole day, or all later rows of an archived day, so readers never see half of an addition. A run
-    that dies leaves finished days, and the next run continues. Run it after midnight UTC, and before housekeeping drops
+    One rename adds a whole day, or all later rows of an archived day, so readers never see half of an addition. If a
+    run dies, finished days stay, and the next run continues. Run this after midnight UTC, and before housekeeping drops
     the oldest day.
 
     Args:
-        spark: A classic session; not Spark Connect, since it uses the session's file systems.
+        spark: A classic session; not Spark Connect, since the run uses the session's file systems.
         path: A folder on a file system of the session with atomic renames.
         dsn: The database of the history; or give *dsn_env*, the variable that has it on driver and executors.
-        schema: The schema of the installation, by default the connection's.
+        schema: The schema of the installation, by default the connection's current schema.
         today: Whether to archive the present day so far, which creates a file at each run.
         num_partitions: How many tasks read a day, by default one for each quarter of a million rows, up to 16.
         fail_on_data_loss: Whether days that were dropped before they were archived are an error, or only a warning.
@@ -177,7 +177,7 @@ def compact_archive(
 
     Args:
         dsn: The database of the archive's history, where the archive is locked; or give *dsn_env*, its variable.
-        schema: The schema of the installation, by default the connection's.
+        schema: The schema of the installation, by default the connection's current schema.
         min_files: Join days with at least this many files.
 
     Raises:
@@ -302,7 +302,7 @@ def _own_files(storage: Storage, marker: Marker, now: Horizon, accepted: str | N
 
 @contextmanager
 def _opened(spark: SparkSession, options: ReadOptions, action: str) -> Iterator[tuple[psycopg.Connection, str]]:
-    """Yield a connection and the quoted schema. Meanwhile the session writes timestamps in UTC, in microseconds."""
+    """Yield a connection and the quoted schema. Within the context, the session writes timestamps in UTC, in us."""
     try:
         register(spark)
     except AnalysisException as error:

@@ -71,7 +71,7 @@ class TargetOptions:
     Attributes:
         dsn: ``postgresql://...`` or ``key=value`` words of libpq. It is never shown.
         dsn_env: The environment variable on driver and executors that has the dsn, so that no plan contains it.
-        schema: The schema of the installation, by default the connection's.
+        schema: The schema of the installation, by default the connection's current schema.
     """
 
     dsn: str | None = field(default=None, repr=False)

@@ -331,7 +331,8 @@ class ChannelDemand:
         max_concurrency: As in its policy; likewise max_cost_out, rate and weight.
         next_cost: The cost of its first message, if it has a max_cost_out.
         last_dequeue_at: When the channel was last served, or None.
-        opens_at: Until when dequeues skip it, because of its rate or because its first message is not due; or None.
+        opens_at: Until when dequeues skip it, because of its rate or because its first message is not due. None: they
+            do not skip it.
         served_cost: As in :class:`Contention`, for its attempts. None: the queue shares by messages, or has no history.
         wait: Why it waits. None: it does not wait, or the reading did not ask for reasons.
 

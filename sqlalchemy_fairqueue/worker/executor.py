@@ -280,7 +280,7 @@ class Executor(ABC):
         return next_at - began
 
     def _ignore(self, held: HeldDelivery) -> None:
-        """Count a handler as hanging that runs on though its message was cancelled. It may still settle the message."""
+        """Count a handler that runs on after its message was cancelled as hanging. It may still settle the message."""
         ago = self._clock() - (held.cancelled_at or 0.0)
         self._hang(
             held,

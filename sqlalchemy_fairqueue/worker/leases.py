@@ -233,7 +233,7 @@ class HeldDelivery:
         self.time_over_at = None if timeout is None else self.lease.clock() + timeout.total_seconds()
 
     def give_up(self) -> None:
-        """Note that the worker settles its batch without the handler, which can no longer settle it."""
+        """Note that the worker settles the batch without the handler, so that the handler can no longer settle it."""
         for held in self.batch:
             held.given_up = True
             held.lease.given_up.add((held.delivery.message_id, held.delivery.deliveries))

@@ -239,7 +239,7 @@ def check_sessions(
 
 
 def _warn_of_pool(options: WorkerOptions, sessions: object) -> None:
-    """Warn if handlers' sessions will wait for each other's connections."""
+    """Warn if the pool is so small that handlers' sessions will wait for each other's connections."""
     bind = getattr(sessions, "kw", {}).get("bind")
     room = _room(bind.sync_engine if isinstance(bind, AsyncEngine) else bind)
     if room is not None and room < options.concurrency:

@@ -564,7 +564,7 @@ class AsyncWorker(Front[TaskExecutor]):
         await self.stop()
 
     async def _check(self, runtime: Runtime[TaskExecutor]) -> None:
-        """Check the installation in another thread, since its connection has its own event loop."""
+        """Check the installation in another thread, since the worker's connection has its own event loop."""
         try:
             await in_thread(runtime.check)
         except Exception as error:

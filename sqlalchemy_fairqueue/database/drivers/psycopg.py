@@ -261,7 +261,7 @@ class Psycopg(LibpqDriver):
         return give_up(connection.connection.driver_connection)
 
     def can_commit_with(self, connection: Connection) -> bool:
-        """Return whether the connection can send COMMIT along now; this needs the pipeline mode of libpq 14."""
+        """Return whether COMMIT can be sent along with statements now; this needs the pipeline mode of libpq 14."""
         driver: Any = connection.connection.driver_connection
         return names().has_pipelines and bool(driver.pgconn.pipeline_status == NO_PIPELINE)
 

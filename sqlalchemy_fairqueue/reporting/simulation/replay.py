@@ -181,7 +181,7 @@ def capacity_of(trace: Trace, policies: Mapping[str, ChannelPolicy]) -> Capacity
       the messages done a second are right nevertheless.
     - A backlog is a time in which at least as many messages wait as were ever leased at once: enough for each worker.
       With fewer, workers may be idle because a dequeue takes a while.
-    - A stretch of backlog counts only if at least as many attempts end in it. In a shorter stretch the workers were
+    - A stretch of backlog counts only if at least that many attempts end in it. In a shorter stretch the workers were
       about to begin.
     - Waiting messages of a channel at its ``max_concurrency``, or with a rate, do not count, since they may wait for
       the policy.

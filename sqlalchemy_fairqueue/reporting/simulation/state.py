@@ -247,7 +247,7 @@ _NUMBA: Any = import_module("numba") if find_spec("numba") else None
 
 
 def compilable(function: Callable[P, R]) -> Callable[P, R]:
-    """Let compiled functions call this one; other callers get it unchanged."""
+    """Return the function unchanged, and let compiled functions call it."""
     if _NUMBA is None:
         return function
     marked: Callable[P, R] = import_module("numba.extending").register_jitable(function)

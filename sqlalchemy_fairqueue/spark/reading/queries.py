@@ -226,7 +226,7 @@ def last_pruned(connection: psycopg.Connection, schema: str) -> int:
 
 
 def check_losses(connection: psycopg.Connection, schema: str, after: Offset, options: ReadOptions) -> None:
-    """Raise DataLoss, or warn, as the options say, if attempts in their time range and after an offset were pruned.
+    """Raise DataLoss, or warn, as the options say, if attempts that the options select after an offset were pruned.
 
     Call it after the rows were read, in a READ COMMITTED transaction or none, so that its snapshot is a new one, which
     shows everything that was pruned before.
