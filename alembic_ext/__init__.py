@@ -1,8 +1,9 @@
 """Alembic operations that install, upgrade, repair and remove fairqueue, and grant and revoke its use.
 
 Importing the package registers ``op.create_fairqueue()`` and the other operations. Import it in ``env.py``, so that
-``alembic revision --autogenerate`` writes them; a migration that runs without ``env.py`` imports the package itself. Of
-fairqueue the operations use only the SQL of all versions, errors and column types, so an old migration never changes.
+``alembic revision --autogenerate`` writes them; a migration that runs without ``env.py`` imports the package itself.
+The package uses only ``sqlalchemy_fairqueue.sql``, which has every version, and errors and column types, so that an old
+migration always does the same.
 """
 
 from __future__ import annotations

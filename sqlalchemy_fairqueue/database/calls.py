@@ -383,7 +383,7 @@ class Link:
     def can_commit_with(self) -> bool:
         """Return whether statements can travel with the COMMIT. Do not ask this about a two-phase transaction.
 
-        They cannot if a listener acts right before the COMMIT, or if statements or commits are executed in another way.
+        They cannot if a listener acts right before the COMMIT, or replaces how statements or commits are executed.
         """
         connection, dialect = self.connection, self.connection.dialect
         return (

@@ -36,8 +36,8 @@ class Queue(
 ):
     """A named set of channels in a PostgreSQL database, served in turn.
 
-    Make one object for each queue, in a module of the application. Making it is cheap and connects to nothing. It holds
-    the declared handlers, and what :meth:`dequeue` remembers between calls.
+    Make one object for each queue, in a module of the application. Making it is cheap and connects to nothing. The
+    object holds the declared handlers, and what :meth:`dequeue` remembers between calls.
 
     Every verb takes the session, Connection or Engine that it works on as its first argument, sync or async. A session
     records enqueues, settlements and changes, and sends them with its COMMIT. All other calls are sent at once: in the

@@ -421,7 +421,7 @@ class Admin(Facet[QueueBase]):
 
         First stop what enqueues to the channel, and remove its schedules from code; otherwise the channel is created
         again. The call needs an engine for its transactions, each of which deletes up to 10,000 rows of each table. If
-        a call ends half-way, call it again. It reads the history and the results of all channels, about 2 us a row.
+        a call ends half-way, call it again. A call reads the history and the results of all channels, about 2 us a row.
 
         Example:
             >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
@@ -496,9 +496,9 @@ class Admin(Facet[QueueBase]):
     def trend(self, where: Where, *, channel: str | None = None, over: timedelta = timedelta(hours=1)) -> Trend:
         """Return how a queue or channel developed: backlog, oldest wait, served and failed attempts, times of handlers.
 
-        Each minute, workers store a sample of their queues and of the 20 channels with the longest backlogs; it is kept
-        for 25 hours. Only a queue that records its history knows what was served, and how long handlers took. The call
-        reads the samples in question and at most 10,000 attempts of the history.
+        Each minute, workers store samples of their queues and of the 20 channels with the longest backlogs, for 25 hours.
+        Only a queue that records its history knows what was served, and how long handlers took. The call reads the
+        samples in question and at most 10,000 attempts of the history.
 
         *over* is how far back to look, a minute to a day. Up to 100 minutes the points are a minute apart, up to 500
         five minutes, beyond that fifteen.

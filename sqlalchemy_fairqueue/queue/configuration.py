@@ -76,7 +76,7 @@ class ConfigurationMethods(QueueBase):
             on_dead_kinds: The kinds whose dead letters cause a message to :meth:`on_dead` handlers. Workers add the
                 kinds of their handlers. None: none.
             forget_channels_after: Housekeeping deletes channels that were idle for this time: without messages and dead
-                letters. Their names and their count of dropped messages are lost; the next enqueue creates them anew.
+                letters. The names and counts of dropped messages are lost; the next enqueue creates a channel anew.
                 Channels that are paused or were set by configure_channel stay. None: all stay. Initially 30 days.
             fair_by: What backlogged channels share equally, by weight. "messages", the initial value: the number of
                 messages. "cost": the sum of costs, as ``enqueue(cost=)`` declared and settlements corrected them.

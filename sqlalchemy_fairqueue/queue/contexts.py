@@ -358,10 +358,10 @@ class MiddlewareMethods(QueueBase):
         wraps all of it.
 
         Middleware is part of the handler. It runs in the transaction of ``context.session``, before the completion. An
-        outcome that it raises or returns replaces the handler's. An exception fails the attempt. Its time counts
-        towards the timeout. It runs once for each attempt, again if the transaction could not be serialized, and not
-        for payloads that cannot be decoded. With ``isolation="process"`` it runs in the worker, around the call of the
-        child process.
+        outcome that it raises or returns replaces the handler's. An exception fails the attempt. The timeout includes
+        the middleware. Middleware runs once for each attempt, and again if the transaction could not be serialized, but
+        not for payloads that cannot be decoded. With ``isolation="process"`` it runs in the worker, around the call of
+        the child process.
 
         Example:
             >>> @queue.middleware

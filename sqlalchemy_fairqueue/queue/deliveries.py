@@ -181,8 +181,8 @@ class DeliveryMethods(QueueBase):
         """Extend the leases of deliveries to end *lease* from now, in a transaction of its own. Return the new end.
 
         A lease is never shortened, and is extended for all of its messages. Of several leases the call returns the
-        first end. It raises LeaseLost if a lease has ended, or a delivery is not held under it any more; then nothing
-        changed for that lease.
+        first end. The call raises LeaseLost if a lease has ended, or a delivery is not held under it any more; then
+        nothing changed for that lease.
 
         Example:
             >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)

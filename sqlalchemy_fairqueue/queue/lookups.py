@@ -114,8 +114,8 @@ class LookupMethods(QueueBase):
     ) -> MessageDetails | None:
         """Return one unsettled message with its whole content, by its id, or by its channel and key or ordering key.
 
-        ``queue.codec.decode(message.content)`` is its payload. ``wait`` says why it waits and who holds what it waits
-        for: other channels, and with a shared limit other queues. ``history`` has its ended attempts;
+        ``queue.codec.decode(message.content)`` is its payload. ``wait`` says why the message waits, and who holds what
+        it waits for: other channels, and with a shared limit other queues. ``history`` has its ended attempts;
         ``queue.admin.attempts`` returns those of settled messages too. The result is None if the message is done, dead
         or withdrawn, or never existed; ``queue.dead_letters`` lists dead letters.
 
@@ -317,7 +317,7 @@ class WithdrawalMethods(QueueBase):
         its enqueues first, so its own messages are deleted too. If the channel does not exist, nothing is deleted.
 
         The call locks the channel's state and the messages until the transaction ends; until then the channel is not
-        served. It waits for a dequeue that is serving the channel. A million messages take seconds. *key* and
+        served. The call waits for a dequeue that is serving the channel. A million messages take seconds. *key* and
         *ordering_key* are found by an index; otherwise the call reads all undelivered messages of the channel, or with
         "scheduled" those that are due later.
 

@@ -355,7 +355,7 @@ def find_loss(given: Any, found: Any) -> Loss | None:
     """Return the first part of a value that does not come back equal and of the same type, or None.
 
     Dataclasses, classes of attrs, structs of msgspec and models of pydantic are compared field by field, since their
-    ``__eq__`` may leave out fields, and fails if a field is NaN.
+    ``__eq__`` may leave out fields, and is false if a field is NaN.
     """
     kind = type(given)
     if kind is not type(found):

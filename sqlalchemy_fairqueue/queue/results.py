@@ -96,7 +96,7 @@ class ResultMethods(HandlerMethods):
         """Return what the handler returned, if ``configure(where, result_retention=...)`` makes the queue keep it.
 
         The value is decoded like a payload. If the kind is a job of this queue, the value has the annotated return
-        type. It is None if a verb completed the message without a result.
+        type. The value is None if a verb completed the message without a result.
 
         Args:
             message_id: The id in the receipt. Ids are consecutive numbers, which anybody can guess.

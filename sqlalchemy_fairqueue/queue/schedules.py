@@ -187,8 +187,8 @@ class Schedules(Facet[ScheduleMethods]):
     def run(self, where: Where, name: str, *, channel: str) -> int | None:
         """Enqueue the message of a schedule in addition to its slots, even while it is paused. Return the message's id.
 
-        It is sent at once: on a session or connection in its transaction. The header ``scheduled_for`` is the time of
-        the call. Its locks and its place in the lock order are those of an enqueue. A missing schedule raises
+        The call is sent at once: on a session or connection in its transaction. The header ``scheduled_for`` is the
+        time of the call. Its locks and its place in the lock order are those of an enqueue. A missing schedule raises
         UnknownSchedule. If the channel is full, the call raises ChannelFull or, if its policy says "drop", returns
         None.
         """
@@ -206,7 +206,7 @@ class Schedules(Facet[ScheduleMethods]):
         limit: int = 1000,
         after: ScheduleInfo | None = None,
     ) -> builtins.list[ScheduleInfo]:
-        """Return at most *limit* (1 to 100,000) schedules by channel and name, without those that are only recorded.
+        """Return at most *limit* (1 to 100,000) schedules by channel and name; none that are only recorded.
 
         *after* is the last schedule of the previous page.
         """

@@ -150,7 +150,7 @@ def report(
 ) -> Report:
     """Make a fairness report in this process: figures, and a page that shows and defines them.
 
-    It needs about 200 bytes of memory an attempt, and 500 for a replay.
+    The process needs about 200 bytes of memory for each attempt, and 500 for a replay.
 
     Args:
         history: From :func:`read_history` or :func:`read_archive`.

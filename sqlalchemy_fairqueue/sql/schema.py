@@ -187,7 +187,7 @@ def grants_guard(schema: str | None) -> str:
 def change_guard(before: int, after: int, schema: str | None) -> str:
     """Return a DO block that raises unless the schema holds *before*, and the names that *after* adds are free.
 
-    It also raises unless the transaction is READ COMMITTED, so that it sees what others commit.
+    The block also raises unless the transaction is READ COMMITTED, since the guard must see what others commit.
     """
     there = set(_names(before))
     added = [name for name in _names(after) if name not in there]

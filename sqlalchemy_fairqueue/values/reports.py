@@ -99,8 +99,8 @@ class LongestOut:
 
     Attributes:
         message_id: Without a history, the least id of the messages that the limit counts.
-        since: When it was delivered, in UTC. None: the queue records no history; of a channel with a max_concurrency of
-            1 the time is known all the same.
+        since: When it was delivered, in UTC. None: unknown, since the queue records no history; for a channel with a
+            max_concurrency of 1 it is known even then.
 
     Example:
         >>> queue.configure(engine, max_concurrency=1, history=True)

@@ -213,8 +213,8 @@ class Recurrence:
     """The times at which a schedule is due: a cron expression in a time zone, or an interval.
 
     Attributes:
-        cron: Minute, hour, day of month, month and day of week, ``"0 3 * * *"``, or an alias such as ``"@daily"``; the
-            attribute is the expression. Give either cron or every.
+        cron: Minute, hour, day of month, month and day of week, ``"0 3 * * *"``, or an alias such as ``"@daily"``, in
+            whose place the attribute has the expression. Give either cron or every.
         every: An interval of at least a second. The first slot comes one interval after the schedule is made.
         timezone: The IANA name of the zone of cron, like ``"Europe/Berlin"``. None: UTC.
         catch_up: What happens to slots to which workers come more than a minute late. "last", the default: the newest

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class WakeEvent:
     """An event that is cheap to set repeatedly while its thread is busy; the thread's next wait then ends at once.
 
-    It is one lock, held while the event is not set; a threading.Event has three, with some Python around them.
+    The event is one lock, held while it is not set; a threading.Event has three locks, with some Python around them.
     """
 
     __slots__ = ("_unset",)

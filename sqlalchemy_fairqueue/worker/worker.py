@@ -175,8 +175,8 @@ class Worker(Front[ThreadExecutor]):
     def leftovers(self) -> tuple[Leftovers, ...]:
         """Return the messages that the worker's queues hold now, and why they wait: what ``run(drain=True)`` has left.
 
-        It asks on a connection of the engine, whose role needs the grant "monitor" or "operator". A queue of 1,000 busy
-        channels takes some tens of milliseconds. The result has an entry for each queue that holds messages.
+        The call uses a connection of the engine, whose role needs the grant "monitor" or "operator". A queue of 1,000
+        busy channels takes some tens of milliseconds. The result has an entry for each queue that holds messages.
 
         Raises:
             NotGranted: The role's grants are for other queues.
@@ -198,7 +198,7 @@ class Worker(Front[ThreadExecutor]):
         """Begin to work in new threads, and return.
 
         Raises:
-            WorkerError: It runs already, or cannot call a handler.
+            WorkerError: The worker runs already, or cannot call a handler.
             InvalidArgument: A queue has no handlers, or the session factory creates no Session.
             SchemaMismatch: A queue is not installed, or in a version that is too old.
             StartError: An ``on_start`` function failed.
@@ -239,7 +239,7 @@ class Worker(Front[ThreadExecutor]):
         finished. A second call with a shorter grace shortens the first.
 
         Args:
-            grace: How long handlers may go on; default: the worker's. Then a running handler is abandoned: its message
+            grace: How long handlers may go on; default: the worker's. A handler that runs longer is abandoned: its message
                 is released, ``context.check()`` raises, its session refuses to commit, and its child process is killed.
 
         Raises:
@@ -418,7 +418,7 @@ class AsyncWorker(Front[TaskExecutor]):
         """Begin to work in the running loop, and return.
 
         Raises:
-            WorkerError: It runs already, cannot call a handler, or its engine connects only in this loop.
+            WorkerError: The worker runs already, cannot call a handler, or its engine connects only in this loop.
             InvalidArgument, SchemaMismatch, StartError: As for :meth:`Worker.start`.
 
         Example:
@@ -482,7 +482,7 @@ class AsyncWorker(Front[TaskExecutor]):
         another loop waits while the stop runs in the worker's loop.
 
         Args:
-            grace: How long handlers may go on; default: the worker's. Then they are cancelled.
+            grace: How long handlers may go on; default: the worker's. Handlers that still run afterwards are cancelled.
         """
         until, life = self._until(grace), self._life
         if life is None or life.done() or (loop := life.get_loop()).is_closed():
