@@ -87,7 +87,7 @@ def hide(context: AutogenContext, _upgrade: ops.UpgradeOps) -> PriorityDispatchR
 def compare(context: AutogenContext, upgrade: ops.UpgradeOps) -> PriorityDispatchResult:
     """Replace Alembic's changes of fairqueue's tables by our operations, and add changes that Alembic cannot find.
 
-    ``context.configure(..., fairqueue=False)`` turns this off.
+    ``context.configure(..., fairqueue=False)`` turns this comparison off.
     """
     _alembic_log.removeFilter(_is_told)
     if context.opts.get("fairqueue", True):
@@ -206,7 +206,7 @@ class _Comparison:
         """Return the changes of a table that stay in the migration.
 
         Changes to the user's own columns, constraints and indexes stay. Changes to ours stay if the table differs from
-        its installed version, which decides instead of the models.
+        its installed version, since the version decides, and not the models.
         """
         schema, name = self.table(operation)
         if name not in self.wanted.get(schema, {}) and _table(operation) not in gone:

@@ -49,7 +49,7 @@ class _WithoutPool(OptionEngine):
 def without_pool(engine: Engine, connect: Callable[[], Any] | None = None) -> Engine:
     """Return an engine that connects like another one, with its events and options, but keeps no connection.
 
-    *connect* returns a driver's connection on which the pool's events have already run; None: as the other engine does.
+    *connect* returns a driver's connection for which the pool's events have already run. None: connect as that engine.
     """
     shared, own = engine.pool, _WithoutPool(engine, {})
     if connect is not None:

@@ -496,9 +496,9 @@ class Admin(Facet[QueueBase]):
     def trend(self, where: Where, *, channel: str | None = None, over: timedelta = timedelta(hours=1)) -> Trend:
         """Return how a queue or channel developed: backlog, oldest wait, served and failed attempts, times of handlers.
 
-        Each minute, workers store samples of their queues and of the 20 channels with the longest backlogs, for 25 hours.
-        Only a queue that records its history knows what was served, and how long handlers took. The call reads the
-        samples in question and at most 10,000 attempts of the history.
+        Each minute, workers store a sample of their queues and of the 20 channels with the longest backlogs. They delete
+        samples after 25 hours. Only a queue that records its history knows what was served, and how long handlers took.
+        The call reads the samples in question and at most 10,000 attempts of the history.
 
         *over* is how far back to look, a minute to a day. Up to 100 minutes the points are a minute apart, up to 500
         five minutes, beyond that fifteen.

@@ -105,9 +105,9 @@ class Context:
     def retry(self, delivery: Delivery, *, delay: timedelta | None = None, error: str | None = None) -> None:
         """Retry one delivery of a batch, and count its attempt, however the others are settled.
 
-        The worker does so when the handler returns, in the handler's transaction if it takes a session. If the handler
-        raises, all deliveries have failed instead. The same applies to :meth:`release` and :meth:`bury`. *delay* and
-        *error* are as for :class:`~sqlalchemy_fairqueue.Retry`.
+        The worker settles the delivery when the handler returns, in the handler's transaction if it takes a session. If
+        the handler raises, all deliveries have failed instead. The same applies to :meth:`release` and :meth:`bury`.
+        *delay* and *error* are as for :class:`~sqlalchemy_fairqueue.Retry`.
 
         Example:
             >>> @queue.handler("embed", batch=Batch(max_messages=50))
@@ -177,7 +177,7 @@ class Context:
     def resource(self, kind: type[T]) -> T:
         """Return the only resource that is an instance of this class.
 
-        If none or several are, the call raises InvalidArgument; use ``resources`` to find one by name.
+        If no resource is, or several are, the call raises InvalidArgument; use ``resources`` to find one by name.
         """
         found = [name for name, one in self._resources.items() if isinstance(one, kind)]
         if len(found) != 1:

@@ -328,8 +328,8 @@ class Groups(Facet[QueueBase]):
         members that consumers hold have ended, the follow-up is enqueued: *on_failure* if there is one.
 
         The call locks the members until the transaction ends, and waits for transactions that have one locked. In the
-        lock order it is a settlement: enqueue before it. It raises UnknownGroup for an unknown group, and
-        IsolationError in a REPEATABLE READ or SERIALIZABLE transaction.
+        lock order the call is a settlement, so enqueue before it. An unknown group raises UnknownGroup, and a
+        REPEATABLE READ or SERIALIZABLE transaction IsolationError.
         """
         return self._ask(where, self._of_group(group_id, _cancel), settles=True)
 

@@ -55,7 +55,7 @@ installed = _Installed()
 
 
 def settling(queue: str, verb: str, deliveries: Callable[[], Sequence[Delivery]]) -> AbstractContextManager[object]:
-    """Return the instrumentation's context manager for a settling statement; without deliveries, one that does nothing.
+    """Return a context manager for a settling statement: the instrumentation's, if any and if there are deliveries.
 
     *deliveries* is called only if there is instrumentation.
     """

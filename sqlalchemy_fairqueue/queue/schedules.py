@@ -60,8 +60,9 @@ class ScheduleMethods(EnqueueMethods, HandlerMethods):
 
         Each worker of the queue sets the schedule when it starts; the worker's role needs the grant "producer" too.
         Only workers with the schedule in their code run its slots, so a schedule removed from the code runs no more
-        once the last worker of the old code has stopped. Its row is removed when it has been due for a week; until then
-        a worker that has it again continues by catch_up. If versions differ, the worker started last decides.
+        once the last worker of the old code has stopped. Its row is removed when the schedule has been due for a week;
+        until then a worker that has the schedule again continues by catch_up. If versions of the code differ, the
+        worker started last decides.
 
         Args:
             name: Default: the function's name.

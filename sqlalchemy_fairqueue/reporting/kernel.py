@@ -169,8 +169,8 @@ class Shares(NamedTuple):
 
     Attributes:
         most: The most messages in a window that the policy allows; infinity: no limit.
-        share: Its fair shares in the windows that began with a backlog of the channel.
-        served: Messages that it received in these windows.
+        share: The channel's fair shares in the windows that began with a backlog of the channel.
+        served: Messages that the channel received in these windows.
         denied: Messages below its share.
         above: Messages above its share.
         stretch: Denied messages in the present stretch of windows with denial, from *stretch_begin* to *stretch_end*.

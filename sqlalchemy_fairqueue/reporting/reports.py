@@ -144,7 +144,7 @@ class ReplayedQueue:
 class Replay:
     """The figures of a replay, for comparison with the history; the page shows *name*.
 
-    *replayed* has the workers and the error of each queue. It and *queues* are empty if they are unknown.
+    *replayed* has the workers and the error of each queue. *replayed* and *queues* are empty if they are unknown.
     """
 
     name: str

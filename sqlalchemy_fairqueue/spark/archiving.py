@@ -248,7 +248,7 @@ def _raw_options(**given: Any) -> dict[str, str]:
 def pending_rows(
     connection: psycopg.Connection, schema: str, archived: Mapping[int, int], high: int, until: int
 ) -> dict[int, int]:
-    """Return the number of rows that an archive lacks by day, before day *until* and below transaction *high*.
+    """Return how many rows the archive lacks, by day, of days before *until* and of transactions below *high*.
 
     A day that was never archived is read whole; for other days, the index on (recorded_xid, id) gives the later rows.
     Call this function outside of a transaction.

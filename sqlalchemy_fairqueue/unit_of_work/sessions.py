@@ -109,9 +109,9 @@ def guard(session: Session, check: Guard | None) -> None:
 
 
 def transactions(session: Session) -> tuple[SessionTransaction, SessionTransaction]:
-    """Return the session's outermost and innermost transaction; begin one if it has none and autobegins.
+    """Return the session's outermost and innermost transaction; begin one if the session has none and autobegins.
 
-    If nothing can be sent in them any more, it raises UnsentWork; the cause is the error of a failed flush, if any.
+    Raise UnsentWork if nothing can be sent in them any more; the cause is the error of a failed flush, if any.
     """
     root = session.get_transaction()
     if root is None:
@@ -175,7 +175,7 @@ def joined(session: Session, target: Target) -> Connection:
 
 
 def record(session: Session, operations: Sequence[Operation]) -> None:
-    """Keep operations of one queue, at least one, until the session's COMMIT. It raises as :func:`transactions` does.
+    """Keep operations of one queue, at least one, until the session's COMMIT. Raise as :func:`transactions` does.
 
     After a COMMIT under way has sent its work, the operations are sent at once, which may raise LockOrderError.
     """

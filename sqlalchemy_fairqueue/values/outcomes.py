@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Outcome(Exception):
-    """An outcome that a handler asks for: the delivery is settled so, whether the handler raises it or returns it.
+    """An outcome that a handler asks for, by raising or by returning it; it decides how the delivery is settled.
 
     The handler's session, if it has one, rolls back if the outcome is raised, and commits if it is returned. Outcomes
     of one class with equal arguments are equal. A subclass, ``class RateLimited(Retry)``, means the same as its base

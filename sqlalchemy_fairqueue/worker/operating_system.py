@@ -71,7 +71,7 @@ def on_signal(stop: Callable[[], object], grace: float, clock: Clock) -> Iterato
     """Call *stop* at the first signal, and end the process at a later one, during the ``with`` block.
 
     A supervisor may signal a process and then its whole group, so one stop may come as two signals. For *grace* seconds
-    after the first signal, even after the block, others are ignored. Then the program's own handlers are
+    after the first signal, even after the block, further signals are ignored. Then the program's own handlers are
     restored. In a process that a handler forks they are restored at once, since it must end when it is told to.
 
     Raises:

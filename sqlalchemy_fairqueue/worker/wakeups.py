@@ -1,4 +1,4 @@
-"""Wakes a worker's fetcher from other threads, and workers and waits for results when transactions commit.
+"""Wakes a worker's fetcher from other threads, and wakes workers and waits for results when transactions commit.
 
 A worker registers a wait in the database, polls once more, and then relies on notifications beside a few polls (see
 ``timings``). Without notifications it polls more often.

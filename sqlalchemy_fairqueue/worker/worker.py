@@ -239,8 +239,9 @@ class Worker(Front[ThreadExecutor]):
         finished. A second call with a shorter grace shortens the first.
 
         Args:
-            grace: How long handlers may go on; default: the worker's. A handler that runs longer is abandoned: its message
-                is released, ``context.check()`` raises, its session refuses to commit, and its child process is killed.
+            grace: How long handlers may go on; default: the worker's. A handler that takes longer is abandoned: its
+                message is released, ``context.check()`` raises, its session refuses to commit, and its child process is
+                killed.
 
         Raises:
             InvalidArgument: The grace is no duration.
@@ -288,9 +289,9 @@ class Worker(Front[ThreadExecutor]):
 
         Args:
             drain: Whether to return as soon as nothing can be delivered now, including what handlers enqueue and
-                retries without a delay. Slots of schedules that are due at the start run; later ones do not. It does
-                not wait for messages that are due later, paused, beyond a limit or held by others; ``leftovers``
-                returns them. For tests, and for jobs that a scheduler starts.
+                retries without a delay. Slots of schedules that are due at the start run; later ones do not. The call
+                does not wait for messages that are due later, paused, beyond a limit or held by others; ``leftovers``
+                returns these. For tests, and for jobs that a scheduler starts.
             handle_signals: Whether SIGTERM and SIGINT stop it; a second one ends the process at once, unless it comes
                 within two seconds of the first. Only in the main thread. Default: the program handles signals; a
                 KeyboardInterrupt stops the worker and is raised again.

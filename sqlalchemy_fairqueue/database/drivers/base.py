@@ -41,7 +41,8 @@ class Driver(ABC):
     Attributes:
         name: As in ``postgresql+name``.
         example: How to create an engine with the driver, for the texts of errors.
-        encoders: By SQL type, if it needs one, what converts a value to the driver's parameter. Not called for None.
+        encoders: For each SQL type that needs one, a function that converts a value to the driver's parameter. It is
+            not called for None.
         passes_sqlalchemy: Whether :meth:`send_past` ever sends anything.
     """
 

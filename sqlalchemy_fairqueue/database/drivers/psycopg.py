@@ -96,7 +96,7 @@ def is_connected(pgconn: Any) -> bool:
 def give_up(driver: Any) -> bool:
     """Cancel unanswered statements, as psycopg does after Ctrl-C. Return whether the connection is useless.
 
-    On an async connection nothing is cancelled here: psycopg itself does that when its task is cancelled.
+    On an async connection nothing is cancelled here: psycopg itself does that when the task is cancelled.
     """
     pgconn = driver.pgconn
     if pgconn.transaction_status == _ACTIVE and type(driver) is not names().connections[1]:
@@ -186,7 +186,7 @@ def pipelined(
 def last_words(pgconn: Any, statements: int) -> list[Any]:
     """Return the remaining results of this many pipelined statements after the server ended the connection.
 
-    One of the results says why; psycopg does not read that one if it arrives together with the end of the connection.
+    One of the results says why the server did so; psycopg would not read it if it came together with the end.
     """
     # Each statement has a result, followed by None.
     results = [pgconn.get_result() for _ in range(2 * (statements + 1))]

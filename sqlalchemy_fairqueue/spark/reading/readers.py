@@ -1,8 +1,8 @@
 """Reads tables once, and the history also as a stream.
 
-Once: however many tasks read the history, its rows are of one instant, since each task reads only rows whose recording
-transaction is in the driver's snapshot. Other tables change meanwhile: with one task all rows are of one instant, with
-several each task has its own instant.
+Read once: however many tasks read the history, its rows are of one instant, since each task reads only rows whose
+recording transaction is in the driver's snapshot. Other tables change meanwhile: with one task all rows are of one
+instant, with several each task has its own instant.
 
 As a stream: each attempt is in exactly one micro-batch, even if transactions commit out of order. A micro-batch ends
 below the oldest open transaction in the cluster; such a transaction delays the stream, but no row is lost. Two
