@@ -396,11 +396,8 @@ class ChannelPlanMixin(FairqueueMixin):
 class LimitMixin(LimitedMixin):
     """A limit that several queues share: concurrency, cost and rate.
 
-    Example:
-        >>> queue.limits.configure(engine, "mail", max_concurrency=3)
-        >>> with Session(engine) as session:
-        ...     print(session.get(Limit, "mail").max_concurrency)
-        3
+    See Also:
+        :class:`Plan`
     """
 
     if TYPE_CHECKING:
@@ -413,13 +410,8 @@ class GroupMixin(FairqueueMixin):
 
     ``queue.groups.status`` also counts newer notes. ``message_id`` is the follow-up, enqueued at ``finished_at``.
 
-    Example:
-        >>> with Session(engine) as session, session.begin():
-        ...     with queue.group(session) as group:
-        ...         receipts = group.enqueue_many([Enqueue(channel="customer-7", payload=1)])
-        >>> with Session(engine) as session:
-        ...     print(session.get(Group, group.id).queue == queue.name)
-        True
+    See Also:
+        :class:`Message`
     """
 
     if TYPE_CHECKING:

@@ -196,8 +196,14 @@ class Admin(Facet[QueueBase]):
         >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1, delay=timedelta(hours=1)).message_id
         >>> queue.admin.move(engine, message_id, "customer-8"), queue.admin.retry_now(engine, message_id)
         ('moved', 'due')
-        >>> queue.admin.consumers(engine), len(queue.admin.contention(engine).channels)
-        ([], 1)
+        >>> queue.admin.count_undelivered(engine, "customer-8"), len(queue.admin.contention(engine).channels)
+        (1, 1)
+        >>> queue.admin.consumers(engine), len(queue.admin.trend(engine, over=timedelta(hours=1)).points)
+        ([], 60)
+        >>> queue.admin.stop_worker(engine, "worker-1", by="alice")  # nobody of that name works on the queue
+        False
+        >>> queue.admin.erase(engine, "customer-8").messages
+        1
     """
 
     @verb
@@ -305,11 +311,6 @@ class Admin(Facet[QueueBase]):
         """Count the messages that ``queue.purge`` with the same arguments would delete, by reading the same rows.
 
         It stops counting at *limit*, 1 to 1,000,000,000.
-
-        Example:
-            >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1, kind="parse")
-            >>> queue.admin.count_undelivered(engine, "customer-7", kind="parse")
-            1
         """
         which = undelivered(channel, **filters)
         check_count("limit", limit, 1, 10**9)
@@ -422,11 +423,6 @@ class Admin(Facet[QueueBase]):
         First stop what enqueues to the channel, and remove its schedules from code; otherwise the channel is created
         again. The call needs an engine for its transactions, each of which deletes up to 10,000 rows of each table. If
         a call ends half-way, call it again. A call reads the history and the results of all channels, about 2 us a row.
-
-        Example:
-            >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
-            >>> queue.admin.erase(engine, "customer-7").left_over
-            0
         """
         if not isinstance(engine, (Engine, AsyncEngine)):
             raise refused(engine, "an engine")
@@ -461,10 +457,6 @@ class Admin(Facet[QueueBase]):
 
         Return whether a consumer of that name has an unexpired lease in this queue. If not, there is probably no such
         worker, or it has just started; the request is recorded all the same.
-
-        Example:
-            >>> queue.admin.stop_worker(engine, "worker-1", by="alice")  # nobody of that name works on the queue
-            False
         """
         check_name("consumer", consumer)
         check_names(by=by)
@@ -496,16 +488,12 @@ class Admin(Facet[QueueBase]):
     def trend(self, where: Where, *, channel: str | None = None, over: timedelta = timedelta(hours=1)) -> Trend:
         """Return how a queue or channel developed: backlog, oldest wait, served and failed attempts, times of handlers.
 
-        Each minute, workers store a sample of their queues and of the 20 channels with the longest backlogs. They delete
-        samples after 25 hours. Only a queue that records its history knows what was served, and how long handlers took.
+        Each minute, workers store a sample of their queues and of the 20 channels with the longest backlogs. A sample
+        is kept for 25 hours. Only a queue that records its history knows what was served, and how long handlers took.
         The call reads the samples in question and at most 10,000 attempts of the history.
 
         *over* is how far back to look, a minute to a day. Up to 100 minutes the points are a minute apart, up to 500
         five minutes, beyond that fifteen.
-
-        Example:
-            >>> len(queue.admin.trend(engine, over=timedelta(hours=1)).points)
-            60
         """
         check_names(channel=channel)
         check_duration("over", over, timedelta(minutes=1))

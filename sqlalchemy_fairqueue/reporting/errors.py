@@ -28,12 +28,8 @@ class HistoryTooLong(FairQueueError):
 class HistoryUnreadable(FairQueueError):
     """The history cannot be read from the database or the archive.
 
-    Example:
-        >>> try:
-        ...     history = read_history(create_engine("postgresql+psycopg://me@127.0.0.1:1/database"))
-        ... except HistoryUnreadable as error:
-        ...     print(error)
-        the history cannot be read: connection failed: ...
+    See Also:
+        :class:`HistoryEmpty`
     """
 
 

@@ -737,7 +737,7 @@ class Erasure:
             the channel when the transactions that are open now have ended.
 
     See Also:
-        :meth:`~sqlalchemy_fairqueue.queue.Admin.erase`
+        :class:`~sqlalchemy_fairqueue.queue.Admin`
     """
 
     messages: int = 0
