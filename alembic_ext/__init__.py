@@ -1,8 +1,9 @@
 """Alembic operations that install, upgrade, repair and remove fairqueue, and grant and revoke its use.
 
-The import registers ``op.create_fairqueue()`` and the others. Import this package in ``env.py``, so that also ``alembic
-revision --autogenerate`` writes the operations; a migration that runs without ``env.py`` imports it itself. It uses the
-SQL of every version, and otherwise only errors and column types, so that an old migration always does the same.
+Importing the package registers ``op.create_fairqueue()`` and the other operations. Import it in ``env.py``, so that
+``alembic revision --autogenerate`` writes them; a migration that runs without ``env.py`` imports the package itself.
+The package uses only ``sqlalchemy_fairqueue.sql``, which has every version, and errors and column types, so that an old
+migration always does the same.
 """
 
 from __future__ import annotations

@@ -26,8 +26,8 @@ _KINDS: dict[type[Any], Any] = {
 def additions(context: AutogenContext, table: Table, there: AbstractSet[str]) -> list[MigrateOperation]:
     """Return the operations that add the user's own objects to a table of fairqueue; mostly there are none.
 
-    Objects with a name in *there* are left out, since they exist. So are constraints without a name whose columns all
-    exist, since nobody can tell whether such a constraint exists.
+    *there* has the names of existing objects, which are left out. A constraint without a name is left out if all of its
+    columns exist, since nobody can tell whether the constraint exists.
     """
     known = names_in(table.name) | there
 
@@ -44,7 +44,7 @@ def additions(context: AutogenContext, table: Table, there: AbstractSet[str]) ->
     found += [
         ops.AddConstraintOp.from_constraint(constraint)
         for constraint in sorted(table.constraints, key=lambda one: str(one.name or ""))
-        # A constraint of a column's type is made with the column.
+        # A constraint that belongs to a column's type is created with the column.
         if type(constraint) in _KINDS and not getattr(constraint, "_type_bound", False)
         if wanted(constraint, _KINDS[type(constraint)])
     ]

@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 
     from sqlalchemy_fairqueue.sql import Difference
 
-# Below "alembic", so that it is printed where Alembic's own findings are.
+# A logger below "alembic", so that its lines are printed where Alembic's own findings are.
 _REPAIRED = ("function", "schema")
 _log = logging.getLogger("alembic.autogenerate.fairqueue")
 
 
-# To Alembic, what it finds without naming a schema is everything on the search_path.
+# Without the name of a schema, Alembic finds what is visible on the search_path.
 _VISIBLE = """
 select n.nspname
 from pg_class c
@@ -45,7 +45,7 @@ where c.relname = :name
   and pg_table_is_visible(c.oid)
 """
 
-# What Alembic itself asks name filters about; plugins ask about more.
+# The types of objects about which Alembic itself asks name filters; plugins ask about more types.
 _ALEMBIC_TYPES = {
     "schema",
     "table",
@@ -55,15 +55,15 @@ _ALEMBIC_TYPES = {
     "foreign_key_constraint",
     "check_constraint",
 }
-# Names as plugins give them, behind a schema: "public.fq_wake(p_queue text)", "public.fq_lease.reader.SELECT".
+# Finds our name in the names that plugins give: "public.fq_wake(p_queue text)", "public.fq_lease.reader.SELECT".
 _QUALIFIED = re.compile(r"\.(fq_\w+)")
 
-# How Alembic finds the user's own additions to a table of ours.
+# The operations by which Alembic adds the user's own objects to a table of ours.
 _ADDITIONS = (ops.AddColumnOp, ops.AddConstraintOp, ops.CreateIndexOp)
 
 
 _alembic_log = logging.getLogger("alembic.ddl.postgresql")
-# From the first comparator of a run to the last one.
+# The comparisons of runs, kept from the first comparator to the last one.
 _comparisons: WeakKeyDictionary[AutogenContext, _Comparison] = WeakKeyDictionary()
 
 
@@ -75,7 +75,7 @@ def hide(context: AutogenContext, _upgrade: ops.UpgradeOps) -> PriorityDispatchR
     """
     if context.opts.get("fairqueue", True):
         comparison = _comparisons[context] = _Comparison(context)
-        # The only public filter, include_name, belongs to the user.
+        # A private list, since the only public filter, include_name, belongs to the user.
         filters = getattr(context, "_name_filters", None)
         if isinstance(filters, list):
             filters.append(comparison.shows)
@@ -87,7 +87,7 @@ def hide(context: AutogenContext, _upgrade: ops.UpgradeOps) -> PriorityDispatchR
 def compare(context: AutogenContext, upgrade: ops.UpgradeOps) -> PriorityDispatchResult:
     """Replace Alembic's changes of fairqueue's tables by our operations, and add changes that Alembic cannot find.
 
-    ``context.configure(..., fairqueue=False)`` turns this off.
+    ``context.configure(..., fairqueue=False)`` turns this comparison off.
     """
     _alembic_log.removeFilter(_is_told)
     if context.opts.get("fairqueue", True):
@@ -110,7 +110,7 @@ class _Comparison:
             raise ValueError("autogenerate has no connection to compare with; configure Alembic with one")
         self.context = context
         self.connection = context.connection
-        # Where our operations go. The dialect's is what it was before anybody set a search_path.
+        # Our operations go into this schema. The dialect's default may be older than a search_path that was set since.
         self.default = self.connection.scalar(text("select current_schema()"))
         self.wanted: dict[str | None, dict[str, Table]] = {}
         self.found: dict[str | None, Installation] = {}
@@ -136,7 +136,7 @@ class _Comparison:
         if type_ != "table" or name is None or (self.named_schema(schema), name) in self.named:
             return True
         schema = self.visible(name) if schema is None and name.startswith("fq_") else self.named_schema(schema)
-        # By its name and schema alone; compare() knows the columns too.
+        # The name and the schema must be enough here; compare() knows the columns too.
         return not is_stage(name, schema) and not self.installation(schema).holds(name, ())
 
     def is_ours(self, schema: str | None, name: str) -> bool:
@@ -159,7 +159,7 @@ class _Comparison:
                 schema, name = self.table(operation)
                 gone.add(_table(operation))
                 if schema in schemas and self.installation(schema).version is None:
-                    # Tables of the user's that have a foreign key to one of ours come after it.
+                    # At the place of the first table, so that user's tables with foreign keys to ours come after it.
                     schemas.remove(schema)
                     kept.append(self.create(schema))
                 added += self.additions(schema, name)
@@ -206,7 +206,7 @@ class _Comparison:
         """Return the changes of a table that stay in the migration.
 
         Changes to the user's own columns, constraints and indexes stay. Changes to ours stay if the table differs from
-        its installed version, which decides instead of the models.
+        its installed version, since the version decides, and not the models.
         """
         schema, name = self.table(operation)
         if name not in self.wanted.get(schema, {}) and _table(operation) not in gone:
@@ -263,14 +263,14 @@ class _Comparison:
 
 
 def _is_repaired(difference: Difference) -> bool:
-    """Return whether a repair mends it: a function, the staging tables' schema, a missing right, or our trigger."""
+    """Return whether a repair mends a difference: of a function, the stages' schema, a missing right, our trigger."""
     if difference.kind == "trigger":
         return difference.state != "unexpected"
     return difference.kind in _REPAIRED or (difference.kind == "grant" and difference.state == "missing")
 
 
 def _table(operation: ops.CreateTableOp | ops.DropTableOp | ops.ModifyTableOps) -> tuple[str | None, str]:
-    """Return schema and name of a table as Alembic gives them; it may find a table both with and without its schema."""
+    """Return schema and name as Alembic gives them; Alembic may find a table both with and without its schema."""
     return operation.schema, str(operation.table_name)
 
 

@@ -1,6 +1,6 @@
 """Sends statements unchanged, online and offline.
 
-``op.execute(str)`` does not: it reads ``:word`` as a parameter, and doubles percent signs in a script.
+``op.execute(str)`` would take ``:word`` for a parameter, and double percent signs in a script.
 """
 
 from __future__ import annotations

@@ -44,13 +44,14 @@ class GrantFairqueueOp(FairqueueOp):
         """Grant a role a kind of work, in the migration's transaction.
 
         If the role has the grant already, its *queues* and *channels* are replaced. The role gets ``usage`` of the
-        schema and ``execute`` on the functions of the kind, and no right on a table. Upgrades and downgrades keep that.
+        schema and ``execute`` on the functions of the kind, and no right on a table. The grant survives upgrades and
+        downgrades.
 
         Args:
             role: An existing role: its name without quotes.
             kind: ``"producer"``, ``"consumer"``, ``"monitor"``, ``"operator"`` or ``"loader"``.
             queues: The only queues that the grant applies to, by default all. A monitor's grant always applies to all.
-            channels: The only channels that a producer's grant applies to, by default all; others always apply to all.
+            channels: The only channels that the grant applies to, by default all; only for a producer.
             schema: The schema of the installation, by default the connection's default schema.
 
         Raises:
@@ -68,7 +69,7 @@ class GrantFairqueueOp(FairqueueOp):
 
     @property
     def versions(self) -> tuple[int, ...]:
-        """Empty, since the operation applies to any installed version."""
+        """No versions, since the operation applies to any installed version."""
         return ()
 
     @property

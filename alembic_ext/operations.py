@@ -45,7 +45,7 @@ class FairqueueOp(MigrateOperation):
 
 
 class _InstallationOp(FairqueueOp):
-    """An operation on one version, which generated migrations name, so that they always do the same."""
+    """An operation on one version. Generated migrations name the version, so that they always do the same."""
 
     def __init__(self, version: int | None = None, schema: str | None = None) -> None:
         self.version = latest_version() if version is None else version
@@ -235,9 +235,9 @@ class RepairFairqueueOp(_InstallationOp):
     def repair_fairqueue(cls, operations: Operations, version: int, schema: str | None = None) -> None:
         """Restore the functions and triggers of the installed *version*, in the migration's transaction.
 
-        Missing functions are created and changed ones replaced; further functions with a name of ours are dropped.
-        Missing, changed or disabled triggers are created again. Columns, indexes, constraints and privileges stay, but
-        afterwards PUBLIC may execute no function, and roles may again execute what their grants stand for.
+        Missing functions are created and changed ones replaced; other functions with a name of ours are dropped.
+        Missing, changed or disabled triggers are created again. Columns, indexes and constraints stay. Privileges stay,
+        except that afterwards PUBLIC may execute no function, and roles may again execute what their grants stand for.
 
         Args:
             schema: The schema of the installation, by default the connection's default schema.

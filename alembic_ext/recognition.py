@@ -1,7 +1,7 @@
 """Recognises fairqueue's tables in the user's metadata, among Alembic's operations, and in the database.
 
-A name is not enough, since the user may have a table of that name. Its columns must match too, or its schema must hold
-an installation.
+A table's name is not enough, since the user may have a table of that name: its columns must match too, or its schema
+must hold an installation.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class RoleName(UserDefinedType[str]):
         return "regrole"
 
 
-# SQLAlchemy has no such types, and would warn whenever it reflects the tables.
+# SQLAlchemy lacks these types, and would warn whenever it reflects the tables.
 ischema_names.setdefault("xid8", TransactionId)
 ischema_names.setdefault("regrole", RoleName)
 
@@ -101,7 +101,7 @@ class Installation:
         return {name for kind, of, _, name in names if kind == "index" or of == table}
 
     def there(self, table: str) -> frozenset[str]:
-        """Return names of all columns, constraints and indexes of a table, also the user's; none without the table."""
+        """Return the names of a table's columns, constraints and indexes, also the user's; none without the table."""
         if self.version is None or table not in tables(self.version):
             return frozenset()
         return names_in(table) | self.differing(table, "unexpected")

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     Numbered = tuple[NumberedStatement, Sequence[str], Sequence[tuple[int, Encode]]]
 
 once_a_schema = lru_cache(maxsize=256)
-"""Keep what a function makes for each of the schemas that were used last: an application may have one a tenant."""
+"""Cache a function's results for the last 256 schemas, since an application may have a schema for each tenant."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -74,7 +74,7 @@ class Clause:
 
     def number(self, driver: Driver) -> Numbered:
         """Return the statement with numbered parameters, the parameters' names in order, and encoders by position."""
-        # Engines import it. Before there is an engine, importing this package must not cost its time.
+        # Imported only here, since it takes long, and an engine imports it anyway.
         from sqlalchemy.dialects.postgresql.base import PGDialect  # noqa: PLC0415
 
         dialect: Any = PGDialect
@@ -137,7 +137,7 @@ def clause_of(schema: str | None, function: str, shape: Shape = ALL) -> Clause:
     if shape.before:
         shared = next(iter(found.parameters))
         earlier = f"{qualified}{shape.before}({', '.join(given[name] for name in before)})"
-        # It is volatile, so it is called exactly once, and the other function waits for its row.
+        # The earlier function is volatile, so it is called exactly once, and the other function waits for its row.
         source = f"(select {given[shared]} as {shared}, {earlier} as done) f cross join lateral {source}"
         given[shared] = f"f.{shared}"
     # If columns have names, SQLAlchemy caches the shape of rows; otherwise it works the shape out at each call.
@@ -184,12 +184,12 @@ _INSTANTS = ("at", "_until", "_since")
 _DURATIONS = {"every", "jitter", "oldest_wait"}
 
 usable_schemas: WeakKeyDictionary[Pool, set[str | None]] = WeakKeyDictionary()
-"""The schemas that are known to hold what is needed. By pool: an engine with other execution options shares it."""
+"""By pool, the schemas that are known to hold what is needed. Engines that differ in execution options share it."""
 
 _notes: WeakKeyDictionary[Connection, Note] = WeakKeyDictionary()
-# Dialects that call _handle_error.
+# Dialects whose errors call _handle_error.
 _telling: WeakSet[Dialect] = WeakSet()
-# Dialects that call _do_execute. Engines that differ only in execution options share one.
+# Dialects that call _do_execute. Engines that differ only in execution options share a dialect.
 _listening: WeakSet[Dialect] = WeakSet()
 
 
@@ -231,7 +231,7 @@ class Call(NamedTuple):
     def rows(self, connection: Connection, *, as_bytes: bool = False) -> Sequence[Any]:
         """Send the call by SQLAlchemy and return its rows. In a two-phase transaction the call notifies nobody.
 
-        Set *as_bytes* if it has bytea columns. If the database refuses the call, our error for the SQLSTATE is raised.
+        Set *as_bytes* if rows have bytea columns. A call that the database refuses raises our error for the SQLSTATE.
         """
         driver = driver_of(connection)
         if _ALONE in connection.get_execution_options() and not is_in_autocommit(connection):
@@ -371,7 +371,7 @@ class Link:
     def transaction(self) -> Transaction:
         """Return the connection's transaction, or begin one. A connection in AUTOCOMMIT raises AutocommitError."""
         connection = self.connection
-        # Inlined from is_in_autocommit().
+        # As is_in_autocommit() does, without the time of a call.
         if getattr(connection.connection.dbapi_connection, "autocommit", False):
             raise AutocommitError(
                 f"the connection to {connection.engine.url.render_as_string()} is in AUTOCOMMIT, where queue work "
@@ -383,7 +383,7 @@ class Link:
     def can_commit_with(self) -> bool:
         """Return whether statements can travel with the COMMIT. Do not ask this about a two-phase transaction.
 
-        They cannot if a listener acts right before the COMMIT, or if statements or commits are executed in another way.
+        They cannot if a listener acts right before the COMMIT, or replaces how statements or commits are executed.
         """
         connection, dialect = self.connection, self.connection.dialect
         return (
@@ -411,7 +411,7 @@ class Link:
         except StatementError as error:
             index = len(rows)
             if index == len(calls):
-                # It was the COMMIT itself.
+                # The COMMIT itself failed.
                 error.statement = error.params = None
                 raise
             refusal = refusal_of(error)
@@ -456,11 +456,11 @@ def _sent_past(
     commit: bool = False,
     as_bytes: bool = False,
 ) -> bool:
-    """Send calls past SQLAlchemy. Return False, with nothing sent, if it has listeners or the driver cannot do so.
+    """Send calls past SQLAlchemy. Send nothing and return False if there are listeners or the driver cannot do so.
 
     Errors are raised as SQLAlchemy raises them.
     """
-    # SQLAlchemy's own flag, since asking the events takes longer than a statement. Without it, assume listeners.
+    # SQLAlchemy's own flag, since asking the events takes longer than a statement. If it is missing, assume listeners.
     engine = connection.engine
     if (
         not driver.passes_sqlalchemy
@@ -528,7 +528,7 @@ def executes_itself(dialect: Dialect) -> bool:
 
 
 def is_in_autocommit(connection: Connection) -> bool:
-    # SQLAlchemy's adapter of an asyncio driver's connection knows it, even if that connection does not.
+    # Asked of SQLAlchemy's adapter, since the connection of an asyncio driver may not know.
     return bool(getattr(connection.connection.dbapi_connection, "autocommit", False))
 
 

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.database.calls import Target
 
 LONGEST_WAIT = timedelta(seconds=61)
-"""A worker registers a wait for no longer."""
+"""The longest time for which a worker registers a wait."""
 
-# Data exceptions, violated constraints, exceeded program limits, and corrupt rows.
+# Classes of SQLSTATE: data exceptions, violated constraints, exceeded program limits, and corrupt rows.
 _ABOUT_DATA = ("22", "23", "54", "XX")
 _TOKEN = ("ids", "rows", "lease_ids", "deliveries")
 # Numbers come in one array, since each column of a result costs the client about 2 us. The first ones belong to a
@@ -41,7 +41,7 @@ _NUMBERS = (
     " cast(cast(is_held as integer) as bigint)] end as numbers"
 )
 _TEXTS = (
-    # The driver reads no binary tid.
+    # As text, since psycopg reads no binary tid.
     "cast(row_id as text) as row_id",
     # Headers come as text, and texts as bytes: one message with headers that the driver cannot read, or a text outside
     # of the connection's encoding, would otherwise fail the whole batch.
@@ -82,7 +82,7 @@ class Dequeued:
         unreadable: Ids of messages that were taken but cannot be read, each with the problem.
         lease: None if nothing was taken.
         lease_id: A lease that the next dequeue may use again, or None.
-        shared: What holds for all its deliveries: whether they may hold slots of a limit, are timed, keep results.
+        shared: Whether all its deliveries may hold slots of a limit, are timed, keep results.
         is_held: Whether a due message is locked by another transaction.
         due_in: How long until something else may be due. None: nothing is scheduled.
     """
@@ -217,7 +217,10 @@ def _delivered(row: Sequence[Any]) -> Row:
 
 
 def hear_signals(connection: Connection, target: Target) -> bool:
-    """Apply up to 1,000 signals to state rows; return whether more are left. Call it in a transaction of its own."""
+    """Apply up to 1,000 signals to the state rows of their channels, and return whether more are left.
+
+    Call it in a READ COMMITTED transaction of its own; the caller commits.
+    """
     doing = f"hear the signals of queue {target.queue!r}"
     [[has_more]] = target.call("fq_hear", doing, _HEAR).tuples(connection)
     return bool(has_more)
@@ -287,7 +290,10 @@ def heartbeat(
 def charge_running(
     connection: Connection, target: Target, tokens: Sequence[Token], charges: Sequence[tuple[int, int]]
 ) -> None:
-    """Charge channels for running deliveries; *charges*: the cost so far (ms) and that charged. The caller commits."""
+    """Charge channels for running deliveries; the caller commits.
+
+    *charges* has for each delivery its cost so far, in milliseconds, and how much of it was charged before.
+    """
     target.call(
         "fq_charge_running",
         f"charge for {len(tokens)} deliveries of queue {target.queue!r}",
@@ -313,8 +319,8 @@ def find_holder(connection: Connection, target: Target, message_id: int) -> str 
 def _settling(*, refusing: bool, costs: bool, alone: bool) -> Shape:
     """Return the shape of a call whose rows are the deliveries that were not settled as asked.
 
-    *refusing*: the call returns nothing, and fails if a delivery is lost. *costs*: the statement calls
-    ``fq_correct_costs`` first. *alone*: there is one delivery, so values take the place of arrays.
+    If *refusing*, the call returns nothing, and fails if a delivery is lost. If *costs*, the statement calls
+    ``fq_correct_costs`` first. If *alone*, there is one delivery, so values take the place of arrays.
     """
     before = "fq_correct_costs" if costs else ""
     arrays = (*_TOKEN, *(["costs", "charged"] if costs else [])) if alone else ()
@@ -350,7 +356,7 @@ def settlement(
     Its rows are the messages not settled as asked: "lost" if the token is invalid, "buried" if no attempt was left.
 
     Args:
-        results: Only for complete. None or an empty sequence: no result is kept.
+        results: Only to complete. None or an empty sequence: no result is kept.
         notify: Whether to wake consumers, or programs that wait for the results.
         costs: The actual costs. None: as charged.
         charged: The costs that :func:`charge_running` charged last, or None.

@@ -29,7 +29,7 @@ R = TypeVar("R")
 READ_COMMITTED = {"isolation_level": "READ COMMITTED"}
 REPEATABLE_READ = {"isolation_level": "REPEATABLE READ"}
 
-# PostgreSQL 17 and newer have the second one.
+# The second setting exists since PostgreSQL 17.
 _SET_TIME_LIMIT = text(
     "select pg_catalog.set_config('statement_timeout', cast(:limit as pg_catalog.text), false),"
     " case when pg_catalog.current_setting('transaction_timeout', true) is not null"
@@ -42,14 +42,14 @@ _explicit: WeakSet[Engine] = WeakSet()
 class _WithoutPool(OptionEngine):
     """An engine with the events and options of another one, and its own pool."""
 
-    # Replaces a property that returns the other engine's pool.
+    # An attribute in place of the property that returns the other engine's pool.
     pool: Pool = NullPool(lambda: None)  # type: ignore[arg-type]
 
 
 def without_pool(engine: Engine, connect: Callable[[], Any] | None = None) -> Engine:
     """Return an engine that connects like another one, with its events and options, but keeps no connection.
 
-    *connect* returns a driver's connection on which the pool's events have already run; None: as the other engine does.
+    *connect* returns a driver's connection for which the pool's events have already run. None: connect as that engine.
     """
     shared, own = engine.pool, _WithoutPool(engine, {})
     if connect is not None:
@@ -69,7 +69,7 @@ def blocking(engine: AsyncEngine) -> Engine:
 
 
 def _connected(engine: Engine) -> _Waiting:
-    # Windows' own loop waits for no socket that it has not made, as psycopg needs it.
+    # psycopg needs a loop that waits for sockets which the loop has not made; that of Windows does not.
     loop = asyncio.SelectorEventLoop() if sys.platform == "win32" else asyncio.new_event_loop()
     try:
         return _WaitingConnection(_waited(loop, engine.raw_connection), loop)
@@ -137,8 +137,8 @@ def sets_up_transactions(connection: Connection) -> bool:
 def isolate(connection: Connection, options: Mapping[str, Any]) -> Connection:
     """Give a new connection isolation options, even if a listener of ``engine_connect`` has begun a transaction.
 
-    What the listener set for the session stays. Its transaction is committed; to set anew what it set there, the
-    engine's ``engine_connect`` listeners are called again at the begin of each later transaction.
+    Settings that the listener made for the session stay. The listener's transaction is committed; to restore what it
+    set there (``SET LOCAL``), the ``engine_connect`` listeners are called again at the begin of each later transaction.
     """
     if connection.in_transaction():
         dispatch: Any = connection.engine.dispatch
@@ -162,15 +162,15 @@ def read_committed(engine: Engine) -> Engine:
 def run(engine: Engine, work: Callable[[Connection], R], *, calls_only: bool = False) -> R:
     """Call *work* on a connection where each statement is its own READ COMMITTED transaction.
 
-    If listeners of the engine set up its transactions, all is one transaction. *calls_only* promises that *work*
-    executes only through functions of ``calls``, which may bypass SQLAlchemy. If the server's default isolation is
-    another one, the first *work* of an engine is called again after its IsolationError.
+    If listeners of the engine set up its transactions, all statements are one transaction. *calls_only* promises that
+    *work* executes only through functions of ``calls``, which may bypass SQLAlchemy. If the server's default isolation
+    is another one, the engine's first *work* raises IsolationError, and is called again.
     """
     driver = driver_of(engine)
     try:
         with engine.connect() as connection:
-            # AUTOCOMMIT needs one round trip for each statement. If the server's default isolation differs, READ
-            # COMMITTED must be set.
+            # AUTOCOMMIT takes one round trip for each statement, but cannot set READ COMMITTED, which is needed if the
+            # server's default isolation is another one.
             if engine in _explicit or sets_up_transactions(connection):
                 isolate(connection, READ_COMMITTED)
             elif calls_only and driver.passes_sqlalchemy:
@@ -195,7 +195,7 @@ def on(where: Any, work: Callable[[Any], R]) -> R:
         # It needs greenlet.
         from sqlalchemy.util import greenlet_spawn  # noqa: PLC0415
 
-        # One greenlet for everything: each async method of SQLAlchemy is a greenlet, and its close also a task.
+        # One greenlet for all work is cheaper: each async method of SQLAlchemy is a greenlet, and a close also a task.
         coroutine = greenlet_spawn(work, found.sync_engine)
     elif isinstance(found, (AsyncSession, AsyncConnection)):
         coroutine = found.run_sync(work)

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
     from sqlalchemy.exc import StatementError
 
-# Up to the context, since a value may have several lines.
+# A row that an error quotes, up to the error's context, since a value may have several lines.
 _ROW = re.compile(r"(Failing row contains) \(.*?(?=\nCONTEXT:|\Z)", re.DOTALL)
-# asyncpg's error for a parameter that it cannot encode.
+# The error of asyncpg for a parameter that it cannot encode.
 _ARGUMENT = re.compile(r"(invalid input for query argument \$\d+).*", re.DOTALL)
 # Classes of SQLSTATE, and single ones, of a server that cannot serve now, whatever it was asked: the connection is lost
 # or refused, it takes no writes, a transaction or statement took too long, resources are short, a lock is held, an
@@ -83,21 +83,22 @@ def refusal_of(error: BaseException) -> Refusal:
     sqlstate = sqlstate_of(original)
     said = getattr(original, "diag", None)
     if said is not None:
-        # psycopg and psycopg2 name them as libpq does.
+        # psycopg and psycopg2 name the fields of an error as libpq does.
         message = said.message_primary or str(original)
         return Refusal(sqlstate, message, said.message_detail, said.message_hint, said.context)
-    # SQLAlchemy raises an error of its own from that of asyncpg.
+    # SQLAlchemy raises an error of its own; asyncpg's is the cause.
     said = original.__cause__ or original
     fields = (getattr(said, name, None) for name in ("detail", "hint", "context"))
     return Refusal(sqlstate, getattr(said, "message", None) or str(said), *fields)
 
 
 def hide_row(error: BaseException) -> None:
-    """Remove values from an error's texts: PostgreSQL quotes there the row that an application's constraint refused."""
+    """Remove values from an error's texts, which quote the row that a constraint of the application refused."""
     for one in _causes(error):
         if one.args and isinstance(one.args[0], str):
             one.args = (_hidden(one.args[0]), *one.args[1:])
-        # asyncpg makes the text anew each time. The diagnostics of the others cannot be changed, and are in no text.
+        # asyncpg makes its text from the detail each time. Diagnostics of the other drivers cannot be changed, but are
+        # in no text.
         if isinstance(detail := getattr(one, "detail", None), str):
             one.detail = _hidden(detail)  # type: ignore[attr-defined]
 
@@ -134,7 +135,7 @@ def translated(error: DBAPIError, doing: str) -> FairQueueError | None:
     problem = f"{refusal.message} ({refusal.detail})" if refusal.detail else refusal.message
     hint = refusal.hint
     if kind is SchemaMismatch:
-        # If it was raised within a function, fairqueue is installed.
+        # An error with a context was raised within a function, so fairqueue is installed.
         hint = to_repair() if refusal.context else to_install()
     return kind(f"cannot {doing}: {problem}; {hint or 'see the documentation of the call'}")
 

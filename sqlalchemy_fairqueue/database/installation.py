@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _ATTEMPTS = 5
-# Errors of an install when another one commits meanwhile: its own guard, taken names, rows of the catalog.
+# Errors of an install if another install commits meanwhile: of the guard, of taken names, of rows of the catalog.
 _TAKEN = {SCHEMA_MISMATCH, "23505", "42P06", "42P07", "42710", "42723", "40P01", "40001", "XX000"}
 
 
@@ -124,7 +124,7 @@ def install_fairqueue(where: Engine | Connection, schema: str | None = None) -> 
             cause = error if isinstance(error, DBAPIError) else error.__cause__
             if attempt == _ATTEMPTS or not isinstance(cause, DBAPIError) or sqlstate_of(cause) not in _TAKEN:
                 raise
-            # A guard's refusal is raised, unless another process has installed meanwhile.
+            # Try again after a guard's refusal only if another process has installed meanwhile.
             if isinstance(error, SchemaMismatch) and not _is_there(engine, schema):
                 raise
     raise AssertionError

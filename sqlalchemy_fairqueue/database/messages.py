@@ -41,7 +41,7 @@ _OF_FOLLOWUPS = (
     "channels", "kinds", "contents", "headers", "delays", "ats", "priorities", "keys", "max_attempts", "ordering_keys",
 )  # fmt: skip
 _ARRAYS = (*_OF_FOLLOWUPS, "on_duplicates", "costs", "groups", "unique_fors", "from_ends")
-# attrgetter is called from C: a call for each of many messages would take as long as everything else.
+# C calls attrgetter; a Python call for each of many messages would take as long as everything else.
 _of_message = attrgetter(
     "channel",
     "kind",
@@ -57,7 +57,7 @@ _of_message = attrgetter(
     "coalesce",
 )
 _of_encoded = attrgetter("message", "content", "headers", "max_attempts", "membership")
-# Arrays, since a row for each message would cost the client as much as encoding it.
+# Arrays, since a row for each message would cost the client as much as encoding the message.
 _IN_ARRAYS = ("pg_catalog.array_agg(ordinal) as ordinals", "pg_catalog.array_agg(message_id) as message_ids")
 
 
@@ -120,7 +120,7 @@ class FoundResult:
 
     Attributes:
         state: See ``fq_results``.
-        content: The encoded result; None for None, or if nothing is kept.
+        content: The encoded result. None: the handler returned None, or nothing is kept.
         reason: Why nothing is kept of a completed message, or why the message died.
         expires_at: Until when the result is kept, in UTC.
     """
@@ -137,7 +137,7 @@ class FoundResult:
 
 @cache
 def _enqueuing(*, alone: bool, refusing: bool) -> Shape:
-    """Return the shape of an enqueue. *alone*: of one message. *refusing*: the statement fails if an outcome raises."""
+    """Return the shape of an enqueue: of one message if *alone*; if *refusing*, it fails for outcomes that raise."""
     outcome = "outcome"
     if refusing:
         channel, on_duplicate = (
@@ -176,7 +176,7 @@ def enqueue_call(
     Args:
         messages: At least one.
         policy: For new channels, if the queue has no configured defaults.
-        lock: Ids of messages that the transaction ends later: they are locked in one order with those to replace.
+        lock: Ids of messages that the transaction ends later, to lock in one order with the messages to replace.
         refusing: The call travels with COMMIT, and fails for outcomes that raise.
         counts_members: Whether to count members here, since the transaction created their groups.
     """
@@ -201,7 +201,7 @@ def _shared(values: Sequence[Any]) -> list[Any]:
 
 
 def _elements(encoded: EncodedMessage) -> dict[str, Any]:
-    """Return what a message has in each array of ``fq_enqueue``; None for some usual values."""
+    """Return what a message has in each array of ``fq_enqueue``; in some arrays None stands for the usual value."""
     message, membership = encoded.message, encoded.membership
     on_duplicate = "coalesce" if message.coalesce else message.on_duplicate
     return {
@@ -224,7 +224,7 @@ def _elements(encoded: EncodedMessage) -> dict[str, Any]:
 
 
 def _arrays(messages: Sequence[EncodedMessage]) -> dict[str, Any]:
-    """Return the arrays of ``fq_enqueue`` for many messages; None for some arrays that have only usual values."""
+    """Return the arrays of ``fq_enqueue`` for many messages; None instead of some arrays with only usual values."""
     wanted, contents, headers, max_attempts, memberships = zip(*map(_of_encoded, messages), strict=True)
     of_messages = zip(*map(_of_message, wanted), strict=True)
     channels, kinds, priorities, keys, delays, ats, on_duplicates, costs, *of_keys = of_messages

@@ -30,7 +30,7 @@ _OVERDUE = timedelta(minutes=5)
 
 @dataclass(frozen=True, slots=True)
 class ScheduleDefinition:
-    """A schedule to set. *in_code*: each start of a worker sets it from the code. *policy*: of a new channel."""
+    """A schedule to set. If *in_code*, each start of a worker sets it. *policy* is for a new channel."""
 
     name: str
     recurrence: Recurrence
@@ -135,7 +135,7 @@ def _info(
     elif due_at is not None and read_at - due_at > _OVERDUE:
         state = "overdue"
     if next_at is None and state != "paused":
-        # No worker has planned it yet.
+        # No worker has found the next slot yet.
         with suppress(InvalidArgument):
             interval = None if every is None else microseconds(every)
             timing = timing_of(row["cron"], row["timezone"], interval, instant_microseconds(anchor_at))

@@ -43,14 +43,14 @@ COMPETING = 1000
 """How many channels with leased messages, and how many ready ones, are read to find what a channel competes with."""
 
 COUNTED = 60 * COMPETING
-"""How many leased messages are counted for that: each takes a microsecond, and the weight of a channel takes five."""
+"""How many leased messages are counted for it. Each takes 1 us; the weight of a channel takes 5 us."""
 
 _TIMED = 10_000
 _STEPS = timedelta(minutes=1), timedelta(minutes=5), timedelta(minutes=15)
 _POINTS = 100
 
 HEARD = timedelta(seconds=10)
-"""How long after a request to stop a worker has heard of it, if its database answers."""
+"""How long it takes at most until a worker has heard of a request to stop, if the worker's database answers."""
 
 
 _DEMAND = (
@@ -172,11 +172,12 @@ def read_competition(
 ) -> tuple[QueueCapacity, Competition, list[ChannelDemand]]:
     """Return what holds a queue and some of its channels back; the cost is bounded, however large the queue is.
 
-    It reads at most *scan* channels with leased messages, ready channels and signals, and *count* leased messages.
+    At most *scan* channels with leased messages, ready channels and signals are read, and *count* leased messages.
 
     Returns:
-        What holds the queue back; up to *rivals* channels with the most leased messages, without their waiting ones;
-        and the demand of each existing one of *channels*: ``ready`` includes scheduled messages if any is ready.
+        What holds the queue back; up to *rivals* channels with the most leased messages, whose waiting messages are not
+        read; and the demand of each of *channels* that exists. To bound the cost, ``ready`` of such a channel also
+        counts its scheduled messages if any message is ready.
     """
     rows = target.read(
         connection,
@@ -269,7 +270,7 @@ def consumers_by_queue(
 
 
 def _consumer(*, handlers: str | None, **row: Any) -> ConsumerInfo:
-    """Return a consumer; leave out a request to stop if it took or awaited work since, as no stopping worker does."""
+    """Return a consumer; without a request to stop if it took or awaited work since, as no stopping worker does."""
     held = json.loads(handlers or "[]")
     for one in held:
         for name in ("delivered_at", "cancelled_at"):

@@ -1,4 +1,4 @@
-"""A mixin for each table; mixins of tables that applications query declare the Python types of the columns."""
+"""A mixin for each table; if applications query the table, the mixin declares the Python types of its columns."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class PausableMixin(FairqueueMixin):
 
     @hybrid_property
     def is_paused(self) -> bool:
-        """Whether it is paused."""
+        """Whether the queue or channel is paused."""
         return self.paused_at is not None
 
     @is_paused.inplace.expression
@@ -302,7 +302,7 @@ class DeadLetterMixin(ContentMixin):
 class LeaseMixin(FairqueueMixin):
     """A consumer's lease of messages, until ``expires_at``; ``epoch`` is the server's epoch when it was made.
 
-    ``version`` (of the library) and ``concurrency`` are those that its worker told, or None.
+    ``version`` (of the library) and ``concurrency`` are what the worker told; None if it told nothing, or is no worker.
 
     Example:
         >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
@@ -380,12 +380,8 @@ class ChannelPlanMixin(FairqueueMixin):
 
     A channel without either has no row. ``revision`` is that of the plan when the channel got its policy.
 
-    Example:
-        >>> queue.plans.configure(engine, "gold", weight=3)
-        >>> queue.configure_channel(engine, "customer-7", plan="gold")
-        >>> with Session(engine) as session:
-        ...     print(session.scalars(select(ChannelPlan.plan).where(ChannelPlan.queue == queue.name)).all())
-        ['gold']
+    See Also:
+        :class:`Plan`
     """
 
     if TYPE_CHECKING:
@@ -400,11 +396,8 @@ class ChannelPlanMixin(FairqueueMixin):
 class LimitMixin(LimitedMixin):
     """A limit that several queues share: concurrency, cost and rate.
 
-    Example:
-        >>> queue.limits.configure(engine, "mail", max_concurrency=3)
-        >>> with Session(engine) as session:
-        ...     print(session.get(Limit, "mail").max_concurrency)
-        3
+    See Also:
+        :class:`Plan`
     """
 
     if TYPE_CHECKING:
@@ -417,13 +410,8 @@ class GroupMixin(FairqueueMixin):
 
     ``queue.groups.status`` also counts newer notes. ``message_id`` is the follow-up, enqueued at ``finished_at``.
 
-    Example:
-        >>> with Session(engine) as session, session.begin():
-        ...     with queue.group(session) as group:
-        ...         receipts = group.enqueue_many([Enqueue(channel="customer-7", payload=1)])
-        >>> with Session(engine) as session:
-        ...     print(session.get(Group, group.id).queue == queue.name)
-        True
+    See Also:
+        :class:`Message`
     """
 
     if TYPE_CHECKING:
@@ -582,10 +570,8 @@ class PrunedHistoryMixin(FairqueueMixin):
 
     ``(recorded_xid, history_id)`` is the last removed attempt: a reader that had come as far has missed nothing.
 
-    Example:
-        >>> with Session(engine) as session:
-        ...     print(session.scalars(select(PrunedHistory.finished_until)).all())
-        []
+    See Also:
+        :class:`History`
     """
 
     if TYPE_CHECKING:
@@ -603,7 +589,7 @@ def _between(earlier: Any, later: Any) -> ColumnElement[timedelta]:
 
 @of_table("fq_epoch", "the first queue.dequeue(engine, ...) after a start of the server makes it")
 class EpochMixin(FairqueueMixin):
-    """A random number that changes when the server loses history: after a crash, a failover or a restore of files."""
+    """The epoch: a random number that changes after a crash, a failover or a restore of files."""
 
 
 @of_table(
@@ -617,7 +603,7 @@ class QueueStateMixin(FairqueueMixin):
     The dispatcher has heard the signals of all transactions below ``heard_below`` that are not in ``heard_open``. The
     ready order begins at (``ready_floor``, ``ready_channel``) or later; this place has not moved since ``still_since``.
     ``due_floor`` and ``lease_floor`` are the floors in due times and leases; all leases were last read at ``swept_at``.
-    Since ``held_since``, something has been due that nobody can take, because it is locked.
+    Since ``held_since``, nobody can take what is due, because it is locked.
     """
 
     __fairqueue_related__: ClassVar[dict[str, Related]] = {
@@ -651,7 +637,7 @@ class SignalMixin(FairqueueMixin):
     key=("limit_name", "queue"),
 )
 class LimitShareMixin(FairqueueMixin):
-    """What a queue has drawn from a shared limit, in virtual time, and until when it counts as held back by the limit.
+    """What a queue has drawn from a shared limit, in virtual time, and until when the limit counts as holding it back.
 
     A row with the queue '' is about the limit itself.
     """
@@ -676,10 +662,8 @@ class ResultWaitMixin(FairqueueMixin):
 class ScheduleSlotMixin(FairqueueMixin):
     """A slot of a schedule that was run, and its message. Workers delete old ones.
 
-    Example:
-        >>> with Session(engine) as session:
-        ...     print(session.scalars(select(ScheduleSlot.ran_at).where(ScheduleSlot.message_id == 17)).all())
-        []
+    See Also:
+        :class:`Schedule`
     """
 
 
@@ -702,10 +686,8 @@ class LoadMixin(FairqueueMixin):
 
     The row of a stream describes the last micro-batch, ``batch_id``; ``source`` is the streaming query.
 
-    Example:
-        >>> with Session(engine) as session:
-        ...     print(session.scalars(select(Load.created).where(Load.queue == queue.name)).all())
-        []
+    See Also:
+        :class:`History`
     """
 
 
@@ -713,13 +695,8 @@ class LoadMixin(FairqueueMixin):
 class StopRequestMixin(FairqueueMixin):
     """A request by ``requested_by`` to the workers named ``consumer`` to stop; housekeeping deletes it after an hour.
 
-    Example:
-        >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
-        >>> [delivery] = queue.dequeue(engine)
-        >>> found = queue.admin.stop_worker(engine, delivery.lease.consumer)
-        >>> with Session(engine) as session:
-        ...     print(session.scalar(select(func.count()).where(StopRequest.queue == queue.name)))
-        1
+    See Also:
+        :class:`Lease`
     """
 
 
@@ -727,11 +704,8 @@ class StopRequestMixin(FairqueueMixin):
 class AuditMixin(FairqueueMixin):
     """What ``who`` did to a queue, a channel or a message (``queue`` None: to the installation), kept for 90 days.
 
-    Example:
-        >>> queue.admin.record_audit(engine, "pause", by="dana")
-        >>> with Session(engine) as session:
-        ...     print(session.scalars(select(Audit.who).where(Audit.queue == queue.name)).all())
-        ['dana']
+    See Also:
+        :class:`History`
     """
 
     if TYPE_CHECKING:
@@ -749,10 +723,8 @@ class AuditMixin(FairqueueMixin):
 class SampleMixin(FairqueueMixin):
     """How a queue, or one of its busiest channels, stood in a minute; ``channel`` is empty in the row of the queue.
 
-    Example:
-        >>> with Session(engine) as session:
-        ...     print(session.scalars(select(Sample.ready).where(Sample.queue == queue.name)).all())
-        []
+    See Also:
+        :class:`History`
     """
 
 

@@ -110,7 +110,7 @@ def _find_class(token: str, address: str | None, schema: str | None, name: str) 
 
 def _address_of(base: Any) -> str | None:
     """Return ``module:name`` of a Base; None if it is no global of a module."""
-    # declarative_base() does not know the module of its result, and the main module differs between processes.
+    # The result of declarative_base() does not tell its own module, and the main module differs between processes.
     own = getattr(base, "__module__", None)
     modules = sorted(sys.modules.copy().items(), key=lambda module: (module[0] != own, module[0] == "__main__"))
     for module, content in modules:
@@ -159,7 +159,7 @@ def make_models(base: type[Any] | HasMetaData, schema: str | None = None) -> Mod
         raise ValueError(problem)
 
     class GeneratedBase(DeclarativeBase, metaclass=_GeneratedMeta):
-        # A registry of its own: class names in the user's relationships must find the user's classes.
+        # In a registry of its own, since class names in the user's relationships must find the user's classes.
         registry = registry(metadata=metadata)
         __fairqueue_base__ = base
 

@@ -110,7 +110,7 @@ def _refuse_insert(_mapper: Mapper[Any], _connection: Connection, target: Fairqu
 
 @event.listens_for(FairqueueMixin, "before_update", propagate=True)
 def _refuse_update(_mapper: Mapper[Any], _connection: Connection, target: FairqueueMixin) -> None:
-    # The event also fires for a row whose attributes were set to their present values.
+    # A row whose attributes were set to their present values is dirty too, but a flush would write nothing.
     session = object_session(target)
     if session is None or session.is_modified(target):
         _refuse(target, "updated")

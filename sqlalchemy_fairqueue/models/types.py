@@ -1,6 +1,6 @@
 """Column types for BIGINT microseconds (datetimes and timedeltas in Python), for transaction ids and for roles.
 
-The import registers xid, xid8 and regrole with SQLAlchemy, which would otherwise warn when it reflects the tables.
+Importing this module registers xid, xid8 and regrole with SQLAlchemy, which else would warn when reflecting the tables.
 """
 
 from __future__ import annotations
@@ -59,14 +59,8 @@ def timestamp(instant: SQLColumnExpression[Any]) -> ColumnElement[datetime]:
 def interval(duration: SQLColumnExpression[Any]) -> ColumnElement[timedelta]:
     """Cast a column of durations to interval, for PostgreSQL's functions: ``func.avg(interval(History.wait))``.
 
-    Example:
-        >>> queue.configure(engine, history=True)
-        >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
-        >>> queue.complete(engine, queue.dequeue(engine))
-        >>> mean_wait = func.avg(interval(History.started_at - History.ready_at))
-        >>> with Session(engine) as session:
-        ...     print(session.scalar(select(mean_wait).where(History.queue == queue.name)) < timedelta(minutes=1))
-        True
+    See Also:
+        :func:`timestamp`
     """
     return type_coerce(type_coerce(duration, BigInteger) * _MICROSECOND, Interval())
 
@@ -86,7 +80,7 @@ def _to_microseconds(value: Any) -> Any:
     """Convert PostgreSQL times and intervals to microseconds; return anything else unchanged."""
     kind = _kind(value)
     if isinstance(kind, (DateTime, Date)):
-        # As PostgreSQL compares a timestamp with a timestamptz: in the connection's time zone.
+        # In the connection's time zone, as PostgreSQL compares a timestamp with a timestamptz.
         return type_coerce(_epoch_microseconds(cast(value, DateTime(timezone=True))), Instant)
     if isinstance(kind, (Interval, INTERVAL)):
         return type_coerce(_epoch_microseconds(value), Duration)
@@ -219,6 +213,7 @@ class Xid(Xid8):
     cache_ok = True
 
     def get_col_spec(self, **given: Any) -> str:
+        """Return the type's name in PostgreSQL."""
         return "xid"
 
 

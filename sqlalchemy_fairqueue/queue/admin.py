@@ -77,8 +77,14 @@ class DeadLetters(Facet[QueueBase]):
     """Dead letters of a queue, as ``queue.dead_letters``. Each call is sent at once, also on a session.
 
     Example:
-        >>> queue.dead_letters.list(engine)
-        []
+        >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1, kind="parse").message_id
+        >>> queue.bury(engine, queue.dequeue(engine), reason="not a file")
+        >>> [(letter.reason, letter.payload) for letter in queue.dead_letters.list(engine, kind="parse")]
+        [('not a file', 1)]
+        >>> queue.dead_letters.redrive(engine, message_id)[message_id]
+        'redriven'
+        >>> queue.dead_letters.purge(engine, until=datetime.now(UTC) - timedelta(days=1))
+        0
     """
 
     @verb
@@ -105,12 +111,6 @@ class DeadLetters(Facet[QueueBase]):
             until: Latest death (aware), exclusive.
             after: The last dead letter of the previous page.
             filters: channel and kind; key and ordering_key, which need a channel.
-
-        Example:
-            >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1, kind="parse")
-            >>> queue.bury(engine, queue.dequeue(engine), reason="not a file")
-            >>> [letter.reason for letter in queue.dead_letters.list(engine, kind="parse")]
-            ['not a file']
         """
         which = checked_filters(ids=checked_ids(message_ids), since=since, until=until, error=error, **filters)
         check_names(error=error)
@@ -138,12 +138,6 @@ class DeadLetters(Facet[QueueBase]):
         of named ids, and for transactions that add or settle the same keys. Without ids it skips locked dead letters
         and redrives at most *limit* (1 to 100,000). To redrive all, repeat the call until no outcome is "redriven";
         dead letters whose key is taken come last, so they keep no others back.
-
-        Example:
-            >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
-            >>> queue.bury(engine, queue.dequeue(engine))
-            >>> queue.dead_letters.redrive(engine, message_id) == {message_id: "redriven"}
-            True
         """
         which = checked_filters(ids=checked_ids(message_ids), **filters)
         check_count("limit", limit, 1, 100_000)
@@ -164,12 +158,6 @@ class DeadLetters(Facet[QueueBase]):
 
         The call locks the dead letters. With ids it waits for another redrive or purge of them; without ids it skips
         locked dead letters. *until* is the latest death (aware), exclusive; *before* is its former name.
-
-        Example:
-            >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
-            >>> queue.bury(engine, queue.dequeue(engine))
-            >>> queue.dead_letters.purge(engine, until=datetime.now(UTC) + timedelta(days=1))
-            1
         """
         which = checked_filters(ids=checked_ids(message_ids), **filters)
         for name, time in (("until", until), ("before", before)):
@@ -205,8 +193,17 @@ class Admin(Facet[QueueBase]):
     """Rare operations of operators, as ``queue.admin``. Each call is sent at once, also on a session.
 
     Example:
-        >>> queue.admin.consumers(engine)
-        []
+        >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1, delay=timedelta(hours=1)).message_id
+        >>> queue.admin.move(engine, message_id, "customer-8"), queue.admin.retry_now(engine, message_id)
+        ('moved', 'due')
+        >>> queue.admin.count_undelivered(engine, "customer-8"), len(queue.admin.contention(engine).channels)
+        (1, 1)
+        >>> queue.admin.consumers(engine), len(queue.admin.trend(engine, over=timedelta(hours=1)).points)
+        ([], 60)
+        >>> queue.admin.stop_worker(engine, "worker-1", by="alice")  # nobody of that name works on the queue
+        False
+        >>> queue.admin.erase(engine, "customer-8").messages
+        1
     """
 
     @verb
@@ -222,11 +219,6 @@ class Admin(Facet[QueueBase]):
         AutocommitError in AUTOCOMMIT. It locks the channel if it is new, the key and the message. It waits for
         transactions that create the channel or add the same key to it, and then for one that delivers, settles, cancels
         or replaces the message. A cancel that waits for the move reports "missing"; call it again.
-
-        Example:
-            >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
-            >>> queue.admin.move(engine, message_id, "customer-8")
-            'moved'
         """
         checked = check_message_id(message_id)
         check_name("channel", channel)
@@ -264,11 +256,6 @@ class Admin(Facet[QueueBase]):
         In the lock order the call is a settlement: its transaction cannot enqueue afterwards, and it raises
         AutocommitError in AUTOCOMMIT. It locks the message, and waits for a transaction that delivers, settles, cancels
         or replaces it. For a dead letter it takes the locks of a redrive.
-
-        Example:
-            >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1, delay=timedelta(hours=1)).message_id
-            >>> queue.admin.retry_now(engine, message_id)
-            'due'
         """
         name = checked_name(message_id, channel, key, ordering_key)
 
@@ -301,6 +288,8 @@ class Admin(Facet[QueueBase]):
             >>> queue.retry(engine, queue.dequeue(engine), error="busy")
             >>> [attempt.error for attempt in queue.admin.attempts(engine, message_id)]
             ['busy']
+            >>> [attempt.channel for attempt in queue.admin.recent_attempts(engine, outcome="retried")]
+            ['customer-7']
         """
         checked = check_message_id(message_id)
         check_count("limit", limit, 1, 10_000)
@@ -322,11 +311,6 @@ class Admin(Facet[QueueBase]):
         """Count the messages that ``queue.purge`` with the same arguments would delete, by reading the same rows.
 
         It stops counting at *limit*, 1 to 1,000,000,000.
-
-        Example:
-            >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1, kind="parse")
-            >>> queue.admin.count_undelivered(engine, "customer-7", kind="parse")
-            1
         """
         which = undelivered(channel, **filters)
         check_count("limit", limit, 1, 10**9)
@@ -352,13 +336,6 @@ class Admin(Facet[QueueBase]):
         A page has at most *limit* attempts (1 to 10,000), recorded as for :meth:`attempts`. No index helps: the call
         reads at most *scan* (1 to 1,000,000) attempts of all queues of the schema, about 2 us each. So a page may be
         empty although it is not the last. Give ``page.next`` as *after*, with the same filters, to get the next page.
-
-        Example:
-            >>> queue.configure(engine, history=True)
-            >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
-            >>> queue.complete(engine, queue.dequeue(engine))
-            >>> [attempt.channel for attempt in queue.admin.recent_attempts(engine, outcome="completed")]
-            ['customer-7']
         """
         check_names(channel=channel, kind=kind)
         if outcome is not None:
@@ -399,6 +376,8 @@ class Admin(Facet[QueueBase]):
             >>> with Session(engine) as session, session.begin():
             ...     queue.pause(session, "customer-7", new=True)
             ...     queue.admin.record_audit(session, "pause", by="dana", channel="customer-7")
+            >>> [(entry.who, entry.what) for entry in queue.admin.audits(engine)]
+            [('dana', 'pause')]
         """
         check_name("what", what)
         check_names(by=by, channel=channel)
@@ -423,11 +402,6 @@ class Admin(Facet[QueueBase]):
 
         Without a channel and a message, these include actions on the installation, such as on shared limits. By an
         index the call reads only what it returns. *before* is the last action of the previous page, or a time (aware).
-
-        Example:
-            >>> queue.admin.record_audit(engine, "purge", by="dana", channel="customer-7", details={"purged": 12})
-            >>> [(entry.who, entry.what, entry.details) for entry in queue.admin.audits(engine)]
-            [('dana', 'purge', {'purged': 12})]
         """
         check_names(channel=channel)
         if message_id is not None:
@@ -448,12 +422,7 @@ class Admin(Facet[QueueBase]):
 
         First stop what enqueues to the channel, and remove its schedules from code; otherwise the channel is created
         again. The call needs an engine for its transactions, each of which deletes up to 10,000 rows of each table. If
-        a call ends half-way, call it again. It reads the history and the results of all channels, about 2 us a row.
-
-        Example:
-            >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
-            >>> queue.admin.erase(engine, "customer-7").left_over
-            0
+        a call ends half-way, call it again. A call reads the history and the results of all channels, about 2 us a row.
         """
         if not isinstance(engine, (Engine, AsyncEngine)):
             raise refused(engine, "an engine")
@@ -469,7 +438,7 @@ class Admin(Facet[QueueBase]):
                 [row] = self._ask(engine, batch.rows)
                 *numbers, after = row
                 counts.update(dict(zip(row._fields, numbers, strict=False)))
-            # Two calls: the first begins a round, the second deletes if all transactions from before it have ended.
+            # The first call begins a round; the second deletes if all transactions from before the round have ended.
             for _ in range(2):
                 self._ask(engine, forget.rows)
             found = partial(read_channel_stats, target=self._target, channels=[channel], limit=1)
@@ -488,10 +457,6 @@ class Admin(Facet[QueueBase]):
 
         Return whether a consumer of that name has an unexpired lease in this queue. If not, there is probably no such
         worker, or it has just started; the request is recorded all the same.
-
-        Example:
-            >>> queue.admin.stop_worker(engine, "worker-1", by="alice")  # nobody of that name works on the queue
-            False
         """
         check_name("consumer", consumer)
         check_names(by=by)
@@ -504,10 +469,6 @@ class Admin(Facet[QueueBase]):
         """Return at most *limit* (1 to 100,000) consumers with an unexpired lease, those with the most messages first.
 
         *handlers* is how many messages of each consumer to return, 0 to 10,000, those held longest first.
-
-        Example:
-            >>> [found.consumer for found in queue.admin.consumers(engine, handlers=3)]
-            []
         """
         check_count("limit", limit, 1, 100_000)
         check_count("handlers", handlers, 0, 10_000)
@@ -517,12 +478,8 @@ class Admin(Facet[QueueBase]):
     def contention(self, where: Where, *, limit: int = 100) -> Contention:
         """Return the channels that wait longest and those with the most leased messages, with what decides their turn.
 
-        Channels with only held or scheduled messages follow. *limit* (1 to 100,000) is the most of each of the three.
+        Channels with only held or scheduled messages follow. *limit* (1 to 100,000) is the most of each sort.
         The call costs about as much as ``queue.stats``.
-
-        Example:
-            >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
-            >>> contention = queue.admin.contention(engine)
         """
         check_count("limit", limit, 1, 100_000)
         return self._ask(where, partial(read_contention, target=self._target, limit=limit))
@@ -531,16 +488,12 @@ class Admin(Facet[QueueBase]):
     def trend(self, where: Where, *, channel: str | None = None, over: timedelta = timedelta(hours=1)) -> Trend:
         """Return how a queue or channel developed: backlog, oldest wait, served and failed attempts, times of handlers.
 
-        Workers store a sample of their queues each minute, and keep it for 25 hours: of the queue, and of the 20
-        channels with the longest backlogs. Only a queue that records its history knows what was served and the times of
-        handlers. The call reads the samples in question and at most 10,000 attempts of the history.
+        Each minute, workers store a sample of their queues and of the 20 channels with the longest backlogs. A sample
+        is kept for 25 hours. Only a queue that records its history knows what was served, and how long handlers took.
+        The call reads the samples in question and at most 10,000 attempts of the history.
 
         *over* is how far back to look, a minute to a day. Up to 100 minutes the points are a minute apart, up to 500
         five minutes, beyond that fifteen.
-
-        Example:
-            >>> len(queue.admin.trend(engine, over=timedelta(hours=1)).points)
-            60
         """
         check_names(channel=channel)
         check_duration("over", over, timedelta(minutes=1))

@@ -86,7 +86,7 @@ def on_session(function: Callable[Concatenate[PlainSession, P], R]) -> BoundVerb
 
 
 Q = TypeVar("Q", bound="QueueBase")
-# An entry in a session's namespace while it creates groups. Other sessions pay for one look-up at each enqueue.
+# The entry in the namespace of a session that is creating groups; for other sessions, an enqueue costs one look-up.
 OPEN_GROUPS = "_fairqueue_open_groups"
 
 
@@ -137,7 +137,7 @@ class QueueBase:
         """Create the state of a mixin. Mixins extend this method and not ``__init__``, whose arguments users see."""
 
     def _check_kind(self, kind: str) -> None:
-        """Warn if this object has handlers but none for the kind; HandlerMethods does so, this method does nothing."""
+        """Do nothing; HandlerMethods overrides this, and warns if the queue has handlers but none for the kind."""
 
     def _check_groups(self, groups: Sequence[Any]) -> None:
         """Warn if a message is enqueued in the ``with`` block of a group, but not by the group."""

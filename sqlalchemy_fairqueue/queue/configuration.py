@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.values.settings import QueueChanges, QueueLimits
 
 _CHUNK = 5000
-"""Channels that get a changed plan in one transaction: they are not served meanwhile."""
+"""How many channels get a changed plan in one transaction; until its end they are not served."""
 
 
 class ConfigurationMethods(QueueBase):
@@ -54,8 +54,8 @@ class ConfigurationMethods(QueueBase):
             max_concurrency: Most leased messages of the whole queue, in addition to the limits of its channels; no
                 dequeue exceeds it. None: no limit. After the limit is lowered, nothing is delivered until fewer
                 messages are leased.
-            max_cost_out: Most that leased messages cost together, by the cost charged at their delivery. Only a message
-                that costs more by itself exceeds it, and is delivered while no other is out. None: no limit.
+            max_cost_out: Most that leased messages cost together, by the cost charged at their delivery. A message that
+                costs more by itself is delivered when no other message of the queue is leased. None: no limit.
             rate: Most messages, or most cost, of the whole queue in a time, such as the quota of an API that all
                 tenants use; no dequeue exceeds it. A :class:`~sqlalchemy_fairqueue.Rate` or its text, ``"50/s"``,
                 ``"100000/min of cost"``. None: no rate.
@@ -66,7 +66,7 @@ class ConfigurationMethods(QueueBase):
                 initial value.
             dead_letter_retention: How long dead letters are kept before housekeeping deletes them. None: for ever, the
                 initial value. A dict such as ``{"parse": timedelta(days=1)}`` changes only the kinds in it. The key
-                None means all other kinds; the value None returns a kind to their time.
+                None means all other kinds; a kind with the value None gets their time again.
             result_retention: How long the results of handlers are kept for :meth:`result`, for messages delivered after
                 the commit. Housekeeping deletes older results. None: not at all, the initial value.
             default_plan: The plan, made by ``plans.configure``, that channels created from now on follow; it takes
@@ -76,14 +76,14 @@ class ConfigurationMethods(QueueBase):
             on_dead_kinds: The kinds whose dead letters cause a message to :meth:`on_dead` handlers. Workers add the
                 kinds of their handlers. None: none.
             forget_channels_after: Housekeeping deletes channels that were idle for this time: without messages and dead
-                letters. Their names and their count of dropped messages are lost; the next enqueue creates them anew.
+                letters. The names and counts of dropped messages are lost; the next enqueue creates a channel anew.
                 Channels that are paused or were set by configure_channel stay. None: all stay. Initially 30 days.
             fair_by: What backlogged channels share equally, by weight. "messages", the initial value: the number of
                 messages. "cost": the sum of costs, as ``enqueue(cost=)`` declared and settlements corrected them.
                 "seconds": the time that handlers took.
 
         The call locks the queue's row until the transaction ends, and waits for another configuration of the same
-        queue. With max_concurrency, max_cost_out, rate or limits it also locks the leased messages: it waits for
+        queue. With max_concurrency, max_cost_out, rate or limits the call also locks the leased messages: it waits for
         dequeues and for transactions that are settling messages, and the queue is not served until the transaction
         ends. Keep such transactions short and separate. Consumers of a queue with one of these limits dequeue one after
         another.
@@ -136,8 +136,9 @@ class ConfigurationMethods(QueueBase):
         different fields both take effect.
 
         The call locks the channel's state. If it sets max_concurrency, directly or by a plan, it also locks the leased
-        messages of the channel, and waits for transactions that are completing them. It waits for a transaction that
-        changes or removes the plan. Keep the call's transaction short and separate: it stops the channel meanwhile.
+        messages of the channel, and waits for transactions that are completing them. The call waits for a transaction
+        that changes or removes the plan. Keep its own transaction short and separate, since the channel stands still
+        until it ends.
 
         Example:
             >>> queue.plans.configure(engine, "gold", weight=5)
@@ -151,7 +152,7 @@ class ConfigurationMethods(QueueBase):
                     "configure_channel has a ChannelPolicy, which replaces all fields and the plan, and a plan or "
                     "fields to reset; give single fields beside those, such as weight=3"
                 )
-            # This overrides no field: a plan that the channel is put on later decides all of them.
+            # A ChannelPolicy overrides no field: a plan that the channel follows later decides all of them.
             plan, fields = None, tuple(POLICY)
         elif not isinstance(plan, Unset):
             plan = SETTINGS["default_plan"].checked("plan", plan)
@@ -180,6 +181,7 @@ class ConfigurationMethods(QueueBase):
             >>> queue.pause(engine, "customer-7")
             >>> len(queue.dequeue(engine))
             0
+            >>> queue.resume(engine, "customer-7")
         """
         check_names(channel=channel)
         if not isinstance(new, bool):
@@ -191,10 +193,6 @@ class ConfigurationMethods(QueueBase):
         """Serve a paused channel again, or the queue if channel is None. If nothing is paused, the call does nothing.
 
         The next dequeue after the commit takes messages again. Locks and errors are those of :meth:`pause`.
-
-        Example:
-            >>> queue.pause(engine, "customer-7", new=True)
-            >>> queue.resume(engine, "customer-7")
         """
         check_names(channel=channel)
         return self._perform(where, [change.resume(self._target, channel)], None)
@@ -204,9 +202,11 @@ class Plans(Facet[QueueBase]):
     """Plans of a queue, as ``queue.plans``. A plan is a policy with a name, which channels follow.
 
     Example:
-        >>> queue.plans.configure(engine, "gold", weight=5)
-        >>> [plan.name for plan in queue.plans.list(engine)]
-        ['gold']
+        >>> queue.plans.configure(engine, "gold", weight=5, max_concurrency=20)
+        >>> queue.configure_channel(engine, "customer-7", plan="gold")
+        >>> [(plan.name, plan.policy.weight, plan.channels) for plan in queue.plans.list(engine)]
+        [('gold', 5, 1)]
+        >>> queue.plans.remove(engine, "silver")  # there is none
     """
 
     @recorded
@@ -225,19 +225,13 @@ class Plans(Facet[QueueBase]):
         starts without limits.
 
         Every dequeue after the commit applies the new max_concurrency, rate and weight. Enqueues to a channel follow
-        the old values of the other fields until the plan is copied to the channel. Each dequeue copies it to up to a
-        thousand channels. On an Engine this call does so before it returns, except for channels that others have
-        locked. ``list`` tells when all channels have the change.
+        the old values of the other fields until the plan is copied to the channel. Each dequeue copies the plan to up
+        to a thousand channels; on an Engine this call copies it to all before it returns, except for channels that
+        others have locked. ``list`` tells when all channels have the change.
 
         The call locks the rows of the queue and the plan until the transaction ends. It waits for another change of the
         plan, and for transactions that put a channel on it. If a plan sets max_concurrency for the first time while a
         transaction is completing a message of a channel, that channel is not served until the transaction ends.
-
-        Example:
-            >>> queue.plans.configure(engine, "gold", weight=5, max_concurrency=20)
-            >>> queue.configure_channel(engine, "customer-7", plan="gold")
-            >>> [channel.policy.weight for channel in queue.channels(engine)]
-            [5]
         """
         check_name("plan", name)
         operation = change.configure_plan(self._target, name, policy_changes("plans.configure", policy, changes))
@@ -258,22 +252,13 @@ class Plans(Facet[QueueBase]):
         """Remove a plan, if it exists.
 
         A plan that is a default or that channels follow raises InvalidArgument, on a session at the COMMIT.
-
-        Example:
-            >>> queue.plans.configure(engine, "gold", weight=5)
-            >>> queue.plans.remove(engine, "gold")
         """
         check_name("plan", name)
         return self._perform(where, [change.configure_plan(self._target, name, None)], None)
 
     @verb
     def list(self, where: Where, name: str | None = None) -> builtins.list[PlanInfo]:
-        """Return the plans of the queue by name, as of now, each with the number of channels that follow it.
-
-        Example:
-            >>> [plan.name for plan in queue.plans.list(engine)]
-            []
-        """
+        """Return the plans of the queue by name, as of now, each with the number of channels that follow it."""
         check_names(plan=name)
         return self._ask(where, partial(read_plans, target=self._target, name=name))
 
@@ -282,9 +267,11 @@ class Limits(Facet[QueueBase]):
     """Shared limits, as ``queue.limits``: each holds for the messages of several queues together.
 
     Example:
-        >>> queue.limits.configure(engine, "mail", max_concurrency=3)
-        >>> [limit.max_concurrency for limit in queue.limits.list(engine, "mail")]
-        [3]
+        >>> queue.limits.configure(engine, "openai", max_concurrency=20, rate="50/s")
+        >>> queue.configure(engine, limits=["openai"])
+        >>> [limit.max_concurrency for limit in queue.limits.list(engine, "openai")]
+        [20]
+        >>> queue.limits.remove(engine, "unused")  # there is none
     """
 
     @recorded
@@ -299,17 +286,13 @@ class Limits(Facet[QueueBase]):
     ) -> None:
         """Create or change a limit that several queues share: ``limits.configure(session, "openai", rate="50/s")``.
 
-        ``configure(where, limits=["openai"])`` makes a queue of the schema draw from the limit. Together its queues
-        never exceed it. Queues that always have messages get equal parts of it; what one queue does not use, the others
-        get. Dequeues of its queues run one after another. A consumer that the limit holds back polls 50 times a second.
-        The call locks the limit until the transaction ends; meanwhile its queues are not served.
+        ``configure(where, limits=["openai"])`` makes a queue of the schema draw from the limit. The queues of a limit
+        never exceed it together. Queues that always have messages get equal parts of it; what one queue does not use,
+        the others get. Dequeues of these queues run one after another. A consumer that the limit holds back polls 50
+        times a second. The call locks the limit until the transaction ends; until then its queues are not served.
 
         Values that are not given stay; None lifts a limit. *max_concurrency* is the most leased messages of all its
         queues, *max_cost_out* the most that these cost together, and *rate* the most messages, or most cost, in a time.
-
-        Example:
-            >>> queue.limits.configure(engine, "openai", max_concurrency=20, rate="50/s")
-            >>> queue.configure(engine, limits=["openai"])
         """
         check_name("limit", name)
         given = {"max_concurrency": max_concurrency, "max_cost_out": max_cost_out, "rate": rate}
@@ -324,22 +307,12 @@ class Limits(Facet[QueueBase]):
         """Remove a shared limit, if it exists.
 
         A limit that a queue draws from raises InvalidArgument, on a session at the COMMIT.
-
-        Example:
-            >>> queue.limits.configure(engine, "unused", max_concurrency=20)
-            >>> queue.limits.remove(engine, "unused")
         """
         check_name("limit", name)
         return self._perform(where, [change.configure_limit(self._target, name, None)], None)
 
     @verb
     def list(self, where: Where, name: str | None = None) -> builtins.list[SharedLimit]:
-        """Return the shared limits of the schema by name, each with the queues and messages that use it, as of now.
-
-        Example:
-            >>> queue.limits.configure(engine, "sms", max_concurrency=3)
-            >>> [limit.name for limit in queue.limits.list(engine, "sms")]
-            ['sms']
-        """
+        """Return the shared limits of the schema by name, each with the queues and messages that use it, as of now."""
         check_names(limit=name)
         return self._ask(where, partial(read_limits, schema=self._target.schema, name=name))

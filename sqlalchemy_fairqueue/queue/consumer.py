@@ -1,7 +1,7 @@
 """Consumers of a queue: what a process remembers between two dequeues.
 
-It remembers leases that the next dequeue can use again. Dequeues are correct without this memory, so a consumer forgets
-all of it after an error.
+A consumer remembers leases that the next dequeue can use again. Dequeues are correct without this memory, so after an
+error the consumer forgets all of it.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _OUTCOMES = {
 }
 _MOST_REASON = 150
 _CHUNKS = 5
-# More than one, for callers that alternate between a long and a short lease.
+# How many leases to remember: several, for callers that alternate between a long and a short lease.
 _LEASES = 4
 _SHARED = ("lease", "holds_slot", "is_timed", "keeps_result")
 
@@ -122,7 +122,7 @@ class Consumer:
                 except DBAPIError as error:
                     if not is_about_data(error):
                         raise
-                    # Bad rows are set aside, each once. If there is no new one, the error has another cause.
+                    # Bad rows are set aside, each once. If no further one is found, the error has another cause.
                     connection.rollback()
                     found = self._set_aside(connection, limit, logged(error))
                     if known.issuperset(found):
@@ -178,7 +178,7 @@ class Consumer:
 
     def _call(self, connection: Connection, limit: int, lease: timedelta, max_bytes: int | None) -> Deliveries:
         sent_at = monotonic()
-        # A longer lease would keep its messages from others for longer.
+        # Of the same duration, since under a longer lease others would wait longer for the messages of a dead consumer.
         lease_id = next((known for made_for, known in self._leases if made_for == lease), None)
         dequeued = take_messages(
             connection,
@@ -203,7 +203,7 @@ class Consumer:
     def _remember(self, lease: timedelta, lease_id: int | None, asked: int | None) -> None:
         leases = self._leases
         if asked is not None and asked == lease_id and all(known != asked for _, known in leases):
-            # The lease was forgotten during the call, since somebody extended it or knows that it is lost.
+            # Another thread has forgotten the lease during the call, after an extension or a loss of the lease.
             return
         others = tuple(one for one in leases if one[0] != lease)[: _LEASES - 1]
         self._leases = others if lease_id is None else ((lease, lease_id), *others)

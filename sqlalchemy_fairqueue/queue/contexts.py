@@ -71,17 +71,17 @@ class HeldState(Protocol):
 class Context:
     """A running handler's view of its work; handlers take it as ``context``.
 
-    A handler in a thread cannot be interrupted. A long one should call ``check`` between its steps.
+    A handler in a thread cannot be interrupted, so a long handler should call ``check`` between its steps.
 
     Example:
         >>> @queue.handler("split")
         ... def split(delivery: Delivery, context: Context) -> None:
         ...     for page in delivery.payload["pages"]:
         ...         context.check()  # raises when the message is cancelled, lost, or out of time
-        ...         print(page)
-        >>> perform(queue, {"pages": ["one", "two"]}, kind="split")
-        one
-        two
+        ...         print(page, f"in attempt {context.delivery.attempt} of {context.max_attempts}")
+        >>> perform(queue, {"pages": ["one", "two"]}, kind="split", attempt=2, max_attempts=5)
+        one in attempt 2 of 5
+        two in attempt 2 of 5
     """
 
     __slots__ = ("_held", "_resources", "_session", "_variables")
@@ -94,15 +94,7 @@ class Context:
 
     @property
     def delivery(self) -> Delivery:
-        """The delivery that the handler works on; of a batch, the first.
-
-        Example:
-            >>> @queue.handler("call")
-            ... def call(delivery: Delivery, context: Context) -> None:
-            ...     print(f"attempt {context.delivery.attempt} of {context.max_attempts}")
-            >>> perform(queue, 1, kind="call", attempt=2, max_attempts=5)
-            attempt 2 of 5
-        """
+        """The delivery that the handler works on; of a batch, the first."""
         return self._held.delivery
 
     @property
@@ -113,9 +105,9 @@ class Context:
     def retry(self, delivery: Delivery, *, delay: timedelta | None = None, error: str | None = None) -> None:
         """Retry one delivery of a batch, and count its attempt, however the others are settled.
 
-        The worker does so when the handler returns, in the handler's transaction if it takes a session. If the handler
-        raises, all deliveries have failed instead. The same applies to :meth:`release` and :meth:`bury`. *delay* and
-        *error* are as for :class:`~sqlalchemy_fairqueue.Retry`.
+        The worker settles the delivery when the handler returns, in the handler's transaction if it takes a session. If
+        the handler raises, all deliveries have failed instead. The same applies to :meth:`release` and :meth:`bury`.
+        *delay* and *error* are as for :class:`~sqlalchemy_fairqueue.Retry`.
 
         Example:
             >>> @queue.handler("embed", batch=Batch(max_messages=50))
@@ -185,7 +177,7 @@ class Context:
     def resource(self, kind: type[T]) -> T:
         """Return the only resource that is an instance of this class.
 
-        If none or several are, the call raises InvalidArgument; use ``resources`` to find one by name.
+        If no resource is, or several are, the call raises InvalidArgument; use ``resources`` to find one by name.
         """
         found = [name for name, one in self._resources.items() if isinstance(one, kind)]
         if len(found) != 1:
@@ -249,7 +241,7 @@ class Context:
 
     @property
     def max_attempts(self) -> int:
-        """After how many attempts the message is dead; the lower one of its own number and that of the retry policy."""
+        """After how many attempts the message is dead, by its own limit or the retry policy's if that is lower."""
         return self._held.max_attempts
 
     @property
@@ -334,7 +326,7 @@ def variables_of(context: Context) -> Variables | None:
 
 
 async def finished(result: Awaitable[Any]) -> Any:
-    """Await a call, and then its result too if that is awaitable, as in ``return session.execute(...)``."""
+    """Await a call and, if its result is awaitable too (``return session.execute(...)``), the result."""
     found = await result
     return await found if inspect.isawaitable(found) else found
 
@@ -366,10 +358,10 @@ class MiddlewareMethods(QueueBase):
         wraps all of it.
 
         Middleware is part of the handler. It runs in the transaction of ``context.session``, before the completion. An
-        outcome that it raises or returns replaces the handler's. An exception fails the attempt. Its time counts
-        towards the timeout. It runs once for each attempt, again if the transaction could not be serialized, and not
-        for payloads that cannot be decoded. With ``isolation="process"`` it runs in the worker, around the call of the
-        child process.
+        outcome that it raises or returns replaces the handler's. An exception fails the attempt. The timeout includes
+        the middleware. Middleware runs once for each attempt, and again if the transaction could not be serialized, but
+        not for payloads that cannot be decoded. With ``isolation="process"`` it runs in the worker, around the call of
+        the child process.
 
         Example:
             >>> @queue.middleware

@@ -144,6 +144,7 @@ class DeliveryMethods(QueueBase):
 
         Example:
             >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
+            >>> queue.release(engine, queue.dequeue(engine))  # counts no attempt
             >>> queue.retry(engine, queue.dequeue(engine), delay=timedelta(minutes=1), error="busy")
             >>> queue.message(engine, message_id).attempts
             1
@@ -152,14 +153,7 @@ class DeliveryMethods(QueueBase):
 
     @recorded
     def release(self, where: RecordedWhere, deliveries: Held, *, delay: timedelta | None = None) -> None:
-        """Give deliveries back without counting the attempt. Arguments and errors are those of :meth:`retry`.
-
-        Example:
-            >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
-            >>> queue.release(engine, queue.dequeue(engine))
-            >>> queue.message(engine, message_id).attempts
-            0
-        """
+        """Give deliveries back without counting the attempt. Arguments and errors are those of :meth:`retry`."""
         return self._settle(where, Verb.RELEASE, deliveries, delay=delay)
 
     @recorded
@@ -187,8 +181,8 @@ class DeliveryMethods(QueueBase):
         """Extend the leases of deliveries to end *lease* from now, in a transaction of its own. Return the new end.
 
         A lease is never shortened, and is extended for all of its messages. Of several leases the call returns the
-        first end. It raises LeaseLost if a lease has ended, or a delivery is not held under it any more; then nothing
-        changed for that lease.
+        first end. The call raises LeaseLost if a lease has ended, or a delivery is not held under it any more; then
+        nothing changed for that lease.
 
         Example:
             >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
@@ -205,7 +199,7 @@ class DeliveryMethods(QueueBase):
 
         def extend(engine: Engine) -> datetime:
             until = run(engine, lambda connection: self._extend(connection, found, lease), calls_only=True)
-            # The next dequeue must create a lease, since these are longer than it asks for.
+            # The next dequeue must create a lease, since an extended one is longer than what it asks for.
             if (consumer := self._consumers.get(engine)) is not None:
                 consumer.forget_leases(*(delivery.lease.id for delivery in found))
             return until
@@ -258,7 +252,7 @@ class DeliveryMethods(QueueBase):
             settled = [one for one in operations if one.delivery.message_id not in error.message_ids]
             raise
         finally:
-            # Other deliveries are settled; commit them, since not every engine commits each statement by itself.
+            # The other deliveries are settled; commit that, since not every engine commits each statement by itself.
             connection.commit()
             name = verb.value
             for one in settled:

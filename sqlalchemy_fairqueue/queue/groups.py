@@ -43,8 +43,6 @@ R = TypeVar("R")
 
 
 class _Job(Protocol[P]):
-    """The methods of a job that a group calls."""
-
     kind: str
 
     @property
@@ -86,13 +84,6 @@ class _Members:
 
         A message that is skipped as a duplicate, or dropped, is no member. A header ``group`` of the message itself
         raises InvalidArgument, and so does ``on_duplicate="replace"``, which could rewrite a member of another group.
-
-        Example:
-            >>> pages = [Enqueue(channel="customer-7", payload=page) for page in (1, 2, 3)]
-            >>> with Session(engine) as session, session.begin(), queue.group(session) as group:
-            ...     receipts = group.enqueue_many(pages)
-            >>> [receipt.outcome for receipt in receipts]
-            ['created', 'created', 'created']
         """
         if isinstance(messages, Enqueue) or not isinstance(messages, Iterable):
             raise InvalidArgument(f"messages is {messages!r:.80}; give a list of Enqueue")
@@ -142,7 +133,7 @@ class Group(_Members):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._is_open = False
-        # A scoped_session may have another one by now.
+        # A scoped_session may stand for another session by now.
         session, self._entered = self._entered, None
         if session is None:
             return
@@ -153,12 +144,7 @@ class Group(_Members):
             discard(session, self.id)
 
     def enqueue_many(self, messages: Iterable[Enqueue]) -> list[Receipt]:
-        """Add messages in the group's ``with`` block, as :meth:`MemberGroup.enqueue_many` does.
-
-        Example:
-            >>> with Session(engine) as session, session.begin(), queue.group(session) as group:
-            ...     receipts = group.enqueue_many([Enqueue(channel="customer-7", payload=1)])
-        """
+        """Add messages in the group's ``with`` block, as :meth:`MemberGroup.enqueue_many` does."""
         if not self._is_open:
             raise InvalidArgument(
                 f"group {self.id} takes no more members: its block has ended, or its transaction; enqueue within the "
@@ -285,7 +271,7 @@ class GroupMethods(EnqueueMethods):
             raise InvalidArgument(f"session is {session!r:.80}; give the session of your transaction")
         found_messages: list[Any] = list(messages)
         for message in found_messages:
-            # Inlined: a call for each of many messages would cost as much as the check.
+            # Not a function, since a call for each of many messages would cost as much as the check.
             if (
                 not isinstance(message, Enqueue)
                 or message.on_duplicate == "replace"
@@ -302,8 +288,14 @@ class Groups(Facet[QueueBase]):
     """Groups of a queue, as ``queue.groups``. Calls are sent at once; ``queue.group`` creates groups.
 
     Example:
-        >>> queue.groups.list(engine)
-        []
+        >>> with Session(engine) as session, session.begin(), queue.group(session) as group:
+        ...     receipts = group.enqueue_many([Enqueue(channel="customer-7", payload=page) for page in (1, 2)])
+        >>> queue.complete(engine, queue.dequeue(engine, limit=1))
+        >>> status = queue.groups.status(engine, group.id)
+        >>> status.done, status.pending, status.finished_at, len(queue.groups.list(engine, is_open=True))
+        (1, 1, None, 1)
+        >>> queue.groups.cancel(engine, group.id)
+        GroupCancellation(cancelled=1, leased=0)
     """
 
     @verb
@@ -311,12 +303,6 @@ class Groups(Facet[QueueBase]):
         """Return the present counts of a group, including members that ended within the last second.
 
         Groups are kept for seven days after they are finished. An unknown or forgotten group raises UnknownGroup.
-
-        Example:
-            >>> with Session(engine) as session, session.begin(), queue.group(session) as group:
-            ...     receipts = group.enqueue_many([Enqueue(channel="customer-7", payload=1)])
-            >>> queue.groups.status(engine, group.id).pending
-            1
         """
         return self._ask(where, self._of_group(group_id, read_group))
 
@@ -328,12 +314,6 @@ class Groups(Facet[QueueBase]):
 
         *is_open* True means only open groups, False only finished ones. *before* is the last group of the previous
         page.
-
-        Example:
-            >>> with Session(engine) as session, session.begin(), queue.group(session) as group:
-            ...     receipts = group.enqueue_many([Enqueue(channel="customer-7", payload=1)])
-            >>> [status.id == group.id for status in queue.groups.list(engine, is_open=True)]
-            [True]
         """
         check_count("limit", limit, 1, 100_000)
         check_page("before", before, GroupStatus)
@@ -348,15 +328,8 @@ class Groups(Facet[QueueBase]):
         members that consumers hold have ended, the follow-up is enqueued: *on_failure* if there is one.
 
         The call locks the members until the transaction ends, and waits for transactions that have one locked. In the
-        lock order it is a settlement: enqueue before it. It raises UnknownGroup for an unknown group, and
-        IsolationError in a REPEATABLE READ or SERIALIZABLE transaction.
-
-        Example:
-            >>> with Session(engine) as session, session.begin(), queue.group(session) as group:
-            ...     receipts = group.enqueue_many([Enqueue(channel="customer-7", payload=1)])
-            >>> cancellation = queue.groups.cancel(engine, group.id)
-            >>> queue.stats(engine).ready
-            0
+        lock order the call is a settlement, so enqueue before it. An unknown group raises UnknownGroup, and a
+        REPEATABLE READ or SERIALIZABLE transaction IsolationError.
         """
         return self._ask(where, self._of_group(group_id, _cancel), settles=True)
 

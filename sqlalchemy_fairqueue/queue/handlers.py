@@ -49,7 +49,7 @@ class LifespanFunction:
     """A function that a worker calls at its start or its stop. Its name is also that of the resource that it returns.
 
     Attributes:
-        takes: The name of a resource for each parameter that takes one.
+        takes: For each parameter that takes a resource, the name of the resource.
         resource_type: The annotated type that the function returns or yields; None without an annotation.
     """
 
@@ -118,9 +118,9 @@ class LifespanMethods(QueueBase):
 
         It takes resources as :meth:`on_start` functions do, and may not yield. The functions run after the last handler
         has returned or was left behind, and after all deliveries are settled: in reverse order of declaration, followed
-        by the code after the yields of on_start functions, also in reverse order. They run if all on_start functions of
-        the queue have run, however the worker ends, unless its process is killed. An error is logged, and the other
-        functions still run. A function that several queues of a worker declare runs once.
+        by the code after the yields of on_start functions, also in reverse order. On_stop functions run if all on_start
+        functions of the queue have run, however the worker ends, unless its process is killed. An error is logged, and
+        the other functions still run. A function that several queues of a worker declare runs once.
 
         Example:
             >>> @queue.on_stop
@@ -235,7 +235,7 @@ class Handler:
         retry: The policy of this kind. None: the worker's policy.
         session_type: The class that the parameter ``session`` is annotated with, or None.
         isolated: Whether it runs in a child process.
-        resources: The name of a resource for each parameter that takes one.
+        resources: For each parameter that takes a resource, the name of the resource.
     """
 
     kind: str
@@ -287,17 +287,17 @@ class HandlerMethods(LifespanMethods):
             timeout: How long a call may take; then the attempt has failed, and the message is retried or buried at
                 once. An async function is cancelled and a child process killed. A thread cannot be interrupted: from
                 then on nothing that the function does settles the message, its session refuses to commit, and
-                ``context.check()`` raises, but it occupies a place of the worker's ``concurrency`` until it returns.
+                ``context.check()`` raises, but the function counts towards ``concurrency`` until it returns.
                 Default: no limit.
             isolation: "process" runs the function in a child process, for code that may hang or crash. The child is
                 killed at the timeout, when its lease is lost, when its message is cancelled, and when the grace period
                 of a stop ends. The function must be plain, take no ``session``, and stand at the top of a module that
                 the child can import; payload and headers must be picklable. Default: in the worker's process.
             batch: The function gets a list of ready deliveries of one channel, in order: at least one, at most what the
-                Batch allows. They are settled together, in the transaction of its session if it takes one;
-                ``context.retry``, ``release`` and ``bury`` settle single ones differently. If the function raises, the
-                attempts of all have failed. A message that was tried before comes alone, so that only the message that
-                fails or crashes dies. Limits, rates and costs count each message.
+                Batch allows. The deliveries are settled together, in the transaction of the session if the function
+                takes one; ``context.retry``, ``release`` and ``bury`` settle single ones differently. If the function
+                raises, the attempts of all have failed. A message that was tried before comes alone, so that only the
+                message that fails or crashes dies. Limits, rates and costs count each message.
 
         Example:
             >>> @queue.handler("parse", timeout=timedelta(minutes=5))
@@ -392,7 +392,7 @@ class HandlerMethods(LifespanMethods):
             UnhandledKindWarning,
             stacklevel=frames_of_this_package(),
         )
-        # After the warning, so that each enqueue raises it if warnings are errors.
+        # Noted after the warning, so that each enqueue raises the warning if warnings are errors.
         self._warned_kinds.add(kind)
 
 
@@ -473,7 +473,7 @@ def _wanted(function: object, known: Mapping[str, LifespanFunction]) -> tuple[se
 
 def _session_type(function: Callable[..., Any]) -> type | None:
     hints = hints_of(function)
-    # A job's session may have another name; its annotation tells.
+    # A job's session may have another name, but its annotation tells.
     is_named = any(one.name == "session" for one in parameters_of(function))
     for found in map(class_of, [hints.get("session")] if is_named else hints.values()):
         if found is not None and issubclass(found, (Session, AsyncSession)):

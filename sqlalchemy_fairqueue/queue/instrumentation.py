@@ -35,7 +35,7 @@ class Instrumentation(Protocol):
     def around_async(self, context: Handled, proceed: Callable[[], Awaitable[Any]]) -> Awaitable[Any]: ...
 
     def settling(self, queue: str, verb: str, deliveries: Sequence[Delivery]) -> AbstractContextManager[object]:
-        """Return a context manager, which is put around the statement that settles a worker's deliveries."""
+        """Return a context manager to put around the statement that settles a worker's deliveries."""
         ...
 
     def settled(self, verb: str, deliveries: Sequence[Delivery]) -> None:
@@ -55,7 +55,10 @@ installed = _Installed()
 
 
 def settling(queue: str, verb: str, deliveries: Callable[[], Sequence[Delivery]]) -> AbstractContextManager[object]:
-    """Return a context manager for a settling statement. It does nothing without instrumentation or deliveries."""
+    """Return a context manager for a settling statement: the instrumentation's, if any and if there are deliveries.
+
+    *deliveries* is called only if there is instrumentation.
+    """
     instrumentation = installed.instrumentation
     if instrumentation is None or not (found := deliveries()):
         return nullcontext()

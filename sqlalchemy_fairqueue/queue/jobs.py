@@ -50,8 +50,15 @@ class Job(Generic[C, P, R_co]):
 
     Calling the job calls the function here and now; nothing is enqueued.
 
-    See Also:
-        :meth:`~sqlalchemy_fairqueue.Queue.job`
+    Example:
+        >>> @queue.job
+        ... def parse(context: Context, *, file: str) -> None: ...
+        >>> with Session(engine) as session, session.begin():
+        ...     receipt = parse.enqueue(session, "customer-7", file="a.pdf")
+        >>> later = parse.options(delay=timedelta(hours=1))
+        >>> files = [later.prepare("customer-7", file=name) for name in ("b.pdf", "c.pdf")]
+        >>> receipts = queue.enqueue_many(engine, files)
+        >>> parse.schedule(engine, "hourly", Recurrence(every=timedelta(hours=1)), "customer-7", file="all.pdf")
     """
 
     __name__: str
@@ -90,14 +97,6 @@ class Job(Generic[C, P, R_co]):
         """Return a copy of the job that enqueues with these options: ``parse.options(delay=...).enqueue(...)``.
 
         The options are those of ``Queue.enqueue``. Each replaces its earlier value; an unknown one raises TypeError.
-
-        Example:
-            >>> @queue.job
-            ... def parse(context: Context, *, file: str) -> None: ...
-            >>> later = parse.options(delay=timedelta(hours=1), key="a.pdf")
-            >>> receipt = later.enqueue(engine, "customer-7", file="a.pdf")
-            >>> queue.stats(engine).scheduled
-            1
         """
         if unknown := options.keys() - _OPTIONS:
             raise TypeError(f"{min(unknown)!r:.80} is no option of a message; the options are {', '.join(_OPTIONS)}")
@@ -114,25 +113,12 @@ class Job(Generic[C, P, R_co]):
         have no effect. The payload has only the given arguments; a worker fills in the defaults of its own version. A
         missing or unknown argument raises TypeError. A value that the annotation does not allow raises PayloadError,
         which names the argument and the value.
-
-        Example:
-            >>> @queue.job
-            ... def parse(context: Context, *, file: str) -> None: ...
-            >>> files = [parse.prepare("customer-7", file=name) for name in ("a.pdf", "b.pdf")]
-            >>> receipts = queue.enqueue_many(engine, files)
         """
         return Enqueue(channel=channel, payload=self.schema.encode(args, kwargs), kind=self.kind, **self._options)
 
     @recorded
     def enqueue(self, where: RecordedWhere, /, channel: str, *args: P.args, **kwargs: P.kwargs) -> Receipt:
-        """Enqueue a call. Arguments and errors are those of :meth:`prepare` and ``Queue.enqueue``.
-
-        Example:
-            >>> @queue.job
-            ... def parse(context: Context, *, file: str) -> None: ...
-            >>> with Session(engine) as session, session.begin():
-            ...     receipt = parse.enqueue(session, "customer-7", file="a.pdf")
-        """
+        """Enqueue a call. Arguments and errors are those of :meth:`prepare` and ``Queue.enqueue``."""
         payload = self.schema.encode(args, kwargs)
         return self.queue.enqueue(where, channel=channel, payload=payload, kind=self.kind, **self._options)
 
@@ -147,14 +133,7 @@ class Job(Generic[C, P, R_co]):
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> None:
-        """Enqueue a call again and again. Arguments and errors are those of :meth:`prepare` and ``schedules.set``.
-
-        Example:
-            >>> @queue.job
-            ... def parse(context: Context, *, file: str) -> None: ...
-            >>> nightly = Recurrence(cron="0 3 * * *", timezone="Europe/Berlin")
-            >>> parse.schedule(engine, "nightly", nightly, "customer-7", file="all.pdf")
-        """
+        """Enqueue a call again and again. Arguments and errors are those of :meth:`prepare` and ``schedules.set``."""
         _check_recurrence(recurrence)
         call = self.prepare(channel, *args, **kwargs)
         return Schedules(self.queue).set(where, name, job=call, **recurrence.words())
@@ -339,7 +318,7 @@ class JobMethods(ScheduleMethods, ResultMethods):
         check_options(**options)
 
         def declare(function: Callable[..., Any]) -> Job[..., ..., Any]:
-            # It takes long to import, and not every application has jobs.
+            # Imported here, since that takes long, and not every application has jobs.
             from sqlalchemy_fairqueue.queue.payloads import ItemSchema, PayloadSchema  # noqa: PLC0415
 
             own = kind if kind is not None else _name(function)

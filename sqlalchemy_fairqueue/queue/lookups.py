@@ -114,8 +114,8 @@ class LookupMethods(QueueBase):
     ) -> MessageDetails | None:
         """Return one unsettled message with its whole content, by its id, or by its channel and key or ordering key.
 
-        ``queue.codec.decode(message.content)`` is its payload. ``wait`` says why it waits and who holds what it waits
-        for: other channels, and with a shared limit other queues. ``history`` has its ended attempts;
+        ``queue.codec.decode(message.content)`` is its payload. ``wait`` says why the message waits, and who holds what
+        it waits for: other channels, and with a shared limit other queues. ``history`` has its ended attempts;
         ``queue.admin.attempts`` returns those of settled messages too. The result is None if the message is done, dead
         or withdrawn, or never existed; ``queue.dead_letters`` lists dead letters.
 
@@ -217,7 +217,7 @@ class LookupMethods(QueueBase):
             ids = [row.message_id for row in rows if row.message_id is not None]
             details = read_messages(connection, self._target, ids, content_bytes=_BEGINNING) if ids else []
             found = {one.message_id: one for one in details}
-            # A message that was settled in between is left out.
+            # A message that was settled between the two calls is left out.
             messages = tuple(found[message_id] for message_id in ids if message_id in found)
             end = None if len(ids) == len(rows) else f"{rows[-1].step}.{rows[-1].at}.{rows[-1].last_id}"
             return MessagePage(messages, end)
@@ -232,7 +232,7 @@ def _wait(connection: Connection, target: Target, message: MessageDetails) -> Wa
     if message.behind is not None:
         return Wait(Reason.ORDERING_KEY, behind=message.behind)
     capacity, competition, own = read_competition(connection, target, [message.channel])
-    # The message is ready, and the reading knows that only for some channels.
+    # The message is ready, so its channel is; the reading may have left that out.
     own = [replace(one, oldest_ready_at=message.due_at) for one in own]
     limits = read_limits(connection, target.schema, queue=target.queue)
     waiting = with_longest_out(connection, target, with_waits(capacity, competition, limits, own, now))
@@ -240,7 +240,7 @@ def _wait(connection: Connection, target: Target, message: MessageDetails) -> Wa
 
 
 def _position(after: object, channel: str | None) -> tuple[int, ...]:
-    """Return the numbers of ``page.next``: the last step (part of the order), the place in it, the last id."""
+    """Return the numbers of ``page.next``: which part of the order was read last, the place in it, and the last id."""
     steps = range(3, 5) if channel is None else range(1, 3)
     return checked_position(after, "channel and state", steps, range(-(2**63), 2**63), IDS)
 
@@ -317,7 +317,7 @@ class WithdrawalMethods(QueueBase):
         its enqueues first, so its own messages are deleted too. If the channel does not exist, nothing is deleted.
 
         The call locks the channel's state and the messages until the transaction ends; until then the channel is not
-        served. It waits for a dequeue that is serving the channel. A million messages take seconds. *key* and
+        served. The call waits for a dequeue that is serving the channel. A million messages take seconds. *key* and
         *ordering_key* are found by an index; otherwise the call reads all undelivered messages of the channel, or with
         "scheduled" those that are due later.
 

@@ -1,7 +1,7 @@
 """Converts job arguments and results to plain values, which a codec takes, and back.
 
-msgspec does it, except for pydantic models, which pydantic converts. A value that would not come back equal is refused.
-The module is separate because msgspec takes long to import.
+msgspec converts all values except pydantic models, which pydantic converts. A value that would not come back equal is
+refused. The module is separate because msgspec takes long to import.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class PayloadSchema:
         }
         typed: Any = TypedDict
         self._type = typed(kind if kind.isidentifier() else "Payload", fields)
-        # msgspec refuses unsupported types here and not later.
+        # Made here, so that msgspec refuses unsupported types now and not later.
         for name, annotation in types.items():
             _check_type(kind, name, annotation)
 
@@ -91,7 +91,7 @@ class PayloadSchema:
         return self.joined(payload)
 
     def joined(self, arguments: dict[str, Any]) -> Any:
-        """Return the payload for arguments that are plain values already: the dict, or for a batch the only item."""
+        """Return the payload made of arguments that are plain values: the dict; in ItemSchema the item in it."""
         return arguments
 
     def plain(self, name: str, value: Any) -> Any:
@@ -110,7 +110,7 @@ class PayloadSchema:
         return self._convert(payload, payload if isinstance(payload, Mapping) else {})
 
     def check_known(self, payload: Any) -> None:
-        """Raise PayloadError if neither this version of the function nor an older one knows some argument."""
+        """Raise PayloadError if an argument is unknown to this version of the function and to older ones."""
         if self._known is None or not isinstance(payload, Mapping):
             return
         if unknown := sorted(payload.keys() - self._known - self._former):
@@ -260,7 +260,7 @@ def _types(kind: str, function: Callable[..., Any], parameters: list[inspect.Par
             raise InvalidArgument(
                 f"argument {one.name!r} of job {kind!r} has no annotation; give it a type, or Any for plain JSON"
             )
-    # get_type_hints looks at this attribute alone.
+    # An object with only the attribute that get_type_hints reads.
     annotated: Any = type("Annotated", (), {})()
     annotated.__annotations__ = {one.name: one.annotation for one in parameters}
     try:
@@ -355,11 +355,11 @@ def find_loss(given: Any, found: Any) -> Loss | None:
     """Return the first part of a value that does not come back equal and of the same type, or None.
 
     Dataclasses, classes of attrs, structs of msgspec and models of pydantic are compared field by field, since their
-    ``__eq__`` may leave out fields, and fails if a field is NaN.
+    ``__eq__`` may leave out fields, and is false if a field is NaN.
     """
     kind = type(given)
     if kind is not type(found):
-        # An annotation float allows integers.
+        # An integer is allowed, and comes back as a float, if the annotation is float.
         is_kept = kind is int and type(found) is float and given == found
     elif kind in _SCALARS:
         is_kept = given == found
@@ -396,7 +396,7 @@ def _loss_of_items(given: Any, found: Any) -> Loss | None:
 
 def _first(step: Callable[[Any], str], parts: Iterable[tuple[Any, Any, Any]]) -> Loss | None:
     for name, given, found in parts:
-        # Most parts are scalars, for which a call would take as long as all else.
+        # Compared here, since most parts are scalars, for which a call would take as long as all else.
         if (kind := type(given)) in _SCALARS and kind is type(found) and given == found:
             continue
         if (loss := find_loss(given, found)) is not None:
@@ -432,7 +432,7 @@ def _are_equal(given: Any, found: Any) -> bool:
 
 
 def _reading(moment: datetime | time) -> tuple[str, bool]:
-    """Return the local time with its offset, as which a zone comes back, and whether the zone is missing.
+    """Return the local time with its UTC offset, all that comes back of a zone, and whether the zone is missing.
 
     Moments in different zones may compare unequal although they are the same instant with the same offset.
     """

@@ -53,14 +53,14 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.queue.payloads import PayloadSchema
     from sqlalchemy_fairqueue.watching import ResultWatch
 
-# Seconds between two polls of a wait. The first ones come soon, since a transaction that began before the wait was
-# registered does not notify. Then comes the longest, for ends without a notification, such as a worker that died in the
-# last attempt.
+# Seconds between two polls of a wait. The first polls come soon, since a transaction that began before the wait was
+# registered does not notify. The last interval is for messages that end without a notification, such as one whose
+# worker died in the last attempt.
 FIRST_POLLS = (0.02, 0.1, 0.5, 2.5)
 LONGEST_POLL = 5.0
 # Seconds between two polls while notifications do not arrive.
 POLL_UNNOTIFIED = 0.5
-# The duration of a registered wait. It is renewed after half of that; the waits of a dead process expire.
+# The duration of a registered wait, which is renewed after half of it; the waits of a dead process expire.
 _REGISTERED = timedelta(seconds=60)
 _PROBLEM = 2_000
 _READ_ONLY = "25006"
@@ -68,7 +68,7 @@ _READ_ONLY = "25006"
 
 @dataclass(frozen=True, slots=True)
 class ResultQuestion:
-    """A question how a message ended. Another *channel* or *kind* is refused; *timeout* is how long to wait."""
+    """The question how a message ended. Any other *channel* or *kind* is refused; *timeout* is how long to wait."""
 
     message_id: int
     channel: str | None
@@ -96,7 +96,7 @@ class ResultMethods(HandlerMethods):
         """Return what the handler returned, if ``configure(where, result_retention=...)`` makes the queue keep it.
 
         The value is decoded like a payload. If the kind is a job of this queue, the value has the annotated return
-        type. It is None if a verb completed the message without a result.
+        type. The value is None if a verb completed the message without a result.
 
         Args:
             message_id: The id in the receipt. Ids are consecutive numbers, which anybody can guess.
@@ -211,7 +211,7 @@ class _LoopEvent:
         self.clear = self._event.clear
 
     def set(self) -> None:
-        # The loop may be closed, and nobody waits then.
+        # If the loop is closed, nobody waits any more.
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._event.set)
 
@@ -257,7 +257,7 @@ class _Wait:
         """Register the wait if needed, then return how the message ended."""
         if self._watch is not None and monotonic() >= self._register_at:
             self._register_at = monotonic() + _REGISTERED.total_seconds() / 2
-            # First, since a task may be cancelled after the database has registered the wait.
+            # Set before the call, since a task may be cancelled when the database has just registered the wait.
             self.is_registered = True
             try:
                 self._target.call(
@@ -295,7 +295,6 @@ class _Wait:
         call.rows(connection)
 
     def end(self) -> None:
-        """Stop receiving notifications."""
         watch, self._watch = self._watch, None
         if watch is not None:
             watch.leave(self._asked.message_id, self._wake)
@@ -303,7 +302,7 @@ class _Wait:
 
 @dataclass(frozen=True, slots=True)
 class UnkeptValue:
-    """A returned value that is no result, for instance because it could not be sent from a child process."""
+    """A returned value that cannot be kept, for instance because a child process could not send it."""
 
     problem: str
 
@@ -322,7 +321,7 @@ def encoded_result(codec: Codec, schema: PayloadSchema | None, value: object) ->
 
 
 def results_of_batch(result: object, count: int) -> list[Any]:
-    """Return a result for each message of a batch, from what the handler returned: UnkeptValues if no such list."""
+    """Return what a handler returned for each message of a batch; UnkeptValues if it returned no such list."""
     if result is None or isinstance(result, UnkeptValue):
         return [result] * count
     if isinstance(result, list) and len(result) == count:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.values.outcomes import RetryPolicy
 
 F = TypeVar("F", bound="Callable[..., Any]")
-# Options of a message that a schedule sets itself, or cannot store.
+# The options of a message that a schedule sets itself, or cannot store.
 _OWN = ("delay", "at", "priority", "key", "coalesce")
 
 
@@ -60,8 +60,9 @@ class ScheduleMethods(EnqueueMethods, HandlerMethods):
 
         Each worker of the queue sets the schedule when it starts; the worker's role needs the grant "producer" too.
         Only workers with the schedule in their code run its slots, so a schedule removed from the code runs no more
-        once the last worker of the old code has stopped. Its row is removed when it has been due for a week; until then
-        a worker that has it again continues by catch_up. If versions differ, the worker started last decides.
+        once the last worker of the old code has stopped. Its row is removed when the schedule has been due for a week;
+        until then a worker that has the schedule again continues by catch_up. If versions of the code differ, the
+        worker started last decides.
 
         Args:
             name: Default: the function's name.
@@ -106,9 +107,13 @@ class Schedules(Facet[ScheduleMethods]):
     """Schedules of a queue, as ``queue.schedules``: messages that recur.
 
     Example:
-        >>> queue.schedules.set(engine, "nightly", channel="customer-7", cron="0 3 * * *")
-        >>> [schedule.name for schedule in queue.schedules.list(engine)]
-        ['nightly']
+        >>> queue.schedules.set(engine, "nightly", channel="customer-7", cron="0 3 * * *", timezone="Europe/Berlin")
+        >>> queue.schedules.pause(engine, "nightly", channel="customer-7")
+        >>> [(schedule.name, schedule.state) for schedule in queue.schedules.list(engine)]
+        [('nightly', 'paused')]
+        >>> queue.schedules.resume(engine, "nightly", channel="customer-7")
+        >>> message_id = queue.schedules.run(engine, "nightly", channel="customer-7")
+        >>> queue.schedules.remove(engine, "nightly", channel="customer-7")
     """
 
     @property
@@ -150,9 +155,6 @@ class Schedules(Facet[ScheduleMethods]):
                 payload, which is encoded immediately, headers, max_attempts and ordering_key, as for ``queue.enqueue``.
             job: A prepared call of a typed job, ``job=parse.prepare("customer-7", upload="a.pdf")``, instead of
                 channel, kind, payload, headers, max_attempts and ordering_key.
-
-        Example:
-            >>> queue.schedules.set(engine, "nightly", channel="customer-7", cron="0 3 * * *", timezone="Europe/Berlin")
         """
         recurrence, given = _parts(**options)
         message = _message(channel, kind, job, given)
@@ -164,10 +166,6 @@ class Schedules(Facet[ScheduleMethods]):
         """Remove a schedule, if it exists. Messages that it has enqueued stay.
 
         The call locks the schedule until the transaction ends, and waits for a worker that runs a slot of it.
-
-        Example:
-            >>> queue.schedules.set(engine, "nightly", channel="customer-7", cron="0 3 * * *")
-            >>> queue.schedules.remove(engine, "nightly", channel="customer-7")
         """
         return self._perform(where, [change.remove_schedule(self._target, *_checked(channel, name))], None)
 
@@ -178,36 +176,22 @@ class Schedules(Facet[ScheduleMethods]):
         Messages that it has enqueued are still delivered; pause the channel to stop these. Locks are those of
         :meth:`remove`. A missing schedule raises UnknownSchedule; on a session the COMMIT raises it and fails as a
         whole.
-
-        Example:
-            >>> queue.schedules.set(engine, "nightly", channel="customer-7", cron="0 3 * * *")
-            >>> queue.schedules.pause(engine, "nightly", channel="customer-7")
         """
         return self._perform(where, [change.pause_schedule(self._target, *_checked(channel, name), paused=True)], None)
 
     @recorded
     def resume(self, where: RecordedWhere, name: str, *, channel: str) -> None:
-        """Resume a schedule with its first slot after now. Locks and errors are those of :meth:`pause`.
-
-        Example:
-            >>> queue.schedules.set(engine, "nightly", channel="customer-7", cron="0 3 * * *")
-            >>> queue.schedules.pause(engine, "nightly", channel="customer-7")
-            >>> queue.schedules.resume(engine, "nightly", channel="customer-7")
-        """
+        """Resume a schedule with its first slot after now. Locks and errors are those of :meth:`pause`."""
         return self._perform(where, [change.pause_schedule(self._target, *_checked(channel, name), paused=False)], None)
 
     @verb
     def run(self, where: Where, name: str, *, channel: str) -> int | None:
         """Enqueue the message of a schedule in addition to its slots, even while it is paused. Return the message's id.
 
-        It is sent at once: on a session or connection in its transaction. The header ``scheduled_for`` is the time of
-        the call. Its locks and its place in the lock order are those of an enqueue. A missing schedule raises
+        The call is sent at once: on a session or connection in its transaction. The header ``scheduled_for`` is the
+        time of the call. Its locks and its place in the lock order are those of an enqueue. A missing schedule raises
         UnknownSchedule. If the channel is full, the call raises ChannelFull or, if its policy says "drop", returns
         None.
-
-        Example:
-            >>> queue.schedules.set(engine, "nightly", channel="customer-7", cron="0 3 * * *", kind="report")
-            >>> message_id = queue.schedules.run(engine, "nightly", channel="customer-7")
         """
         _checked(channel, name)
         run = partial(run_schedule, target=self._target, channel=channel, name=name)
@@ -223,13 +207,9 @@ class Schedules(Facet[ScheduleMethods]):
         limit: int = 1000,
         after: ScheduleInfo | None = None,
     ) -> builtins.list[ScheduleInfo]:
-        """Return at most *limit* (1 to 100,000) schedules by channel and name, without those that are only recorded.
+        """Return at most *limit* (1 to 100,000) schedules by channel and name; none that are only recorded.
 
         *after* is the last schedule of the previous page.
-
-        Example:
-            >>> [schedule.name for schedule in queue.schedules.list(engine, channel="customer-7")]
-            []
         """
         check_names(channel=channel, schedule=name)
         check_count("limit", limit, 1, 100_000)

@@ -44,7 +44,7 @@ def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
     annotations = annotations_of(plain)
     hints: dict[str, Any] = {}
     for name, annotation in annotations.items():
-        # One by one: an annotation that only type checkers know must not hide the others.
+        # Resolved one by one, since an annotation that only type checkers know must not hide the others.
         alone: Any = type("Annotated", (), {"__annotations__": {name: annotation}})
         try:
             hints |= get_type_hints(alone, getattr(plain, "__globals__", None))

@@ -39,7 +39,7 @@ COST = "cost"
 """The column of an attempt's cost; without it, or if it is null, the cost is 1."""
 
 PRIORITY = "priority"
-"""An optional column: the priority that a message was enqueued with, or null."""
+"""An optional column: the priority that the message was enqueued with, or null."""
 
 OUTCOMES = ("completed", "retried", "released", "buried", "expired", "cancelled")
 
@@ -124,7 +124,7 @@ class QueueAttempts:
         self.names: list[str] = [names[number] for number in name_of]
         self.counts = np.bincount(self.channel, minlength=len(ids))
         ready, started = numbers(rows, "ready_at"), numbers(rows, "started_at")
-        # A clock that was set back must not reverse time: a later event counts as not earlier.
+        # If a clock was set back, an event that seems to come before its predecessor counts as simultaneous.
         started = np.maximum(started, ready)
         finished = np.maximum(started, numbers(rows, "finished_at"))
         self.ready, self.started, self.finished = ready, started, finished
@@ -160,7 +160,7 @@ def last_labels(attempts: pa.Table, column: str) -> LastLabels:
 
 
 def labels_of(parts: Iterable[LastLabels]) -> dict[str, str]:
-    """Return each channel's last label in the parts of a history; a label of several channels gets the name added."""
+    """Return each channel's last label in the parts of a history; if channels share a label, add their names to it."""
     last = _last(item for part in parts for item in part.items())
     labels = {channel: label for channel, (_, label) in sorted(last.items())}
     times = Counter(labels.values())

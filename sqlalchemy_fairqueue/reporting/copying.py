@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from psycopg.pq.abc import PGresult
 
-# Every byte of COPY's text is unambiguous, since line ends and tabs within values are escaped. An empty line is an
-# empty text in a frame with one column.
+# COPY escapes line ends and tabs within values, so no quotes are needed. An empty line is an empty text in a frame
+# with one column.
 _PARSE = csv.ParseOptions(
     delimiter="\t", quote_char=False, double_quote=False, escape_char=False, ignore_empty_lines=False
 )
@@ -57,7 +57,7 @@ def copied_text(connection: psycopg.Connection, query: str, parameters: Mapping[
             yield chunk
     finally:
         if not done:
-            # The server may still send rows, which nobody reads.
+            # The connection is useless: the server may still send rows, which nobody reads.
             connection.close()
 
 

@@ -20,27 +20,16 @@ class HistoryEmpty(FairQueueError):
 class HistoryTooLong(FairQueueError):
     """There are more attempts than the process may read.
 
-    Example:
-        >>> queue.configure(engine, history=True)
-        >>> receipts = [queue.enqueue(engine, channel="customer-7", payload=page) for page in (1, 2)]
-        >>> queue.complete(engine, queue.dequeue(engine, limit=2))
-        >>> try:
-        ...     history = read_history(engine, queue=queue.name, most=1)
-        ... except HistoryTooLong as error:
-        ...     print(error)
-        the history has more than 1 attempts; narrow it by a queue or by time, or use Spark
+    See Also:
+        :class:`HistoryEmpty`
     """
 
 
 class HistoryUnreadable(FairQueueError):
     """The history cannot be read from the database or the archive.
 
-    Example:
-        >>> try:
-        ...     history = read_history(create_engine("postgresql+psycopg://me@127.0.0.1:1/database"))
-        ... except HistoryUnreadable as error:
-        ...     print(error)
-        the history cannot be read: connection failed: ...
+    See Also:
+        :class:`HistoryEmpty`
     """
 
 

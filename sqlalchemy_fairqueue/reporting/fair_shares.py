@@ -1,4 +1,4 @@
-"""Calculates the fair shares of a queue's channels, by messages or by cost; also widths of windows, and percentiles."""
+"""Calculates fair shares of a queue's channels, by messages or by cost; also widths of windows, and percentiles."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ LADDER = (
     *(steps * _HOUR for steps in (1, 2, 3, 6, 12)),
     *(steps * _DAY for steps in (1, 2, 7, 28)),
 )
-"""Widths that people read easily, in microseconds; each begins on a round time of UTC."""
+"""Widths of windows that people read easily, in microseconds; windows begin at round times of UTC."""
 
 _WINDOWS = 240
 _FAIRNESS_WINDOWS = 100_000
 MESSAGES_A_SHARE = 8
-"""Messages that a backlogged channel gets in a window on average: with fewer, rounding would look unfair."""
+"""Messages that a backlogged channel gets in a window on average; with fewer, whole messages would look unfair."""
 
 
 def shown_window(span: int) -> int:
@@ -85,10 +85,11 @@ def spread_of(values: Numbers) -> Spread:
     return Spread(*map(duration, nearest_ranks(values)))
 
 
-# How many tenants of a queue get culprits, and how many culprits each.
+# Culprits are named to this many tenants of a queue, and this many culprits to each.
 _VICTIMS = 20
 _CULPRITS = 3
-# The windows by cost are so wide that a backlogged channel gets several of its messages beyond this quantile of cost.
+# Windows by cost are so wide that a backlogged channel gets several messages even of those beyond this quantile of
+# cost.
 _DEAR = 0.99
 _LEAST_WINDOWS = 20
 _AMOUNTS = ("share", "served", "denied", "above", "stretch", "worst")
@@ -99,8 +100,9 @@ _WINDOW_NUMBERS = ("stretch_begin", "stretch_end", "worst_begin", "worst_end")
 class FairShares:
     """Fair shares of a queue's channels, which are numbered as in *names*.
 
-    *windows* has the windows in which a channel was served: their numbers, counted from 1970 on, *width* microseconds
-    each. *indexes* has Jain's index of each; NaN if no channels competed. *amounts* is each channel's messages or cost.
+    Windows are *width* microseconds wide and numbered from 1970 on; *windows* has the numbers of those in which any
+    channel was served. *indexes* has Jain's index of each window, NaN if no channels competed in it. *amounts* has the
+    messages, or their cost, of each channel.
     """
 
     names: Sequence[str]
@@ -213,7 +215,7 @@ class Division:
             sizes = (np.ones(len(attempts.ready), np.int64),) * 2
         else:
             costs = np.bincount(attempts.channel, weights=cost, minlength=attempts.channels)
-            # The policy's limits are in messages.
+            # The policy's limits are in messages; the channel's mean cost, at least 1, converts them to cost.
             most *= np.maximum(costs / attempts.counts, 1)
             sizes = (
                 cost[np.argsort(attempts.ready, kind="stable")],

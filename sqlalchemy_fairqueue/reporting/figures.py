@@ -57,7 +57,7 @@ class Starvation:
 
 @dataclass(frozen=True, slots=True)
 class Culprit:
-    """A channel that received more than its share; *part* is the fraction of another's denied messages that it got."""
+    """A channel that received more than its share; *part* is the fraction that it got of a victim's denied messages."""
 
     channel: str
     part: float
@@ -85,7 +85,7 @@ class ChannelCosts:
     """The cost of a channel's attempts, and its fair share of the cost; like ChannelFigures, but by cost.
 
     Attributes:
-        denied_cost: The cost by which it got less than its share, summed over all windows.
+        denied_cost: The cost by which the channel got less than its share, summed over all windows.
     """
 
     cost: int
@@ -125,11 +125,11 @@ class ChannelFigures:
         wait: From ready to started.
         service: From started to finished.
         slowdown: (wait + service) / service.
-        denied_wait: The part of the mean wait, at least, that it would not have had with its fair share.
-        fair_share: Served / fair share during its backlog; None: no backlog.
+        denied_wait: The least part of the mean wait that the channel would have been spared with its fair share.
+        fair_share: Served / fair share during the channel's backlog; None: no backlog.
         backlogged: The time in which it had messages ready and not started.
         starved: The part of *backlogged* in which none of its messages was leased while other channels were served.
-        greatest_concurrency: Most of its messages leased at once.
+        greatest_concurrency: The most messages of the channel that were leased at once.
         greatest_rate: Most attempts begun in one second.
         greatest_burst: The least burst that would have allowed its attempts; None: its policy has no rate.
         policy: None if unknown.
@@ -161,13 +161,13 @@ class ChannelFigures:
 
     @property
     def over_concurrency(self) -> bool:
-        """Whether more of its messages were leased at once than its policy allows now."""
+        """Whether more messages of the channel were leased at once than its policy allows now."""
         limit = self.policy.max_concurrency if self.policy else None
         return limit is not None and self.greatest_concurrency > limit
 
     @property
     def over_rate(self) -> bool:
-        """Whether its attempts were faster than its policy allows now."""
+        """Whether the channel's attempts began faster than its policy allows now."""
         return bool(self.policy and self.greatest_burst and self.greatest_burst > self.policy.rate_burst)
 
 
@@ -198,10 +198,10 @@ class QueueFigures:
         from_: When its first message became ready.
         to: When its last attempt ended.
         busy: The time in which at least one message was leased.
-        fairness: Mean of Jain's index, which is taken in each window of *fairness_window*; None: no channels competed.
-        least_fairness: The index of the least fair of these windows.
-        fairness_window: The width of these windows.
-        contended: The fraction of these windows in which at least two channels competed.
+        fairness: Mean of Jain's index, which is taken in each fairness window; None: no channels competed.
+        least_fairness: The index of the least fair of the fairness windows.
+        fairness_window: The width of the fairness windows.
+        contended: The fraction of the fairness windows in which at least two channels competed.
         window: The width of the windows in *windows*.
     """
 
@@ -226,14 +226,14 @@ class QueueFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanFigures:
-    """The channels of a queue that follow one plan, together; other fields are explained at :class:`ChannelFigures`.
+    """The channels of a queue that follow one plan, together; :class:`ChannelFigures` explains the other fields.
 
     Attributes:
         plan: The name of the plan; None: these channels have no plan.
-        part: Their fraction of the queue's attempts.
-        denied_channels: How many of them were denied a part of their fair share.
+        part: The fraction of the queue's attempts that these channels had.
+        denied_channels: How many of the channels were denied a part of their fair share.
         service: Total time from started to finished.
-        service_part: Their fraction of the queue's service time.
+        service_part: The channels' fraction of the queue's service time.
         cost: Total cost; None: all attempts of the queue cost the same.
     """
 
@@ -266,5 +266,5 @@ class Figures:
     plans: tuple[PlanFigures, ...] = ()
 
     def of(self, queue: str) -> tuple[ChannelFigures, ...]:
-        """Return the channels of a queue, in the order of *channels*."""
+        """Return the figures of a queue's channels, in the order of *channels*."""
         return tuple(channel for channel in self.channels if channel.queue == queue)

@@ -69,7 +69,7 @@ def day_of(number: int) -> date:
 
 
 def _in_order(paths: Iterable[str]) -> Iterator[tuple[ArchiveFile, str, int]]:
-    """Yield an archive's files by day, *low* and descending *high*, each with the greatest *high* so far that day."""
+    """Yield files in the order of day, *low* and descending *high*, each with the day's greatest *high* before it."""
     files = ((file, path) for path in paths if (file := ArchiveFile.named(path)))
     reached = defaultdict[int, int](int)
     for file, path in sorted(files, key=lambda one: (one[0].day, one[0].low, -one[0].high, one[1])):
@@ -78,7 +78,7 @@ def _in_order(paths: Iterable[str]) -> Iterator[tuple[ArchiveFile, str, int]]:
 
 
 def superseded(paths: Iterable[str]) -> set[str]:
-    """Return the files whose rows another file of the day has too; readers skip them while an archive is compacted."""
+    """Return the files whose rows another file of the day has too; readers skip these during a compaction."""
     return {path for file, path, reached in _in_order(paths) if 0 < file.high <= reached}
 
 
@@ -95,7 +95,7 @@ _CODES = pa.dictionary(pa.int32(), pa.string())
 COLUMNS = (*REPLAYED_COLUMNS, COST)
 
 _SCHEMA = pa.schema([(name, _CODES if name in _TEXTS else HISTORY.field(name).type) for name in COLUMNS])
-# The server sends differences of times, which have fewer digits.
+# For these columns the server sends the difference to ``enqueued_at``, which has fewer digits.
 _SINCE = dict.fromkeys(("ready_at", "started_at", "finished_at"), "enqueued_at")
 _SETTINGS = "set jit = off; set client_encoding = 'UTF8'; set statement_timeout = 0"
 _BEGIN = "begin transaction isolation level repeatable read, read only"
@@ -147,19 +147,19 @@ def read_history(
 ) -> RecordedHistory:
     """Read the history of a database, and the policies of its channels, in one read-only transaction.
 
-    It opens its own psycopg connection without statement timeout, and takes no lock that a queue waits for. Its
-    snapshot keeps vacuums from removing rows until everything is read, at one to two million attempts a second.
+    It opens a psycopg connection of its own without statement timeout, and takes no lock that a queue waits for. Until
+    everything is read, at one to two million attempts a second, its snapshot keeps vacuums from removing rows.
 
     Args:
         queue: Default: all queues.
-        schema: The schema of the installation. Default: the search_path finds it.
+        schema: The schema of the installation. Default: the first of the search_path that has one.
         since: Earliest end of an attempt, inclusive.
         until: Latest end of an attempt, exclusive.
         most: The most attempts to read.
 
     Raises:
         HistoryEmpty: There is no such attempt.
-        HistoryTooLong: There are more than *most*.
+        HistoryTooLong: There are more such attempts than *most*.
         HistoryUnreadable: The server is unreachable, or refuses.
         ValueError: A time has no time zone, or the engine is asynchronous or not of psycopg.
 
@@ -224,7 +224,7 @@ def read_archive(
 
     Args:
         path: The folder, or one of its Parquet files.
-        policies: From :func:`read_policies`: an archive has none.
+        policies: From :func:`read_policies`, since an archive has none.
         settings: From :func:`read_settings`.
         plans: From :func:`read_plans`.
         label: A further column to read, with labels of tenants.
@@ -238,7 +238,8 @@ def read_archive(
 
     try:
         found = dataset.dataset(_files_of(Path(path)), format="parquet", exclude_invalid_files=False)
-        # Old files lack costs, and the schema of the first file would apply to all. Null means a cost of 1.
+        # The first file may be an old one, without costs, and its schema would apply to all files. A null means a cost
+        # of 1.
         if "cost" not in found.schema.names:
             found = found.replace_schema(found.schema.append(pa.field("cost", pa.int64())))
         conditions = [pc.scalar(True)]
@@ -266,7 +267,7 @@ def read_archive(
 
 
 LISTINGS = 5
-"""How often a folder is listed at most: a listing may lack files that are being joined."""
+"""How often a folder is listed at most, since a listing may lack files that are being joined."""
 
 
 def _files_of(path: Path) -> Path | list[str]:
@@ -342,7 +343,7 @@ def _connection(engine: Engine) -> Iterator[psycopg.Connection]:
             "create_engine('postgresql+psycopg://...') to the same database, or the command --database-url"
         )
     try:
-        # Not from the pool, since its settings are changed.
+        # Not a connection of the pool, since this function changes its settings.
         with without_pool(engine).connect() as opened:
             isolate(opened, {"isolation_level": "AUTOCOMMIT"})
             connection = opened.connection.driver_connection

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _SECOND = 1_000_000
 _NEVER = 2**63 - 1
-# Tolerance of rounding: a channel with a billionth above its share is no culprit.
+# Tolerance of rounding, so that a channel with a billionth above its share is no culprit.
 _TOLERANCE = 1e-9
 
 
@@ -38,7 +38,7 @@ class Channel:
         begun_at: The beginning of its latest starvation; -1: none yet.
         begun_served: How long the queue had been served until *begun_at*.
         lasted: How long others were served in its longest starvation, from *longest_begin* to *longest_end*.
-        in_second: Its starts in *second*, the second of the last one; *rate* is the most in one second.
+        in_second: Its starts in *second*, the second of its last start; *rate* is the most starts in one second.
         interval: The average time between two messages at its rate; zero: no rate.
         theoretical: The theoretical arrival time of its next message in the cell rate algorithm.
         burst: The least burst that would have allowed its starts.
@@ -163,14 +163,14 @@ def sweep(events: Events, channels: Sequence[Channel]) -> tuple[int, int]:
 
 
 class Shares(NamedTuple):
-    """Fair shares of channels over all windows: arrays with one row for each channel, except the last three.
+    """Fair shares of channels over all windows: arrays with one row for each channel, except for the last three.
 
     For shares of cost, "messages" below means their cost.
 
     Attributes:
         most: The most messages in a window that the policy allows; infinity: no limit.
-        share: Its fair shares in the windows that began with a backlog of the channel.
-        served: Messages that it received in these windows.
+        share: The channel's fair shares in the windows that began with a backlog of the channel.
+        served: Messages that the channel received in these windows.
         denied: Messages below its share.
         above: Messages above its share.
         stretch: Denied messages in the present stretch of windows with denial, from *stretch_begin* to *stretch_end*.
@@ -205,14 +205,14 @@ _GAP = 2
 
 @compilable
 def _share_out(shares: Shares, members: Any, waiting: Any, served: Any, window: int) -> float:
-    """Add to *shares* how what channels received in a window compares with their fair shares; return Jain's index.
+    """Add to *shares* how much channels received above and below their fair shares in a window; return Jain's index.
 
     *members* are the channels that had messages left when the window began (*waiting*) or received some (*served*). The
     index is NaN if fewer than two of them competed, or if nothing that was served cost anything.
     """
     weights = shares.weights[members]
     if served.sum() == 0:
-        # Messages that cost nothing leave nothing to share.
+        # If no message of the window cost anything, there is nothing to share.
         return np.nan
     uses = np.maximum(served, np.minimum(waiting, shares.most[members])).astype(np.float64)
     order = np.argsort(uses / weights, kind="mergesort")

@@ -41,7 +41,7 @@ def of_queue(values: Mapping[tuple[str, str], V], queue: str) -> dict[str, V]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What a report shall contain, as the arguments of :func:`report` say; *label* is the column of labels."""
+    """What a report shall contain: the arguments of :func:`report`; *label* is the column of labels."""
 
     policies: Mapping[tuple[str, str], ChannelPolicy]
     policies_known: bool
@@ -150,7 +150,7 @@ def report(
 ) -> Report:
     """Make a fairness report in this process: figures, and a page that shows and defines them.
 
-    It needs about 200 bytes of memory an attempt, and 500 for a replay.
+    The process needs about 200 bytes of memory for each attempt, and 500 for a replay.
 
     Args:
         history: From :func:`read_history` or :func:`read_archive`.
@@ -160,9 +160,9 @@ def report(
         objective: A target for the waits of each tenant, such as "p95 < 2 s".
         labels: Names of tenants on the page by channel, or the column of the history that has them: the last label of a
             channel counts. Other channels keep their names.
-        tenant: A channel. The page is about it alone, on one sheet, and names no other; the figures cover all.
-        replayed: Whether to replay the record under its own policies, which tells how far forecasts can be trusted, and
-            to try limits for the tenant that denied others their share or made them miss the objective.
+        tenant: The only channel that the page shows and names, on one sheet; the figures cover all channels. None: all.
+        replayed: Whether to replay the record under its own policies, to tell how far forecasts can be trusted, and to
+            try limits for the tenant that denied others their share or made them miss the objective.
         progress: Called before each step with its name, its number from 0, and the number of steps.
 
     Raises:

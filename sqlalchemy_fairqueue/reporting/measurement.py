@@ -123,7 +123,7 @@ class _Queue:
             (attempts.started, True),
             (attempts.finished, True),
         ):
-            # Rows are mostly in the order of time, which this sort makes use of.
+            # A stable sort is fast here, since rows are mostly in the order of time.
             order = np.argsort(times, kind="stable")
             columns += [times[order], attempts.channel[order], *([held[order]] if with_held else [])]
         return kernel.Events(*columns)

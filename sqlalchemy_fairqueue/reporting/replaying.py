@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RecordedQueue:
-    """The common input of replays of a queue: its work, its capacity, and its policies that limit or weigh channels."""
+    """The common input of replays of a queue: its work, its capacity, and the policies that limit or weigh channels."""
 
     name: str
     trace: Trace
@@ -54,7 +54,7 @@ def recorded_queue(
 def replay_of(
     queue: RecordedQueue, scenario: Scenario | None, *, policies_known: bool, window: timedelta | None = None
 ) -> Replay:
-    """Replay a queue under a scenario. None: under the record's own policies, with the error of the replay."""
+    """Replay a queue under a scenario, or, for None, under the record's own policies, to find the replay's error."""
     chosen = as_recorded(queue.policies, queue.settings) if scenario is None else scenario
     workers = chosen.workers
     capacity = queue.capacity if workers is None else Capacity(workers, 0, workers, workers)
@@ -122,11 +122,11 @@ def advice_of(
 ) -> Advice | None:
     """Return advice for a queue in which tenants were denied their share or miss the objective; None for other queues.
 
-    Try limits of concurrency for the tenant that received most of what others were denied; if nobody was denied, for
-    the tenant that occupied the workers longest. The limits are a half and a quarter of the workers, and one. The limit
-    that shortens the mean wait of the others most, by at least a tenth, is advised. If other channels follow the
-    tenant's plan, the same limits are tried for all of the plan; they are advised instead if they shorten the wait of
-    the channels outside of it by another tenth. Waits are compared with those in *again*, the replay of the record.
+    Try limits of concurrency for the tenant that received most of what others were denied or, if nobody was denied
+    anything, for the tenant that occupied the workers longest. The limits are a half and a quarter of the workers, and
+    one. Advise the limit that shortens the mean wait of the others most, by at least a tenth. If other channels follow
+    the tenant's plan, try the same limits for the whole plan, and advise one of them instead if it shortens the wait of
+    channels outside of the plan by another tenth. Waits are compared with those in *again*, the replay of the record.
     """
     late = () if objective is None else objective.missed(channels)
     victims: Sequence[ChannelFigures] = [one for one in channels if one.denial and one.denial.culprits]
@@ -145,7 +145,7 @@ def _longest_served(queue: RecordedQueue) -> str:
 
 
 def _followers(queue: RecordedQueue, channel: str, plans: Mapping[str, str], sufferers: set[str]) -> _Followers | None:
-    """Return the channels of *channel*'s plan and the sufferers outside; None without others in it, or sufferers."""
+    """Return the channels of *channel*'s plan, and the sufferers outside of it; None if there are no others in it."""
     plan = plans.get(channel)
     if plan is None:
         return None

@@ -68,8 +68,8 @@ class Objective:
 
     Example:
         >>> target = Objective.parse("p95 < 2 s")
-        >>> target.statistic, target.limit
-        ('p95', datetime.timedelta(seconds=2))
+        >>> target.statistic, target.limit, Objective.of("p95 < 2 s") == target
+        ('p95', datetime.timedelta(seconds=2), True)
     """
 
     statistic: str
@@ -85,12 +85,7 @@ class Objective:
 
     @classmethod
     def of(cls, value: Self | str | None) -> Self | None:
-        """Return an Objective as it is, and parse a text like :meth:`parse`.
-
-        Example:
-            >>> Objective.of("p95 < 2 s") == Objective.parse("p95 < 2 s")
-            True
-        """
+        """Return an Objective or None as it is, and parse a text like :meth:`parse`."""
         return cls.parse(value) if isinstance(value, str) else value
 
     def value(self, channel: ChannelFigures) -> timedelta:
@@ -119,10 +114,10 @@ class ReplayedQueue:
         workers: Messages handled at once.
         estimated: Whether *workers* is the capacity that the history shows, instead of the scenario's number.
         backlogged: The backlogged time in which the capacity was measured; zero: there was too little.
-        least_workers: The capacity in the quarter of that time in which it was least.
-        greatest_workers: The capacity in the quarter in which it was greatest.
+        least_workers: The capacity in the quarter of that time with the least capacity.
+        greatest_workers: The capacity in the quarter with the greatest.
         policies_known: Whether the record's policies were given.
-        settings: The settings of the scenario, as text.
+        settings: The settings of the scenario, as text, without the workers.
         replay_error: The mean difference between the replayed and the recorded time from ready to finished, as a
             fraction of the mean recorded time. None: the replay is under other policies than the record's.
         replay_bias: Like *replay_error*, but the mean of signed differences; negative: the replay is faster.
@@ -147,9 +142,9 @@ class ReplayedQueue:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """The figures of a replay, for comparison with the history.
+    """The figures of a replay, for comparison with the history; the page shows *name*.
 
-    The page shows *name*. *queues*, and *replayed* with the workers and the error of each queue, are empty if unknown.
+    *replayed* has the workers and the error of each queue. *replayed* and *queues* are empty if they are unknown.
     """
 
     name: str
@@ -164,12 +159,12 @@ class Advice:
 
     Attributes:
         channel: The tenant that made others wait.
-        before: The mean wait, in the replay of the record, of the others that were denied their share or miss the
-            objective; with a plan, of those outside of it.
+        before: The mean wait, in the replay of the record, of the other channels that were denied their share or miss
+            the objective; if *plan* is given, of such channels outside of the plan.
         own_before: The mean wait of *channel* in the replay of the record.
         max_concurrency: The limit to set; None: no advice, for *reason*.
-        after: *before* with the limit.
-        own_after: *own_before* with the limit.
+        after: The wait *before*, in a replay with the limit.
+        own_after: The wait *own_before*, in a replay with the limit.
         plan: The plan to set the limit for; None: only for *channel*.
 
     See Also:

@@ -1,6 +1,6 @@
 """Data pipeline: queues as a Spark data source, in both directions (extra ``spark``, PySpark 4.1 or later).
 
-Executors import this package too, so it, psycopg and pyarrow must be installed there.
+Executors import this package too, so install the package, psycopg and pyarrow there.
 """
 
 from __future__ import annotations

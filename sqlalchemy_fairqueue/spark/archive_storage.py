@@ -1,4 +1,4 @@
-"""Storage of an archive's files, on any file system of Spark, through Hadoop's interface.
+"""Stores an archive's files on any file system of Spark, through Hadoop's interface.
 
 Files are written to a folder that readers ignore, and then renamed. Their names record what is archived.
 ``day=2026-11-20/history-0-8123.parquet`` has exactly the attempts that finished on that UTC day and were recorded by
@@ -29,7 +29,7 @@ DAY = 86_400_000_000
 
 
 def archived_through(archive_files: Iterable[ArchiveFile]) -> Mapping[int, int]:
-    """Return for each day one past the last archived transaction; raise ArchiveDamaged for overlaps and gaps."""
+    """Return for each day the transaction below which all are archived; raise ArchiveDamaged for overlaps and gaps."""
     reached: dict[int, int] = {}
     for one in sorted(archive_files):
         if one.low != reached.get(one.day, 0) or one.high <= one.low:
@@ -52,9 +52,9 @@ class Marker:
     """The content of the file ``_fairqueue.json``, which names the history of an archive.
 
     Attributes:
-        pruned: What ``fq_pruned_history`` records up to this entry is archived, or was reported as lost.
+        pruned: Rows that were pruned up to this entry of ``fq_pruned_history`` are archived, or were reported as lost.
         archive: A random name, which a process locks while it changes the archive.
-        columns: The version of the columns in its newest files. Older files lack newer columns.
+        columns: The version of the columns in the archive's newest files. Older files lack newer columns.
     """
 
     origin: Origin
@@ -131,7 +131,7 @@ class Storage:
         return None
 
     def save_marker(self, marker: Marker, *, new: bool) -> None:
-        """Write the marker; a new one never replaces another process's."""
+        """Write the marker. A *new* archive's marker never replaces one that another process has written."""
         work = self._at(_WORK, f"marker-{marker.archive}")
         stream = self._files.create(work, True)
         try:

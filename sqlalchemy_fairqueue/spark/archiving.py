@@ -52,7 +52,7 @@ class ArchiveResult:
 
     Attributes:
         days: The days with new rows, in order.
-        through_xid: Of days before *until*, all rows are archived that transactions below this one recorded.
+        through_xid: All rows of days before *until* are archived that transactions below this one recorded.
         until: The first day that is not archived yet.
         lost: Days with attempts that were pruned before they were archived.
     """
@@ -69,7 +69,7 @@ class ArchiveResult:
 
 @dataclass(frozen=True, slots=True)
 class CompactedDay:
-    """A day in UTC whose files a run has joined, with its number of attempts and of files before."""
+    """A day in UTC whose files a run has joined: how many attempts it has, and how many files it had before."""
 
     day: date
     rows: int
@@ -91,16 +91,16 @@ def archive(
 ) -> ArchiveResult:
     """Update the archive at *path* from the history.
 
-    One rename adds a whole day, or all later rows of an archived day, so readers never see half of an addition. A run
-    that dies leaves finished days, and the next run continues. Run it after midnight UTC, and before housekeeping drops
+    One rename adds a whole day, or all later rows of an archived day, so readers never see half of an addition. If a
+    run dies, finished days stay, and the next run continues. Run this after midnight UTC, and before housekeeping drops
     the oldest day.
 
     Args:
-        spark: A classic session; not Spark Connect, since it uses the session's file systems.
+        spark: A classic session; not Spark Connect, since the run uses the session's file systems.
         path: A folder on a file system of the session with atomic renames.
         dsn: The database of the history; or give *dsn_env*, the variable that has it on driver and executors.
-        schema: The schema of the installation, by default the connection's.
-        today: Whether to archive the present day so far, which creates a file each time.
+        schema: The schema of the installation, by default the connection's current schema.
+        today: Whether to archive the present day so far, which creates a file at each run.
         num_partitions: How many tasks read a day, by default one for each quarter of a million rows, up to 16.
         fail_on_data_loss: Whether days that were dropped before they were archived are an error, or only a warning.
         accepted_origin: The origin of this history, as OriginChanged names it, to continue another history's archive.
@@ -170,14 +170,14 @@ def compact_archive(
 ) -> tuple[CompactedDay, ...]:
     """Join the files of each day of the archive at *path* that has several.
 
-    One rename publishes the joined file, and then the old files are removed. Readers by :func:`read_archive` and the
-    report see each attempt exactly once at any time. A run that dies loses and doubles nothing; the next run of this
-    function or :func:`archive` removes what it left. A query that began before fails if it opens a removed file; run it
-    again.
+    One rename publishes the joined file, and then the old files are removed. :func:`read_archive` and the report see
+    each attempt exactly once at any time. A run that dies loses and doubles nothing; the next run of this function or
+    :func:`archive` removes its leftovers. A query that began before the run fails if it opens a removed file; repeat
+    such a query.
 
     Args:
-        dsn: The database of its history, where the archive is locked; or give *dsn_env*, the variable that has it.
-        schema: The schema of the installation, by default the connection's.
+        dsn: The database of the archive's history, where the archive is locked; or give *dsn_env*, its variable.
+        schema: The schema of the installation, by default the connection's current schema.
         min_files: Join days with at least this many files.
 
     Raises:
@@ -212,7 +212,7 @@ def compact_archive(
             if written != rows:
                 raise ArchiveError(f"{joined.folder} has {rows} rows and was joined to {written}; run it again")
             check_lock()
-            # From the rename on readers pass over the files that it covers.
+            # From the rename on, readers pass over the files that the joined file covers.
             storage.publish(joined)
             for one in files:
                 storage.remove(one)
@@ -248,10 +248,10 @@ def _raw_options(**given: Any) -> dict[str, str]:
 def pending_rows(
     connection: psycopg.Connection, schema: str, archived: Mapping[int, int], high: int, until: int
 ) -> dict[int, int]:
-    """Return the number of rows that an archive lacks, by day, up to *until* and transaction *high*, exclusive.
+    """Return how many rows the archive lacks, by day, of days before *until* and of transactions below *high*.
 
-    A day that was never archived is read whole; for others the index on (recorded_xid, id) gives the later rows. Call
-    it outside of a transaction.
+    A day that was never archived is read whole; for other days, the index on (recorded_xid, id) gives the later rows.
+    Call this function outside of a transaction.
     """
     found: dict[int, int] = {}
     with connection.transaction():
@@ -270,7 +270,7 @@ def lost_days(connection: psycopg.Connection, schema: str, archived: Mapping[int
 
 
 def _day_ranges(archived: Mapping[int, int], until: int) -> Iterator[tuple[int, int, int]]:
-    """Yield ranges of days with the first transaction to read: each archived day, and the days between them."""
+    """Yield ranges of days, each with the first transaction to read: each archived day, and the days between them."""
     reached = 0
     for day, high in sorted(archived.items()):
         if day >= until:
@@ -302,7 +302,7 @@ def _own_files(storage: Storage, marker: Marker, now: Horizon, accepted: str | N
 
 @contextmanager
 def _opened(spark: SparkSession, options: ReadOptions, action: str) -> Iterator[tuple[psycopg.Connection, str]]:
-    """Yield a connection and the quoted schema. Meanwhile the session writes timestamps in UTC, in microseconds."""
+    """Yield a connection and the quoted schema. Within the context, the session writes timestamps in UTC, in us."""
     try:
         register(spark)
     except AnalysisException as error:

@@ -30,7 +30,7 @@ _SECRET_PARAMETERS = ("password", "sslpassword", "passfile", "oauth_client_secre
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """The installation that a connection leads to, with its schema's name, which the options may lack."""
+    """The installation that a connection leads to, and the name of its schema, which the options may leave out."""
 
     schema: str
 
@@ -84,7 +84,7 @@ def find_installation(connection: psycopg.Connection, schema: str | None) -> Ins
 
 @cache
 def statement(name: str) -> str:
-    """Return the statement in a file of the folder ``statements``, with its parts in braces."""
+    """Return the statement in a file of the folder ``statements``; a name in braces stands for each variable part."""
     lines = (files(__package__) / "statements" / f"{name}.sql").read_text(encoding="utf-8").splitlines()
     return "\n".join(line for line in lines if not line.startswith("--"))
 
@@ -92,14 +92,14 @@ def statement(name: str) -> str:
 def query(
     connection: psycopg.Connection, name: str, values: Mapping[str, object], **parts: str
 ) -> list[tuple[Any, ...]]:
-    """Return the rows of the statement in a file, with its parts, such as the quoted ``schema``."""
+    """Run the statement in a file, and return the rows. *parts* replace the names in braces, such as ``schema``."""
     return connection.execute(statement(name).format(**parts).encode(), values).fetchall()
 
 
 def call(
     connection: psycopg.Connection, installation: Installation, function: str, **values: object
 ) -> list[tuple[Any, ...]]:
-    """Call a function of the installation, with its parameters by name without ``p_``, and return the rows."""
+    """Call a function of the installation, and return the rows. *values* has its parameters, named without ``p_``."""
     places = ", ".join(f"%({name})s::{kind}" for name, kind in signature(function).parameters.items())
     statement = f"select * from {installation.quoted}.{function}({places})"  # noqa: S608 - quoted
     return connection.execute(statement.encode(), values).fetchall()
@@ -107,9 +107,9 @@ def call(
 
 @contextmanager
 def translated_errors(action: str) -> Iterator[None]:
-    """Convert errors of the server to errors of this package, by SQLSTATE or to PipelineError: ``cannot {action}``.
+    """Convert errors of the server to this package's, by SQLSTATE; others to PipelineError: ``cannot {action}``.
 
-    They keep the server's message, but not its DETAIL, which may quote a row; a payload may be confidential.
+    The new error keeps the server's message, but not its DETAIL, which may quote a row with a confidential payload.
     """
     try:
         yield

@@ -1,7 +1,7 @@
 """Sends objects and functions to executors; if this package is missing there, an error says what to install.
 
-They travel as bytes in a function that is pickled by value and imports nothing before it runs. Otherwise an executor
-without the package would fail with a bare ``ModuleNotFoundError``.
+What is sent travels as bytes in a function that is pickled by value and imports nothing before it runs. Otherwise an
+executor without the package would fail with a bare ``ModuleNotFoundError``.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _unpacked(packed: bytes, pin: str) -> Any:
         ) from None
 
 
-# From a program's own module, functions are pickled by value.
+# Functions of the module ``__main__`` are pickled by value.
 _unpacked.__module__ = "__main__"
 
 

@@ -32,8 +32,8 @@ _DEFAULTS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "4",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
-    # Spark checks for null before it reads a value; Arrow need not check each value again. A short job spends a third
-    # of its time on optimizing Spark: so only what runs ten times as often as by default is optimized.
+    # Spark checks for null before it reads a value, so Arrow need not check each value again. A short job spends a
+    # third of its time on optimizing Spark's code, so code is optimized after ten times as many runs as by default.
     "spark.driver.extraJavaOptions": (
         "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false -XX:+UseParallelGC "
         "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 -XX:Tier4CompileThreshold=150000 "

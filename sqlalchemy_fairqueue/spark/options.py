@@ -63,7 +63,7 @@ _TYPES = {
 }
 
 
-# Without slots, so that a class of options may have the fields of another value too.
+# Without slots, so that a class of options may also inherit the fields of another class.
 @dataclass(frozen=True, kw_only=True)
 class TargetOptions:
     """Options of the installation, for reading and writing.
@@ -71,7 +71,7 @@ class TargetOptions:
     Attributes:
         dsn: ``postgresql://...`` or ``key=value`` words of libpq. It is never shown.
         dsn_env: The environment variable on driver and executors that has the dsn, so that no plan contains it.
-        schema: The schema of the installation, by default the connection's.
+        schema: The schema of the installation, by default the connection's current schema.
     """
 
     dsn: str | None = field(default=None, repr=False)
@@ -118,7 +118,7 @@ def read_options(kind: type[OptionsT], given: Mapping[str, str], ignored: Collec
 
 
 def _refuse_table(given: Mapping[str, str]) -> None:
-    """Refuse a table of Spark's catalog, which shows by the copies ``option.name`` that Spark adds to its options."""
+    """Refuse a table of Spark's catalog. Spark adds a copy ``option.NAME`` of each option of such a table."""
     names = {name.lower() for name in given}
     if any(name.startswith(_COPY) and name.removeprefix(_COPY) in names for name in names):
         raise BadOption(
@@ -130,7 +130,7 @@ def _refuse_table(given: Mapping[str, str]) -> None:
 def read_fields(options: DataclassInstance) -> None:
     """Parse fields that were given as text, by their types; raise BadOption for another type or an unreadable text.
 
-    Users who create the value themselves may write ``JSON`` and ``1d`` too, as in Spark's options.
+    So users who create the value in Python may write ``JSON`` and ``1d`` too, as in Spark's options.
     """
     hints = get_type_hints(type(options))
     for one in fields(options):
@@ -156,7 +156,7 @@ def option_name(name: str) -> str:
 
 
 def unknown(what: str, given: str, names: Collection[str], others: str = "") -> str:
-    """Return the message that a name is unknown, with the known name that was probably meant, or all of them."""
+    """Return the message that a name is unknown, with the known name that was probably meant, or all known names."""
     lower = {name.lower(): name for name in names}
     close = difflib.get_close_matches(given.lower(), lower, n=1)
     meant = f"did you mean {lower[close[0]]}?" if close else f"the {what}s are {', '.join(names)}{others}"
@@ -212,7 +212,7 @@ _SLOT_NAME = re.compile(r"[a-z0-9_]{1,55}")
 
 
 def check_slot_name(slot: str) -> None:
-    """Refuse a name that PostgreSQL does not allow for a slot and its publications, with BadOption."""
+    """Raise BadOption for a name that PostgreSQL does not allow for a slot and its publications."""
     if not _SLOT_NAME.fullmatch(slot):
         raise BadOption(f"option slot is {slot!r:.80}; give up to 55 of the characters a-z, 0-9 and _")
 
@@ -228,7 +228,7 @@ class ReadOptions(TargetOptions):
         since: Earliest end of an attempt (ISO 8601, UTC by default), inclusive; *until* is exclusive.
         starting_offsets: The offset after which to begin, as JSON, or ``earliest`` or, for streams, ``latest``.
         ending_offsets: The offset up to which to read once, as JSON, or ``latest``. If either offset is given, rows of
-            the oldest open transaction and of all later ones are left out, as in a stream.
+            the oldest open transaction and of all later transactions are left out, as in a stream.
     """
 
     table: Literal["history", "messages", "channels", "dead_letters", "changes"] = "history"
@@ -246,7 +246,7 @@ class ReadOptions(TargetOptions):
     accepted_origin: str | None = None
 
     def __post_init__(self) -> None:
-        # In a dataclass with slots, super() refers to the class before it got slots.
+        # super() without arguments does not work in a dataclass with slots: it refers to the class before it got slots.
         TargetOptions.__post_init__(self)
         with _named_as_options():
             for name, most in (("num_partitions", _MOST_PARTITIONS), ("max_offsets_per_trigger", _MOST)):
@@ -288,11 +288,11 @@ class ReadOptions(TargetOptions):
 
     @property
     def is_incremental(self) -> bool:
-        """Whether it reads from one offset to another."""
+        """Whether the read begins or ends at an offset."""
         return self.starting_offsets is not None or self.ending_offsets is not None
 
     def for_batch(self) -> ReadOptions:
-        """Return the options, if they are valid for reading once."""
+        """Return the options; raise BadOption if they make no sense for reading once."""
         if self.follows_changes:
             raise BadOption("table 'changes' can only be followed as a stream; use spark.readStream")
         if self.max_offsets_per_trigger is not None:
@@ -328,8 +328,8 @@ class WriteOptions(PolicyFields, TargetOptions):
     load creates, unless the queue has configured defaults; give the same as in your ``Queue(defaults=...)``.
 
     Attributes:
-        job_id: The id of the load; the same job again enqueues nothing. Without it a retry enqueues again. A stream
-            needs one.
+        job_id: The id of the load: a second load with the same id enqueues nothing. Without an id, a repeated load
+            enqueues all rows again. A stream needs an id.
         then: The follow-up of each group in the frame's column ``group``. As text, JSON with the fields of an Enqueue:
             ``{"channel": "a", "payload": 1, "kind": "report"}``.
         on_failure: The follow-up if a member failed or was cancelled.
@@ -366,7 +366,7 @@ class WriteOptions(PolicyFields, TargetOptions):
         return {"on_failures": [one is made[1] for one in found] or None, **followup_values(found)}
 
     def __post_init__(self) -> None:
-        # As in ReadOptions: super() does not work in a dataclass with slots.
+        # Named, for the same reason as in ReadOptions.
         TargetOptions.__post_init__(self)
         with _named_as_options():
             for name in ("queue", "kind", "job_id"):

@@ -82,12 +82,12 @@ def report(
     Args:
         history: From ``spark.read.format("fairqueue")`` or an archive, whole or filtered by queue or time. Attempts
             that a filter removes do not count.
-        policies: From ``table=channels``, read once; by default no limits, and equal weights.
+        policies: The frame of ``table=channels``, read once; by default no limits, and equal weights.
         settings: The settings of the recorded queues, for replays, from
             :func:`sqlalchemy_fairqueue.reporting.history.read_settings`.
         scenarios: Scenarios to replay, for comparison with the history.
-        output: As for :func:`sqlalchemy_fairqueue.reporting.report`, and so are title, window, objective, labels,
-            tenant and replayed.
+        output: As for :func:`sqlalchemy_fairqueue.reporting.report`; so are *title*, *window*, *objective*, *labels*,
+            *tenant* and *replayed*.
         replays: Replays from :func:`~sqlalchemy_fairqueue.spark.replays`, instead of *scenarios*.
 
     Raises:
@@ -122,20 +122,20 @@ def replay(
 ) -> DataFrame:
     """Return the history that each scenario would have given: the columns of a history, and a column ``scenario``.
 
-    Replayed rows have times of the replay, the number of a worker as consumer, the recorded outcome, and neither error
-    nor recorded_xid. Each action computes the frame again; keep it (``persist``, or write it) if you read it more than
-    once. A queue's attempts must fit in a Python worker's memory, at about 500 bytes each.
+    Replayed rows have the times of the replay, the number of a worker as consumer, the recorded outcome, and neither
+    error nor recorded_xid. Each action of Spark replays again; keep the frame (``persist``, or write it) if you read it
+    more than once. A queue's attempts must fit in a Python worker's memory, at about 500 bytes each.
 
     Args:
-        history: An archive, a live history, or anything with its columns; each row once. It may have a column
-            ``priority`` of the messages, which a history itself lacks; null means none.
+        history: An archive, a live history, or another frame with the columns of a history; each row once. The frame
+            may have a column ``priority`` of the messages, which a history itself lacks; null means none.
         recorded: Whether the result also has the recorded history, as scenario "as recorded".
-        policies: From ``table=channels``, read at this call, to distinguish a shortage of workers from a limit; by
+        policies: The frame of ``table=channels``, read at this call, which tells a shortage of workers from a limit; by
             default no limits.
 
     Raises:
         InvalidArgument: A column is missing or has another type; there are no scenarios, or two with the same name. A
-            repeated row, or a message in two channels, fails the job with this error.
+            repeated row, or a message in two channels, fails Spark's job with this error.
     """
     named, known = check_scenarios(scenarios), _known(policies)[0]
 
@@ -162,12 +162,12 @@ def replays(
     """Return the figures of each scenario, for a report that compares them with the history.
 
     The first is a replay under the record's own policies, "as recorded, replayed"; its error against the record tells
-    how far the others can be trusted. The figures are the report's for the result of :func:`replay`, with fair shares
-    by the scenario's policies. The history is read and shuffled once, and only figures come back.
+    how far the others can be trusted. The figures are those that a report on the result of :func:`replay` would have,
+    with fair shares by the scenario's policies. The history is read and shuffled once, and only figures come back.
 
     Args:
         history: As for :func:`replay`.
-        policies: The record's own policies, from ``table=channels``; by default no limits, and equal weights.
+        policies: The record's own policies, a frame of ``table=channels``; by default no limits, and equal weights.
         settings: The record's own settings by queue, from :func:`sqlalchemy_fairqueue.reporting.history.read_settings`.
             Other queues are fair by messages, without a limit.
         window: As for the report.
@@ -177,7 +177,7 @@ def replays(
         HistoryEmpty: The history has no attempts.
     """
     named, known = check_scenarios(scenarios), _known(policies)[0]
-    # The function below is pickled, and must not have the frame.
+    # The function below is pickled, so it must not refer to the frame.
     policies_known = policies is not None
 
     def replay_rows(rows: pa.Table) -> Replay:
@@ -199,7 +199,7 @@ def _groups(history: DataFrame, names: Sequence[str]) -> GroupedData:
 
 
 def _check_replayed(history: DataFrame) -> None:
-    """Refuse a history with missing columns or other types, with InvalidArgument."""
+    """Raise InvalidArgument for a history with missing columns or other types."""
     check_columns(history.columns, REPLAYED_COLUMNS)
     wanted = {one.name: one.dataType for one in _SCHEMA if one.name in REPLAYED_COLUMNS}
     wanted |= {name: kind for name, kind in ((PRIORITY, IntegerType()), (COST, LongType())) if name in history.columns}
@@ -224,7 +224,7 @@ def _known(policies: DataFrame | None) -> tuple[dict[Key, ChannelPolicy], dict[K
         )
     interval = F.col("rate_interval")
     if "interval" in policies.schema["rate_interval"].dataType.typeName():
-        # An interval in whole microseconds is the distance by which it moves an instant.
+        # Spark has no function for an interval in microseconds; the interval moves the epoch by as many.
         interval = F.unix_micros(F.timestamp_micros(F.lit(0)) + interval)
     rows = policies.select(
         "queue", "channel", "max_concurrency", interval.cast("long").alias("rate_interval"), "rate_burst", "weight",
@@ -241,7 +241,7 @@ def _known(policies: DataFrame | None) -> tuple[dict[Key, ChannelPolicy], dict[K
 
 
 def _results_of(groups: GroupedData, function: Callable[[pa.Table], R]) -> list[R]:
-    """Return a function's result for each group. An InvalidArgument of it is raised here; other errors fail the job."""
+    """Return a function's result for each group. Raise its InvalidArgument here; its other errors fail Spark's job."""
     rows = groups.applyInArrow(shipped(_pickled(function)), "made binary").collect()
     found = [pickle.loads(row.made) for row in rows]  # noqa: S301 - of our own executors
     for one in found:

@@ -1,4 +1,4 @@
-"""The data source ``fairqueue``: parses options, and delegates reading and writing to their packages."""
+"""The data source ``fairqueue``, which parses options and makes the readers and writers."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _SECRETS = "dsn$"
 class FairQueueSource(DataSource):
     """A queue as a table: messages to write; history, messages, channels and dead letters to read.
 
-    Options are checked on the driver before any task starts. Wrong ones raise BadOption, and a user's schema with other
-    columns or types than the table raises BadFrame.
+    Options are checked on the driver before any task starts: a wrong option raises BadOption, and a user's schema with
+    other columns or types than the table raises BadFrame.
     """
 
     @classmethod
@@ -58,10 +58,7 @@ class FairQueueSource(DataSource):
 
 
 def prepare(spark: SparkSession) -> None:
-    """Let the session redact ``dsn`` wherever it shows options, and offer filters to Python data sources.
-
-    Otherwise Spark refuses sources that can evaluate filters.
-    """
+    """Let the session redact ``dsn`` wherever it shows options, and allow data sources that can evaluate filters."""
     pattern = str(spark.conf.get(_REDACTION, "") or "")
     if _SECRETS not in pattern:
         spark.conf.set(_REDACTION, f"{pattern}|{_SECRETS}" if pattern else f"(?i){_SECRETS}")

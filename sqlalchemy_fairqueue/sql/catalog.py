@@ -33,7 +33,7 @@ Catalog = dict[str, dict[str, str]]
 """Facts by object: ``{"column fq_message.kind": {"type": "text", ...}, "function fq_now()": {...}, ...}``."""
 
 _KINDS = ("table", "column", "index", "constraint", "function", "trigger", "rule", "schema")
-# A role that may create functions in a schema of the search_path could have its own called by the reader.
+# By another search_path, a role that may create functions in one of its schemas could make the reader call them.
 _PLAIN = {"search_path": "pg_catalog, pg_temp", "quote_all_identifiers": "off"}
 _SETTINGS = text(
     "select current_setting('search_path') as search_path, "
@@ -68,7 +68,7 @@ def _plain(connection: Connection) -> Iterator[None]:
     The end of the ``with`` block restores the settings; if a statement failed, the end of its transaction does.
     """
     before = connection.execute(_SETTINGS).one()._asdict()
-    # In AUTOCOMMIT a transaction's setting would be over with the statement.
+    # In AUTOCOMMIT a setting of the transaction would end with the statement.
     lasting = getattr(connection.connection.dbapi_connection, "autocommit", False)
 
     connection.execute(_SET, {**_PLAIN, "local": not lasting})
@@ -167,12 +167,12 @@ def recognised_version(connection: Connection, schema: str | None = None) -> int
 def find_drift(connection: Connection, schema: str | None = None) -> list[Difference]:
     """Find the changes that no migration made: differences from the installed version, sorted by kind and name.
 
-    It compares functions and tables, and the columns, indexes, constraints, triggers and rules of our tables. Triggers
-    and rules that no version has are unexpected, since they may change rows or hide rows from the functions. If the
-    role may read the grants, it also compares the grants with the privileges on the functions. If ``fq_version()`` is
-    missing, it compares with the version that the rest resembles most.
+    It compares functions and tables, and the columns, indexes, constraints, triggers and rules of our tables. A trigger
+    or rule that no version has is a difference, since it may change rows or hide rows from the functions. If the role
+    may read the grants, they are compared with the privileges on the functions. If ``fq_version()`` is missing, the
+    comparison is with the version that the rest resembles most.
 
-    It reads only the catalog and the grants, in the connection's transaction, and needs no privilege on the tables.
+    Only the catalog and the grants are read, in the connection's transaction, without any privilege on the tables.
     Partitions of the history are no differences, nor are your own objects, unless they have names of ours or belong to
     one of our tables.
 
@@ -243,7 +243,7 @@ def _grant_differences(connection: Connection, schema: str, version: int) -> Ite
     """Compare privileges on functions with the grants; return no difference if the role may not read the grants."""
     if not may_read_grants(connection, schema):
         return
-    # What PUBLIC may execute is a fact of the function.
+    # What PUBLIC may execute is compared with the functions, not here.
     for one in compared_rights(version, read_grants(connection, schema), read_privileges(connection, schema)):
         if not one.role_exists:
             yield Difference("grant", one.role, "unexpected", "the role was dropped")

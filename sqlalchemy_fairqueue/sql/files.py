@@ -21,8 +21,8 @@ FOLDERS: list[Traversable] = [files(__package__) / folder for folder in ("v1",)]
 _SUBJECTS = ("", "reads", "loads")
 # A statement ends with a semicolon at the end of a line, unless that is within a body.
 _STATEMENT = re.compile(r"(?:\$\$.*?\$\$|.)*?(?:;[ \t]*$|\Z)", re.MULTILINE | re.DOTALL)
-# These pin the names and the plans in a function, whatever the session has set. Plans are generic and use indexes:
-# one that was made while a table was empty must also serve a long backlog.
+# These settings pin the names and the plans in a function, whatever the session has set. Plans are generic and use
+# indexes, since a plan that was made while a table was empty must also serve a long backlog.
 _SETTINGS = """
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
@@ -73,8 +73,8 @@ def folder(version: int) -> Traversable:
 def functions(version: int) -> Mapping[str, str]:
     """Return the ``create function`` statements of a version by name, with the literal qualifier ``fairqueue.``.
 
-    Functions that roles or triggers call get the pinned settings, unless the file sets a search path itself; functions
-    that these call run with the same settings. A name that a column and a variable share always means the column.
+    Functions that roles or triggers call get the pinned settings, unless the file sets a search path itself; other
+    functions run with the settings of their caller. A name that a column and a variable share always means the column.
     """
     texts: dict[str, str] = {}
     for step in range(1, checked_version(version) + 1):

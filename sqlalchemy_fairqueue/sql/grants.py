@@ -32,7 +32,10 @@ def close_functions(functions: Iterable[str], schema: str | None) -> str:
 
 
 def note_privileges(functions: Iterable[str], schema: str | None) -> str:
-    """Return a DO block that keeps who may execute functions, for :func:`give_back_privileges` in this transaction."""
+    """Return a DO block that notes in a setting of the transaction who may execute functions.
+
+    :func:`give_back_privileges` restores these privileges.
+    """
     return block(
         part("note_privileges", grants=part("held_privileges"), names=", ".join(map(quoted_literal, functions))), schema
     )
@@ -177,7 +180,7 @@ def revoke_statements(role: str, kind: str | None, schema: str | None) -> Iterat
     yield grants_guard(schema)
     of = "null::text" if kind is None else _text(kind)
     taken = part("take_functions", granted=_granted(versions(), KINDS), before="v_version", kind=of)
-    # Without a role there is nobody to take anything from.
+    # v_role is null if the role does not exist.
     taken = f"  if v_role is not null then\n{taken}\n  end if;"
     yield _block([_VERSION, part("revoke", role=_text(role), kind=of), taken], schema)
 
@@ -224,7 +227,7 @@ def _block(steps: Iterable[str], schema: str | None) -> str:
 
 
 PUBLIC = "public"
-"""Everybody, if it is named as a role. No role can have this name."""
+"""The name that stands for everybody. No role can have this name."""
 
 
 @dataclass(frozen=True, slots=True)

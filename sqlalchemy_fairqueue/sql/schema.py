@@ -93,8 +93,8 @@ def part(file: str, /, **values: str) -> str:
 def block(body: str, schema: str | None, variables: Mapping[str, str] | None = None) -> str:
     """Return a DO block, in which ``v_schema`` is the name of the target schema.
 
-    Its search_path has only pg_catalog: otherwise somebody who may create functions in a schema of the search_path
-    could have the migrating role call one. Its end restores the search_path that it found, ``v_path``.
+    The block's search_path has only pg_catalog: otherwise somebody who may create functions in a schema of the
+    search_path could make the migrating role call one. The end of the block restores the search_path, ``v_path``.
     """
     declared = "".join(f"  {name} {kind};\n" for name, kind in (variables or {}).items())
     return (
@@ -129,7 +129,7 @@ STAGE_SCHEMA: Final = (
     "case when octet_length({0}) <= 56 then {0} || '_stages' "
     "else left({0}, 11) || '_' || left(md5({0}), 8) || '_stages' end"
 )
-"""SQL for the name of the schema, to be formatted with the name of the installation's: as ``fq_stage_schema()``."""
+"""SQL for the name of the stages' schema, as ``fq_stage_schema()`` makes it, to format with the installation's."""
 
 _OF_STAGES = {"v_stages": "text", "v_owner": "text", "v_stage": "record"}
 
@@ -153,7 +153,7 @@ SCHEMA_MISMATCH = "QF004"
 
 _OF_GUARDS = {"v_nameless": "boolean", "v_tables": "text[]", "v_taken": "text", "v_version": "integer"}
 
-# A setting of the transaction: if the next statement does not see it, each was committed by itself.
+# A setting of the transaction: if the next statement does not see it, each statement was committed by itself.
 _PASSED = "  perform set_config('fairqueue.guard', 'passed', true);"
 
 
@@ -187,7 +187,7 @@ def grants_guard(schema: str | None) -> str:
 def change_guard(before: int, after: int, schema: str | None) -> str:
     """Return a DO block that raises unless the schema holds *before*, and the names that *after* adds are free.
 
-    It also raises unless the transaction is READ COMMITTED, so that it sees what others commit.
+    The block also raises unless the transaction is READ COMMITTED, since the guard must see what others commit.
     """
     there = set(_names(before))
     added = [name for name in _names(after) if name not in there]

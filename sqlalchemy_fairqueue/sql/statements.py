@@ -64,8 +64,8 @@ def install_statements(version: int, schema: str | None) -> Iterator[str]:
 def upgrade_statements(old: int, new: int, schema: str | None) -> Iterator[str]:
     """Return the statements that upgrade an installed version and keep its rows: tables, functions, triggers.
 
-    A function with the same signature and result is replaced in place; others are dropped and created again. Both keep
-    their privileges. Roles get the functions that their grants stand for in the newer version.
+    A function with the same signature and result is replaced in place; others are dropped and created again. In both
+    cases the privileges stay. Roles get the functions that their grants stand for in the newer version.
     """
     if checked_version(old) >= checked_version(new):
         problem = f"an upgrade goes to a newer version, and {old} to {new} does not; give the older version first"
@@ -106,8 +106,8 @@ def drop_statements(version: int, schema: str | None) -> Iterator[str]:
     yield installed_guard(version, schema)
     yield drop_stage_schema(schema)
     yield take_usage(schema)
-    # A function may take a row of a table, and goes before it. Triggers go with their tables, and need their functions
-    # until then.
+    # A function that takes a row of a table is dropped before the table. A trigger is dropped with its table, and needs
+    # its function until then.
     texts = functions(version)
     of_triggers = [name for name, text in texts.items() if _OF_TRIGGER.search(text)]
     for name in sorted(texts.keys() - set(of_triggers)):
@@ -185,7 +185,7 @@ def _drop(kind: str, name: str) -> str:
     return f"drop {kind} {QUALIFIER}{name.removeprefix('fq_')}"
 
 
-# Definitions are compared as texts.
+# Definitions are compared as texts, so identifiers must be quoted alike.
 _PLAIN = """\
   perform set_config('quote_all_identifiers', 'off', true);
 {body}

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
     Send = Callable[[Connection], object]
 
-# The order of locks within a queue and phase: shared limits, plans, the queue and its channels, and last the leased
-# messages of all channels.
+# The order of locks within a queue and phase: shared limits, plans, the queue and its channels, and finally the
+# leased messages of all channels.
 _LIMIT, _PLAN, _CHANNEL, _LEASED = range(4)
 
 
@@ -49,12 +49,12 @@ class Change:
 
     Attributes:
         lock_key: Orders the changes of a queue and phase; changes with the same key keep their order.
-        locks_queue: Whether it locks the row of its queue.
+        locks_queue: Whether the change locks the row of its queue.
         changed_plan: The plan that it changes or removes.
-        used_plan: The plan that it puts a channel on.
+        used_plan: The plan that it lets a channel follow.
         channel: The channel whose state it locks.
-        makes: The policy with which it creates the channel, or None.
-        limits: Whether it newly limits its channel or queue, so that the messages leased already must be counted.
+        makes: The policy with which it creates a missing channel; None: it creates none.
+        limits: Whether the channel or queue gets a limit, so that the messages leased already must be counted.
     """
 
     target: Target
@@ -226,7 +226,7 @@ def send_changes(shares: Sequence[Share], phase: int) -> list[ReceiptUpdate]:
 
 
 def changes_of(share: Share) -> list[Change]:
-    """Return the changes of a queue that lock what other work locks too."""
+    """Return the changes of a queue that lock rows which other work locks, too."""
     return [change for phase in (SETTINGS, CHANGES, REMOVALS) for change in share.phases.get(phase, ())]
 
 
@@ -256,7 +256,7 @@ def lock_channels(shares: Sequence[Share]) -> None:
                 channels[change.channel] = change.makes
         enqueues = share.phases.get(ENQUEUES, [])
         for channel in {enqueue.message.channel for enqueue in enqueues}:
-            # Enqueues are sent first, and create the channel.
+            # The enqueues come before the changes, so their policy is that of the new channel.
             if channels.get(channel) is not None:
                 channels[channel] = enqueues[0].policy
         if channels:

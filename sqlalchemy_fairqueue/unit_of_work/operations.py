@@ -45,7 +45,7 @@ changed, and limits of queues. REMOVALS: plans and shared limits are removed, wh
 """
 
 notifies = attrgetter("target.notify")
-"""Whether the transaction may wake waiting consumers for an operation. C calls it."""
+"""Return whether the transaction may wake waiting consumers for an operation."""
 
 ReceiptUpdate = Callable[[], None]
 """Fills in the outcome of an operation; to be called once the outcome is certain."""
@@ -96,7 +96,7 @@ _token = cast(
 _keeps_result = attrgetter("delivery.keeps_result")
 _cost = attrgetter("cost")
 _charged = attrgetter("charged")
-# For several messages, the first of these that occurs is the outcome.
+# If a cancel has several messages, the first of these that occurs is its outcome; if none does, it is "missing".
 _CANCELLED: tuple[CancelOutcome, ...] = ("leased", "cancelled")
 
 
@@ -175,7 +175,7 @@ def settle_and_cancel(share: Share) -> list[ReceiptUpdate]:
         updates = run(connection, settle_steps(share))
     ids = sorted({message_id for one in cancels for message_id in one.message_ids})
     call = target.call("fq_cancel", f"cancel messages of {target.named()}", ids=ids, notify=all(map(notifies, cancels)))
-    # The outcomes other than "cancelled".
+    # The call returns only outcomes other than "cancelled".
     exceptions = dict(map(tuple, call.rows(connection)))
     return updates + [
         partial(_fill_cancel, one.receipt, {each: exceptions.get(each, "cancelled") for each in one.message_ids})
@@ -214,7 +214,7 @@ def settle(connection: Connection, target: Target, verb: Verb, settles: Sequence
 def _verb_steps(
     connection: Connection, target: Target, verb: Verb, settles: Sequence[Settle], *, refusing: bool = False
 ) -> list[Step]:
-    # If a delivery is settled twice, the first time counts.
+    # If a delivery is settled twice, the first settlement counts.
     once = dict(zip(map(_token, reversed(settles)), reversed(settles), strict=True))
     tokens = sorted(once)
     ordered = [once[token] for token in tokens]
@@ -438,7 +438,7 @@ def enqueue_steps(
             for ordinal, _, outcome in zip(*added, strict=True):
                 if outcome == "created" and (membership := enqueues[ordinal - 1].membership) is not None:
                     members.created[membership] += 1
-        # One update for all messages: an object for each would burden the garbage collector.
+        # One update for all messages, since an object for each would burden the garbage collector.
         return [partial(_fill, enqueues, added)]
 
     def failure(refused: CommitRefused) -> Exception:

@@ -83,7 +83,7 @@ class LockOrder:
             )
 
     def advance(self, keys: Iterable[LockKey]) -> None:
-        # A generator: many keys in memory would cost the garbage collector more than this.
+        # A generator, since many keys in memory would cost the garbage collector more time.
         self.furthest = max(chain(filter(None, [self.furthest]), keys), default=None)
 
 
@@ -96,10 +96,10 @@ def lock_order_of(connection: Connection) -> LockOrder:
 
 
 def forget(connection: Connection) -> None:
-    """Start the lock order anew on a connection whose session is done, though an outer transaction may go on.
+    """Start the lock order anew on a connection whose session is done, even if an outer transaction goes on.
 
-    Sessions that join one external transaction each have their own order, although locks of earlier ones are still
-    held. Two such transactions can deadlock, which PostgreSQL detects.
+    Sessions that join one external transaction have each an order of their own, although locks of the earlier sessions
+    are still held. So two such transactions can deadlock, which PostgreSQL detects.
     """
     transaction = None if connection.closed else connection.get_transaction()
     if transaction is not None:
@@ -112,7 +112,7 @@ class Work:
 
     Attributes:
         operations: All operations in the order of the calls; messages of a channel are added in this order.
-        ordered: The connections whose lock order it has advanced.
+        ordered: The connections whose lock order this work has advanced.
     """
 
     connect: Callable[[Target], Connection]
@@ -120,7 +120,7 @@ class Work:
     ordered: set[Connection] = field(default_factory=set)
     _links: dict[Connection, Link] = field(default_factory=dict)
     _shares: dict[tuple[Connection, Target], Share] = field(default_factory=dict)
-    # By identity, since equal targets may be in different databases.
+    # By identity, since two equal targets may be in different databases.
     _by_target: dict[int, Share] = field(default_factory=dict)
 
     def add(self, operations: Sequence[Operation]) -> None:
@@ -151,7 +151,7 @@ class Work:
             LeaseLost, UnknownGroup, MessageCancelled: The transaction must be rolled back.
         """
         shares = list(self._shares.values())
-        # Usually there is one, and rendering a URL takes time.
+        # A single share needs no key, and rendering the URL for a key takes time.
         if len(shares) > 1:
             shares.sort(key=Share.lock_key)
         for link in self._links.values():
@@ -177,10 +177,11 @@ class Work:
             # The locks that changes share with other work come first.
             changes.lock_queues(shares)
             if ENQUEUES not in phases:
-                # New channels take these settings. Enqueues in the same transaction still use the earlier ones.
+                # New channels take these settings. If the transaction also enqueues, settings are sent after the
+                # enqueues, whose new channels take the earlier settings.
                 updates += changes.send_changes(shares, SETTINGS)
             changes.lock_channels(shares)
-        # The messages that new limits count and lock, and those that add members to groups.
+        # Messages to lock after the enqueues: those that new limits count, and those that add members to groups.
         leased = {share: changes.leased_messages(share) if holds else [] for share in shares}
         for share in shares:
             members = groups.get(share)
@@ -218,7 +219,7 @@ def _committed(
     for share in shares:
         if share.link.connection is not connection or not share.phases.keys() <= _TRAVELLING:
             return None
-    # A member adds members to an existing group, and its delivery must not be lost.
+    # If a member adds members to an existing group, Python must first see that the member's delivery is not lost.
     if (groups and any(members.join for members in groups.values())) or not shares[0].link.can_commit_with():
         return None
     steps: list[Step] = []

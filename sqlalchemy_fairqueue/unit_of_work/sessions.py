@@ -47,9 +47,9 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.database.calls import Target
     from sqlalchemy_fairqueue.unit_of_work.operations import Operation, ReceiptUpdate
 
-# As many flushes as SQLAlchemy allows in a commit.
+# The most flushes that SQLAlchemy allows in a commit.
 _FLUSHES = 100
-# The key of a session's _State in its namespace. A look-up costs other sessions less than a weak reference.
+# The key of the _State in a session's namespace, where a look-up costs other sessions less than a weak reference.
 _STATE = "_fairqueue_state"
 
 
@@ -109,9 +109,9 @@ def guard(session: Session, check: Guard | None) -> None:
 
 
 def transactions(session: Session) -> tuple[SessionTransaction, SessionTransaction]:
-    """Return the session's outermost and innermost transaction; begin one if it has none and autobegins.
+    """Return the session's outermost and innermost transaction; begin one if the session has none and autobegins.
 
-    If nothing can be sent in them any more, it raises UnsentWork; the cause is the error of a failed flush, if any.
+    Raise UnsentWork if nothing can be sent in them any more; the cause is the error of a failed flush, if any.
     """
     root = session.get_transaction()
     if root is None:
@@ -152,7 +152,7 @@ def connection_of(session: Session, target: Target) -> Connection:
     try:
         return session.connection(bind_arguments=dict(target.bind_arguments or {}))
     except AssertionError as error:
-        # A ShardedSession says nothing of its engine.
+        # A ShardedSession fails by an assertion if it finds no shard.
         if not hasattr(session, "shard_chooser"):
             raise
         raise FairQueueError(
@@ -175,24 +175,24 @@ def joined(session: Session, target: Target) -> Connection:
 
 
 def record(session: Session, operations: Sequence[Operation]) -> None:
-    """Keep operations of one queue, at least one, until the session's COMMIT. It raises as :func:`transactions` does.
+    """Keep operations of one queue, at least one, until the session's COMMIT. Raise as :func:`transactions` does.
 
     After a COMMIT under way has sent its work, the operations are sent at once, which may raise LockOrderError.
     """
     target, bind = operations[0].target, session.bind
     if bind is None or target.bind_arguments or type(session).get_bind is not Session.get_bind:
-        # It may choose its engine by facts that are known only at the commit.
+        # The session may choose its engine by facts that are known only at the commit.
         bind = None
         with contextlib.suppress(Exception):
             bind = session.get_bind(**(target.bind_arguments or {}))
     if bind is not None:
-        # Another database or driver raises.
+        # Raises for another database or driver.
         DRIVERS[bind.dialect.name, bind.dialect.driver]
     root, innermost = transactions(session)
     state = _state_of(session)
     if getattr(root, "_current_fn", None) is not None and is_committing(root):
         ours = state.records.get(root)
-        # A clean session without a record leaves no trace of its commit, so it counts as sent.
+        # A session that was clean, and had no record, leaves no trace of its commit, so its work counts as sent.
         if not state.listens if ours is None else ours.sent:
             ours = state.records[root]
             ours.sent = True
@@ -277,7 +277,7 @@ def _listen(session: Session, state: _State) -> None:
 
 
 def _after_transaction_create(session: Session, transaction: SessionTransaction) -> None:
-    # Somebody else listens too, and may record work then.
+    # If somebody else listens too, that listener may record work, so ours must be called after it.
     if transaction.parent is None and len(session.dispatch.before_commit) > 1:
         _listen(session, _state_of(session))
 
@@ -290,10 +290,10 @@ def _after_begin(session: Session, _: SessionTransaction, connection: Connection
 
 def _before_commit(session: Session) -> None:
     state: _State | None = session.__dict__.get(_STATE)
-    # SQLAlchemy's own check; new, deleted and dirty would each create a set.
+    # SQLAlchemy's own check, since ``new``, ``deleted`` and ``dirty`` would each create a set.
     if state is None and session._is_clean() and not session.in_nested_transaction():  # noqa: SLF001
         return
-    # Listeners of the class run first, so that the session's own can still be put in another order.
+    # Listeners of the class run first, so the order of the session's own can still be changed here.
     own: Any = session.dispatch.before_commit
     if not own.listeners:
         _before_outermost_commit(session)
@@ -308,7 +308,7 @@ def _before_outermost_commit(session: Session) -> None:
     while (nested := session.get_nested_transaction()) is not None:
         if not is_committing(root) or is_committing(nested):
             return
-        # The outermost transaction commits while savepoints are open. SQLAlchemy would release them too late for us.
+        # The outermost transaction commits while savepoints are open. SQLAlchemy would release them after our work.
         nested.commit()
     state = session.__dict__.get(_STATE) or _state_of(session)
     if state.guard is not None:
@@ -393,7 +393,7 @@ def _after_commit(session: Session) -> None:
     state = _state_of(session)
     released = state.records[nested]
     if parent is not None:
-        # Kept until the savepoint has ended, for hooks that record during that.
+        # The record is kept until the savepoint has ended, for hooks that record while it ends.
         released.parent = state.records[parent]
         released.parent.work += released.work
         released.work = []
@@ -410,6 +410,6 @@ def _after_transaction_end(session: Session, transaction: SessionTransaction) ->
 event.listen(Session, "after_transaction_create", _after_transaction_create)
 event.listen(Session, "after_begin", _after_begin)
 event.listen(Session, "before_commit", _before_commit)
-# First, so that the hooks of others find receipts filled in and released work with its parent.
+# Inserted first, so that hooks of others find receipts filled in, and the work of a released savepoint at its parent.
 event.listen(Session, "after_commit", _after_commit, insert=True)
 event.listen(Session, "after_transaction_end", _after_transaction_end)

@@ -12,7 +12,7 @@ from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.times import duration, instant_microseconds, microseconds
 
 NAME_BYTES = 512
-# The limit of headers as text in the database, which writes numbers out and may need more bytes than Python.
+# The limit of headers as text in the database, which may need more bytes than Python, since it writes numbers out.
 HEADERS_BYTES = 65_536
 # PostgreSQL cuts longer identifiers off.
 SCHEMA_BYTES = 63
@@ -21,13 +21,13 @@ IDS = range(1, 2**63)
 _YEAR = timedelta(days=365)
 # Values from the database must fit a datetime in UTC.
 _LAST = instant_microseconds(datetime.max.replace(tzinfo=UTC))
-# Cuts the middle out of a long name, but no quote.
+# Cuts out the middle of a long name, so that both quotes stay.
 _shown = Repr()
 _shown.maxstring = 80
 
 
 is_plain_name = re.compile(rf"[\x01-\x7f]{{1,{NAME_BYTES}}}").fullmatch
-"""Whether a text is an ASCII name, as most are; :func:`check_name` need not look at it any further."""
+"""Whether a text is an ASCII name, as most are, which :func:`check_name` need not check."""
 
 
 def check_name(what: str, value: object, most: int = NAME_BYTES) -> None:
@@ -53,13 +53,13 @@ def check_names(**names: object) -> None:
 
 
 def check_page(what: str, last: object, kind: type) -> None:
-    """Refuse anything but None and the last item of the page before."""
+    """Refuse anything but None and the last item of the previous page."""
     if last is not None and not isinstance(last, kind):
         raise InvalidArgument(f"{what} is {last!r:.80}; give the last {kind.__name__} of the page before")
 
 
 def checked_position(after: object, filters: str, *bounds: range) -> tuple[int, ...]:
-    """Return the numbers in ``page.next`` of the page before, each within its bounds."""
+    """Return the numbers in ``page.next`` of the previous page, each within its bounds."""
     words = after.split(".") if isinstance(after, str) else []
     try:
         numbers = tuple(map(int, words))
@@ -98,14 +98,14 @@ def check_message_id(value: object) -> int:
 
 
 def check_text(what: str, value: object) -> str:
-    """Replace what PostgreSQL cannot store, so that the text of an error cannot prevent a settlement."""
+    """Replace characters that PostgreSQL cannot store, so that the text of an error cannot prevent a settlement."""
     if not isinstance(value, str):
         raise InvalidArgument(f"{what} is {value!r:.80}; give a str")
     return str.encode(str.replace(value, "\x00", "\ufffd"), errors="replace").decode()
 
 
 def check_duration(what: str, value: object, least: timedelta = timedelta()) -> timedelta:
-    """Check a timedelta, *least* to 365 days; return a plain one, since a subclass might calculate differently."""
+    """Check a timedelta, *least* to 365 days; make it a plain one, since a subclass might calculate differently."""
     plain = duration(microseconds(value)) if isinstance(value, timedelta) else None
     if plain is None or not least <= plain <= _YEAR:
         is_number = isinstance(value, (int, float)) and not isinstance(value, bool)

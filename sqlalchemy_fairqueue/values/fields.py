@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 _SECOND: Final = timedelta(seconds=1)
-# How late a consumer may come without losing throughput, unless the burst is given.
+# Unless the burst is given, a consumer may come this late without losing throughput.
 _LATE = timedelta(milliseconds=100)
 _MOST_BURST = 1_000_000_000
 # Units that people write after "per", in addition to those of durations.
@@ -50,8 +50,9 @@ class Rate:
 
     The limit is exact: in any time t at most burst + t * count / per messages are delivered (generic cell rate
     algorithm, ITU-T I.371). A rate of cost delivers messages while the unpaid cost is below *burst*, and then waits
-    until time has paid it; so in a time t the deliveries cost at most that sum plus the cost of the last message. If a
-    settlement corrects a cost, the difference counts too. Rates are equal if their interval, burst and unit are equal.
+    until time has paid it; so in a time t the deliveries cost at most burst + t * count / per, and the cost of the last
+    message. If a settlement corrects a cost, the difference counts too. Rates with equal interval, burst and unit are
+    equal.
 
     Attributes:
         count: Messages or cost in each *per*; fractions are allowed.
@@ -101,7 +102,7 @@ class Rate:
         if cast("int | None", self.burst) is None:
             object.__setattr__(self, "burst", min(max(1, _LATE // interval), _MOST_BURST))
         check_count("the burst of a rate", self.burst, 1, _MOST_BURST)
-        # The database computes the time of a whole burst.
+        # The database computes the time of a whole burst, so that time has a bound, too.
         check_duration("the interval times the burst of a rate", interval * self.burst)
         check_choice("what a rate is of", self.of, ("messages", "cost"))
 
@@ -149,7 +150,7 @@ class Rate:
             if Fraction(count) * microseconds(self.interval) == microseconds(UNITS[unit]):
                 return f"{count}/{unit}{counted}"
         for unit in units:
-            # An interval is whole microseconds, so that 30/s is 30.0003/s.
+            # 30/s is stored as 30.0003/s, since an interval is whole microseconds.
             count = str(round(UNITS[unit] / self.interval))
             if UNITS[unit] / int(count) == self.interval:
                 return f"{count}/{unit}{counted}"
@@ -173,7 +174,7 @@ def _decimal(number: float) -> str:
 
 
 def checked_rate(what: str, value: object) -> Rate | None:
-    """Return a rate that is given as a Rate or as text, or None for no limit."""
+    """Check a rate, given as a Rate or as text, and return it; None means no limit."""
     if value is None or isinstance(value, Rate):
         return value
     if isinstance(value, str):
@@ -192,8 +193,8 @@ class Definition(ABC):
     """How the value of a field is checked, parsed, shown and stored, in addition to its name, type and default.
 
     Attributes:
-        none: The meaning of None; None if the field must have a value.
-        holds: From when on a change applies.
+        none: What a value of None means, in words; None if the field must have a value.
+        holds: From when on a change applies, in words.
         refuses: Whether the field can keep new messages out; the history has no record of such messages.
     """
 

@@ -51,7 +51,7 @@ class Enqueue:
         key: Unique among the messages of the channel that are not completed or dead; see on_duplicate.
         headers: A small JSON object for tracing and routing, which bypasses the codec. At most 65,536 bytes as the
             database writes it: with a blank after each comma and colon, and numbers written out.
-        max_attempts: A failing message becomes a dead letter after this many attempts. None: the queue's number.
+        max_attempts: A failing message becomes a dead letter after this many attempts. None: as many as the queue says.
         on_duplicate: What happens if another message has the key. "skip": nothing is added; the receipt names the other
             message. "raise": DuplicateMessage. "replace": the other message keeps its id and enqueued_at and takes
             everything else from this one; its attempts start from zero. With a delay this is a debounce. If the other
@@ -64,11 +64,11 @@ class Enqueue:
             has ended is taken only for messages that have a unique_for themselves. "skip" and "raise" name the message
             that began the period, even if it has ended. "replace" rewrites that message while it waits, and begins the
             period anew; once it is leased or has ended, the new message is a duplicate.
-        unique_from: When unique_for begins: "enqueue", when this message is sent, or "completion", when it ends.
+        unique_from: When unique_for begins: "enqueue", when the message is sent, or "completion", when it ends.
         ordering_key: 1 to 512 bytes, such as the id of a conversation. Messages of a channel with the same ordering key
             are delivered one at a time, in the order of their enqueues. A retry with a delay holds the next ones back
-            until the message is completed, dead, cancelled or purged. The keys of a channel take turns. None: it waits
-            for no other.
+            until the message is completed, dead, cancelled or purged. The keys of a channel take turns. None: the
+            message waits for no other.
         coalesce: Add nothing while another message of the channel, kind and ordering_key waits for a consumer. That
             message keeps its payload and time, and is not delivered before this transaction ends, so its handler sees
             what this transaction committed. If none waits, this one is added, even while another is leased. Needs an
@@ -97,7 +97,7 @@ class Enqueue:
 
     def __post_init__(self) -> None:
         channel, kind = self.channel, self.kind
-        # Two calls for each of many messages take as long as all else here.
+        # The names are looked at here first, since two calls of check_name would take as long as all other checks.
         if type(channel) is not str or type(kind) is not str or not (is_plain_name(channel) and is_plain_name(kind)):
             check_name("channel", channel)
             check_name("kind", kind)
@@ -207,10 +207,8 @@ class CancelReceipt:
             "missing" that applies to any.
         outcomes: The outcome of each message, by id; None until the commit, empty if no message has the name.
 
-    Example:
-        >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
-        >>> queue.cancel(engine, message_id).outcome
-        'cancelled'
+    See Also:
+        :meth:`~sqlalchemy_fairqueue.Queue.cancel`
     """
 
     message_id: int | None
@@ -219,7 +217,7 @@ class CancelReceipt:
 
 
 class MessageName(NamedTuple):
-    """The name of messages in a channel: their key, their ordering key, or both."""
+    """What names messages in a channel: their key, their ordering key, or both."""
 
     channel: str
     key: str | None
@@ -281,10 +279,8 @@ def undelivered(
 class PurgeReceipt:
     """The receipt of a purge; ``purged``, how many messages were deleted, is None until the commit.
 
-    Example:
-        >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
-        >>> queue.purge(engine, "customer-7").purged
-        1
+    See Also:
+        :meth:`~sqlalchemy_fairqueue.Queue.purge`
     """
 
     channel: str
@@ -320,7 +316,7 @@ class Lease:
     def measured(self, delivery: Delivery) -> tuple[int | None, int | None]:  # noqa: ARG002 - as above
         """Return the measured cost of a delivery, and the cost that its channel was charged while its handler ran.
 
-        After this call the worker does not charge the channel any more. Both are None outside of a worker.
+        After this call the worker does not charge the channel any more. Outside of a worker both costs are None.
         """
         return None, None
 
@@ -351,19 +347,17 @@ def _made(value: Any) -> Once:
 
 @dataclass(frozen=True, kw_only=True)
 class Delivery:
-    """A message that a consumer holds under a lease.
-
-    The holder must complete, retry, release or bury it before the lease ends.
+    """A message that a consumer holds under a lease. The consumer must settle the message before the lease ends.
 
     Attributes:
         content: The payload as it is stored.
         headers: As they were enqueued; None if there are none, or if Python cannot read them.
         attempt: The number of this attempt, from 1; releases are not counted.
         deliveries: How often the message was ever delivered; a part of the fencing token.
-        holds_slot: Whether its settlement may free a slot of a limit, of the channel or of the queue.
+        holds_slot: Whether a settlement may free a slot of a limit, of the channel or of the queue.
         settled: How this process has settled it, such as "complete"; set after the commit, or at once on a Connection.
-        is_timed: Whether its queue is fair by seconds, so that a worker measures the handler's time.
-        keeps_result: Whether its queue kept results at the delivery, so that its completion stores one.
+        is_timed: Whether the queue is fair by seconds, so that a worker measures the handler's time.
+        keeps_result: Whether the queue kept results at the delivery, so that a completion stores one.
 
     Example:
         >>> receipt = queue.enqueue(engine, channel="customer-7", payload={"file": "a.pdf"}, kind="parse")
@@ -377,7 +371,7 @@ class Delivery:
     channel: str
     kind: str
     content: bytes
-    # Part of the value, but a dict has no hash.
+    # Compared, but left out of the hash, since a dict has none.
     headers: dict[str, Any] | None = field(hash=False)
     attempt: int
     max_attempts: int
@@ -407,7 +401,7 @@ class Delivery:
 
 
 def delivery_of(fields: dict[str, Any], decoded: Any) -> Delivery:
-    """Make a delivery without checks, in a fifth of the usual time: a frozen dataclass sets its fields one by one."""
+    """Make a delivery in a fifth of the usual time, since a frozen dataclass sets its fields one by one."""
     fields.update(decoded=decoded, settled=[])
     made = object.__new__(Delivery)
     object.__setattr__(made, "__dict__", fields)
@@ -420,7 +414,8 @@ class Batch:
 
     Attributes:
         max_messages: 2 to 1,000.
-        max_cost: Most that they cost together, in the unit of ``enqueue(cost=)``; one alone may cost more. None: any.
+        max_cost: Most that they cost together, in the unit of ``enqueue(cost=)``; a single message may cost more. None:
+            no bound.
 
     Example:
         >>> @queue.handler("embed", batch=Batch(max_messages=50, max_cost=8000))
@@ -443,7 +438,7 @@ class Batch:
 class Deliveries(list[Delivery]):
     """The deliveries of one dequeue, in fair order.
 
-    ``due_in`` is a hint when to dequeue again. Zero: more may be due now. None: nothing is scheduled.
+    ``due_in`` is how long to wait before the next dequeue. Zero: more may be due now. None: nothing is scheduled.
 
     Example:
         >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1, delay=timedelta(minutes=5))
@@ -503,14 +498,8 @@ class GroupStatus(GroupCounts):
         message_id: The follow-up, once it is enqueued.
         problem: Why the last try to enqueue the follow-up failed; it is tried again.
 
-    Example:
-        >>> with Session(engine) as session, session.begin():
-        ...     with queue.group(session) as group:
-        ...         receipts = group.enqueue_many([Enqueue(channel="customer-7", payload=page) for page in (1, 2)])
-        >>> queue.complete(engine, queue.dequeue(engine, limit=1))
-        >>> status = queue.groups.status(engine, group.id)
-        >>> status.done, status.pending, status.finished_at
-        (1, 1, None)
+    See Also:
+        :class:`~sqlalchemy_fairqueue.queue.Groups`
     """
 
     pending: int
@@ -525,14 +514,10 @@ class GroupCancellation(NamedTuple):
 
     Attributes:
         cancelled: Members that are gone.
-        leased: Members that consumers hold. Each of them is gone too, unless its consumer completes it.
+        leased: Members that consumers hold. Such a member is gone too, unless its consumer completes it.
 
-    Example:
-        >>> with Session(engine) as session, session.begin():
-        ...     with queue.group(session) as group:
-        ...         receipts = group.enqueue_many([Enqueue(channel="customer-7", payload=1)])
-        >>> queue.groups.cancel(engine, group.id)
-        GroupCancellation(cancelled=1, leased=0)
+    See Also:
+        :class:`~sqlalchemy_fairqueue.queue.Groups`
     """
 
     cancelled: int

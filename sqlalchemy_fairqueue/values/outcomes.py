@@ -16,10 +16,11 @@ if TYPE_CHECKING:
 
 
 class Outcome(Exception):
-    """An outcome that a handler asks for. If raised, the session rolls back; if returned, the session commits.
+    """An outcome that a handler asks for, by raising or by returning it; it decides how the delivery is settled.
 
-    Either way it decides how the delivery is settled; without a session both are the same. Outcomes of one class with
-    equal arguments are equal. A subclass, ``class RateLimited(Retry)``, means the same as its base class everywhere.
+    The handler's session, if it has one, rolls back if the outcome is raised, and commits if it is returned. Outcomes
+    of one class with equal arguments are equal. A subclass, ``class RateLimited(Retry)``, means the same as its base
+    class everywhere.
     """
 
     def __eq__(self, other: object) -> bool:
@@ -196,7 +197,7 @@ class RetryPolicy:
             ['0:00:05', '0:00:10', '0:00:20']
         """
         cap = self.cap / self.first if self.first else 0.0
-        # A power of a large attempt number does not fit a float.
+        # The power for a large attempt number does not fit a float.
         is_capped = cap <= 1 or (attempt - 1) * math.log(self.factor) >= math.log(cap)
         grown = cap if is_capped else self.factor ** (attempt - 1)
         return self.first * min(cap, grown) * (1 - self.jitter * chance())

@@ -54,7 +54,7 @@ UNSET: Final = Unset.UNSET
 """The default of arguments in which None has a meaning of its own: leave the value as it is."""
 
 
-# Without slots, since ChannelStats has two bases, of which only one may have slots.
+# Without slots, since ChannelStats has this and another base, and only one of the two may have slots.
 @dataclass(frozen=True, kw_only=True)
 class PolicyFields:
     """The fields of a policy, defined once: all that checks, sets, stores or shows policies derives them from here."""
@@ -115,12 +115,13 @@ class ChannelPolicy(PolicyFields):
 
     Attributes:
         max_concurrency: Most messages of the channel that consumers hold at once; no dequeue exceeds it.
-        max_cost_out: Most that these messages cost together, by the cost charged at their delivery. Only a message that
-            costs more by itself exceeds it, and is delivered while no other is out.
+        max_cost_out: Most that the leased messages cost together, by the cost charged at their delivery. A message that
+            costs more by itself is delivered when no other message of the channel is leased.
         rate: Most messages, or most cost, in a time: a :class:`Rate` or its text, such as "50/s".
         weight: Messages in each turn. While two channels have work, weight 3 gets three times the share of weight 1.
-        max_backlog: Most undelivered messages of the channel; on_full decides about enqueues beyond. Concurrent
-            transactions may exceed it by what they enqueue, and retried and released messages come back above it.
+        max_backlog: Most undelivered messages of the channel; on_full decides about enqueues beyond it. Concurrent
+            transactions may exceed it by what they enqueue, and a full channel still takes back retried and released
+            messages.
         on_full: What an enqueue to a full channel does: "raise" ChannelFull; or "drop" and count the message.
         priority_aging: The wait that counts as much as one step of priority, 1 us to 365 days, so that urgent messages
             never starve others. With ten minutes, a message of priority 3 goes before ordinary messages that became
@@ -142,7 +143,7 @@ class ChannelPolicy(PolicyFields):
         def __init__(self, **values: Unpack[PolicyChanges]) -> None: ...
 
     else:
-        # Before __init__, whose errors say less.
+        # The names are checked before __init__, whose errors say less.
 
         def __new__(cls, *positional: object, **named: object) -> Self:
             if positional:
@@ -245,7 +246,7 @@ def _advice(name: str, value: object, names: Sequence[str]) -> str:
     try:
         POLICY[meant].checked(meant, value)
     except InvalidArgument:
-        # The meant field does not accept this value.
+        # The field that was probably meant does not accept this value, so the message shows the field's own example.
         example = POLICY[meant].parsed(POLICY[meant].example)
         value = POLICY[meant].example if isinstance(example, Rate) else example
     return f"write {meant}={value!r:.80}".replace("datetime.timedelta", "timedelta")

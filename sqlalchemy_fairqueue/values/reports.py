@@ -26,7 +26,7 @@ _OWN_NAME = re.compile(r"(.+):(\d+):[0-9a-f]{8}", re.ASCII | re.DOTALL)
 
 
 class Reason(StrEnum):
-    """The reasons of a wait. Readings give the first that applies; to remove only a later reason would not help.
+    """The reasons of a wait. Readings give the first that applies; until it is removed, removing others does not help.
 
     Example:
         >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
@@ -47,7 +47,7 @@ class Reason(StrEnum):
     NEXT = "next dequeue"
     """Nothing holds the message back, and none is leased: the next dequeue by a consumer with its handler takes it."""
     CAPACITY = "capacity"
-    """The channel uses all of its share, or no other channel has leased messages: it needs more consumers."""
+    """The channel uses all of its share, or no other channel has leased messages: the queue needs more consumers."""
     TURN = "others' turn"
     ORDERING_KEY = "ordering key"
     SCHEDULED = "scheduled"
@@ -99,7 +99,8 @@ class LongestOut:
 
     Attributes:
         message_id: Without a history, the least id of the messages that the limit counts.
-        since: When it was delivered, in UTC. None: no history, except for a channel with a max_concurrency of 1.
+        since: When it was delivered, in UTC. None: unknown, since the queue records no history; for a channel with a
+            max_concurrency of 1 it is known even then.
 
     Example:
         >>> queue.configure(engine, max_concurrency=1, history=True)
@@ -122,11 +123,11 @@ class Wait:
 
     Attributes:
         until: When the reason ends at the latest, for a rate or a scheduled time. None: unknown.
-        takers: Channels that hold the capacity it waits for, the most first. Empty if no other channel is the cause.
+        takers: Channels that hold the capacity it waits for, those with the most first. Empty: no other channel does.
         queues: Other queues that draw from the shared *limit*, those with the most leased messages first.
         behind: The message of its ordering key that goes first, or None.
         used: How many messages count against the max_concurrency that holds it back; None for other reasons.
-        most: The max_concurrency itself.
+        most: The max_concurrency itself, or None.
         longest_out: The message that has occupied the limit of its channel or queue longest. None for other reasons, or
             if all such messages have just ended.
 
@@ -154,15 +155,8 @@ class LeftoverReason:
     Attributes:
         until: When the reason ends at the latest for the first of these channels. None: unknown.
 
-    Example:
-        >>> @queue.handler
-        ... def greet(delivery: Delivery) -> None: ...
-        >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
-        >>> queue.pause(engine, "customer-7")
-        >>> worker = Worker(engine, queue)
-        >>> worker.run(drain=True)
-        >>> [(str(one.reason), one.messages) for one in worker.leftovers()[0].reasons]
-        [('paused', 1)]
+    See Also:
+        :meth:`~sqlalchemy_fairqueue.Worker.leftovers`
     """
 
     reason: Reason
@@ -182,17 +176,11 @@ class LeftoverReason:
 class Leftovers:
     """The messages that a drained worker leaves in a queue, and why they wait.
 
-    ``str`` writes a line for the queue and one for each reason in at most 1,000 channels, the most frequent first.
+    ``str`` writes a line for the queue and one for each reason, the most frequent first. Reasons are read from at most
+    1,000 channels.
 
-    Example:
-        >>> @queue.handler
-        ... def greet(delivery: Delivery) -> None: ...
-        >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1, delay=timedelta(hours=1))
-        >>> worker = Worker(engine, queue)
-        >>> worker.run(drain=True)
-        >>> print(*worker.leftovers())
-        left in queue documents...: 1 scheduled
-          scheduled: 1 in 1 channel
+    See Also:
+        :meth:`~sqlalchemy_fairqueue.Worker.leftovers`
     """
 
     queue: str
@@ -238,19 +226,19 @@ class QueueStats(QueueCapacity):
         channels: How many channels, including idle ones.
         ready: Messages that are due: the sum of the next three.
         deliverable: Ready messages that workers could take now.
-        paused: Ready messages in paused channels; all if the queue is paused.
+        paused: Ready messages in paused channels; all ready messages if the queue is paused.
         limited: Ready messages that a limit or a rate holds back: of the channel, of the queue, or a shared one.
         held: Due messages that wait for others of their ordering keys.
         dropped: Messages that were ever dropped because their channel was full.
         oldest_ready_at: When the oldest ready message became ready. None: nothing is ready.
         paused_at: None if the queue is not paused.
-        max_concurrency: As it is configured, or None; likewise max_cost_out and rate.
+        max_concurrency: The configured limit, or None; likewise max_cost_out and rate.
         current_concurrency: Messages that count against max_concurrency; ended ones count until the next dequeue. None
             if the queue never had a limit or a rate.
         current_cost: The cost of these messages.
         next_cost: The cost of the message that is delivered next. None: nothing is ready.
         rate_allows_at: When the rate allows the next message, or allowed it. None: no rate.
-        noted_at: When a dequeue last updated these figures of the queue, or None.
+        noted_at: When a dequeue last updated the figures of limits and rates, or None.
         signals: Signals that no dequeue has heard. If thousands remain for long, nobody dequeues.
         consumers: Consumers with an unexpired lease.
         served_cost: The cost of attempts that ended since *served_since*. None: the queue records no history.
@@ -294,15 +282,11 @@ class SharedLimit:
 
     Attributes:
         rate_allows_at: When the rate allows the next message, or allowed it, in UTC.
-        leased: Leased messages of each of its queues, in the order of *queues*.
+        leased: How many messages of each of its queues are leased, in the order of *queues*.
         contending: Queues that the limit held back at a dequeue within the last second.
 
-    Example:
-        >>> queue.limits.configure(engine, "ocr", max_concurrency=20)
-        >>> queue.configure(engine, limits=["ocr"])
-        >>> [limit] = queue.limits.list(engine, "ocr")
-        >>> limit.current_concurrency, limit.max_concurrency, limit.queues == (queue.name,)
-        (0, 20, True)
+    See Also:
+        :class:`~sqlalchemy_fairqueue.queue.Limits`
     """
 
     name: str
@@ -323,14 +307,10 @@ class PlanInfo:
 
     Attributes:
         policy: The policy of its channels, except for their overridden fields.
-        spread: Whether its last change is copied to all of its channels. Dequeues do that.
+        spread: Whether dequeues have copied its last change to all of its channels.
 
-    Example:
-        >>> queue.plans.configure(engine, "gold", weight=3)
-        >>> queue.configure_channel(engine, "customer-7", plan="gold")
-        >>> [plan] = queue.plans.list(engine)
-        >>> plan.name, plan.policy.weight, plan.channels
-        ('gold', 3, 1)
+    See Also:
+        :class:`~sqlalchemy_fairqueue.queue.Plans`
     """
 
     name: str
@@ -347,13 +327,14 @@ class ChannelDemand:
     Fields that are not listed here mean what they mean in :class:`QueueStats`, for one channel.
 
     Attributes:
-        behind: The message that the first held message waits for. None: none is held, or some are ready.
+        behind: The message that the first held message waits for. None: no message is held, or some are ready.
         max_concurrency: As in its policy; likewise max_cost_out, rate and weight.
         next_cost: The cost of its first message, if it has a max_cost_out.
         last_dequeue_at: When the channel was last served, or None.
-        opens_at: Until when dequeues skip it, because of its rate or until its first message is due; or None.
+        opens_at: Until when dequeues skip it, because of its rate or because its first message is not due. None: they
+            do not skip it.
         served_cost: As in :class:`Contention`, for its attempts. None: the queue shares by messages, or has no history.
-        wait: Why it waits. None: it does not, or the reading did not ask for reasons.
+        wait: Why it waits. None: it does not wait, or the reading did not ask for reasons.
 
     Example:
         >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
@@ -409,8 +390,8 @@ class ChannelStats(PolicyFields, ChannelDemand):
     Attributes:
         deliverable: Ready messages that workers could take now, if they took from no other channel.
         paused: Ready messages that a pause of the channel or the queue holds back.
-        backlog: Undelivered messages that count against max_backlog, as far as the dispatcher knows.
-        overridden: The fields of its policy that were configured for it alone.
+        backlog: Undelivered messages that count against max_backlog and whose signals are heard.
+        overridden: The fields of its policy that were configured for this channel alone.
         served_cost: The cost of its attempts that ended since *served_since*. None: the queue records no history.
         problem: Which message can neither be delivered nor become a dead letter, so that a dequeue paused the channel.
 
@@ -442,7 +423,7 @@ class ChannelStats(PolicyFields, ChannelDemand):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Competition:
-    """The part of a :class:`Contention` that a bounded reading knows, which does not read all channels."""
+    """The part of a :class:`Contention` that a reading of some channels knows."""
 
     queue: str
     channels: tuple[ChannelDemand, ...]
@@ -459,7 +440,7 @@ class Competition:
         return (channel.served_cost or 0) / self.served_cost if self.served_cost else None
 
     def used(self, channel: ChannelDemand) -> float | None:
-        """Return the channel's part of what the queue shares: of the cost if it is known, else of the messages."""
+        """Return the channel's part of what the queue shares: of the cost if that is known, else of the messages."""
         cost_share = self.cost_share(channel)
         return self.share(channel) if cost_share is None else cost_share
 
@@ -501,12 +482,8 @@ class Contention(Competition):
 class HeldMessage:
     """A message that a consumer has held since ``delivered_at``, which is None if the queue records no history.
 
-    Example:
-        >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1, kind="parse").message_id
-        >>> deliveries = queue.dequeue(engine)
-        >>> [consumer] = queue.admin.consumers(engine, handlers=10)
-        >>> [(held.message_id == message_id, held.kind) for held in consumer.handlers]
-        [(True, 'parse')]
+    See Also:
+        :class:`ConsumerInfo`
     """
 
     message_id: int
@@ -522,8 +499,8 @@ class ConsumerInfo:
 
     Attributes:
         leased: Messages that it holds, including those that wait for a handler.
-        delivered_at: When the first of them was delivered. None: it holds none, or the queue records no history.
-        message_id: That message; without a history, the least id that it holds. None: it holds none.
+        delivered_at: When the first of them was delivered. None: it holds no message, or the queue records no history.
+        message_id: The id of that message; without a history, the least id of those it holds. None: it holds none.
         kind: The kind of that message, or None; likewise channel.
         expires_at: When its last lease expires unless it is extended.
         waiting_until: Until when it waits for work. None: it does not wait.
@@ -537,9 +514,9 @@ class ConsumerInfo:
     Example:
         >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1, kind="parse")
         >>> [delivery] = queue.dequeue(engine)
-        >>> [consumer] = queue.admin.consumers(engine)
-        >>> consumer.kind, consumer.consumer.startswith(f"{consumer.host}:{consumer.pid}:")
-        ('parse', True)
+        >>> [consumer] = queue.admin.consumers(engine, handlers=10)
+        >>> [held.kind for held in consumer.handlers], consumer.consumer.startswith(f"{consumer.host}:{consumer.pid}:")
+        (['parse'], True)
     """
 
     queue: str
@@ -582,12 +559,8 @@ class DeadLetterInfo:
         max_attempts: The message's own limit. If its retry policy allowed fewer, the reason names the policy's limit.
         deliveries: How often it was ever delivered.
 
-    Example:
-        >>> receipt = queue.enqueue(engine, channel="customer-7", payload={"number": "555"})
-        >>> queue.bury(engine, queue.dequeue(engine), reason="there is no such number")
-        >>> [letter] = queue.dead_letters.list(engine)
-        >>> letter.reason, letter.payload, letter.attempts
-        ('there is no such number', {'number': '555'}, 1)
+    See Also:
+        :class:`~sqlalchemy_fairqueue.queue.DeadLetters`
     """
 
     message_id: int
@@ -595,7 +568,7 @@ class DeadLetterInfo:
     channel: str
     kind: str
     content: bytes
-    # Part of the value, but a dict has no hash.
+    # Compared, but left out of the hash, since a dict has none.
     headers: dict[str, Any] | None = field(hash=False)
     key: str | None
     ordering_key: str | None
@@ -634,12 +607,12 @@ class MessageDetails:
             (on_dead). None: it goes first, or has no ordering key.
         due_at: When it may be delivered, at the earliest.
         delivered_at: When it was last delivered. None: never, or the queue records no history.
-        returned_at: When it last came back undone. None: never, or the queue records no history.
-        max_attempts: It becomes a dead letter after this many attempts. The retry policy of its kind may allow fewer.
+        returned_at: When it last came back to its channel. None: never, or the queue records no history.
+        max_attempts: The message becomes a dead letter after this many attempts, or fewer by its kind's retry policy.
         deliveries: How often it was ever delivered.
         cancelled: Whether it was cancelled while a consumer holds it.
         expires_at: When that consumer's lease expires unless it is extended.
-        unreadable: Why it cannot be read; then *kind* and *content_size* are None.
+        unreadable: Why the row cannot be read; then *kind* and *content_size* are None. None: it can be read.
         messages_ahead: Messages of its channel before it. None: 1,000 or more, a consumer holds it, or a page was read.
         wait: Why it waits. None: a consumer holds it, or a page was read.
         history: Its last 100 recorded attempts that ended, the oldest first; empty if a page was read.
@@ -696,13 +669,8 @@ class AttemptDetails:
         outcome: "completed", "retried", "released", "buried", "expired" (its lease ended) or "cancelled".
         error: The beginning of its error, or None.
 
-    Example:
-        >>> queue.configure(engine, history=True)
-        >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
-        >>> queue.retry(engine, queue.dequeue(engine), error="busy")
-        >>> [attempt] = queue.admin.attempts(engine, message_id)
-        >>> attempt.attempt, attempt.outcome, attempt.error
-        (1, 'retried', 'busy')
+    See Also:
+        :meth:`~sqlalchemy_fairqueue.queue.Admin.attempts`
     """
 
     message_id: int
@@ -737,11 +705,8 @@ class _Page(Sequence[_Item]):
 class MessagePage(_Page[MessageDetails]):
     """A sequence of messages, in order; ``next`` is None on the last page. An empty page need not be the last.
 
-    Example:
-        >>> receipts = [queue.enqueue(engine, channel="customer-7", payload=page) for page in (1, 2, 3)]
-        >>> page = queue.messages(engine, channel="customer-7", limit=2)
-        >>> len(page), len(queue.messages(engine, channel="customer-7", limit=2, after=page.next))
-        (2, 1)
+    See Also:
+        :meth:`~sqlalchemy_fairqueue.Queue.messages`
     """
 
     __slots__ = ()
@@ -750,12 +715,8 @@ class MessagePage(_Page[MessageDetails]):
 class AttemptPage(_Page[AttemptDetails]):
     """A sequence of attempts, the newest first; ``next`` is None on the last page. An empty page need not be the last.
 
-    Example:
-        >>> queue.configure(engine, history=True)
-        >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
-        >>> queue.complete(engine, queue.dequeue(engine))
-        >>> [attempt.outcome for attempt in queue.admin.recent_attempts(engine)]
-        ['completed']
+    See Also:
+        :meth:`~sqlalchemy_fairqueue.queue.Admin.attempts`
     """
 
     __slots__ = ()
@@ -771,14 +732,12 @@ class Erasure:
         keys: Keys that were taken for a period.
         followups: Messages that would have followed a group.
         audits: Audit entries that keep who did what and when, without the channel and the details.
-        left_over: Messages and dead letters that other transactions had locked. If any, erase once more.
-        forgotten: Whether the channel is gone with its policy. False with nothing left over: housekeeping of a worker
-            deletes it when the transactions that are open now have ended.
+        left_over: Messages and dead letters that other transactions had locked. If there are any, erase once more.
+        forgotten: Whether the channel is gone with its policy. If it is not, and nothing is left over, a worker deletes
+            the channel when the transactions that are open now have ended.
 
-    Example:
-        >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
-        >>> queue.admin.erase(engine, "customer-7").messages
-        1
+    See Also:
+        :class:`~sqlalchemy_fairqueue.queue.Admin`
     """
 
     messages: int = 0
@@ -803,11 +762,8 @@ class AuditEntry:
         at: In UTC.
         channel: None if it concerned the whole queue.
 
-    Example:
-        >>> queue.admin.record_audit(engine, "pause", by="dana", channel="customer-7")
-        >>> [entry] = queue.admin.audits(engine, channel="customer-7")
-        >>> entry.who, entry.what
-        ('dana', 'pause')
+    See Also:
+        :meth:`~sqlalchemy_fairqueue.queue.Admin.record_audit`
     """
 
     audit_id: str
@@ -875,7 +831,7 @@ class HandlerTimes:
         return sum(self.counts)
 
     def within(self, part: float) -> timedelta | None:
-        """Return the bound below which this part of the attempts, 0 to 1, stayed; None if it exceeds the last bound."""
+        """Return the least bound below which this part of the attempts, 0 to 1, stayed; None if there is none."""
         below = 0
         for bound, count in zip(HANDLER_BOUNDS, self.counts, strict=False):
             below += count
@@ -891,7 +847,7 @@ class Trend:
     Attributes:
         channel: None: the trend is of the whole queue.
         points: The oldest first.
-        handlers: How long they took in the last 10,000 attempts of all queues; the kind with the most attempts first.
+        handlers: How long handlers took in the last 10,000 attempts of all queues; kinds with the most attempts first.
 
     Example:
         >>> trend = queue.admin.trend(engine, over=timedelta(days=1))
@@ -986,7 +942,8 @@ def _holds(
     yield from (wait for holds, wait in checks if holds)
     found = [(Reason.SHARED_LIMIT, one) for one in limits if _is_full(one, queue.next_cost)]
     found += [(Reason.SHARED_RATE, one) for one in limits if _is_later(one.rate_allows_at, now)]
-    # If the limits held the last dequeue back, the scarcest did: it was full, or left what it had to another queue.
+    # If shared limits held the last dequeue back, the scarcest is the reason: it was full, or left its room to
+    # another queue.
     contended = [(room, one) for one in limits if queue.queue in one.contending for room in _rooms(one, now)]
     found += [(reason, one) for (_, reason), one in sorted(contended, key=lambda pair: pair[0])]
     for reason, one in found:
@@ -996,7 +953,7 @@ def _holds(
 
 
 _LATE = timedelta(seconds=1)
-"""How long a rate stays the reason after it allows a message, if no dequeue has come since: consumers need time."""
+"""How long a rate stays the reason after it allows a message, unless a dequeue came since: consumers need time."""
 
 
 def _is_later(instant: datetime | None, now: datetime, *, is_unheard: bool = False) -> bool:
@@ -1036,7 +993,7 @@ def _turn(competition: Competition, channel: ChannelDemand) -> Reason:
     if not competition.leased:
         return Reason.NEXT
     if competition.leased <= channel.leased:
-        # Consumers work for no other channel.
+        # Consumers work for no other channel, so no share is denied.
         return Reason.CAPACITY
     used = competition.used(channel) or 0.0
     return Reason.CAPACITY if used >= competition.entitled(channel) else Reason.TURN

@@ -26,14 +26,15 @@ if TYPE_CHECKING:
 
 CatchUp: TypeAlias = Literal["skip", "last", "all"]
 GRACE: Final = timedelta(minutes=1)
-"""A slot is late if it is older than this as a worker comes to it."""
+"""A slot is late if it is older than this when a worker comes to it."""
 
 _FIELDS = 5
 _SECOND = 1_000_000
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - a local time
 # No zone changes twice within so many seconds.
 _STEP = 6 * 3600
-# Windows in which to look for the last slot: one of each minute is in the first, one of 29 February in the last.
+# Windows in which to look for the last slot, until one has a slot. That of every minute is in the first; that of 29
+# February is in the last.
 _WINDOWS = (timedelta(hours=1), timedelta(days=1), timedelta(days=32), timedelta(days=366), timedelta(days=366 * 9))
 
 
@@ -61,7 +62,7 @@ class CronTiming:
                 yield found
 
     def _by_elapsed_time(self, second: int) -> Iterator[int]:
-        """Yield slots, one constant UTC offset at a time, since cronsim errs where clocks change by half an hour."""
+        """Yield slots offset by offset from UTC, since cronsim errs where clocks change by half an hour."""
         change: int | None = second + 1
         while change is not None:
             begin, offset = change - 1, self._offset(change)
@@ -103,7 +104,7 @@ class CronTiming:
 
 @dataclass(frozen=True, slots=True)
 class IntervalTiming:
-    """Slots at every multiple of an interval after an anchor, both in microseconds."""
+    """The slots at every multiple of an interval after an anchor; interval and anchor are in microseconds."""
 
     every: int
     anchor: int
@@ -129,7 +130,7 @@ class Plan:
 
     Attributes:
         slots: The slots to run, in order.
-        until: Once *slots* are done, all slots up to this time are done.
+        until: All slots up to this time are done once *slots* are.
         more: Whether further slots may be due already.
     """
 
@@ -212,8 +213,8 @@ class Recurrence:
     """The times at which a schedule is due: a cron expression in a time zone, or an interval.
 
     Attributes:
-        cron: Minute, hour, day of month, month and day of week, ``"0 3 * * *"``, or an alias such as ``"@daily"``; the
-            attribute is the expression. Give either cron or every.
+        cron: Minute, hour, day of month, month and day of week, ``"0 3 * * *"``, or an alias such as ``"@daily"``, in
+            whose place the attribute has the expression. Give either cron or every.
         every: An interval of at least a second. The first slot comes one interval after the schedule is made.
         timezone: The IANA name of the zone of cron, like ``"Europe/Berlin"``. None: UTC.
         catch_up: What happens to slots to which workers come more than a minute late. "last", the default: the newest

@@ -61,7 +61,7 @@ class Name(Definition):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Names(Definition):
-    """A field whose value is a list of names; *what* says of what they are names."""
+    """A field whose value is a list of names; *what* says what they are the names of."""
 
     what: str = "shared limit"
 
@@ -207,7 +207,7 @@ SETTINGS: Final[Mapping[str, Definition]] = definitions(QueueSettings)
 
 
 class QueueLimits(TypedDict, total=False):
-    """Limits of a whole queue to change; missing ones stay as they are. None lifts a limit."""
+    """Limits of a whole queue to change; limits that are not given stay as they are. None lifts a limit."""
 
     max_concurrency: int | None
     max_cost_out: int | None
@@ -219,7 +219,7 @@ LIMITS: Final = frozenset(QueueLimits.__annotations__)
 
 
 class QueueChanges(QueueLimits, total=False):
-    """Settings of a queue to change; missing ones stay as they are."""
+    """Settings of a queue to change; settings that are not given stay as they are."""
 
     defaults: ChannelPolicy | PolicyChanges
     fair_by: FairBy

@@ -49,9 +49,9 @@ Stop (``Runtime.end``): the worker begins no further handler, and tells running 
 after its present dequeue. The worker releases the deliveries in the buffer; these attempts do not count. When the grace
 period ends, the worker releases the deliveries of running handlers, their sessions refuse to commit, and child
 processes are killed. A delivery whose handler exceeded its timeout has failed already and is not released. The settler
-stops when all deliveries are settled; it gives a database that is away up after 10 seconds. Rounds begin nothing
-further; a present statement gets one second, and another worker does the rest. The heartbeat stops last: until then it
-extends leases, and then it ends empty ones. After that the functions of on_stop are called.
+stops when all deliveries are settled, or after 10 seconds if the database is away. Rounds begin nothing further; a
+present statement gets one second, and another worker does the rest. The heartbeat stops last: until then it extends
+leases, and then it ends empty ones. After that the on_stop functions are called.
 
 Failures, and what the worker does then:
 
@@ -59,8 +59,8 @@ Failures, and what the worker does then:
   finished waits for the settler, under its leases.
 * A lease cannot be extended in time: the worker's own clock ends it before the database does. Handlers are told (tasks
   are cancelled), their sessions refuse to commit, and the next dequeue uses a new lease.
-* A dequeue is not answered: the next one uses a new lease. The fetcher looks up what the unanswered one may have taken,
-  and releases it, as long as the old lease lives.
+* A dequeue is not answered: the next dequeue uses a new lease. As long as the old lease lives, the fetcher looks up
+  and releases messages that the unanswered dequeue may have taken.
 * A settlement is not answered: it is sent again; the delivery's token makes that harmless.
 * A message is locked by others: its settlement is tried again alone, and delays no others.
 * The database refuses one settlement of a batch: the settler halves the batch until that settlement is alone, and then

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     Request = tuple[Callable[..., Any], list[Delivery], bool, bool, int, timedelta | None]
 
 CALL, STOPPING, END = b"c", b"s", b"e"
-"""First bytes of the worker's messages: a call follows, the worker stops, the child is to end."""
+"""The first bytes of the worker's messages: a call follows; the worker is stopping; the child shall end."""
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -64,8 +64,8 @@ class Answer:
 
     Attributes:
         outcome: The Outcome or MessageCancelled that it returned or raised, converted to this package's classes.
-        own: The same outcome, pickled in the application's own class, if it has one that can be pickled.
-        value: What it returned, if that is no outcome and its queue keeps results.
+        own: The same outcome as a pickled object of the application's class, if there is one that can be pickled.
+        value: The value that it returned, if that is no outcome and the queue keeps results.
         cause: The exception that it raised, if that is no outcome; otherwise the cause of the outcome.
     """
 
@@ -81,9 +81,9 @@ class Answer:
 
 def main(connection: Connection[Any, Any]) -> None:
     """Run handlers until the worker ends this child, or the worker is gone."""
-    # A new process group: the worker handles a Ctrl-C in its terminal, and a kill ends the whole group.
+    # In a new process group, so that only the worker gets a Ctrl-C of its terminal, and a kill ends the whole group.
     os.setsid()
-    # A handler instead of SIG_IGN, which programs that a handler starts would inherit.
+    # Not SIG_IGN, which would be inherited by programs that a handler starts.
     for number in _SIGNALS:
         signal.signal(number, _leave_to_the_worker)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
@@ -107,7 +107,7 @@ def _handle(listener: _Listener, connection: Connection[Any, Any], call: bytes) 
         finally:
             connection.send_bytes(b"begun")
         function, deliveries, is_batch, takes_context, max_attempts, timeout = request
-        # The worker watches the lease, and kills this process.
+        # A lease without end, since the worker watches the real one, and kills this process.
         lease = TrackedLease(deliveries[0].lease.id, math.inf, monotonic)
         held, *followers = (
             HeldDelivery(delivery, lease, cast("ServedQueue", None), monotonic()) for delivery in deliveries
@@ -138,7 +138,11 @@ def _handle(listener: _Listener, connection: Connection[Any, Any], call: bytes) 
 
 
 def _with_value(answer: Answer, value: object) -> bytes:
-    """Return the pickled answer with the handler's value, or with why that cannot be pickled, which is no failure."""
+    """Return the pickled answer with the handler's value.
+
+    A value that cannot be pickled is replaced by the reason. The attempt has not failed, since the handler has done its
+    work.
+    """
     try:
         return pickle.dumps(replace(answer, value=value))
     except Exception as error:  # noqa: BLE001 - objects of the handler's may raise anything
@@ -194,7 +198,7 @@ class _Listener:
             if word == END:
                 self.calls.put(None)
             elif word == STOPPING:
-                # First, so that handlers that begin from now on see it.
+                # Set first, so that handlers that begin from now on see it.
                 self.is_stopping = True
                 held = self.held
                 if held is not None:
@@ -218,14 +222,14 @@ def _die_with_parent() -> None:
     fcntl.fcntl(pipe, fcntl.F_SETOWN, -os.getpgrp())
     fcntl.fcntl(pipe, fcntl.F_SETSIG, signal.SIGKILL)
     fcntl.fcntl(pipe, fcntl.F_SETFL, fcntl.fcntl(pipe, fcntl.F_GETFL) | os.O_ASYNC)
-    # The worker may have died before.
+    # The worker may have died before the kernel was told.
     if not parent.is_alive():
         _die()
 
 
 def _die() -> NoReturn:
     os.killpg(0, signal.SIGKILL)
-    # Not reached.
+    # Never reached; for type checkers.
     os._exit(1)
 
 
@@ -313,7 +317,7 @@ class ChildProcesses:
                 child.send(END)
         until = self._clock() + self._timings.cleanup
         for child in busy:
-            # The thread that waits for it reaps it.
+            # The thread that waits for this child reaps it.
             child.join(until - self._clock())
         for child in idle:
             child.reap(until - self._clock())
@@ -361,7 +365,7 @@ class ChildProcesses:
         with self._lock:
             self._busy[held] = child
             if self._is_closed:
-                # The handler's first check raises LeaseLost.
+                # So the handler's first check raises LeaseLost.
                 held.give_up()
         return child, True
 
@@ -405,7 +409,7 @@ class _Child:
         self.connection, theirs = _SPAWN.Pipe()
         # Not a daemon, since handlers may use multiprocessing themselves.
         self._process = _SPAWN.Process(target=main, args=(theirs,), name=name, daemon=False)
-        # Starting the resource tracker unblocks signals.
+        # Started before signals are blocked, since starting the resource tracker unblocks them.
         resource_tracker.ensure_running()
         before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
         try:
@@ -427,9 +431,9 @@ class _Child:
     def kill(self) -> None:
         self.is_killed = True
         pid = self._process.pid
-        # After reaping, its pid may belong to another process.
+        # A child that was reaped is not killed, since its pid may belong to another process.
         if pid is not None and not self._is_reaped:
-            # It leads its own process group, unless it is just starting.
+            # The child leads a process group of its own, unless it is just starting.
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(pid, signal.SIGKILL)
             self._process.kill()
@@ -453,8 +457,8 @@ def _outcome(answer: Answer) -> Any:
     """Return or raise in the worker what a handler returned or raised in its child."""
     outcome = answer.outcome
     if answer.own is not None:
-        # Middleware may check the application's class. If it cannot be created here, this package's class means the
-        # same.
+        # Middleware may check for the application's class. If the worker cannot create that, this package's class
+        # means the same.
         with suppress(Exception):
             outcome = pickle.loads(answer.own)  # noqa: S301 - our own child's
     if not answer.is_raised:

@@ -48,10 +48,10 @@ R = TypeVar("R")
 
 _ALONE = {"isolation_level": "AUTOCOMMIT", **ALONE}
 
-# A locked row; a character that the encoding cannot represent.
+# SQLSTATEs for a locked row, and for a character that the encoding cannot represent.
 _REFUSALS = {"55P03", "22P05"}
 
-# Seconds within which the system notices that the other side is gone, even during a call.
+# Seconds until the operating system notices, even during a call, that the other side is gone.
 _UNANSWERED = 20
 _OPTIONS = (
     ("SO_KEEPALIVE", socket.SOL_SOCKET, 1),
@@ -74,8 +74,8 @@ class ConnectionOptions:
 class DedicatedConnection:
     """A worker's connection to its database, made on demand and again after it broke.
 
-    Only one thread uses it. Other threads may shut down its socket, which ends its call with an error; if a server or
-    proxy is silent, the call would otherwise wait for ever. *made* counts the connections made so far.
+    Only one thread uses it. Other threads may shut down its socket, which ends its call with an error; otherwise a call
+    to a silent server or proxy would wait for ever. *made* counts the connections made so far.
 
     Args:
         lock_timeout: Seconds that a statement waits for a lock; give None behind a transaction pooler.
@@ -125,7 +125,7 @@ class DedicatedConnection:
             self.close()
             if self._must_be_explicit:
                 raise
-            # The server's default isolation differs, so READ COMMITTED must be set.
+            # The server's default isolation is another one, so READ COMMITTED must be set.
             self._must_be_explicit = True
             return self.run(work, within=within)
         except BaseException as error:
@@ -200,7 +200,7 @@ class DedicatedConnection:
         within = self._connect_within
         try:
             made = self._in_loop(self._connecting(within)) if self._is_async else _connected(self._engine, within)
-            # Kept at once, so that close() ends it if anything below fails.
+            # Stored at once, so that close() ends the connection if anything below fails.
             connection: Connection = made
             self._connection = connection
             self.made += 1
@@ -256,7 +256,7 @@ class DedicatedConnection:
         if self._socket is None:
             return False
         try:
-            # The driver has made the socket non-blocking; otherwise the flag does.
+            # This never waits: the driver has made the socket non-blocking, or else the flag has the same effect.
             self._socket.recv(1, socket.MSG_PEEK | getattr(socket, "MSG_DONTWAIT", 0))
         except BlockingIOError:
             return False

@@ -45,9 +45,9 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
 
 _LOCKED = "55P03"
-# Cancelled by a statement_timeout or an operator.
+# The SQLSTATE of a statement that was cancelled by a statement_timeout or an operator.
 _CANCELLED = "57014"
-# Most bytes of the messages that one call enqueues.
+# The most bytes of the messages that one call enqueues.
 _BYTES = 8 * 2**20
 
 
@@ -60,8 +60,8 @@ def cut_stuck_calls(connections: Sequence[DedicatedConnection], seconds: float) 
 class StopRequests:
     """Stops one worker when an operator asks, even while it is idle, all its handlers are busy, or it has no lease.
 
-    A worker that obeys a request leaves it in place, since other processes may have the same name. It ignores requests
-    from before its own start.
+    A worker that obeys a request leaves the request in place, since workers in other processes may have the same name.
+    Requests from before its own start are ignored.
     """
 
     queues: dict[str | None, dict[str, ServedQueue]]
@@ -114,7 +114,7 @@ class Round(ABC):
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
         self._stopping = False
-        # After a failure: when to begin the next round.
+        # When to begin the next round after a failure.
         self._again_at = 0.0
 
     @property
@@ -173,7 +173,7 @@ class Groups(Round):
             self.start()
 
     def end(self, finished: int) -> bool:
-        """Begin no more rounds and return True, unless one runs or ``self.finished`` has grown beyond *finished*."""
+        """Begin no more rounds and return True; False if a round runs, or more than *finished* groups are finished."""
         with self._starting:
             if self.finished != finished or self.is_under_way:
                 return False
@@ -217,7 +217,7 @@ class Schedules(Round):
         self._refused: set[int] = set()
         self._held: set[tuple[str | None, str, str]] = set()
         self._ended = False
-        # For a worker that drains: slots of an installation that become due later are left.
+        # If the worker drains: the time of each installation up to which slots are run. None: it does not drain.
         self._until: dict[str | None, int] | None = None
 
     def poll(self) -> float | None:
@@ -234,9 +234,9 @@ class Schedules(Round):
         return min((wait / 1_000_000 for wait in waits if wait > 0), default=None)
 
     def run_once(self) -> bool:
-        """Run the slots that are due at the first call, and no later ones. Return whether that is done.
+        """Run the slots that are due at the first call, and no later ones. Return whether all are done.
 
-        A worker that drains calls it again until it is done, in place of :meth:`poll`.
+        A worker that drains calls this until it returns True, in place of :meth:`poll`.
         """
         if self._ended or self.is_under_way:
             return self._ended

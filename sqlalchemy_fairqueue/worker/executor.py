@@ -75,9 +75,9 @@ class Executor(ABC):
         self._stats = stats
         self._fork_guard = ForkGuard()
         self._children = ChildProcesses(options)
-        # A thread, since Python threads cannot be interrupted, a blocked event loop runs no timer, and the heartbeat
-        # waits for the database. It keeps no list of limits, since most handlers return long before theirs; it looks
-        # through the running ones when the first limit may be over.
+        # Time limits have a thread of their own, since Python threads cannot be interrupted, a blocked event loop runs
+        # no timer, and the heartbeat waits for the database. Most handlers return long before their limit, so there is
+        # no list of limits; the thread looks through the running handlers when the first limit may be over.
         duty = Duty("check the time of its handlers", self._check_time, self._timings.longest_sleep)
         self._time_limits = Looper("limits", [duty], options, stats)
         # Seconds between the end of a handler's timeout and its failure, so that a cancelled handler can clean up.
@@ -176,7 +176,7 @@ class Executor(ABC):
                 begin_handling(follower, self._options)
                 held.followers.append(follower)
             except BaseException as error:  # noqa: BLE001 - it is about its message alone
-                # It has no share in the cost of the call.
+                # This message has no share in the cost of the call.
                 follower.first = follower
                 self._settle(follower, decide_on_failure(follower, error, self._options))
         return handler
@@ -264,7 +264,7 @@ class Executor(ABC):
         began = self._clock()
         next_at = math.inf
         for held in list(self.running):
-            # The thread that waits for a child process kills it.
+            # Nothing to do for a child process, which the waiting thread kills.
             if held in self._children:
                 continue
             for since, allowed, act in (
@@ -280,7 +280,7 @@ class Executor(ABC):
         return next_at - began
 
     def _ignore(self, held: HeldDelivery) -> None:
-        """Count a handler as hanging that runs on though its message was cancelled. It may still settle the message."""
+        """Count a handler that runs on after its message was cancelled as hanging. It may still settle the message."""
         ago = self._clock() - (held.cancelled_at or 0.0)
         self._hang(
             held,
@@ -329,7 +329,7 @@ class Executor(ABC):
         )
 
     def _returned(self, held: HeldDelivery) -> None:
-        """Note that a handler has returned that may be counted as hanging."""
+        """Note the return of a handler that may be counted as hanging."""
         with self._lock:
             since = self.occupied.pop(held, None)
             held.returned()
@@ -403,7 +403,7 @@ class ThreadExecutor(Executor):
                 self._wait_for_work()
                 continue
             self.occupied[held] = self.running[held] = self._clock()
-            # Read again, since a stop waits for this handler from now on.
+            # Asked after the handler was noted: either this line sees a stop, or the stop waits for this handler.
             is_stopping = self._stopping.is_set()
             # In a new context, so that context variables of a handler do not leak into the next message.
             self._finish(held, [RELEASE] if is_stopping else copy_context().run(self._call, held))

@@ -2,8 +2,8 @@
 
 A failed dequeue may have taken messages that the worker does not know of. So the next dequeue uses a new lease, and the
 unknown messages come back when the old lease ends. But the heartbeat extends the old lease while handlers work under
-it. So the fetcher looks up unknown messages under it and releases them, and does so again at growing intervals, since
-the network may deliver the dequeue much later.
+it. So the fetcher looks up unknown messages under the old lease and releases them. It looks again at growing intervals,
+since the network may deliver the dequeue much later.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Fetcher(Looper):
         return self._stopping or self.executor.is_closed()
 
     def _end(self) -> None:
-        # A dequeue that ended during the stop has added to the buffer.
+        # A dequeue that ended during the stop may have added to the buffer.
         self.give_back()
         self.waits.close(self.queues)
         self.connection.close()
@@ -95,7 +95,7 @@ class Fetcher(Looper):
         trigger.is_backlogged = self.settler.backlog > self._timings.unsettled
         if not room or trigger.is_backlogged:
             trigger.refill_at = (executor.prefetch.ahead(busy) if spare > 0 else buffered) // 2
-            # A handler may have finished before that was set. A buffer that no handler empties is checked again.
+            # A handler may have finished before refill_at was set. A buffer that no handler empties is checked again.
             is_hungry = executor.free() and not executor.buffer and not trigger.is_backlogged
             return 0 if is_hungry else self._timings.stale_after / 2
         due = [queue for queue in self._in_turn if queue.polls.next_at <= now]
@@ -144,7 +144,7 @@ class Fetcher(Looper):
             # Nobody extends the lease, so it ends by itself.
             return False
         tokens = held_tokens(connection, queue.target, lease_id)
-        # After the query: the token of a message that is settled meanwhile is invalid.
+        # Read after the query: a message that was settled in between counts as unknown, but its token is invalid.
         known = {held.delivery.message_id for held in lease.held.copy()}
         unknown = [token for token in tokens if token.message_id not in known]
         if not unknown:
@@ -163,7 +163,7 @@ class Fetcher(Looper):
     def _take(self, due: list[ServedQueue], room: int) -> None:
         """Dequeue once from each due queue; later queues may use the room that earlier ones leave."""
         for number, queue in enumerate(due):
-            # Its share of the room, rounded up.
+            # The queue's share of the room, rounded up.
             limit, spare = -(-room // (len(due) - number)), self._spare()
             if not limit or spare <= 0 or self._stopping:
                 break

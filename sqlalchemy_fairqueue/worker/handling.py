@@ -49,9 +49,9 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
     from sqlalchemy_fairqueue.worker.telemetry import WorkerLog
 
-# How often a handler is called in one attempt.
+# The most calls of a handler in one attempt.
 _TRIES = 4
-# Characters of a traceback, so that a deep recursion does not fill the table.
+# The most characters of a traceback, so that a deep recursion does not fill the table.
 _MOST = 16_000
 # Modules whose frames call handlers; sqlalchemy.util has the frames of greenlets.
 _OURS = ("sqlalchemy_fairqueue.worker", "sqlalchemy_fairqueue.queue.jobs", "sqlalchemy.util")
@@ -75,7 +75,7 @@ class Decision:
     result: EncodedResult | None = None
 
     def __post_init__(self) -> None:
-        """Make arguments storable, or refuse them, since the application's policies and outcomes may hold anything."""
+        """Make the arguments storable, or refuse them, since outcomes of the application may hold anything."""
         if self.delay is not None:
             object.__setattr__(self, "delay", check_duration("delay", self.delay))
         for what, text in ("reason", self.reason), ("error", self.error):
@@ -104,7 +104,7 @@ RELEASE = Decision(Verb.RELEASE)
 
 
 class RemoteError(Exception):
-    """An exception of a handler in a child process, with what text_of, classes_of and is_circumstance said there."""
+    """An exception of a handler in a child process, and what text_of, classes_of and is_circumstance returned there."""
 
     def __init__(self, summary: str, text: str, classes: tuple[str, ...] = (), *, circumstance: bool = False) -> None:
         super().__init__(summary, text, classes)
@@ -221,7 +221,7 @@ def _is_any(error: BaseException, classes: tuple[type[BaseException], ...]) -> b
 
 
 def _name(of: type) -> str:
-    # A child process names the main module differently.
+    # The main module has another name in a child process.
     return f"{of.__module__.replace('__mp_main__', '__main__')}.{of.__qualname__}"
 
 
@@ -236,9 +236,9 @@ def of_undecodable(error: PayloadError) -> Decision:
 
 
 def of_unknown(error: WorkerError, delivery: Delivery, policy: RetryPolicy) -> Decision:
-    """Return the decision for a kind without a handler: at first release it to other workers, with growing delays.
+    """Return the decision for a kind without a handler: at first release the message to other workers, later fail.
 
-    These do not count, so that workers about to be replaced use up no attempts of a new kind. Later attempts fail.
+    The delays of releases grow. Releases do not count, so old workers use up no attempts of a new kind during a deploy.
     """
     uncounted = delivery.deliveries - delivery.attempt
     if uncounted < UNKNOWN_KIND_RELEASES:
@@ -354,7 +354,7 @@ def begin_handling(held: HeldDelivery, options: WorkerOptions) -> Handler:
 
 
 def _check_known(schema: PayloadSchema, payload: object) -> None:
-    """Treat a payload of a newer version like an unknown kind, since a newer worker may know it."""
+    """Raise WorkerError for a payload of a newer version, as for an unknown kind: a newer worker may know it."""
     try:
         schema.check_known(payload)
     except PayloadError as error:
@@ -411,7 +411,7 @@ class CommitCheck:
         if (code := getattr(plain, "__code__", None)) is None:
             warnings.warn(message, HandlerTransactionWarning, stacklevel=2)
             return
-        # In the function's module, whose registry remembers shown warnings; the stack does not lead there from a loop.
+        # The function's module has the registry of shown warnings; in a loop, the stack has no frame of the module.
         registry = plain.__globals__.setdefault("__warningregistry__", {})
         warnings.warn_explicit(
             message, HandlerTransactionWarning, code.co_filename, code.co_firstlineno, function.__module__, registry
@@ -506,7 +506,7 @@ def _decide(held: HeldDelivery, error: BaseException, options: WorkerOptions) ->
         # The message was cancelled, so it is deleted however its handler ended.
         return COMPLETE
     if held.given_up and isinstance(error, LeaseLost):
-        # The stop has logged this delivery.
+        # No log line, since the stop has logged this delivery.
         return None
     decision = of_error(error, held.delivery, _policy(held, options.retry))
     if not isinstance(error, Outcome):

@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 
-# Seconds that running handlers are charged ahead, so that a tenant does not look idle between two reports; fq_estimate
-# has the same number. New handlers are not charged, since most end before the next report.
+# Seconds that running handlers are charged ahead, so that a tenant does not look idle between two charges; fq_estimate
+# has the same number. New handlers are not charged, since most end before the next charge.
 _CHARGED_AHEAD = 2.0
 _CHARGED_AFTER = 0.5
 # Guards how much running handlers were charged, and whether their settlement has begun.
@@ -57,7 +57,7 @@ class TrackedLease:
     Attributes:
         deadline: The lease is known to live until then, by the worker's clock.
         given_up: The message ids and delivery numbers of deliveries that were settled while their handlers still run.
-        told: Whether the handlers were told of its loss.
+        told: Whether the handlers were told that the lease is lost.
     """
 
     lease_id: int
@@ -196,7 +196,7 @@ class HeldDelivery:
             return self.charged, before or 0
 
     def not_charged(self, before: int) -> None:
-        """Undo a failed charge."""
+        """Undo :meth:`charge_on`, since the charge failed."""
         with _charging:
             if not self._is_settling:
                 self.charged = before or None
@@ -233,7 +233,7 @@ class HeldDelivery:
         self.time_over_at = None if timeout is None else self.lease.clock() + timeout.total_seconds()
 
     def give_up(self) -> None:
-        """Note that the worker settles its batch without the handler, which can no longer settle it."""
+        """Note that the worker settles the batch without the handler, so that the handler can no longer settle it."""
         for held in self.batch:
             held.given_up = True
             held.lease.given_up.add((held.delivery.message_id, held.delivery.deliveries))
@@ -339,7 +339,7 @@ class ServedQueue:
         return default if handler is None or handler.retry is None else handler.retry
 
 
-# Channels that the buffer may remember without need, since a clean-up looks through all of them.
+# The buffer may remember this many channels without need, since a clean-up looks through all of them.
 _SPARE = 1000
 
 
@@ -496,7 +496,7 @@ class Heartbeat:
     ) -> None:
         by_id = {lease.lease_id: lease for lease in leases}
         duration, sent_at = self.options.lease, self.options.clock()
-        # If the answer takes longer, a lease is lost.
+        # If the answer takes longer than this, a lease is lost.
         first_end = min(lease.deadline for _, others in left for lease in others)
         within = max(0.1, (first_end - sent_at) / len(left))
         extend = partial(deliveries.heartbeat, target=queue.target, lease_ids=list(by_id), lease=duration)

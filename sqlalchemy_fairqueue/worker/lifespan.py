@@ -1,6 +1,6 @@
 """Lifespan of a worker: it calls the on_start and on_stop functions of its queues, in order.
 
-A generator is recorded before it begins, so that one that is interrupted while it starts still closes what it opened.
+A generator is recorded before it begins, so that it closes what it has opened even if its start is interrupted.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Lifespan:
         self._resources: dict[int, dict[str, Any]] = {id(queue): {} for queue in options.queues}
         # By function, since queues may share one.
         self._started: dict[Callable[..., Any], Any] = {}
-        # What is to be continued, and called, at the stop.
+        # The generators to continue, and the functions to call, at the stop.
         self._open = contextlib.AsyncExitStack()
         self._stops = contextlib.AsyncExitStack()
         self._stopping: set[Callable[..., Any]] = set()
@@ -59,7 +59,7 @@ class Lifespan:
                     if one.function not in self._started:
                         self._started[one.function] = await self._begin(queue, one)
                     self._resources[id(queue)][one.name] = self._started[one.function]
-                # From now on these must run at the stop.
+                # From now on the on_stop functions of this queue must run at the stop.
                 for one in stops:
                     if one.function not in self._stopping:
                         self._stopping.add(one.function)
@@ -92,7 +92,6 @@ class Lifespan:
                     generator.close()
 
     async def _begin(self, queue: Queue, one: LifespanFunction) -> Any:
-        """Return the resource of an on_start function."""
         try:
             made = await self._call(queue, one)
             if one.generator:

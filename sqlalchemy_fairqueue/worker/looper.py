@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class WakeEvent:
     """An event that is cheap to set repeatedly while its thread is busy; the thread's next wait then ends at once.
 
-    It is one lock, held while the event is not set; a threading.Event has three, with some Python around them.
+    The event is one lock, held while it is not set; a threading.Event has three locks, with some Python around them.
     """
 
     __slots__ = ("_unset",)
@@ -34,7 +34,7 @@ class WakeEvent:
     def set(self) -> None:
         """Wake the thread, now or when it waits next. Several threads may call it."""
         if self._unset.locked():
-            # Another thread may have set it since.
+            # Another thread may have set the event since.
             with contextlib.suppress(RuntimeError):
                 self._unset.release()
 
@@ -96,7 +96,7 @@ class Looper:
         self._stats = stats
         self._event = WakeEvent() if event is None else event
         self._last = last
-        # When the next duty is due. Infinite during a call, which may miss an earlier time that is noted meanwhile.
+        # When the next duty is due. Infinite during a call, so that a time that is noted meanwhile always counts.
         self._next_at = math.inf
         now = self._clock()
         for duty in duties:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     _Ours = Callable[[int, FrameType | None], None]
     _Handler = Callable[[int, FrameType | None], object] | int | None
 
-# Seconds after which a thread that waits for another one wakes up.
+# A thread that waits for another thread wakes up after this many seconds.
 _CHECK = 0.1
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 # Our handlers, with the handlers that they replaced, by signal.
@@ -71,7 +71,7 @@ def on_signal(stop: Callable[[], object], grace: float, clock: Clock) -> Iterato
     """Call *stop* at the first signal, and end the process at a later one, during the ``with`` block.
 
     A supervisor may signal a process and then its whole group, so one stop may come as two signals. For *grace* seconds
-    after the first signal, even after the block, further ones are ignored. Then the program's own handlers are
+    after the first signal, even after the block, further signals are ignored. Then the program's own handlers are
     restored. In a process that a handler forks they are restored at once, since it must end when it is told to.
 
     Raises:
@@ -199,7 +199,7 @@ def _end(error: BaseException | None) -> NoReturn:
     with suppress(BaseException):
         if code is not None and not isinstance(code, int):
             text = "".join(traceback.format_exception(error)) if code is error else f"{code}\n"
-            # Neither to the log nor through sys.stderr: another thread of the parent may have held their locks.
+            # Not by the log or sys.stderr, since another thread of the parent may have held their locks.
             os.write(2, text.encode(errors="backslashreplace"))
     for stream in sys.stdout, sys.stderr:
         with suppress(BaseException):

@@ -134,7 +134,7 @@ class WorkerOptions(ConnectionOptions):
 
     @property
     def ask(self) -> timedelta:
-        """How long a lease a dequeue asks for: shorter than a heartbeat does, so that it can use the last one again."""
+        """The duration of leases of dequeues: half of a heartbeat's, so that a dequeue can use the last lease again."""
         return self.lease / 2
 
     @property
@@ -208,7 +208,7 @@ def check_sessions(
 ) -> None:
     """Create a session, and refuse a factory whose sessions are not of *kind* or of the class that a handler wants.
 
-    Otherwise each call of such a handler would fail, and cost its message an attempt. A pool that is too small is only
+    Later, each call of such a handler would fail, and cost its message an attempt. A pool that is too small is only
     logged. Without handlers that take sessions, do nothing.
     """
     handlers = options.session_handlers(asynchronous=kind is AsyncSession)
@@ -224,7 +224,7 @@ def check_sessions(
                     f"{handler.kind!r} takes a session of {wanted_type.__module__}.{wanted_type.__qualname__}; give a "
                     "sessionmaker with class_= that class, or correct the annotation"
                 )
-        # Not closed, since it was not used, and a scoped_session returns the caller's own.
+        # The session is not closed, since it was not used, and a scoped_session returns the caller's own.
         _warn_of_pool(options, make)
         return
     if inspect.iscoroutine(made):
@@ -239,7 +239,7 @@ def check_sessions(
 
 
 def _warn_of_pool(options: WorkerOptions, sessions: object) -> None:
-    """Warn if handlers' sessions will wait for each other's connections."""
+    """Warn if the pool is so small that handlers' sessions will wait for each other's connections."""
     bind = getattr(sessions, "kw", {}).get("bind")
     room = _room(bind.sync_engine if isinstance(bind, AsyncEngine) else bind)
     if room is not None and room < options.concurrency:
@@ -260,7 +260,7 @@ def _room(engine: object) -> int | None:
         return None
     pool: Any = engine.pool
     size: int = pool.size()
-    # Not public; status() has it only as text.
+    # A private attribute, since the public status() has it only as text.
     overflow: int = getattr(pool, "_max_overflow", -1)
     return None if size == 0 or overflow < 0 else size + overflow
 

@@ -79,7 +79,7 @@ class HealthCheck:
         self._options = options
         timings = replace(options.timings, connect=_ANSWER_SECONDS)
         self._connection = DedicatedConnection(replace(options, timings=timings), within=_ANSWER_SECONDS)
-        # One question at a time, however many probes come: those that waited for it have its answer.
+        # One question at a time, however many probes come: probes that waited for the question take its answer.
         self._lock = threading.Lock()
         self._answered_at = -math.inf
         self._answer: str | None = None
@@ -106,7 +106,7 @@ class HealthCheck:
             if self._answered_at < came_at:
                 self._answer = None
                 try:
-                    # If it refuses, the connection is closed: the next one may reach the primary.
+                    # If the server refuses, the connection is closed, since the next one may reach the primary.
                     self._connection.run(self._ask)
                 except Exception as error:  # noqa: BLE001 - whatever it is, messages cannot be taken
                     self._answer = f"the database does not serve it: {type(error).__name__}: {logged(error)}"
@@ -170,11 +170,11 @@ class Runtime(Generic[E]):
         self._rounds: list[Round] = []
         self._looper = self._make_looper(watched=[fetching, settling], drain=drain)
         self._health = HealthCheck(options)
-        # The count of taken messages when nothing was held, and when that was first seen.
+        # The count of taken messages when the worker held none, and when that was first seen.
         self._idle: tuple[int, float] | None = None
-        # The same while groups are to be folded, before queues are polled once more.
+        # The same, for the fold of groups that comes before queues are polled once more.
         self._unfolded: tuple[int, float] | None = None
-        # The count of finished groups at that time.
+        # The count of finished groups when that was seen.
         self._finished = 0
         self._runs_slots_once = drain
         self._loopers: list[Looper] = [self.fetcher, self.settler, self._looper]
@@ -292,7 +292,7 @@ class Runtime(Generic[E]):
 
     def _make_looper(self, watched: list[DedicatedConnection], *, drain: bool) -> Looper:
         options, timings, beat = self._options, self._timings, self._options.beat
-        # Nobody else cuts calls on this connection, and during a call no lease is extended.
+        # A limit of its own, since nobody else cuts calls on this connection, and during a call no lease is extended.
         connection = DedicatedConnection(options, within=max(beat, timings.answer))
         heartbeat = Heartbeat(
             connection=connection,

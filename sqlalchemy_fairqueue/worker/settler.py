@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 
     Settlements = Sequence[tuple[HeldDelivery, Decision]]
 
-# A lock_timeout, or a statement_timeout that is shorter.
+# SQLSTATEs of a lock_timeout, or of a statement_timeout that is shorter.
 _LOCKED = {"55P03", "57014"}
-# The connection's encoding, or the server's, has no bytes for a character.
+# The encoding of the connection or of the server has no bytes for a character.
 _UNTRANSLATABLE = "22P05"
 # A value that its type does not allow.
 _INVALID = "22023"
@@ -77,7 +77,7 @@ class SettlementWriter:
             lost = self._lost(queue, verb, settlements, error)
         except (DBAPIError, UnicodeError, _Unsendable) as error:
             state = _state(error)
-            # The call is right. Any other error concerns a message, since a trigger may raise anything.
+            # These errors do not concern a message. All others may, since a trigger may raise anything.
             is_passing = is_away(error) or is_serialization_failure(error)
             if state == _FORBIDDEN or (state not in _LOCKED and is_passing):
                 raise
@@ -108,7 +108,7 @@ class SettlementWriter:
             case Verb.COMPLETE:
                 stats.completed += number
             case Verb.RETRY:
-                # As a fallback it may be the last attempt, and then the database makes a dead letter.
+                # A retry as a fallback may come after the last attempt; then the database makes a dead letter.
                 over = [(held, of_own_verb(verb, held.delivery)) for held, _ in settlements]
                 over = [one for one in over if one[1].verb is Verb.BURY]
                 stats.retried += number - len(over)
@@ -123,7 +123,7 @@ class SettlementWriter:
                     attempt = f"attempt {held.delivery.attempt} of {held.max_attempts}"
                     what = f"is a dead letter now, at {attempt}: {decision.reason}"
                     self.log.message(logging.WARNING, held.delivery, what)
-                # Last, so that whoever sees the figure finds the log line.
+                # Counted last, so that whoever sees the figure finds the log line.
                 stats.buried += number
 
     def _lost(self, queue: ServedQueue, verb: Verb, settlements: Settlements, error: LeaseLost) -> set[int]:
@@ -180,7 +180,7 @@ def _send(connection: Connection, queue: ServedQueue, verb: Verb, settlements: S
         ]
         settle(connection, queue.target, verb, operations)
     except LeaseLost:
-        # The other deliveries are settled.
+        # Commit, since the other deliveries are settled.
         connection.commit()
         raise
     except (DBAPIError, FairQueueError, UnicodeError, OSError):
@@ -232,9 +232,9 @@ class Settler(Looper):
         self._writer = SettlementWriter(connection, options.log, stats)
         self._backoff = options.backoff("settle deliveries")
         self._finished: deque[tuple[HeldDelivery, Decision | None]] = deque()
-        # Deliveries whose call was not answered yet.
+        # The deliveries of calls that were not answered yet.
         self._pending: dict[HeldDelivery, Decision] = {}
-        # Deliveries whose message was locked, each with the time to try it again.
+        # Deliveries whose message was locked, each with the time of the next try.
         self._locked: deque[tuple[float, HeldDelivery, Decision]] = deque()
         self._give_up_at: float | None = None
         # No call before this time, since the database is away.

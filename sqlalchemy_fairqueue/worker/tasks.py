@@ -45,7 +45,7 @@ class TaskExecutor(Executor):
         self, options: WorkerOptions, stats: WorkerStats, trigger: FetchTrigger, settle: SettleCallback
     ) -> None:
         super().__init__(options, stats, trigger, settle)
-        # The loop's timer cancels a handler at its timeout. This limit is for handlers that go on all the same.
+        # The loop's timer cancels a handler at its timeout. This longer limit is for handlers that go on all the same.
         self._clean_up = options.timings.cleanup
         self._loop = asyncio.get_running_loop()
         self._in_threads: set[HeldDelivery] = set()
@@ -61,7 +61,7 @@ class TaskExecutor(Executor):
     def begin(self) -> None:
         """Begin deliveries that were added to the buffer. The fetcher's thread calls it."""
         if self._called_at is None:
-            # Not the present time: deliveries that have waited too long have waited for the loop as long.
+            # Not the present time, since the loop has not taken deliveries for as long as they have waited.
             self._called_at = self.buffer.filled_at
         self._call_in_loop(self._begin)
 
@@ -120,7 +120,7 @@ class TaskExecutor(Executor):
                 return
             self.occupied[held] = self.running[held] = self._clock()
             name = f"{held.delivery.kind}-{held.delivery.message_id}"
-            # A hanging handler in a thread may have called this, in its own context.
+            # A hanging handler in a thread may have called this in its own context.
             task = self._tasks[held] = self._loop.create_task(self._call(held), name=name, context=Context())
             task.add_done_callback(partial(self._done, held))
 
@@ -170,7 +170,7 @@ class TaskExecutor(Executor):
             else:
                 decisions = self._failed(held, self._with_reason(held, error))
             if isinstance(error, asyncio.CancelledError):
-                # Its thread or child process may go on.
+                # The handler's thread or child process may go on.
                 held.give_up()
                 self._children.kill(held)
             return decisions
@@ -208,7 +208,7 @@ class TaskExecutor(Executor):
                 result = await finished(bound_call(handler, held)())
         else:
             result = await self._in_thread(held, lambda: self._call_plain(held, handler))
-            # A plain function around a coroutine.
+            # A plain function may return a coroutine.
             if inspect.isawaitable(result):
                 with self._fork_guard:
                     result = await result
@@ -220,18 +220,18 @@ class TaskExecutor(Executor):
 
         def run() -> T:
             try:
-                # It may have been cancelled before the thread began.
+                # The delivery may have been cancelled before the thread began.
                 held.check()
                 return work()
             finally:
-                # Before the loop gets the result.
+                # Asked for before the loop gets the result.
                 self._call_in_loop(self._thread_has_ended, held)
 
         self._in_threads.add(held)
         try:
             result: T = await in_thread(run)
         except Exception:
-            # The thread has ended, or the system had none.
+            # The thread has ended, or the system could start none.
             self._in_threads.discard(held)
             raise
         return result

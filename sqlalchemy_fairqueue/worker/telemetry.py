@@ -105,7 +105,6 @@ class WorkerStats:
 
     Attributes:
         taken: Deliveries dequeued.
-        completed: Deliveries completed.
         retried: Deliveries to be tried again.
         released: Deliveries given back without counting the attempt.
         buried: Deliveries that became dead letters.

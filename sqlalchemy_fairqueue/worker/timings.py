@@ -182,12 +182,12 @@ class Backoff:
             self._failures = 0
 
 
-# Wake-ups cost more than frequent polls if this many polls in a row gave all they could, ...
+# Wake-ups cost more than frequent polls if this many polls in a row gave as many messages as they asked for.
 _OFTEN = 8
-# ... or if messages came at this rate lately, by an exponential average over this many seconds.
+# They also cost more if messages come at the rate _BUSY, an exponential average over _LATELY seconds.
 _LATELY = 0.05
 _BUSY = 140 * _LATELY
-# At half of that rate, if the last poll gave nothing, wake-ups are cheaper again.
+# At half of this rate wake-ups are cheaper again, if the last poll gave nothing.
 _CALM = _BUSY / 2
 # A batch counts as no more messages than this, since one transaction notifies once.
 _MOST_AT_ONCE = 2
@@ -242,7 +242,7 @@ class PollSchedule:
         self._began_at = now
         self.empty_at = 0.0
         self._asked_again = False
-        # This poll sees all earlier commits.
+        # This poll sees all commits before it.
         self._late_at = inf
 
     def found(self, now: float, due_in: float | None, *, count: int, full: bool) -> None:
@@ -287,8 +287,8 @@ class PollSchedule:
         self.next_at = min(self.next_at, at)
 
     def poll_later(self, now: float) -> bool:
-        """Poll a moment later, since the consumer that was woken may be dead or busy. Return as :meth:`poll_now`."""
-        # A poll that begins meanwhile resets this, and sees the messages.
+        """Poll a moment later, since the woken consumer may be dead or busy. Return what :meth:`poll_now` returns."""
+        # A poll that begins meanwhile resets this request, and sees the messages.
         at = self._late_at = min(self._late_at, now + self.timings.poll_later)
         if self.next_at <= at:
             return False
@@ -332,7 +332,7 @@ class Prefetch:
         self._most = most
         self._ahead = timings.ahead
         self._trips = timings.trips
-        # At first nothing is known, so each message is taken when a handler is free for it.
+        # At first no duration is known, so each message is taken when a handler is free for it.
         self._seconds = 2 * self._ahead
         self._trip: float | None = None
 
@@ -357,6 +357,6 @@ class Prefetch:
         """Return how many messages to take now, if *free* handlers could begin; zero while a call is not worthwhile."""
         ahead = self.ahead(busy)
         room = free + ahead - buffered
-        # Take half a buffer at once, one call for many messages; but no free handler ever waits for that.
+        # Take half a buffer in one call, instead of one message in each; but no free handler waits for that.
         worth = 1 if buffered < max(free, 1) else max(1, ahead // 2)
         return room if room >= worth else 0

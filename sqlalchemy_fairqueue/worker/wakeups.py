@@ -1,4 +1,4 @@
-"""Wakes a worker's fetcher from other threads, and workers and waits for results when transactions commit.
+"""Wakes a worker's fetcher from other threads, and wakes workers and waits for results when transactions commit.
 
 A worker registers a wait in the database, polls once more, and then relies on notifications beside a few polls (see
 ``timings``). Without notifications it polls more often.
@@ -96,12 +96,12 @@ class WaitRegistration:
             return
         timings = self.options.timings
         interval = min(self.options.interval_with_notifications, (timings.longest_wait - timings.wait_margin) / 2)
-        # Producers of such a queue wake nobody.
+        # Producers that use a queue with ``notify=False`` wake nobody.
         polls.interval = interval if queue.queue.notify else min(interval, alone)
         if not polls.needs_wait(now):
             return
-        # Two intervals, since a registration is a write. A dead worker's registration costs producers a notification
-        # each, and keeps them from naming another worker.
+        # For two intervals and not one, since a registration is a write. Not for longer, since the registration of a
+        # dead worker costs each producer a notification, and keeps it from naming another worker.
         seconds = 2 * interval + timings.wait_margin
         queue.waiting_lease, topic = self._wait(queue, f"wait for queue {queue.target.queue!r}", seconds)
         polls.wait_begun(now, now + seconds)
@@ -137,7 +137,7 @@ class WaitRegistration:
         if self._listening is None:
             return
         self._listening.leave(self.notified)
-        # A remaining registration expires.
+        # A registration that remains expires by itself.
         with contextlib.suppress(Exception):
             for queue in queues:
                 if queue.polls.waiting_until > self.options.clock():
@@ -203,7 +203,7 @@ class Listening:
             if not self._subscribers and not self._stopping:
                 if self._key is not None:
                     _shared.pop(self._key, None)
-                # First, since the thread closes this socket once it may stop.
+                # Sent first, since the thread closes this socket once it may stop.
                 self._stop_writer.send(b"x")
                 self._stopping = True
 
@@ -233,7 +233,7 @@ class Listening:
         self._notify(None)
         check_at = self._clock() + self._timings.silence
         while not self._stopping:
-            # First, since notifications that the driver has read with an answer end no wait.
+            # Received first, since wait() does not end for notifications that the driver read together with an answer.
             self._receive(listener)
             listener.wait(self._stop_reader.fileno(), max(0.0, check_at - self._clock()))
             if self._clock() >= check_at:

@@ -45,10 +45,10 @@ class Front(Generic[E]):
     def __init__(self, options: WorkerOptions) -> None:
         self._options = options
         self._runtime: Runtime[E] | None = None
-        # The executor of the last start, which may still be stopping.
+        # The executor of the last start; it may still be stopping.
         self._executor: E | None = None
         self._draining = False
-        # Whether nothing has begun but checks and functions of on_start, which a signal ends.
+        # Whether only checks and on_start functions have begun so far, which a signal ends.
         self._checking = False
         self.stats: WorkerStats = WorkerStats.of(options.queues)
 
@@ -82,7 +82,7 @@ class Front(Generic[E]):
             self._checking = False
         self._executor = runtime.executor
         try:
-            # In the loop if there is one, so that no handler can begin before all parts have started.
+            # Called in the event loop if there is one, so that no handler can begin before all parts have started.
             runtime.start()
         except BaseException:
             await runtime.lifespan.stop()
@@ -169,14 +169,14 @@ class Worker(Front[ThreadExecutor]):
         self._starting = False
         # The end of the grace period, if a stop came during the start.
         self._stop_asked: float | None = None
-        # run() waits for an entry; also reentrant.
+        # run() waits for an entry, which stop() puts. This queue is reentrant, too.
         self._stops: SimpleQueue[None] | None = None
 
     def leftovers(self) -> tuple[Leftovers, ...]:
         """Return the messages that the worker's queues hold now, and why they wait: what ``run(drain=True)`` has left.
 
-        It asks on a connection of the engine, whose role needs the grant "monitor" or "operator". A queue of 1,000 busy
-        channels takes some tens of milliseconds. The result has an entry for each queue that holds messages.
+        The call uses a connection of the engine, whose role needs the grant "monitor" or "operator". A queue of 1,000
+        busy channels takes some tens of milliseconds. The result has an entry for each queue that holds messages.
 
         Raises:
             NotGranted: The role's grants are for other queues.
@@ -187,8 +187,9 @@ class Worker(Front[ThreadExecutor]):
             >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1, delay=timedelta(hours=1))
             >>> worker = Worker(engine, queue)
             >>> worker.run(drain=True)
-            >>> [(left.scheduled, str(left.reasons[0].reason)) for left in worker.leftovers()]
-            [(1, 'scheduled')]
+            >>> print(*worker.leftovers())
+            left in queue documents...: 1 scheduled
+              scheduled: 1 in 1 channel
         """
         with self._engine.connect() as connection:
             return read_leftovers(connection, self._options.queues, self.name)
@@ -197,7 +198,7 @@ class Worker(Front[ThreadExecutor]):
         """Begin to work in new threads, and return.
 
         Raises:
-            WorkerError: It runs already, or cannot call a handler.
+            WorkerError: The worker runs already, or cannot call a handler.
             InvalidArgument: A queue has no handlers, or the session factory creates no Session.
             SchemaMismatch: A queue is not installed, or in a version that is too old.
             StartError: An ``on_start`` function failed.
@@ -238,15 +239,16 @@ class Worker(Front[ThreadExecutor]):
         finished. A second call with a shorter grace shortens the first.
 
         Args:
-            grace: How long handlers may go on; default: the worker's. Then a running handler is abandoned: its message
-                is released, ``context.check()`` raises, its session refuses to commit, and its child process is killed.
+            grace: How long handlers may go on; default: the worker's. A handler that takes longer is abandoned: its
+                message is released, ``context.check()`` raises, its session refuses to commit, and its child process is
+                killed.
 
         Raises:
             InvalidArgument: The grace is no duration.
         """
         until, executor = self._until(grace), self._executor
         if executor is not None and not self._starting:
-            # Before the lock, which the present stop holds.
+            # Without the lock, which the present stop holds.
             executor.shorten_grace(until)
         if executor is not None and executor.calls_this():
             threading.Thread(target=self._stop, args=(until,), name=f"{self.name}-stop", daemon=True).start()
@@ -287,9 +289,9 @@ class Worker(Front[ThreadExecutor]):
 
         Args:
             drain: Whether to return as soon as nothing can be delivered now, including what handlers enqueue and
-                retries without a delay. Slots of schedules that are due at the start run; later ones do not. It does
-                not wait for messages that are due later, paused, beyond a limit or held by others; ``leftovers``
-                returns them. For tests, and for jobs that a scheduler starts.
+                retries without a delay. Slots of schedules that are due at the start run; later ones do not. The call
+                does not wait for messages that are due later, paused, beyond a limit or held by others; ``leftovers``
+                returns these. For tests, and for jobs that a scheduler starts.
             handle_signals: Whether SIGTERM and SIGINT stop it; a second one ends the process at once, unless it comes
                 within two seconds of the first. Only in the main thread. Default: the program handles signals; a
                 KeyboardInterrupt stops the worker and is raised again.
@@ -302,7 +304,7 @@ class Worker(Front[ThreadExecutor]):
         def stop() -> None:
             stops.put(None)
             if self._checking:
-                # Nothing has begun, and a silent database may take half a minute.
+                # Raised at once, since nothing has begun, and a check on a silent database may take half a minute.
                 raise _StoppedAtStart
 
         with self._lock:
@@ -325,7 +327,6 @@ class Worker(Front[ThreadExecutor]):
             self._draining = False
 
     def _wait(self, stops: SimpleQueue[None], draining: Runtime[ThreadExecutor] | None) -> None:
-        """Wait for a stop, or until the runtime is drained."""
         timings = self._options.timings
         while draining is None or not draining.is_drained():
             with suppress(Empty):
@@ -397,10 +398,10 @@ class AsyncWorker(Front[TaskExecutor]):
         sessions = {"session_factory": session_factory, "sync_session_factory": sync_session_factory}
         super().__init__(worker_options(options, engine=worker_engine or engine, queues=queues, **sessions))
         self._engine = engine
-        # The last life, in one task: what a task opens may have to be closed by the same task.
+        # One task for start and stop, since what a task opens may have to be closed by the same task.
         self._life: asyncio.Task[None] | None = None
         self._started: asyncio.Future[None] | None = None
-        # Whether it is asked to stop, and the end of the grace period.
+        # Whether the worker was asked to stop, and the end of the grace period.
         self._asked = asyncio.Event()
         self._grace_until = inf
 
@@ -418,7 +419,7 @@ class AsyncWorker(Front[TaskExecutor]):
         """Begin to work in the running loop, and return.
 
         Raises:
-            WorkerError: It runs already, cannot call a handler, or its engine connects only in this loop.
+            WorkerError: The worker runs already, cannot call a handler, or its engine connects only in this loop.
             InvalidArgument, SchemaMismatch, StartError: As for :meth:`Worker.start`.
 
         Example:
@@ -482,7 +483,7 @@ class AsyncWorker(Front[TaskExecutor]):
         another loop waits while the stop runs in the worker's loop.
 
         Args:
-            grace: How long handlers may go on; default: the worker's. Then they are cancelled.
+            grace: How long handlers may go on; default: the worker's. Handlers that still run afterwards are cancelled.
         """
         until, life = self._until(grace), self._life
         if life is None or life.done() or (loop := life.get_loop()).is_closed():
@@ -564,7 +565,7 @@ class AsyncWorker(Front[TaskExecutor]):
         await self.stop()
 
     async def _check(self, runtime: Runtime[TaskExecutor]) -> None:
-        """Check the installation in another thread, since its connection has its own event loop."""
+        """Check the installation in another thread, since the worker's connection has its own event loop."""
         try:
             await in_thread(runtime.check)
         except Exception as error:

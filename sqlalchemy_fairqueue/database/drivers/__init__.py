@@ -1,6 +1,6 @@
 """The supported drivers of PostgreSQL, and the differences between them that SQLAlchemy does not hide.
 
-A driver is a class of a few methods (``base``); a new one goes into ``DRIVERS`` and must pass ``tests/drivers``.
+A driver is a class with a few methods (``base``); add a new driver to ``DRIVERS``, and let it pass ``tests/drivers``.
 """
 
 from __future__ import annotations

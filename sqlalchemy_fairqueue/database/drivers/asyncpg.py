@@ -23,7 +23,7 @@ def _row_ids(ctids: Iterable[str]) -> list[tuple[int, ...]]:
 
 
 class Asyncpg(Driver):
-    """The driver asyncpg. The server tells it the types of parameters, and all values are binary; arrays are lists."""
+    """The driver asyncpg. It asks the server for the types of parameters, and sends all values in binary format."""
 
     name = "asyncpg"
     example = "create_async_engine('postgresql+asyncpg://...')"

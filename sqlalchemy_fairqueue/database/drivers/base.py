@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 CHANNEL = "fairqueue"
-# Returns one row while the connection listens.
+# Returns one row if the connection listens, otherwise none.
 _COMMITS_NOTIFY = (
     "select case when pg_catalog.current_setting('transaction_read_only') operator(pg_catalog.=) 'on' then 'read only'"
     " else cast(pg_catalog.pg_notification_queue_usage() operator(pg_catalog.<=) 0.5 as pg_catalog.text) end"
@@ -41,7 +41,8 @@ class Driver(ABC):
     Attributes:
         name: As in ``postgresql+name``.
         example: How to create an engine with the driver, for the texts of errors.
-        encoders: By SQL type, if it needs one, what converts a value to the driver's parameter. Not called for None.
+        encoders: For each SQL type that needs one, a function that converts a value to the driver's parameter. It is
+            not called for None.
         passes_sqlalchemy: Whether :meth:`send_past` ever sends anything.
     """
 
@@ -126,10 +127,10 @@ class Listener(ABC):
 
     def listen(self, application_name: str) -> None:
         """Begin to listen; *application_name*, without quotes, is shown in pg_stat_activity."""
-        # The engine may have another encoding, and topics are compared by their characters.
+        # In UTF-8, since topics are compared by their characters, and the engine may have another encoding.
         self._execute("set client_encoding to 'UTF8'")
         self._execute(f"set application_name to '{application_name}'")
-        # Disabled, since the connection is mostly idle, and asked every few seconds whether it is alive.
+        # No timeout, since the connection is mostly idle; every few seconds it is asked whether it is alive.
         self._execute("set idle_session_timeout to 0")
         self._listen()
 
@@ -177,7 +178,7 @@ class SocketListener(Listener):
         """Let the driver read what has arrived at the socket."""
 
 
-# Array literals are strings: psycopg needs ten times as long for a list.
+# Array literals are strings, since psycopg takes ten times as long for a list.
 _needs_no_quotes = re.compile(r"(?!null\Z)[\w.:@/-]+", re.ASCII | re.IGNORECASE).fullmatch
 
 
@@ -210,7 +211,7 @@ def contents(values: Sequence[bytes | None]) -> str:
     try:
         return _Contents('{"\\\\x' + '","\\\\x'.join(map(bytes.hex, cast("Sequence[bytes]", values))) + '"}')
     except TypeError:
-        # Some are None, which is rare.
+        # Some values are None, which is rare.
         words = ("null" if value is None else f'"\\\\x{value.hex()}"' for value in values)
         return _Contents(f"{{{','.join(words)}}}")
 

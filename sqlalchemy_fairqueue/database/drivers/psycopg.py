@@ -1,8 +1,8 @@
 """The driver psycopg 3, for sync and async engines alike.
 
-Statements that psycopg has prepared are sent by its libpq directly, since its cursors take most of a call's time. Its
-cursors send all others, so that psycopg prepares the frequent ones, and prepares them again after it has deallocated
-them. Its cache of prepared statements has no public name; if the cache is not as expected, cursors send everything.
+Statements that psycopg has prepared are sent by its libpq directly, since its cursors take most of a call's time. All
+other statements are sent by cursors, so that psycopg prepares the frequent ones, also after it has deallocated them.
+Its cache of prepared statements has no public name; if the cache is not as expected, cursors send everything.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def is_plain(driver: Any) -> bool:
     cursors = driver.cursor_factory
     if type(driver) not in found.connections or cursors not in found.cursors:
         return False
-    # Nobody has replaced a method of psycopg, under whatever name.
+    # A method from another module means that somebody has replaced psycopg's, for example to trace statements.
     execute, pgconn = cursors.execute, driver.pgconn
     return (
         type(execute) is FunctionType
@@ -96,7 +96,7 @@ def is_connected(pgconn: Any) -> bool:
 def give_up(driver: Any) -> bool:
     """Cancel unanswered statements, as psycopg does after Ctrl-C. Return whether the connection is useless.
 
-    On an async connection nothing is cancelled here: psycopg itself does that when its task is cancelled.
+    On an async connection nothing is cancelled here: psycopg itself does that when the task is cancelled.
     """
     pgconn = driver.pgconn
     if pgconn.transaction_status == _ACTIVE and type(driver) is not names().connections[1]:
@@ -114,7 +114,8 @@ def raw_cursor(driver: Any) -> Any:
 class Given(NamedTuple):
     """A statement with its parameters as libpq takes them: texts, and unchanged bytes.
 
-    So a parameter has the same type in each call, and psycopg prepares the statement once, by ``name``; None: not yet.
+    So a parameter has the same type in each call, and psycopg prepares the statement only once. ``name`` is the name of
+    the prepared statement; None: it is not prepared yet.
     """
 
     sql: str
@@ -135,7 +136,7 @@ def given(known: Any, statement: NumberedStatement, values: Values) -> Given | N
         if value is None:
             continue
         if isinstance(value, str):
-            # libpq ends a text there; psycopg refuses it.
+            # libpq would cut the text off at a NUL; psycopg refuses such a text.
             if "\x00" in value:
                 return None
             found[index] = value.encode()
@@ -172,7 +173,7 @@ def pipelined(
             pgconn.send_query_prepared(one.name, one.parameters, one.formats, result_format=result_format)
         pgconn.send_query_params(b"commit", None)
         pgconn.pipeline_sync()
-        # This reads while it writes, since the server may answer before it has read the last megabytes.
+        # Reads while it writes, since the server may answer before it has read the last megabytes.
         yield from found.send(pgconn)
         for _ in range((begin is not None) + len(statements) + 1):
             answers += yield from found.fetch_many(pgconn)
@@ -185,7 +186,7 @@ def pipelined(
 def last_words(pgconn: Any, statements: int) -> list[Any]:
     """Return the remaining results of this many pipelined statements after the server ended the connection.
 
-    One of the results says why; psycopg does not read that one if it arrives together with the end of the connection.
+    One of the results says why the server did so; psycopg would not read it if it came together with the end.
     """
     # Each statement has a result, followed by None.
     results = [pgconn.get_result() for _ in range(2 * (statements + 1))]
@@ -260,7 +261,7 @@ class Psycopg(LibpqDriver):
         return give_up(connection.connection.driver_connection)
 
     def can_commit_with(self, connection: Connection) -> bool:
-        """Return whether the connection can send COMMIT along now; this needs the pipeline mode of libpq 14."""
+        """Return whether COMMIT can be sent along with statements now; this needs the pipeline mode of libpq 14."""
         driver: Any = connection.connection.driver_connection
         return names().has_pipelines and bool(driver.pgconn.pipeline_status == NO_PIPELINE)
 
@@ -290,7 +291,7 @@ class Psycopg(LibpqDriver):
             try:
                 _waited(connection, driver, pipelined(pgconn, begin, ready, answers, result_format))
             except found.failure as error:
-                # Raised below, unless the server said more.
+                # Raised below, unless the server gave a reason of its own.
                 failure = error
                 answers += last_words(pgconn, len(ready))
                 if pgconn.pipeline_status != NO_PIPELINE:
@@ -303,7 +304,7 @@ class Psycopg(LibpqDriver):
             failure = failure_of(answers, driver)
         for result in results:
             if failure is None or result.status in _FINE:
-                # A transformer of the connection has its adapters.
+                # The transformer is made for the connection, so it has the connection's adapters.
                 transformer = found.transformer(driver)
                 transformer.set_pgresult(result)
                 rows.append(transformer.load_rows(0, result.ntuples, tuple))
@@ -349,7 +350,7 @@ class Psycopg(LibpqDriver):
             self._commit(connection, driver, known, rows, raw_cursor)
             return True
         if not driver.autocommit:
-            # Its cursor would begin a transaction.
+            # Otherwise psycopg's cursor would begin a transaction.
             connection.execution_options(isolation_level="AUTOCOMMIT")
         cursor = raw_cursor(driver)
         [(sql, values)] = known
@@ -433,7 +434,7 @@ class _Pipeline:
 
     def see_results(self, pipeline: Any) -> None:
         """Note refusals among the results of psycopg's pipeline, which forgets them if the connection ends next."""
-        # It has no public name.
+        # A private method, since there is no public one.
         process = pipeline._process_results  # noqa: SLF001
 
         def processing(queued: Any, results: list[Any]) -> None:
@@ -447,7 +448,7 @@ class _Pipeline:
             self.fail(refusal)
 
     def _hear(self, diagnostic: Any) -> None:
-        """Note why the server ends the connection. Before the first statement, the server says so by a notice."""
+        """Note why the server ends the connection, which it tells by a notice if no statement was sent yet."""
         if diagnostic.severity_nonlocalized == "FATAL":
             self.fail(names().error_class(diagnostic.sqlstate)(diagnostic.message_primary))
 
@@ -461,7 +462,7 @@ class _Pipeline:
                 self._see(last_words(pgconn, len(self._cursors)))
             raise
         except BaseException:
-            # An interrupt must not wait for the server, as the generator would at its end.
+            # An interrupt must not wait for the server, which the generator would do when it is closed.
             give_up(self.driver)
             pgconn.finish()
             with suppress(Exception):

@@ -30,7 +30,7 @@ class Psycopg2(LibpqDriver):
         return made
 
     def end(self, connection: Any, run: RunInLoop) -> None:  # noqa: ARG002 - it has no loop
-        # The application's connection class may have its own close().
+        # Not the connection's own close(), which the application's class may replace.
         from psycopg2.extensions import connection as plain
 
         plain.close(connection)

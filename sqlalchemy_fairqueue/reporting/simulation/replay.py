@@ -1,10 +1,10 @@
 """Replays one queue's history under a scenario; the result is a history too.
 
-The trace has the arrivals of messages and the durations of attempts, without the order of service. A message arrives
-when it was enqueued, and is ordered in its channel by the time it became ready; its next attempt follows the previous
-one by the recorded delay. An attempt that expired or was released is leased as long as recorded, and occupies no
-worker. The history lacks commit times of enqueues, messages without an ended attempt, and, without a column
-``priority``, priorities.
+A trace has the arrivals of messages and the durations of attempts, without the order of service. A message arrives when
+it was enqueued, and is ordered in its channel by the time when it became ready; each further attempt follows the one
+before after the recorded delay. The message of an attempt that expired or was released is leased as long as recorded,
+and occupies no worker. A replay cannot know what the history lacks: commit times of enqueues, messages without an ended
+attempt, and, without a column ``priority``, priorities.
 """
 
 from __future__ import annotations
@@ -108,7 +108,8 @@ def trace_of(history: pa.Table) -> Trace:
     messages["stop"][:-1] = first[1:]
     messages["stop"][-1:] = len(order)
     messages["channel"] = channel_of[first]
-    # If the history lacks earlier attempts of a message, it arrives when it became ready for the first one here.
+    # If the history lacks earlier attempts of a message, the message arrives when it became ready for the first attempt
+    # that the history has.
     is_whole = numbers(history, "attempt")[first] == 1
     enqueued = np.minimum(numbers(history, "enqueued_at")[first], ready[first])
     messages["arrives_at"] = np.where(is_whole, enqueued, ready[first])
@@ -154,10 +155,10 @@ class Capacity:
 
     Attributes:
         workers: Messages handled at once.
-        backlogged: Microseconds of backlog in which it was measured; zero: none, and *workers* is the most messages
-            that were ever handled at once.
-        least: The capacity in the quarter of *backlogged* in which it was least.
-        greatest: The capacity in the quarter in which it was greatest.
+        backlogged: Microseconds of backlog in which the capacity was measured; zero: none, and *workers* is the most
+            messages that were ever handled at once.
+        least: The capacity in the quarter of that time with the least capacity.
+        greatest: The capacity in the quarter with the greatest.
     """
 
     workers: float
@@ -173,17 +174,17 @@ def capacity_of(trace: Trace, policies: Mapping[str, ChannelPolicy]) -> Capacity
     (J. D. C. Little, A proof for the queuing formula L = lambda W, 1961), workers / mean duration is then the number of
     messages that the workers did a second.
 
-    - A message counts from the start of its attempt to the end. Attempts that expired or were released do not count: a
-      worker was killed, or gave back what it had prefetched when it stopped. They take no worker in a replay either.
+    - A message counts from the start of its attempt to the end. Attempts that expired or were released do not count,
+      since a worker was killed, or gave back what it had prefetched; such attempts take no worker in a replay either.
     - A message that waited in a prefetch buffer and was then handled counts from its lease on, since the history does
       not tell when its handler began. The buffer makes the mean and the durations greater by the same factor, so that
       the messages done a second are right nevertheless.
     - A backlog is a time in which at least as many messages wait as were ever leased at once: enough for each worker.
-      Below that, workers may be idle because a dequeue takes a while.
-    - A stretch of backlog counts only if at least that many attempts end in it. In a shorter one the workers were about
-      to begin.
-    - A channel at its ``max_concurrency`` and a channel with a rate count as without waiting messages, since these may
-      wait for the policy.
+      With fewer, workers may be idle because a dequeue takes a while.
+    - A stretch of backlog counts only if at least that many attempts end in it. In a shorter stretch the workers were
+      about to begin.
+    - Waiting messages of a channel at its ``max_concurrency``, or with a rate, do not count, since they may wait for
+      the policy.
 
     Without such a stretch the record shows no shortage of workers, and the estimate is the most messages that were
     leased at once. *policies* are those that the record was made under, by channel; other channels have no limits.
@@ -241,7 +242,7 @@ def _without_limited(
     channel = np.tile(trace.channel_of, 3)
     kind = np.repeat((1, 2, 0), len(trace.channel_of))
     order = np.lexsort((kind, times, channel))
-    # At the end of a channel none wait and none are leased, so the sums can continue across channels.
+    # After a channel's last event no message waits or is leased, so the sums can continue across channels.
     waits, held = np.cumsum(waiting[order]), np.cumsum(leased[order])
     servable = np.where(held < limits[channel[order]], waits, 0)
     changes = np.empty_like(servable)
@@ -255,7 +256,7 @@ _WORTH_COMPILING = 200_000
 _MILLISECOND = 1_000
 _SECOND = 1_000_000
 SCHEMA = pa.schema([pa.field("scenario", pa.string()), *(one for one in HISTORY if one.name != "group")])
-"""The columns of a replay: those of a history, but for its groups, and the scenario."""
+"""The columns of a replay: the scenario, and those of a history except for its groups."""
 
 
 def replay_queue(
@@ -304,7 +305,7 @@ def simulated_attempts(
 
     Args:
         workers: Messages handled at once. None: the scenario's number, or else the capacity of the trace. 3.6 workers
-            are four that each work 0.9 of the time: they pause after messages, for a ninth of their duration.
+            are four that each work 0.9 of the time: after messages they pause for a ninth of the messages' duration.
         compile_: Whether to compile the simulator. None: if numba is installed and the trace is long enough.
     """
     count = len(trace.messages)
@@ -355,8 +356,9 @@ def _channels(trace: Trace, scenario: Scenario) -> Any:
 def _set_costs(attempts: Any, trace: Trace, scenario: Scenario) -> None:
     """Set what is known of the costs of attempts at the delivery and at the end.
 
-    In a queue that is fair by cost, the whole cost is known at the delivery, as if it had been declared. In one that is
-    fair by seconds, a worker reports milliseconds when a handler ends, 0 for a released message, nothing if killed.
+    In a queue that is fair by cost, the whole cost is known at the delivery, as if it had been declared. In a queue
+    that is fair by seconds, a worker reports milliseconds when a handler ends: 0 for a released message, and nothing if
+    the worker is killed.
     """
     if scenario.fair_by == "cost":
         attempts["cost"] = recorded_costs(trace.history).to_numpy(zero_copy_only=False)
@@ -380,7 +382,7 @@ def _worker_pool(trace: Trace, workers: float, batch: int, requested: int) -> Wo
     further = int(trace.attempts["unhandled"].sum())
     entries = records(Worker, count + further)
     entries["tie_breaker"] = np.arange(count + further)
-    # Idle workers are taken from the end of the list, so the first worker stands last.
+    # Idle workers are taken from the end of the list, so the first worker is put last.
     idle: Any = np.arange(count)[::-1].copy()
     spare: Any = np.arange(count - 1, count + further)
     spare[0] = further
@@ -392,7 +394,7 @@ def _worker_pool(trace: Trace, workers: float, batch: int, requested: int) -> Wo
 
 
 def _ready_times(trace: Trace, started: Any, finished: Any) -> Any:
-    """Return when attempts were ready: a message's first when due, each other a delay after the end of the previous."""
+    """Return when each attempt was ready: a message's first when due, the others a delay after the last end."""
     ready = np.empty(len(started), np.int64)
     first = trace.messages["attempt"]
     ready[1:] = finished[:-1] + trace.attempts["delay"][:-1]

@@ -55,8 +55,8 @@ class Scenario:
             prefetching affects fairness.
         max_concurrency: The limit of the queue. None: no limit.
         defaults: The policy of channels that *policies* does not name.
-        policies: Policies by the name of a channel, or by a pattern: ``*`` any text, ``?`` one character, ``[ab]`` one
-            of these. The exact name comes first, then the first matching pattern. A policy applies as a whole: no field
+        policies: Policies by the name of a channel, or by a pattern: ``*`` is any text, ``?`` one character, ``[ab]`` a
+            or b. An exact name takes precedence, then the first matching pattern. A policy applies as a whole: no field
             comes from *defaults*.
 
     Example:
@@ -97,7 +97,7 @@ class Scenario:
 
     @property
     def settings(self) -> str:
-        """Its settings as text, without the workers."""
+        """The scenario's settings as text, without the workers."""
         if self.discipline == "fifo":
             found = ["first come, first served"]
         else:

@@ -1,8 +1,8 @@
 """Simulator of a queue, event by event: the rules of fq_hear and fq_dequeue on rows of integers.
 
 Every comparison is that of the SQL, so both deliver the same messages in the same order;
-tests/reporting/simulation/test_replay_order.py shows it. Calls take no time here and nothing is locked. So one rule is
-left out: behind a first channel that has stood still for a second, new channels start behind the second one.
+tests/reporting/simulation/test_replay_order.py shows it. One rule of the SQL is left out, since calls take no time here
+and nothing is locked: if the first channel has stood still for a second, new channels start behind the second one.
 
 An attempt has three events: arrival, start and finish. An event costs O(log channels + log workers). In a queue that is
 fair by seconds, each second costs O(workers).
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 _TAG_UNIT = 2520
 _MOST_COST = 1_000_000_000
-# The estimate of fq_estimate, in milliseconds; and the charges of running handlers, in microseconds.
+# The estimate is that of fq_estimate, in milliseconds; the charges of running handlers are in microseconds.
 _ESTIMATE = 2_000
 _CHARGED_EVERY = 1_000_000
 _CHARGED_AFTER = 500_000
@@ -51,9 +51,8 @@ _PLACES = 2**31
 _MOST_DEPTH = 100_000
 
 
-# A heap of items by (sort_key, tie_breaker) begins at an index of an array: first its size, then the numbers of its
-# items, the first on top. One array has the heaps of the undelivered messages of all channels, by when messages are due
-# and their numbers; each channel has room for all of its messages.
+# A heap is a part of an array: its size, then the numbers of its items, by (sort_key, tie_breaker). One array has the
+# heaps of the undelivered messages of all channels; each channel's heap has room for all of its messages.
 
 
 @compilable
@@ -225,7 +224,7 @@ def _virtual_time(dispatcher: Dispatcher, costs: CostState) -> int:
 def _set_tag(dispatcher: Dispatcher, costs: CostState, number: int, tag: int) -> None:
     dispatcher.channels[number].tag = tag
     if not costs.is_timed:
-        # No tag falls.
+        # Tags only rise in such a queue.
         costs.greatest_tag[0] = max(costs.greatest_tag[0], tag)
         return
     costs.tags[number].sort_key = -tag
@@ -343,7 +342,7 @@ def _select_by_tags(dispatcher: Dispatcher, costs: CostState, width: int, now: i
             selection.quota = min(selection.quota, _allowed_number(channel, now))
         found += 1
     for i in range(found):
-        # Among messages that start at the same time, the first ones of all channels come before the second ones.
+        # Among messages with equal start tags, the first message of each channel comes before any channel's second.
         channels[dispatcher.selections[i].channel].tie_breaker = _PLACES + i
         _push(merge_heap, channels, dispatcher.selections[i].channel)
     return found
@@ -370,7 +369,7 @@ def _take_by_tags(  # noqa: PLR0917 - numba compiles no keyword-only parameters
         place = channel.tie_breaker % _PLACES
         selection = dispatcher.selections[place]
         if selection.taken == depth:
-            # Later start tags, of any channel, wait for the next pass.
+            # The channel may give no more in this pass, so later start tags of all channels wait for the next pass.
             bound = channel.sort_key
             _pop(merge_heap, channels)
             continue
@@ -400,7 +399,7 @@ def _update_charged(dispatcher: Dispatcher, costs: CostState, selection: Selecti
     channel = dispatcher.channels[number]
     channel.heap_index, channel.tie_breaker = 0, number
     if _head(dispatcher, channel) < 0:
-        # A credit ends with the backlog.
+        # A channel without messages keeps no credit.
         channel.tag_rest = max(channel.tag_rest, 0)
     if selection.taken > 0:
         channel.held += selection.taken
@@ -438,7 +437,7 @@ def _dequeue(  # noqa: PLR0917 - numba compiles no keyword-only parameters
         found = _select_by_tags(dispatcher, costs, left, now)
         depth, bound = 2 * left // found + 2, NEVER
         if found == left:
-            # Other channels may be ready after these.
+            # The selection is full, so other ready channels may follow.
             depth, bound = 1, dispatcher.channels[dispatcher.selections[found - 1].channel].sort_key
         end += _take_by_tags(
             dispatcher, costs, attempts, assigned, end, left, min(depth << passes, _MOST_DEPTH), bound, now
@@ -500,7 +499,7 @@ def _charge_running(
 def _begin(dispatcher: Dispatcher, pool: WorkerPool, attempts: Sequence[Attempt], number: int, count: int) -> None:
     assigned = pool.assigned
     first, last = number * pool.batch, number * pool.batch + count - 1
-    # Messages are handled from the end, so that an index tells how many are left.
+    # Messages are handled from the last to the first, so that the index of a message is the number of those left.
     for i in range(count // 2):
         assigned[first + i], assigned[last - i] = assigned[last - i], assigned[first + i]
     attempt = attempts[dispatcher.messages[assigned[last]].attempt]
@@ -526,9 +525,9 @@ def _slot(pool: WorkerPool, number: int) -> int:
 def _lease(  # noqa: PLR0917 - numba compiles no keyword-only parameters
     dispatcher: Dispatcher, pool: WorkerPool, attempts: Sequence[Attempt], number: int, count: int, delivered: int
 ) -> int:
-    """Record what a worker's dequeue delivered, at the time ``sort_key``. Return how many messages the worker handles.
+    """Record what a worker's dequeue delivered, at its ``sort_key``. Return how many messages the worker handles.
 
-    An attempt that occupies no worker gets an entry after the workers, whose end is the attempt's.
+    An attempt that occupies no worker gets an entry after the workers, which ends with the attempt.
     """
     assigned, spare, now = pool.assigned, pool.spare, pool.workers[number].sort_key
     at = number * pool.batch
@@ -586,13 +585,13 @@ def _proceed(
 
 @compilable
 def _dequeues_at(dispatcher: Dispatcher, costs: CostState | None, pool: WorkerPool, held: int, now: int) -> int:
-    """Return when an idle worker dequeues unless something happens before; NEVER if there is nothing to do."""
+    """Return when an idle worker dequeues, unless an event comes first; NEVER if there is nothing to do."""
     if costs is not None and costs.noted[0] > 0:
         return max(pool.begin, now)
     if held >= dispatcher.max_concurrency:
         return NEVER
     if dispatcher.ready_heap[0] > 0:
-        # Start tags are below zero.
+        # A start tag is below zero, so it never is the maximum; a due time may be.
         return max(pool.begin, now, dispatcher.channels[dispatcher.ready_heap[1]].sort_key)
     if costs is not None and costs.waiting_heap[0] > 0:
         return max(pool.begin, now, dispatcher.channels[costs.waiting_heap[1]].sort_key)

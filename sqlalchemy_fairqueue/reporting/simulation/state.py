@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     Integers = MutableSequence[int]
 
 NEVER = 2**63 - 1
-"""The sort key of a channel or worker that is in no heap, the value of no limit, and that of no start tag."""
+"""The sort key of a channel or worker that is in no heap; as a limit or a start tag it means that there is none."""
 
 FIRST_TAG = -9_000_000_000_000_000_000
 """The virtual time before anything was delivered; all start tags are below zero."""
@@ -95,7 +95,7 @@ class Attempt:
 
     Attributes:
         service: Its duration.
-        delay: From its end until the next attempt is ready; zero: the message keeps its place.
+        delay: The time from its end until the next attempt is ready; zero: the message keeps its place.
         order: The number of the delivery, from zero.
         unhandled: 1 if it occupies no worker, since it expired or was released.
         cost: What its channel is charged; in a queue that is fair by seconds, the charge so far.
@@ -141,7 +141,7 @@ class Worker:
 
 @dataclass(slots=True)
 class Selection:
-    """A channel that a pass of a dequeue has selected; at most *quota* messages may be taken from it."""
+    """A channel that a pass of a dequeue has selected; the pass may take at most *quota* messages from the channel."""
 
     channel: int = 0
     quota: int = 0
@@ -226,7 +226,7 @@ _KINDS = {tuple(one.__slots__): one for one in (Channel, Message, Attempt, Tag, 
 
 
 def objects(value: Any, kind: type[Any] | None = None) -> Any:
-    """Return the rows of a record array as objects, another array as a list of numbers, other values as they are."""
+    """Convert a record array to a list of objects, another array to a list of numbers; keep any other value."""
     if not isinstance(value, np.ndarray):
         return value
     if value.dtype.names is None:
@@ -247,7 +247,7 @@ _NUMBA: Any = import_module("numba") if find_spec("numba") else None
 
 
 def compilable(function: Callable[P, R]) -> Callable[P, R]:
-    """Let compiled functions call this one; other callers get it unchanged."""
+    """Return the function unchanged, and let compiled functions call it."""
     if _NUMBA is None:
         return function
     marked: Callable[P, R] = import_module("numba.extending").register_jitable(function)

@@ -1,8 +1,8 @@
-"""Stream of changes: each enqueue and each end of a message is in exactly one micro-batch, in the order of commits.
+"""Reads changes as a stream: each enqueue and each end of a message is in exactly one micro-batch, in commit order.
 
 The server decodes changes from its WAL for a replication slot. A micro-batch has all transactions whose commits end
-between two positions, so that it can be read again after a failure. Only ``commit`` moves the slot; Spark calls it with
-an offset when it will not read again what is before the offset.
+between two positions, so that it can be read again after a failure. Only ``commit`` moves the slot; Spark calls
+``commit`` with an offset when it will not read anything before the offset again.
 """
 
 from __future__ import annotations
@@ -87,10 +87,11 @@ def change_batches(rows: Iterator[Row], options: ReadOptions, columns: Sequence[
 
 
 _CHANGES = 100_000
-# After this much WAL without a change of a message, an empty micro-batch moves on, so that the server can remove it.
+# After this much WAL without a change of a message, an empty micro-batch moves on, so that the server can remove the
+# WAL.
 _PASSED_BYTES = 16 << 20
-# After a look that found nothing, the reader rests this multiple of its time, since a look decodes the WAL of all
-# databases.
+# After a look that found nothing, the reader rests for this multiple of the time that the look took, since a look
+# decodes the WAL of all databases.
 _REST = 4
 
 
@@ -103,7 +104,10 @@ class ChangePartition(InputPartition):
 
 
 class ChangeReader(Follower):
-    """Reads the table ``changes`` as a stream: a row for each enqueue and each end of a message, in commit order."""
+    """Reads the table ``changes`` as a stream from a replication slot.
+
+    There is a row for each enqueue and each end of a message, in commit order.
+    """
 
     follows = "changes"
 
@@ -168,7 +172,7 @@ class ChangeReader(Follower):
             connection.close()
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Move the slot to an offset, since Spark has recorded that all micro-batches before the offset are done."""
+        """Move the slot to an offset; Spark has recorded that all micro-batches before the offset are done."""
         reached = change_offset_of(end).lsn
 
         def move(connection: psycopg.Connection) -> None:
@@ -191,19 +195,19 @@ class ChangeReader(Follower):
             return self._offset(connection, end).as_dict()
         self._looked_upto = state.flushed
         self._rest_until = time.monotonic() + _REST * (time.monotonic() - begun)
-        # Ends of records that the look has reached; constantly written WAL is never flushed to its very end.
+        # The look has reached these ends of records. ``flushed`` itself may lie within a record.
         ends = [one for one in (self._target, before, state.insert) if one is not None and one <= state.flushed]
         passed = max((one for one in ends if self._target is None or one <= self._target), default=0)
         # An unchanged offset is returned unchanged: Spark takes any other text for new data.
         return self._offset(connection, passed).as_dict() if passed - first.lsn >= _PASSED_BYTES else start
 
     def _check(self, connection: psycopg.Connection, installation: Installation, start: ChangeOffset) -> SlotState:
-        """Return the state of the slot; raise OriginChanged or DataLoss if it lacks anything after *start*."""
+        """Return the state of the slot; raise OriginChanged or DataLoss if the slot lacks changes after *start*."""
         found = horizon(connection, installation.quoted)
         refuse_origin(start.origin, found.origin, self._options.accepted_origin, lsn_text(start.lsn))
         state = slot_state(connection, self._slot, installation.schema)
         if start.lsn > state.insert:
-            # Otherwise new commits would count as read until the WAL reaches the offset.
+            # Without this error, new commits would count as read until the WAL reaches the offset.
             raise OriginChanged(
                 f"the offset is at {lsn_text(start.lsn)}, and the WAL of the server has only come to "
                 f"{lsn_text(state.insert)}: it was put back to an earlier state, or a standby that lacked the last "
@@ -232,6 +236,6 @@ class ChangeReader(Follower):
 
     def _prepare(self, connection: psycopg.Connection) -> None:
         self._installation = prepared_installation(connection, self._options)
-        # First, since its error for a missing slot shows how to create both.
+        # The slot is checked first, since the error for a missing slot shows how to create slot and publications.
         slot_state(connection, self._slot, self._installation.schema)
         check_publications(connection, self._slot, self._installation.schema)

@@ -1,8 +1,8 @@
 """Rows of table ``changes``: what a transaction did to messages, from the rows that it inserted and deleted.
 
-A transaction gives one row for each message, its final effect, and none for a message that it both added and ended. The
-first half decodes pgoutput, PostgreSQL's plugin for logical decoding, in protocol version 1 (chapter "Logical
-Replication Message Formats" of its manual), and knows no table.
+A transaction gives one row for each message, with its final effect on the message, and none for a message that it both
+added and ended. The first half of the module decodes pgoutput, PostgreSQL's plugin for logical decoding, in protocol
+version 1 (chapter "Logical Replication Message Formats" of PostgreSQL's manual), and knows no table.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from sqlalchemy_fairqueue.spark.errors import PipelineError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-# The plugin counts from 2000 on.
+# The plugin counts microseconds from the year 2000 on.
 _EPOCH_MICROSECONDS = 946_684_800_000_000
 _COMMIT = Struct("!xxQQq")
 _NUMBER = Struct("!I")
 _SHORT = Struct("!H")
-# After the kind of the message, the number of the table, and the kind of the row.
+# The columns of a row begin after the kind of the message, the number of the table, and the kind of the row.
 _ROW = 6
 _IS_TEXT = ord("t")
 _UNREADABLE = (KeyError, ValueError, IndexError, struct_error)
@@ -38,7 +38,7 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """An inserted or deleted row. Its message stays encoded, since decoded columns take three times the memory."""
+    """An inserted or deleted row, kept as pgoutput encodes it, since decoded columns take three times the memory."""
 
     table: str
     is_insert: bool
@@ -53,7 +53,7 @@ class Change:
             raise _unreadable(error) from error
 
     def number(self, name: str) -> int:
-        """Return a column that is a number and never null. It is cheap for the first columns of a table."""
+        """Return a column that is a number and never null. The call is cheap for the first columns of a table."""
         try:
             for column, value in zip(self.columns, _values(self.message), strict=False):
                 if column == name and value is not None:
@@ -112,7 +112,7 @@ def _values(message: bytes) -> Iterator[str | None]:
     for _ in range(count):
         kind = message[at]
         at += 1
-        # Null (n) and unchanged, separately stored values (u) have no value here.
+        # A null (n), or a separately stored value that did not change (u), comes without a value.
         if kind != _IS_TEXT:
             yield None
             continue
@@ -129,9 +129,9 @@ Row = dict[str, Any]
 
 _NUMBERS = ("channel_id", "enqueued_at", "priority", "cost")
 _TEXTS = ("queue", "channel", "kind", "key", "outcome")
-# Null means 1 there.
+# In these tables a cost of null means 1.
 _ALWAYS_COST = ("fq_message", "fq_dead_letter")
-# After any other outcome the message remained, and something else ended it in the same transaction.
+# After any other outcome the message remained; if it is gone, something else ended it in the same transaction.
 _ENDS = ("completed", "cancelled")
 
 

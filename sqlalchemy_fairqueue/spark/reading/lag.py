@@ -38,12 +38,12 @@ class HistoryLag:
     """The lag of an offset. Rows are counted up to 100,000.
 
     Attributes:
-        rows: Readable rows after it.
-        held_rows: Committed rows after it that must wait for an older transaction.
+        rows: Readable rows after the offset.
+        held_rows: Committed rows after the offset that must wait for an older transaction.
         seconds: The age of the first unread row, or 0.
         held_seconds: The age of the cluster's oldest open transaction that has written anything, or 0. This transaction
             delays every reader of the history.
-        held_by: Its process id in ``pg_stat_activity``, or None.
+        held_by: The process id of this transaction in ``pg_stat_activity``, or None.
         latest: The offset at the end of what is readable now.
     """
 
@@ -75,7 +75,7 @@ def history_lag(offset: str | Mapping[str, Any] | Offset, **options: str) -> His
         **options: Options of the data source: ``dsn=...`` or ``dsnEnv=...``, ``schema=...``.
 
     Raises:
-        BadOption: It is not an offset, or an option is wrong.
+        BadOption: *offset* is not an offset, or an option is wrong.
         OriginChanged: The offset belongs to another history.
     """
     text = offset if isinstance(offset, str) else str(offset) if isinstance(offset, Offset) else json.dumps(offset)
@@ -112,8 +112,8 @@ _FIELDS = ("rows", "seconds", "held_rows", "held_seconds", "held_by")
 class StreamLag:
     """The lag of a stream of the history when a micro-batch was planned, which Spark reports after the batch.
 
-    The batch read *read* rows. *rows* and the further fields are as in :class:`HistoryLag`, but with 0 instead of None;
-    *query* is the query's name, or its id.
+    *read* is how many rows the batch read; *query* is the query's name, or its id. *rows* and the other fields are as
+    in :class:`HistoryLag`, but with 0 instead of None.
     """
 
     query: str
@@ -134,7 +134,7 @@ def log_lag(lag: StreamLag) -> None:
 class LagListener(StreamingQueryListener):
     """Calls a function after each micro-batch, with the lag of each stream of the history when the batch began.
 
-    *export* is called in a thread of the driver; by default it logs the lag. If it fails, that is logged too.
+    *export* is called in a thread of the driver; by default it logs the lag. Its errors are logged, too.
     """
 
     def __init__(self, export: Callable[[StreamLag], None] | None = None) -> None:

@@ -51,7 +51,7 @@ class Origin:
 class Offset:
     """A position in a history. Spark writes it to a checkpoint, as JSON.
 
-    *pruned* is the last entry of ``fq_pruned_history`` at its creation: only rows pruned later can be missed.
+    *pruned* is the last entry of ``fq_pruned_history`` when the offset was made: only rows pruned later can be missed.
     """
 
     origin: Origin
@@ -126,7 +126,7 @@ class OriginChanged(PipelineError):
 
 @dataclass(frozen=True, slots=True)
 class Horizon:
-    """The state of the history in one snapshot; *xmin* is its oldest open transaction, *xmax* the first not begun."""
+    """The history in one snapshot: *xmin* is the oldest open transaction, *xmax* the first that has not begun."""
 
     origin: Origin
     snapshot: str

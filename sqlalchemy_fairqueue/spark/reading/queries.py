@@ -1,7 +1,7 @@
 """Opens connections for the readers, and makes their queries.
 
 A filter is pushed down only if the server and Spark evaluate it equally: equality of texts that are never null, and
-comparisons of the end of an attempt. Spark evaluates all others.
+comparisons of the end of an attempt. Spark evaluates all other filters.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.spark.reading.offsets import Offset
     from sqlalchemy_fairqueue.spark.reading.tables import Column, Table
 
-# Compiling a query takes longer than reading a batch.
+# Without JIT, since it takes longer to compile a query than to read a batch.
 _SETTINGS = (
     "set jit = off; set client_encoding = 'UTF8'; set default_transaction_read_only = on; "
     "set client_min_messages = warning"
@@ -226,7 +226,7 @@ def last_pruned(connection: psycopg.Connection, schema: str) -> int:
 
 
 def check_losses(connection: psycopg.Connection, schema: str, after: Offset, options: ReadOptions) -> None:
-    """Raise DataLoss, or warn, as the options say, if attempts in their time range and after an offset were pruned.
+    """Raise DataLoss, or warn, as the options say, if attempts that the options select after an offset were pruned.
 
     Call it after the rows were read, in a READ COMMITTED transaction or none, so that its snapshot is a new one, which
     shows everything that was pruned before.

@@ -1,8 +1,8 @@
 """Reads tables once, and the history also as a stream.
 
-Once: however many tasks read the history, its rows are of one instant, since each task reads only rows whose recording
-transaction is in the driver's snapshot. Other tables change meanwhile: with one task all rows are of one instant, with
-several each task has its own instant.
+Read once: however many tasks read the history, its rows are of one instant, since each task reads only rows whose
+recording transaction is in the driver's snapshot. Other tables change meanwhile: with one task all rows are of one
+instant, with several each task has its own instant.
 
 As a stream: each attempt is in exactly one micro-batch, even if transactions commit out of order. A micro-batch ends
 below the oldest open transaction in the cluster; such a transaction delays the stream, but no row is lost. Two
@@ -88,7 +88,8 @@ def _rows_of(
             check_origin(after, horizon(connection, schema), options.accepted_origin)
         with connection.transaction():
             if partition.is_batch:
-                # Statistics may be older than the batch; with the index the cost is proportional to its rows.
+                # By statistics older than the batch the planner might choose a scan of the whole table; the cost of an
+                # index scan is proportional to the rows of the batch.
                 connection.execute("set local enable_seqscan = off")
             yield from rows(connection, schema, table_named(options.table), columns, partition.condition)
             if after is not None:
@@ -143,7 +144,8 @@ class BatchReader(Shipped, DataSourceReader):
                     snapshot=now.snapshot,
                 )
             first, last = first_and_last(connection, schema, days)
-            # The range of ids tells the number of rows, the range of transactions does not.
+            # The number of tasks depends on the range of ids, since a range of transactions does not tell how many
+            # rows there are.
             count = task_count(first.id, last.id, asked)
             if self._options.is_incremental:
                 parts = split(condition, "h.recorded_xid", first.xid, last.xid, count)
@@ -155,7 +157,7 @@ class BatchReader(Shipped, DataSourceReader):
         return _rows_of(partition, self._options, self._columns, "read")
 
     def _offsets(self, now: Horizon, pruned: int) -> tuple[Offset, Offset | None]:
-        """Return the offset after which to read, and the offset up to which to read; None there means to the end."""
+        """Return the offsets after which and up to which to read; None for the second means to the end."""
         found: dict[str, Offset] = {}
         given = {"startingOffsets": self._options.starting_offsets, "endingOffsets": self._options.ending_offsets}
         for name, text in given.items():
@@ -186,7 +188,7 @@ class Follower(Shipped, DataSourceStreamReader, AvailableNow):
     _connection: psycopg.Connection | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state without the connection; tasks open their own."""
+        """Return the state without the connection; tasks open connections of their own."""
         return self.__dict__ | {"_connection": None}
 
     def stop(self) -> None:
@@ -269,7 +271,7 @@ class StreamReader(Follower):
         """Do nothing, since housekeeping prunes the history."""
 
     def _edge(self, connection: psycopg.Connection, *, latest: bool) -> Offset:
-        # In this order, so that the next check finds what is pruned after this.
+        # ``pruned`` is read first, so that the next check finds all that is pruned after the horizon is read.
         pruned = last_pruned(connection, self._schema)
         now = horizon(connection, self._schema)
         return Offset(now.origin, last_position(connection, self._schema, now.xmin) if latest else Position(), pruned)

@@ -1,8 +1,8 @@
-"""Replication slot of a stream of changes: its state, its content, and how far it has been read.
+"""Reads and moves the replication slot of a stream of changes.
 
 Reads peek: they do not move the slot, and can be repeated. Only :func:`advance` moves it. Positions (LSN) are whole
 numbers here. A read may end only at the end of a WAL record: at the end of a commit, or where the server inserts next.
-If a position cut a commit, the server would never send anything of it again.
+If a position cut a commit record, the server would never send the transaction again.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 MOST_CHANGES = 2**31 - 1
 _BUSY_SECONDS = 30.0
 _PAUSE_SECONDS = 0.1
-# A transaction of one change is three messages, and the slot may still have the micro-batch before.
+# A transaction with one change is three messages, and the previous micro-batch may still be in the slot, since Spark
+# commits it later.
 _MESSAGES_OF_CHANGES = 6
 _COLUMNS = {
     "fq_message": "id, channel_id, kind, dequeue_at, enqueued_at, key, priority, cost, group_id",
@@ -50,7 +51,7 @@ class SlotState:
 
     Attributes:
         confirmed: The slot has been read for good up to here.
-        restart: The server keeps the WAL for it from here on.
+        restart: The server keeps the WAL for the slot from here on.
         insert: The end of the last record.
         flushed: The WAL can be decoded up to here, which may be within a record.
     """
@@ -64,9 +65,9 @@ class SlotState:
 def changes_setup(slot: str, schema: str = "public") -> list[str]:
     """Return the statements that create a slot for ``table="changes"`` and its publications, in order.
 
-    Run each in its own transaction, as the owner of fairqueue's tables; the last one needs the attribute REPLICATION. A
-    slot reads only publications that were created before it. From then on the server keeps the WAL until a stream has
-    read it.
+    Run each in its own transaction, as the owner of fairqueue's tables; the last one, which creates the slot, needs the
+    attribute REPLICATION. A slot reads only publications that were created before it. As soon as the slot exists, the
+    server keeps the WAL until a stream has read it.
 
     Args:
         slot: Up to 55 of the characters a-z, 0-9 and _. The publications get the same name.
@@ -90,8 +91,8 @@ def slot_state(connection: psycopg.Connection, slot: str, schema: str) -> SlotSt
     """Return the state of a readable slot.
 
     Raises:
-        SlotUnusable: It does not exist, belongs to another database or plugin, or the server is a standby.
-        DataLoss: The server has invalidated it, since it removed unread WAL or for another reason.
+        SlotUnusable: The slot does not exist, belongs to another database or plugin, or the server is a standby.
+        DataLoss: The server has invalidated the slot, since it removed unread WAL or for another reason.
     """
     [row] = query(connection, "slot_state", {"slot": slot})
     plugin, database, status, confirmed, restart, here, level, is_standby, reason, insert, flushed = row
@@ -120,7 +121,7 @@ def slot_state(connection: psycopg.Connection, slot: str, schema: str) -> SlotSt
         )
     if status == "lost" or restart is None or confirmed is None:
         lost = f"the server has removed WAL that replication slot {slot!r} had not read"
-        # Reported by version 17 and newer.
+        # The server reports this since version 17.
         if reason not in {None, "wal_removed"}:
             lost = f"the server has given up replication slot {slot!r} ({reason})"
         raise DataLoss(
@@ -131,7 +132,7 @@ def slot_state(connection: psycopg.Connection, slot: str, schema: str) -> SlotSt
 
 
 def check_publications(connection: psycopg.Connection, slot: str, schema: str) -> None:
-    """Raise SlotUnusable if the publications lack a table that a stream needs, since rows would be missing silently."""
+    """Raise SlotUnusable if the publications lack a table of the stream, whose rows would be missing silently."""
     first, second = _publications(slot)
     publications = [second if table == "fq_history" else first for table in _COLUMNS]
     values = {"tables": list(_COLUMNS), "publications": publications, "schema": schema}
@@ -144,7 +145,7 @@ def check_publications(connection: psycopg.Connection, slot: str, schema: str) -
 
 
 def next_end(connection: psycopg.Connection, slot: str, start: int, most: int | None, upto: int | None) -> int | None:
-    """Return the end of a read of up to *most* changes, but at least one transaction; None if there is none.
+    """Return where a read of up to *most* changes, but at least one transaction, ends; None if nothing is left.
 
     Transactions that end after *upto* are left out. Call it outside of a transaction.
     """
@@ -163,12 +164,12 @@ def next_end(connection: psycopg.Connection, slot: str, start: int, most: int | 
 def messages(connection: psycopg.Connection, slot: str, upto: int) -> Iterator[bytes]:
     """Yield the messages of pgoutput for all transactions that a slot has up to a position.
 
-    The server decodes all before it sends the first, into a temporary file if there are many.
+    The server decodes all messages before it sends the first one, into a temporary file if there are many.
     """
     copy = psycopg.ClientCursor(connection).mogrify(statement("slot_messages"), _peek_values(slot, upto, None))
 
     def begun() -> tuple[bytes | None, Iterator[bytes]]:
-        # The server takes the slot, and decodes all, before the first row.
+        # The server takes the slot, and decodes all messages, before it sends the first row.
         found = _copied(connection, copy)
         return next(found, None), found
 
@@ -179,7 +180,7 @@ def messages(connection: psycopg.Connection, slot: str, upto: int) -> Iterator[b
 
 
 def advance(connection: psycopg.Connection, slot: str, upto: int) -> None:
-    """Move a slot to a position. What is before the position is never read again; the server may remove its WAL."""
+    """Move a slot to a position: nothing before the position can be read again, and the server may remove that WAL."""
     values = {"slot": slot, "upto": lsn_text(upto)}
     _when_free(connection, slot, partial(connection.execute, _ADVANCE, values))
 
@@ -237,7 +238,7 @@ def _slot_errors(connection: psycopg.Connection, slot: str) -> Iterator[None]:
         raise _unpublished(slot, _said(error)) from error
     finally:
         connection.remove_notice_handler(note)
-    # Before version 18 that is an error of the server.
+    # Since version 18, the server only warns of a missing publication.
     if skipped:
         raise _unpublished(slot, skipped[0])
 
@@ -264,7 +265,7 @@ def _peek_values(slot: str, upto: int | None, changes: int | None) -> dict[str, 
 
 
 def _publications(slot: str) -> tuple[str, str]:
-    """Return the names of the publications: of messages, and of the history, whose deletes are not published."""
+    """Return the names of two publications: of messages, and of the history, whose deletes are not published."""
     return slot, f"{slot}_history"
 
 

@@ -48,9 +48,10 @@ class Column:
     """A column. The server sends instants and durations as microseconds, and binaries as hexadecimal digits.
 
     Attributes:
-        sql: Its expression; empty in a table that no statement reads.
-        nullable: Whether it may be null; Spark checks only columns that may.
-        since: An earlier column of instants, never null; if both are read, only the difference is sent.
+        sql: The expression of the column; empty in a table that no statement reads.
+        nullable: Whether the column may be null; Spark checks only columns that may.
+        since: An earlier column of instants that is never null. If both columns are read, the server sends only the
+            difference.
     """
 
     name: str
@@ -67,7 +68,7 @@ class Table:
     Attributes:
         source: The table in the from clause, with ``{schema}`` for the quoted schema; *joins* is the rest.
         key: The expression that splits rows among tasks.
-        queue: The expression of the queue's name, as *channel* is of the channel's.
+        queue: The expression of the queue's name; *channel* is that of the channel's name.
     """
 
     name: str
@@ -237,7 +238,8 @@ def batches(
     """
     schema = arrow_schema(columns)
     since = {one.name: base.name for one in columns if (base := _base(one, columns))}
-    # With chunks of one megabyte, Spark takes a quarter longer. The tasks use all cores already.
+    # With chunks of one megabyte instead of four, Spark takes a quarter longer. Threads would not help: the tasks use
+    # all cores already.
     for chunk in copied_text(connection, query, parameters):
         yield parsed(chunk, schema, since, use_threads=False)
 
@@ -249,12 +251,12 @@ def expressions(columns: Sequence[Column]) -> list[str]:
 def _expression(column: Column, base: Column | None) -> str:
     if column.type == BinaryType():
         return f"encode({column.sql}, 'hex')"
-    # Fewer digits to write, to send and to read.
+    # A difference has fewer digits to write, to send and to read.
     return f"{column.sql} - {base.sql}" if base else column.sql
 
 
 def _base(column: Column, columns: Sequence[Column]) -> Column | None:
-    """Return the earlier column from which the difference is sent instead of this one, if that is read too."""
+    """Return the column ``since`` of a column if it is read too, so that the server sends the difference."""
     return next((one for one in columns if one.name == column.since), None)
 
 

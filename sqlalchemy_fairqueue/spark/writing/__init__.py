@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
-# Options for Spark itself, which it passes to the writer too.
+# Spark passes its own options to the writer, too.
 _SPARK_OPTIONS = ("checkpointLocation", "queryName")
 # Local properties of Spark's tasks.
 _EXECUTION, _ROOT_EXECUTION, _STREAM = "spark.sql.execution.id", "spark.sql.execution.root.id", "sql.streaming.queryId"
@@ -39,7 +39,7 @@ class _TableCreated(WriterCommitMessage):
 
 
 class _Writer(Shipped):
-    """What writers of frames and of streams share: the load, which is dropped if the write fails."""
+    """Base of the writers of frames and of streams, with the load, which is dropped if the write fails."""
 
     def __init__(self, load: Load) -> None:
         self._load = load
@@ -89,9 +89,9 @@ def begin_write(given: Mapping[str, str], schema: StructType, *, overwrite: bool
 def _creates_table() -> bool:
     """Return whether this task's write creates a table: ``saveAsTable``, ``writeTo(...).create()``, ``create table``.
 
-    Spark gives a writer the same options, schema and mode for these as for ``save()``. But it runs the write inside the
-    execution that creates the table, and tasks know the ids of both. Writes of a stream are always inside an execution
-    of the stream.
+    Spark gives a writer the same options, schema and mode for these as for ``save()``. But Spark runs the write inside
+    the execution that creates the table, and tasks know the ids of both executions. Writes of a stream are always
+    inside an execution of the stream.
     """
     context = TaskContext.get()
     if context is None or context.getLocalProperty(_STREAM):
@@ -140,7 +140,7 @@ def enqueue(df: DataFrame, **options: Any) -> LoadResult:
         yield pyarrow.record_batch([pyarrow.array([pickle.dumps(load.stage_rows(batches))])], names=["staged"])
 
     try:
-        # Spark keeps one row of each partition, from the successful attempt.
+        # Spark keeps one row of each partition, from the successful task attempt.
         reports = df.mapInArrow(shipped(staged), "staged binary").collect()
     except BaseException:
         load.drop()

@@ -1,8 +1,8 @@
-"""Columns of a frame as columns of the staging table: the driver checks their types, tasks their values.
+"""Converts columns of a frame to columns of the staging table: the driver checks their types, tasks their values.
 
 Payloads and headers are encoded as JSON, byte for byte as ``JsonCodec`` does, a column at a time, since a call for each
-value would be slow. Lists, maps, fractions and texts with characters to escape have no vectorised form. This module
-must not open connections.
+value would be slow. Only lists, maps, fractions and texts with characters to escape are encoded value by value. This
+module must not open connections.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def _structs(values: pa.StructArray, problems: Problems, path: str) -> pa.Array:
     for index, field in enumerate(values.type):
         before = "{" if index == 0 else ","
         parts.append(pa.scalar(f"{before}{json.dumps(field.name, ensure_ascii=False)}:"))
-        # flatten() gives a field's values as null where the struct is
+        # Not flatten(), which would first make the values of null structs null: the caller replaces those rows anyway.
         parts.append(json_texts(values.field(index), problems, f"{path}.{field.name}"))
     return pc.binary_join_element_wise(*parts, pa.scalar("}"), pa.scalar(""))
 
@@ -128,7 +128,7 @@ def _filled(values: pa.Array, texts: pa.Array) -> pa.Array:
     return pc.if_else(values.is_valid(), texts, pa.scalar("null"))
 
 
-# A key may be written with escapes.
+# JSON may write the key with escapes, so a text with an escape is parsed.
 _MAYBE_GROUP = rf'"{GROUP_HEADER}"|\\u'
 
 
@@ -185,7 +185,7 @@ _NUMBERS = {
 # The end of the year 9999, in microseconds since 1970.
 _LATEST = 253_402_300_799_999_999
 _STAGED = {"payload": "content", "group": "group_id"}
-# PostgreSQL takes a UUID with and without dashes, so that md5() makes one.
+# PostgreSQL accepts a UUID with and without dashes, so that a frame may use md5().
 _GROUP = "^[0-9a-fA-F]{8}(-?)[0-9a-fA-F]{4}(-?)[0-9a-fA-F]{4}(-?)[0-9a-fA-F]{4}(-?)[0-9a-fA-F]{12}$"
 
 
@@ -319,7 +319,7 @@ def _wrong(wrong: pa.Array) -> list[int]:
 
 
 def _is_text(values: pa.Array) -> bool:
-    # Spark sends large ones where spark.sql.execution.arrow.useLargeVarTypes is set.
+    # Spark sends large strings if spark.sql.execution.arrow.useLargeVarTypes is set.
     return bool(pa.types.is_string(values.type) or pa.types.is_large_string(values.type))
 
 

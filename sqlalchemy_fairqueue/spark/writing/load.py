@@ -47,7 +47,7 @@ _PAUSE_SECONDS = (0.2, 0.5, 1.0, 2.0, 5.0)
 _SETTINGS = (
     "set statement_timeout = 0",
     "set idle_in_transaction_session_timeout = 0",
-    # The statement of a dead driver must not continue for minutes, since its successor would wait for it.
+    # The statement of a dead driver must not continue for minutes, since the next run would wait for it.
     "set client_connection_check_interval = '2s'",
 )
 
@@ -57,7 +57,7 @@ class LoadResult:
     """The result of a load.
 
     Attributes:
-        merged: Whether this run enqueued it; otherwise an earlier run did, and the counts are that run's.
+        merged: Whether this run enqueued the load; if not, an earlier run did, and the counts are that run's.
         messages: Good rows of the frame.
         duplicates: Skipped rows whose key another message or row had.
         dropped: Rows for full channels that drop messages.
@@ -86,9 +86,9 @@ class Staged(WriterCommitMessage):
     Attributes:
         attempt: Spark's id of the task attempt, which marks its rows.
         source: The id of the streaming query, which stays the same as long as its checkpoint.
-        stage: The staging table. Of a micro-batch, Spark commits by another writer, which must learn it from here.
+        stage: The staging table. Another writer commits a micro-batch, and learns the table from here.
         examples: Descriptions of bad rows that fail the load.
-        superseded: Whether the task staged nothing, because another run of the job has merged it.
+        superseded: Whether the task staged nothing, because another run has merged the job.
     """
 
     partition: int
@@ -159,7 +159,7 @@ class Load:
             result = load._merge(staged, batch_id)  # noqa: SLF001 - it is the same class
         finally:
             self.drop(staged)
-        # If a micro-batch was merged before, its stages may belong to the next micro-batch.
+        # If the micro-batch was merged before, other tables of the job may belong to the next micro-batch.
         if result.merged or batch_id is None:
             self.drop_left_behind({one.stage for one in staged})
         return result
@@ -181,9 +181,9 @@ class Load:
     def _merge_once(self, staged: Sequence[Staged], batch_id: int | None) -> LoadResult:
         """Enqueue the staged rows once, in one transaction, after transactions that create their channels.
 
-        After a lost connection it is unknown whether the commit succeeded. Another call finds out, since the job is
-        recorded. So this tries again for two minutes after a lost connection or a lock timeout. If it raises, nothing
-        was enqueued, unless the message says that the connection was lost.
+        Try again for two minutes after a lost connection or a lock timeout. After a lost connection it is unknown
+        whether the commit succeeded; the next try finds out, since a merge records its job. If an error is raised,
+        nothing was enqueued, unless its message says that the connection was lost.
         """
         action = f"merge job {self.job_id!r}" + (f", batch {batch_id}" if batch_id is not None else "")
         started = monotonic()
@@ -237,7 +237,7 @@ class Load:
         left = [stage for stage in self.left if stage not in own]
         if not left:
             return
-        # The messages are enqueued. Whatever fails here is left to the next run, or to the age of the tables.
+        # The messages are enqueued. A table that cannot be dropped now is left to the next run, or to its age.
         with contextlib.suppress(FairQueueError, psycopg.Error):
             with contextlib.closing(connect(self.options, "cleanup", autocommit=True)) as connection:
                 dropped = drop_left_behind(connection, left)
@@ -364,5 +364,5 @@ def begin(options: WriteOptions, columns: Columns, *, stream: bool = False) -> L
 def _is_transient(error: Exception) -> bool:
     """Return whether the same merge may succeed a little later."""
     cause = error.__cause__ if isinstance(error.__cause__, psycopg.Error) else error
-    # A server that restarts cannot be reached for a while.
+    # A server is unreachable while it restarts.
     return isinstance(error, Unreachable) or is_away(cause) or is_serialization_failure(cause)

@@ -1,8 +1,8 @@
 """Rejected rows: ``PATH/schema=SCHEMA/queue=QUEUE/job_id=JOB[/batch_id=N]/part-PARTITION.parquet``.
 
-The folder depends only on the load, by its key in fq_load: a repeated load replaces its files, and touches files of no
-other load. Tasks write to a folder of their run that readers ignore. Before the driver merges, it moves the files of
-successful task attempts to the load's folder, so that no row is missing both there and in the queue.
+The folder's name is made of the load's key in fq_load, so that a repeated load replaces its own files and no others.
+Tasks write to a folder of their run that readers ignore. Before the driver merges, it moves the files of successful
+task attempts to the load's folder, so that no row is missing both there and in the queue.
 """
 
 from __future__ import annotations
@@ -41,7 +41,10 @@ class RejectedRows:
     run: str
 
     def publish(self, schema: str, queue: str, job_id: str, batch_id: int | None, attempts: Mapping[int, int]) -> None:
-        """Empty the load's folder, and move there for each partition the file of its task attempt in *attempts*."""
+        """Replace the files in the load's folder by those of the successful task attempts.
+
+        *attempts* has Spark's id of the task attempt for each partition.
+        """
         files, root = file_system(self.path)
         names = {"schema": schema, "queue": queue, "job_id": job_id}
         folder = "/".join((root, *(f"{name}={_escaped(value)}" for name, value in names.items())))

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.spark.options import TargetOptions, WriteOptions
     from sqlalchemy_fairqueue.spark.writing.columns import Problems
 
-# Classes of SQLSTATE: data exceptions, broken constraints, limits of the server.
+# The classes of SQLSTATE that blame a row: data exceptions, broken constraints, limits of the server.
 _ABOUT_A_ROW = {"22", "23", "54"}
 _BAD_HEADERS = (
     f"headers have more than {HEADERS_BYTES:,} bytes of JSON as PostgreSQL writes them, less 64 in a group, or a "
@@ -32,9 +32,9 @@ _BAD_HEADERS = (
 )
 _COLUMN = re.compile(r", column (\w+)")
 _DROP_WAIT = "5s"
-# A stage that a task is copying to is left to the run that it belongs to.
+# Skips a stage that a task is copying to: its own run drops it.
 _LEFT_BEHIND_WAIT = "100ms"
-# Nulls are empty and texts quoted, as COPY reads CSV by default.
+# COPY reads an empty field as null and a quoted one as text, by default.
 _CSV = csv.WriteOptions(include_header=False, quoting_style="needed")
 
 
@@ -62,9 +62,10 @@ def make_stage(connection: psycopg.Connection, installation: Installation, optio
 
 
 def drop_stage(target: TargetOptions, stage: Stage) -> None:
-    """Drop the table if its lock is free within seconds; else a later load does: the same job's, or after staging_ttl.
+    """Drop the table if its lock is free within seconds; otherwise leave it to a later load.
 
-    A task that Spark has given up may still be copying to the table.
+    A task that Spark has given up may still be copying to the table. The next load of the job drops it, or any load
+    after staging_ttl.
     """
     with contextlib.suppress(Exception), contextlib.closing(connect(target, "cleanup", autocommit=True)) as connection:
         _drop(connection, stage, _DROP_WAIT)
@@ -171,7 +172,7 @@ def _reason(error: psycopg.Error) -> str:
     constraint = error.diag.constraint_name
     if constraint == "headers_check":
         return _BAD_HEADERS
-    # The context also has the value, which may be confidential.
+    # Only the column is taken from the context, which also has the value; that may be confidential.
     if column := _COLUMN.search(error.diag.context or ""):
         return f"{column[1]}: {error.diag.message_primary} (SQLSTATE {error.sqlstate}); correct it, or leave it out"
     what = f"its values break the constraint {constraint}" if constraint else error.diag.message_primary

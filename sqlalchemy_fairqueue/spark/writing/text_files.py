@@ -1,7 +1,7 @@
 """Reads messages from CSV (RFC 4180) and JSON Lines: malformed text is an error, and payloads stay as written.
 
-Spark's own readers guess: they end a file at an unclosed quote, ignore text after a document, give each payload the
-fields of all others, and change line endings. This module must not know queues.
+Spark's own readers would guess: they end a file at an unclosed quote, ignore text after a document, give each payload
+the fields of all others, and change line endings. This module must not know queues.
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ def _instant(value: Any) -> datetime:
     return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
-# The other values are kept as written.
+# Values of the other kinds stay as written.
 _PARSERS: dict[Kind, Callable[[Any], Any]] = {
     TEXT: _text, WHOLE: _whole, INSTANT: _instant, DURATION: lambda value: parsed_duration(_text(value)),
 }  # fmt: skip
