@@ -92,8 +92,8 @@ _PRIORITY = [
     Mutation(
         "a scheduled message keeps its position",
         "fq_promote",
-        "set dequeue_at = fairqueue.fq_position(p.due_at, m.priority, p.priority_aging)",
-        "set dequeue_at = m.dequeue_at",
+        "m.dequeue_at, m.priority::integer,",
+        "m.dequeue_at, null::integer,",
     ),
     Mutation("who is promoted is told to nobody", "fq_promote", "    where p.lease_id is null\n", "    where false\n"),
     Mutation("a priority begins before its time", "fq_position", "when p_aging is null then", "when true then"),
@@ -114,9 +114,9 @@ _SERVING = [
     ),
     Mutation(
         "the queue's limit is not read",
-        "fq_queue_room",
-        "      p_sight.room,\n      v_state.max_concurrency - v_state.current_concurrency,\n",
-        "      p_sight.room,\n",
+        "fq_own_room",
+        "p_wanted, p_state.max_concurrency - p_state.current_concurrency,",
+        "p_wanted,",
     ),
     Mutation(
         "a completion frees a slot of less cost",
@@ -197,7 +197,7 @@ _KEYS = [
         slow=True,
     ),
     Mutation(
-        "a letter whose key stands is lost", "fq_redrive", "using unnest(v_back) u(id)", "using unnest(v_ids) u(id)"
+        "a letter whose key stands is lost", "fq_redrive", "d.message_id = any (v_back)", "d.message_id = any (v_ids)"
     ),
     Mutation("what is redriven is not counted", "fq_redrive", "count(*) as added", "0 as added"),
 ]

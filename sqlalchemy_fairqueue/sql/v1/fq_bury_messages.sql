@@ -56,15 +56,14 @@ begin
     select b.channel_id, 'on_dead:' || b.kind,
       convert_to(
         jsonb_build_object(
-          'message_id', b.id, 'channel', c.name, 'kind', b.kind, 'reason', b.reason, 'error', b.error,
-          'attempts', b.attempts, 'key', b.key, 'ordering_key', b.ordering_key
+          'message_id', b.id, 'channel', (select c.name from fairqueue.fq_channel c where c.id = b.channel_id),
+          'kind', b.kind, 'reason', b.reason, 'error', b.error, 'attempts', b.attempts, 'key', b.key, 'ordering_key', b.ordering_key
         )::text,
         'UTF8'
       ),
       n.at, n.at, 20
     from buried b
     join fairqueue.fq_queue q on q.name = p_queue and b.kind = any (q.on_dead_kinds)
-    join fairqueue.fq_channel c on c.id = b.channel_id
     cross join fairqueue.fq_now() n(at)
     where not b.cancelled
     order by b.id

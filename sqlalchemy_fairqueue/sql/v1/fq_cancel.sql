@@ -36,35 +36,33 @@ begin
       from (
         select coalesce(array_agg(distinct c.name::text), '{}'::text[]) as channels
         from fairqueue.fq_message m
-        join fairqueue.fq_channel c on c.id = m.channel_id and c.queue = p_queue
+        cross join lateral (
+          select x.name
+          from fairqueue.fq_channel x
+          where x.id = m.channel_id
+            and x.queue = p_queue
+          limit 1
+        ) c
         where m.id = any (p_ids)
       ) w
       where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
     end if;
     if v_ids is not null then
       perform
-      from unnest(v_rest) u(id)
-      join fairqueue.fq_message m on m.id = u.id
-      join fairqueue.fq_channel c on c.id = m.channel_id and c.queue = p_queue
+      from fairqueue.fq_message m
+      where m.id = any (v_rest)
+        and (select c.queue from fairqueue.fq_channel c where c.id = m.channel_id) = p_queue
       limit 1;
       exit when not found;
     end if;
     select array_agg(h.id) into v_found
     from (
       select m.id
-      from (
-        select distinct x.id
-        from unnest(v_rest) x(id)
-        order by x.id
-      ) u
-      join fairqueue.fq_message m on m.id = u.id
-      where exists (
-        select
-        from fairqueue.fq_channel c
-        where c.id = m.channel_id
-          and c.queue = p_queue
-      )
-      for update of m
+      from fairqueue.fq_message m
+      where m.id = any (v_rest)
+        and (select c.queue from fairqueue.fq_channel c where c.id = m.channel_id) = p_queue
+      order by m.id
+      for update
     ) h;
     v_ids := coalesce(v_ids, '{}') || coalesce(v_found, '{}');
     v_rest := array(
@@ -80,8 +78,7 @@ begin
   -- change any more.
   with gone as (
     delete from fairqueue.fq_message m
-    using unnest(v_ids) u(id)
-    where m.id = u.id
+    where m.id = any (v_ids)
       and num_nulls(m.lease_id) = 1
     returning m.id, m.channel_id, m.kind
   ),
@@ -96,14 +93,14 @@ begin
     set cancelled = true,
       cancelled_at = coalesce(m.cancelled_at, v_now),
       key = null
-    from unnest(v_ids) u(id)
-    where m.id = u.id
+    where m.id = any (v_ids)
       and num_nulls(m.lease_id) = 0
     returning m.id, m.channel_id, m.kind
   ),
   kept as (
     insert into fairqueue.fq_result (message_id, queue, channel, kind, outcome, finished_at, expires_at)
-    select w.id, p_queue, c.name, w.kind, 'cancelled', v_now, v_now + v_retention
+    select w.id, p_queue, (select c.name from fairqueue.fq_channel c where c.id = w.channel_id), w.kind,
+      'cancelled', v_now, v_now + v_retention
     from (
       select g.id, g.channel_id, g.kind
       from gone g
@@ -111,7 +108,6 @@ begin
       select f.id, f.channel_id, f.kind
       from flagged f
     ) w
-    join fairqueue.fq_channel c on c.id = w.channel_id
     where v_retention is not null
     order by w.id
     on conflict on constraint fq_result_pkey do nothing

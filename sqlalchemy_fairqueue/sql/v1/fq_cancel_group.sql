@@ -40,16 +40,11 @@ begin
   leased := 0;
   -- Again, for members that a member added before it was cancelled.
   loop
-    select array_agg(m.id order by m.id) into v_ids
+    select array_agg(m.id) into v_ids
     from fairqueue.fq_message m
     where m.group_id = p_group_id
       and not m.cancelled
-      and exists (
-        select
-        from fairqueue.fq_channel c
-        where c.id = m.channel_id
-          and c.queue = p_queue
-      );
+      and (select c.queue from fairqueue.fq_channel c where c.id = m.channel_id) = p_queue;
     exit when v_ids is null;
     select count(*) filter (where c.outcome = 'leased'), count(*) filter (where c.outcome = 'missing')
     into v_leased, v_missing

@@ -40,7 +40,7 @@ begin
         and m.id is not distinct from u.id
         and m.lease_id is not distinct from u.lease_id
         and m.deliveries = u.deliveries
-        and exists (select from fairqueue.fq_channel c where c.id = m.channel_id and c.queue = p_queue)
+        and (select c.queue from fairqueue.fq_channel c where c.id = m.channel_id) = p_queue
       returning m.id, m.channel_id, m.slots, fairqueue.fq_charged(m.charged, m.cost::integer) as cost, m.kind,
         case when not m.cancelled then m.group_id end as group_id,
         fairqueue.fq_attempt(
@@ -88,11 +88,11 @@ begin
     insert into fairqueue.fq_result (
       message_id, queue, channel, kind, outcome, content, problem, finished_at, expires_at
     )
-    select u.id, p_queue, c.name, u.kind, case when u.problem is null then 'completed' else 'unkept' end,
+    select u.id, p_queue, (select c.name from fairqueue.fq_channel c where c.id = u.channel_id), u.kind,
+      case when u.problem is null then 'completed' else 'unkept' end,
       u.content, u.problem, n.at, n.at + q.result_retention
     from unnest(p_ids, p_kept, p_results, p_problems, v_channel_ids, v_all_kinds)
       u(id, kept, content, problem, channel_id, kind)
-    join fairqueue.fq_channel c on c.id = u.channel_id
     join fairqueue.fq_queue q on q.name = p_queue
     cross join fairqueue.fq_now() n(at)
     where u.kept

@@ -109,10 +109,10 @@ begin
     continue when v_rows is null;
     more := more or cardinality(v_rows) = p_limit - forgotten;
     -- A new statement, whose snapshot is younger than the locks.
-    select array_agg(u.id) into v_deleted
-    from unnest(v_ids) u(id)
-    join fairqueue.fq_channel_state s on s.channel_id = u.id
-    where pg_visible_in_snapshot(s.forget_xid, v_before)
+    select array_agg(s.channel_id) into v_deleted
+    from fairqueue.fq_channel_state s
+    where s.channel_id = any (v_ids)
+      and pg_visible_in_snapshot(s.forget_xid, v_before)
       and s.paused_at is null
       and not s.configured
       and s.current_concurrency = 0

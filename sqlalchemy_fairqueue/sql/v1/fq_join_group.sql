@@ -38,12 +38,7 @@ begin
     where m.id = p_message_id
       and m.lease_id = p_lease_id
       and m.deliveries = p_deliveries
-      and exists (
-        select
-        from fairqueue.fq_channel c
-        where c.id = m.channel_id
-          and c.queue = p_queue
-      );
+      and (select c.queue from fairqueue.fq_channel c where c.id = m.channel_id) = p_queue;
     if not found then
       return 'lost';
     elsif (v_group_id = p_group_id) is not true then

@@ -20,7 +20,12 @@ begin
   if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
     perform fairqueue.fq_check_grant(array['consumer']::text[], c.queue, null::text[])
     from fairqueue.fq_message m
-    join fairqueue.fq_channel c on c.id = m.channel_id
+    cross join lateral (
+      select x.queue, x.name
+      from fairqueue.fq_channel x
+      where x.id = m.channel_id
+      limit 1
+    ) c
     where m.id = any (p_ids)
       and exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
   end if;
@@ -39,12 +44,7 @@ begin
         and m.id is not distinct from u.id
         and m.lease_id is not distinct from u.lease_id
         and m.deliveries = u.deliveries
-      where exists (
-        select
-        from fairqueue.fq_channel c
-        where c.id = m.channel_id
-          and c.queue = p_queue
-      )
+      where (select c.queue from fairqueue.fq_channel c where c.id = m.channel_id) = p_queue
       for update of m
     loop
       v_held := v_held || message_id;

@@ -17,7 +17,12 @@ begin
   if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
     perform fairqueue.fq_check_grant(array['producer', 'consumer', 'operator']::text[], c.queue, array[c.name]::text[])
     from fairqueue.fq_message m
-    join fairqueue.fq_channel c on c.id = m.channel_id
+    cross join lateral (
+      select x.queue, x.name
+      from fairqueue.fq_channel x
+      where x.id = m.channel_id
+      limit 1
+    ) c
     where m.id = any (p_ids)
       and exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
   end if;
@@ -26,13 +31,10 @@ begin
     select array_agg(h.id) into v_found
     from (
       select m.id
-      from (
-        select distinct x.id
-        from unnest(v_rest) x(id)
-        order by x.id
-      ) u
-      join fairqueue.fq_message m on m.id = u.id
-      for update of m
+      from fairqueue.fq_message m
+      where m.id = any (v_rest)
+      order by m.id
+      for update
     ) h;
     v_rest := array(
       select unnest(v_rest)
@@ -40,8 +42,8 @@ begin
       select unnest(v_found)
     );
     perform
-    from unnest(v_rest) u(id)
-    join fairqueue.fq_message m on m.id = u.id
+    from fairqueue.fq_message m
+    where m.id = any (v_rest)
     limit 1;
     exit when not found;
   end loop;

@@ -21,19 +21,14 @@ begin
     select m.channel_id, m.lease_id, m.dequeue_at into v_channel_id, v_lease_id, v_at
     from fairqueue.fq_message m
     where m.id = p_message_id
-      and exists (
-        select
-        from fairqueue.fq_channel c
-        where c.id = m.channel_id
-          and c.queue = p_queue
-      )
+      and (select c.queue from fairqueue.fq_channel c where c.id = m.channel_id) = p_queue
     for no key update;
     exit when found;
     -- A move deletes the message and inserts it again: who has waited for the move finds no row, and looks again.
     perform
     from fairqueue.fq_message m
-    join fairqueue.fq_channel c on c.id = m.channel_id and c.queue = p_queue
-    where m.id = p_message_id;
+    where m.id = p_message_id
+      and (select c.queue from fairqueue.fq_channel c where c.id = m.channel_id) = p_queue;
     if not found then
       return 'missing';
     end if;

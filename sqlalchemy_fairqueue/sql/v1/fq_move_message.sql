@@ -27,9 +27,8 @@ begin
   loop
     select m.key into v_key
     from fairqueue.fq_message m
-    join fairqueue.fq_channel c on c.id = m.channel_id
     where m.id = p_message_id
-      and c.queue = p_queue;
+      and (select c.queue from fairqueue.fq_channel c where c.id = m.channel_id) = p_queue;
     if not found then
       return 'missing';
     end if;

@@ -12,13 +12,12 @@ as $$
 declare
   v_rows tid[];
   v_ids bigint[];
-  v_dues bigint[];
+  v_messages tid[];
   v_locked bigint[];
 begin
-  select array_agg(l.row), array_agg(l.message_id), array_agg(l.due_at)
-  into v_rows, v_ids, v_dues
+  select array_agg(l.row), array_agg(l.message_id) into v_rows, v_ids
   from (
-    select g.ctid as row, g.message_id, g.due_at
+    select g.ctid as row, g.message_id
     from fairqueue.fq_promotion g
     where g.queue = p_queue
       and g.due_at <= p_until
@@ -26,35 +25,39 @@ begin
     limit p_limit
     for update skip locked
   ) l;
-  select array_agg(l.id) into v_locked
+  select array_agg(l.row), array_agg(l.id) into v_messages, v_locked
   from (
-    select m.id
-    from unnest(v_ids) u(id)
-    join fairqueue.fq_message m on m.id = u.id
-    for no key update of m skip locked
+    select m.ctid as row, m.id
+    from fairqueue.fq_message m
+    where m.id = any (v_ids)
+    for no key update skip locked
   ) l;
 
   -- A new statement, whose snapshot is younger than the locks.
   with promoted as (
     update fairqueue.fq_message m
-    set dequeue_at = fairqueue.fq_position(p.due_at, m.priority, p.priority_aging),
-      returned_at = p.due_at
-    from (
-      select u.id, u.due_at, s.priority_aging
-      from unnest(v_ids, v_dues) u(id, due_at)
-      join fairqueue.fq_message x on x.id = u.id
-      cross join lateral (
-        select n.priority_aging
-        from fairqueue.fq_channel_state n
-        where n.channel_id = x.channel_id
-        order by n.channel_id desc, n.row_version desc
-        limit 1
-      ) s
-      where u.id = any (v_locked)
-    ) p
-    where m.id = p.id
-      and m.dequeue_at = p.due_at
+    set dequeue_at = fairqueue.fq_position(
+        m.dequeue_at, m.priority::integer,
+        (
+          select n.priority_aging
+          from fairqueue.fq_channel_state n
+          where n.channel_id = m.channel_id
+          order by n.channel_id desc, n.row_version desc
+          limit 1
+        )::bigint
+      ),
+      returned_at = m.dequeue_at
+    where m.ctid = any (v_messages)
       and m.priority is not null
+      and m.dequeue_at <= p_until
+      and m.dequeue_at = (
+        select g.due_at
+        from fairqueue.fq_promotion g
+        where g.queue = p_queue
+          and g.due_at = m.dequeue_at
+          and g.message_id = m.id
+        limit 1
+      )
     returning m.channel_id, m.dequeue_at, m.id, m.lease_id
   )
   insert into fairqueue.fq_signal (queue, channel_id, dequeue_at, message_id)

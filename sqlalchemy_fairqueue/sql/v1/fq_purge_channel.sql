@@ -43,12 +43,17 @@ begin
     select array_agg(l.row) into v_rows
     from (
       select m.ctid as row
-      from fairqueue.fq_undelivered(
-        p_queue, p_channel, p_key, p_ordering_key, p_kind, p_state, p_since, p_until, p_limit
-      ) n
-      join fairqueue.fq_message m on m.id = n.message_id
-      where m.lease_id is null
-      for update of m skip locked
+      from fairqueue.fq_message m
+      where m.id = any (
+          array(
+            select n.message_id
+            from fairqueue.fq_undelivered(
+              p_queue, p_channel, p_key, p_ordering_key, p_kind, p_state, p_since, p_until, p_limit
+            ) n
+          )
+        )
+        and num_nulls(m.lease_id) = 1
+      for update skip locked
     ) l;
   else
     select array_agg(l.row) into v_rows

@@ -29,24 +29,21 @@ begin
 
   if p_ids is not null then
     with doomed as materialized (
-      select d.message_id
-      from (
-        select distinct x.id
-        from unnest(p_ids) x(id)
-        order by x.id
-      ) u
-      join fairqueue.fq_dead_letter d on d.message_id = u.id
-      where d.queue is not distinct from p_queue
+      select d.ctid as row
+      from fairqueue.fq_dead_letter d
+      where d.message_id = any (p_ids)
+        and d.queue is not distinct from p_queue
         and (v_channel_id is null or d.channel_id = v_channel_id)
         and (p_kind is null or d.kind = p_kind)
         and (p_key is null or d.key = p_key)
         and (p_ordering_key is null or d.ordering_key = p_ordering_key)
         and (p_before is null or d.died_at < p_before)
-      for update of d
+      order by d.message_id
+      for update
     )
     delete from fairqueue.fq_dead_letter d
     using doomed u
-    where d.message_id = u.message_id;
+    where d.ctid = u.row;
   else
     with doomed as materialized (
       select d.ctid as row

@@ -59,9 +59,13 @@ begin
     from (
       select m.ctid as row, m.id, m.attempts, m.max_attempts, m.attempts >= m.max_attempts as exhausted, l.consumer
       from unnest(v_leases, v_consumers) l(id, consumer)
-      join fairqueue.fq_message m on m.lease_id = l.id
+      cross join lateral (
+        select y.ctid, y.id, y.attempts, y.max_attempts
+        from fairqueue.fq_message y
+        where y.lease_id = l.id
+        for update skip locked
+      ) m
       limit p_limit
-      for update of m skip locked
     ) x;
     perform fairqueue.fq_return_messages(
       p_queue, v_ids, v_rows, null::bigint[], null::text[], 0::integer, 'expired'::text

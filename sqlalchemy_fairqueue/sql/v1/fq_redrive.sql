@@ -39,18 +39,15 @@ begin
     select array_agg(h.message_id order by h.died_at, h.message_id) into v_ids
     from (
       select d.message_id, d.died_at
-      from (
-        select distinct x.id
-        from unnest(p_ids) x(id)
-        order by x.id
-      ) u
-      join fairqueue.fq_dead_letter d on d.message_id = u.id
-      where d.queue is not distinct from p_queue
+      from fairqueue.fq_dead_letter d
+      where d.message_id = any (p_ids)
+        and d.queue is not distinct from p_queue
         and (v_channel_id is null or d.channel_id = v_channel_id)
         and (p_kind is null or d.kind = p_kind)
         and (p_key is null or d.key = p_key)
         and (p_ordering_key is null or d.ordering_key = p_ordering_key)
-      for update of d
+      order by d.message_id
+      for update
     ) h;
   else
     -- Dead letters whose key is taken come after all others, so that they never stand in their way.
@@ -91,8 +88,12 @@ begin
       fairqueue.fq_position((v_now - cardinality(v_ids) + u.ord)::bigint, d.priority, s.priority_aging),
       d.enqueued_at, d.key, d.priority, d.cost, d.ordering_key, d.max_attempts, d.deliveries, d.error
     from unnest(v_ids) with ordinality u(id, ord)
-    join fairqueue.fq_dead_letter d on d.message_id = u.id
-    join fairqueue.fq_channel c on c.id = d.channel_id
+    cross join lateral (
+      select x.*
+      from fairqueue.fq_dead_letter x
+      where x.message_id = u.id
+      limit 1
+    ) d
     left join lateral (
       select n.priority_aging
       from fairqueue.fq_channel_state n
@@ -100,7 +101,7 @@ begin
       order by n.channel_id desc, n.row_version desc
       limit 1
     ) s on true
-    order by c.name collate "C", d.key collate "C" nulls first, u.ord
+    order by (select c.name from fairqueue.fq_channel c where c.id = d.channel_id) collate "C", d.key collate "C" nulls first, u.ord
     on conflict do nothing
     returning id, channel_id, dequeue_at
   ),
@@ -117,8 +118,7 @@ begin
   from back b;
 
   delete from fairqueue.fq_dead_letter d
-  using unnest(v_back) u(id)
-  where d.message_id = u.id;
+  where d.message_id = any (v_back);
   if p_notify and v_back is not null then
     perform fairqueue.fq_wake(p_queue);
   end if;

@@ -29,9 +29,8 @@ begin
         'holder', (
           select fairqueue.fq_holder(m.id)
           from fairqueue.fq_message m
-          join fairqueue.fq_channel c on c.id = m.channel_id
           where m.id = v_ids[1]
-            and c.queue = p_queue
+            and (select c.queue from fairqueue.fq_channel c where c.id = m.channel_id) = p_queue
         )
       );
     else

@@ -32,10 +32,10 @@ begin
     reason := format('set aside, for its consumer cannot read it: %s', left(p_reason, 1000));
     for message_id, channel_id, v_row in
       select m.id, m.channel_id, m.ctid
-      from unnest(p_ids) u(id)
-      join fairqueue.fq_message m on m.id = u.id
-      where m.lease_id = p_lease_id
-        and exists (select from fairqueue.fq_channel c where c.id = m.channel_id and c.queue = p_queue)
+      from fairqueue.fq_message m
+      where m.id = any (p_ids)
+        and m.lease_id = p_lease_id
+        and (select c.queue from fairqueue.fq_channel c where c.id = m.channel_id) = p_queue
       for update of m skip locked
     loop
       outcome := fairqueue.fq_set_message_aside(p_queue, message_id::bigint, v_row, reason::text);

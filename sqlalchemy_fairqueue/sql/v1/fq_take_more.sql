@@ -34,12 +34,11 @@ declare
 begin
   select m.channel_id, m.kind, m.ordering_key, p_max_cost - coalesce(m.cost, 1) as max_cost into v_first
   from fairqueue.fq_message m
-  join fairqueue.fq_channel n on n.id = m.channel_id
   where m.id = p_message_id
     and m.lease_id = p_lease_id
     and m.deliveries = p_deliveries
     and m.attempts = 1
-    and n.queue = p_queue;
+    and (select n.queue from fairqueue.fq_channel n where n.id = m.channel_id) = p_queue;
   l := fairqueue.fq_look(p_queue, p_limit, v_now);
   if v_first is null or l.is_paused or (l.state).queue is null or l.epoch is null then
     return;

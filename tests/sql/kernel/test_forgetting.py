@@ -11,7 +11,7 @@ from psycopg.types.json import Jsonb
 
 from tests.fixtures.waits import Waits
 from tests.sql.client import HOUR, Kernel, OpenKernel, on
-from tests.sql.kernel.verbs import pause, unbalanced
+from tests.sql.kernel.verbs import forget, forgotten, pause, unbalanced
 
 
 @pytest.fixture(autouse=True)
@@ -28,21 +28,6 @@ def mark(kernel: Kernel) -> int:
         [row] = kernel.rows("select * from fq_mark_idle_channels(%(after)s, 2)", after=row["last_id"])
         found += row["marked"]
     return found
-
-
-def forget(kernel: Kernel) -> dict[str, Any]:
-    """fq_forget_channels, once: a round begins, or the one that is open goes on."""
-    [row] = kernel.rows("select * from fq_forget_channels(100)")
-    return row
-
-
-def forgotten(kernel: Kernel) -> int:
-    """How many channels go once nobody else runs: a connection that begins counts for a moment."""
-    found = forget(kernel)
-    while found["waiting"]:
-        found = forget(kernel)
-    count: int = found["forgotten"]
-    return count
 
 
 def names(kernel: Kernel) -> list[str]:

@@ -127,3 +127,18 @@ def queue_row(kernel: Kernel) -> dict[str, Any]:
     """The row of the queue."""
     (row,) = kernel.rows("select * from fq_queue where name = %(queue)s", queue=kernel.queue)
     return row
+
+
+def forget(kernel: Kernel) -> dict[str, Any]:
+    """fq_forget_channels, once: a round begins, or the one that is open goes on."""
+    [row] = kernel.rows("select * from fq_forget_channels(100)")
+    return row
+
+
+def forgotten(kernel: Kernel) -> int:
+    """How many channels go once nobody else runs: a connection that begins counts for a moment."""
+    found = forget(kernel)
+    while found["waiting"]:
+        found = forget(kernel)
+    count: int = found["forgotten"]
+    return count

@@ -7,7 +7,7 @@ import pytest
 
 from tests.fixtures.waits import Waits
 from tests.sql.client import HOUR, Kernel, OpenKernel, on
-from tests.sql.kernel.verbs import limit, unbalanced
+from tests.sql.kernel.verbs import forgotten, limit, unbalanced
 from tests.sql.life.verbs import enqueue
 
 _TABLES = "fq_history", "fq_result", "fq_key_period", "fq_schedule", "fq_group_followup"
@@ -89,8 +89,7 @@ def test_all_of_a_channel_goes(kernel: Kernel) -> None:
     ]
     assert kernel.complete(*held).keys() == {held[0].id}
     assert unbalanced(kernel) == []
-    kernel.rows("select fq_forget_channels(10)")
-    kernel.rows("select fq_forget_channels(10)")
+    assert forgotten(kernel) == 1
     assert kernel.value("select array_agg(name) from fq_channel") == ["b"]
     assert {hand.channel for hand in kernel.drain()} == {"b"}
 
@@ -126,8 +125,7 @@ def test_who_goes_on_enqueuing_keeps_the_channel(kernel: Kernel) -> None:
     enqueue(kernel, "a")
     _erase(kernel)
     enqueue(kernel, "a")
-    kernel.rows("select fq_forget_channels(10)")
-    kernel.rows("select fq_forget_channels(10)")
+    assert forgotten(kernel) == 0
     assert [hand.channel for hand in kernel.drain()] == ["a"]
 
 

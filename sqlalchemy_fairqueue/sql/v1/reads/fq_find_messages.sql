@@ -74,7 +74,7 @@ begin
             and e.queue = p_queue
             and (v_channel_id is null or m.channel_id = v_channel_id)
             and m.id > v_after
-          order by m.id
+          order by m.id + 0
           limit p_scan
         )
         union all

@@ -45,7 +45,7 @@ begin
           and c.queue = p_queue
           and c.name = p_channel
           and e.queue = p_queue
-        order by m.id
+        order by m.id + 0
         limit p_limit
       )
       union all
@@ -67,8 +67,18 @@ begin
       m.delivered_at, m.returned_at, m.attempts, m.max_attempts, m.deliveries, m.cancelled, m.cancelled_at,
       e.consumer, e.expires_at
     from wanted w
-    join fairqueue.fq_message m on m.id = w.id
-    join fairqueue.fq_channel c on c.id = m.channel_id
+    cross join lateral (
+      select x.*
+      from fairqueue.fq_message x
+      where x.id = w.id
+      limit 1
+    ) m
+    cross join lateral (
+      select x.queue, x.name
+      from fairqueue.fq_channel x
+      where x.id = m.channel_id
+      limit 1
+    ) c
     left join fairqueue.fq_lease e on e.id = m.lease_id
     where c.queue = p_queue
     order by w.step, w.ordinal
