@@ -24,7 +24,12 @@ begin
   if p_kept is not null then
     select array_agg(m.channel_id order by u.ord), array_agg(m.kind order by u.ord) into v_channel_ids, v_all_kinds
     from unnest(p_ids) with ordinality u(id, ord)
-    left join fairqueue.fq_message m on m.id = u.id;
+    left join lateral (
+      select x.channel_id, x.kind
+      from fairqueue.fq_message x
+      where x.id = u.id
+      limit 1
+    ) m on true;
   end if;
   for v_pass in 1..5 loop
     with done as (
@@ -76,11 +81,15 @@ begin
     -- A row is not where the delivery found it (the table was rewritten, or someone updated it): find it by id.
     select array_agg(m.ctid order by u.ord) into v_rows
     from unnest(p_ids, p_lease_ids, p_deliveries) with ordinality u(id, lease_id, deliveries, ord)
-    left join fairqueue.fq_message m
-      on m.id = u.id
-      and m.lease_id is not distinct from u.lease_id
-      and m.deliveries = u.deliveries
-      and u.lease_id is not null;
+    left join lateral (
+      select x.ctid
+      from fairqueue.fq_message x
+      where x.id = u.id
+        and x.lease_id is not distinct from u.lease_id
+        and u.lease_id is not null
+        and x.deliveries = u.deliveries
+      limit 1
+    ) m on true;
     exit when num_nonnulls(variadic v_rows) = 0;
   end loop;
 

@@ -31,8 +31,15 @@ begin
     and not exists (
       select
       from unnest(p_ids, p_deliveries) u(id, deliveries)
-      left join fairqueue.fq_message m on m.id = u.id and m.lease_id = p_lease_id and m.deliveries = u.deliveries
-      where m.id is null
+      where num_nulls(
+          (
+            select m.id
+            from fairqueue.fq_message m
+            where m.id = u.id
+              and m.lease_id is not distinct from p_lease_id
+              and m.deliveries = u.deliveries
+          )
+        ) = 1
     )
   returning l.expires_at into v_expires_at;
   return v_expires_at;

@@ -14,6 +14,6 @@ begin
   select m.id, m.ctid, m.deliveries
   from fairqueue.fq_message m
   where m.lease_id = p_lease_id
-  order by m.id;
+  order by m.id + 0;
 end
 $$;

@@ -55,12 +55,16 @@ begin
     -- A row is not where the delivery found it (the table was rewritten, or someone updated it): find it by id.
     select array_agg(m.ctid order by u.ord) into v_rows
     from unnest(p_ids, p_lease_ids, p_deliveries) with ordinality u(id, lease_id, deliveries, ord)
-    left join fairqueue.fq_message m
-      on m.id = u.id
-      and m.lease_id is not distinct from u.lease_id
-      and m.deliveries = u.deliveries
-      and u.lease_id is not null
-      and m.id <> all (v_held);
+    left join lateral (
+      select x.ctid
+      from fairqueue.fq_message x
+      where x.id = u.id
+        and x.lease_id is not distinct from u.lease_id
+        and x.deliveries = u.deliveries
+        and u.lease_id is not null
+        and x.id <> all (v_held)
+      limit 1
+    ) m on true;
     exit when num_nonnulls(variadic v_rows) = 0;
   end loop;
 end

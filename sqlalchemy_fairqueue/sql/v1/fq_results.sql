@@ -34,7 +34,12 @@ begin
       case when k.expires_at > v_now then k.content end, coalesce(k.problem, d.reason), d.error,
       coalesce(k.finished_at, d.died_at), k.expires_at
     from unnest(p_ids) with ordinality u(id, ord)
-    left join fairqueue.fq_result k on k.message_id = u.id
+    left join lateral (
+      select x.*
+      from fairqueue.fq_result x
+      where x.message_id = u.id
+      limit 1
+    ) k on true
     left join lateral (
       select c.queue, c.name as channel, x.kind
       from fairqueue.fq_message x

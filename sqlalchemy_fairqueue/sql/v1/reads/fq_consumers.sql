@@ -49,11 +49,16 @@ begin
     order by 2 desc, e.consumer
     limit p_limit
   )
-  select a.consumer, a.leased, a.oldest[1], a.oldest[2], m.kind || '', c.name, a.expires_at, a.waiting_until,
+  select a.consumer, a.leased, a.oldest[1], a.oldest[2], m.kind || '',
+    (select c.name from fairqueue.fq_channel c where c.id = m.channel_id), a.expires_at, a.waiting_until,
     r.requested_at, r.requested_by, a.cancelled, a.cancelled_at, a.version, a.concurrency, o.handlers
   from alive a
-  left join fairqueue.fq_message m on m.id = a.oldest[2]
-  left join fairqueue.fq_channel c on c.id = m.channel_id
+  left join lateral (
+    select x.kind, x.channel_id
+    from fairqueue.fq_message x
+    where x.id = a.oldest[2]
+    limit 1
+  ) m on true
   left join fairqueue.fq_stop_request r on r.queue = p_queue
     and r.consumer = a.consumer
     and r.requested_at > v_now - 3600000000

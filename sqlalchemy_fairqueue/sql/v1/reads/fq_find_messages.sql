@@ -67,7 +67,6 @@ begin
             not v_singly and m.kind = p_kind
           from fairqueue.fq_lease e
           join fairqueue.fq_message m on m.lease_id = e.id
-          join fairqueue.fq_channel c on c.id = m.channel_id
           where p_key is null
             and (p_state = 'leased' or (p_state is null and p_channel is not null))
             and v_step <> 2
@@ -99,9 +98,10 @@ begin
         )
         union all
         (
-          select m.id, 3, m.dequeue_at, m.lease_id, c.queue = p_queue, not v_singly and m.kind = p_kind
+          select m.id, 3, m.dequeue_at, m.lease_id,
+            (select c.queue from fairqueue.fq_channel c where c.id = m.channel_id) = p_queue,
+            not v_singly and m.kind = p_kind
           from fairqueue.fq_message m
-          left join fairqueue.fq_channel c on c.id = m.channel_id
           where p_channel is null
             and p_state is distinct from 'leased'
             and m.id > v_after
