@@ -26,7 +26,6 @@ class Asyncpg(Driver):
     """The driver asyncpg. The server tells it the types of parameters, and all values are binary; arrays are lists."""
 
     name = "asyncpg"
-    example = "create_async_engine('postgresql+asyncpg://...')"
     encoders = MappingProxyType({"tid": _row_id, "tid[]": _row_ids})
 
     def fileno(self, connection: Any) -> int:

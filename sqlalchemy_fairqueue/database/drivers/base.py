@@ -40,13 +40,11 @@ class Driver(ABC):
 
     Attributes:
         name: As in ``postgresql+name``.
-        example: How to create an engine with the driver, for the texts of errors.
         encoders: By SQL type, if it needs one, what converts a value to the driver's parameter. Not called for None.
         passes_sqlalchemy: Whether :meth:`send_past` ever sends anything.
     """
 
     name: ClassVar[str]
-    example: ClassVar[str]
     encoders: ClassVar[Mapping[str, Callable[[Any], Any]]]
     passes_sqlalchemy: ClassVar[bool] = False
 
