@@ -217,16 +217,20 @@ class Target:
         return read(connection, self.schema, function, doing, kind, queue=self.queue, **values)
 
     def named(self, channel: str | None = None) -> str:
-        """Return the name of the queue or channel for errors: ``channel 'customer-7' of queue 'documents'``."""
-        return f"queue {self.queue!r}" if channel is None else f"channel {channel!r} of queue {self.queue!r}"
+        return named(self.queue, channel)
 
 
 class Call(NamedTuple):
-    """A call of a SQL function. *doing* describes it in the texts of errors: ``"dequeue from queue 'documents'"``."""
+    """A call of a SQL function. *doing* describes it in the texts of errors, up to the name of the queue or channel."""
 
     clause: Clause
     parameters: Mapping[str, Any]
     doing: str
+
+    def described(self) -> str:
+        """Describe the call for errors: ``dequeue from queue 'documents'``."""
+        queue = self.parameters.get("queue")
+        return self.doing if queue is None else f"{self.doing} {named(queue, self.parameters.get('channel'))}"
 
     def rows(self, connection: Connection, *, as_bytes: bool = False) -> Sequence[Any]:
         """Send the call by SQLAlchemy and return its rows. In a two-phase transaction the call notifies nobody.
@@ -243,7 +247,7 @@ class Call(NamedTuple):
             with driver.bytes_results(connection) if as_bytes else nullcontext():
                 return connection.execute(self.clause.statement, parameters).all()
         except StatementError as error:
-            refuse(error, self.doing)
+            refuse(error, self.described())
 
     def value(self, connection: Connection) -> Any:
         [row] = self.rows(connection)
@@ -263,7 +267,7 @@ class Call(NamedTuple):
                 ):
                     return rows[0]
         except StatementError as error:
-            refuse(error, self.doing)
+            refuse(error, self.described())
         return self.rows(connection, as_bytes=as_bytes)
 
     def reraise(self, connection: Connection, error: BaseException) -> NoReturn:
@@ -417,7 +421,7 @@ class Link:
             refusal = refusal_of(error)
             if refusal.sqlstate == _REFUSED:
                 raise CommitRefused(index, json.loads(refusal.detail or "")) from error
-            refuse(error, calls[index].doing)
+            refuse(error, calls[index].described())
         except BaseException as error:
             # A signal handler or the cancel of a task interrupted the call; nobody knows whether it was committed.
             let_go(connection, error)
@@ -546,8 +550,11 @@ def _do_execute(cursor: DBAPICursor, statement: str, parameters: Any, context: E
     return True
 
 
-def named(queues: Sequence[str]) -> str:
-    return f"queue {queues[0]!r}" if len(queues) == 1 else f"{len(queues):,} queues"
+def named(queue: str | Sequence[str | None], channel: str | None = None) -> str:
+    """Return the name of queues or a channel for errors: ``channel 'customer-7' of queue 'documents'``."""
+    if isinstance(queue, str):
+        return f"queue {queue!r}" if channel is None else f"channel {channel!r} of queue {queue!r}"
+    return f"queue {queue[0]!r}" if len(queue) == 1 and queue[0] is not None else f"{len(queue):,} queues"
 
 
 def can_notify(connection: Connection) -> bool:

@@ -144,7 +144,7 @@ def take_messages(
     """
     *rows, about = target.call(
         "fq_dequeue",
-        f"dequeue from queue {target.queue!r}",
+        "dequeue from",
         _DEQUEUE,
         limit=limit,
         lease=lease,
@@ -175,7 +175,7 @@ def take_more(
     return _all_delivered(
         target.call(
             "fq_take_more",
-            f"take what follows message {first.message_id} of queue {target.queue!r}",
+            f"take what follows message {first.message_id} of",
             _TAKE_MORE,
             message_id=first.message_id,
             lease_id=first.lease_id,
@@ -218,8 +218,7 @@ def _delivered(row: Sequence[Any]) -> Row:
 
 def hear_signals(connection: Connection, target: Target) -> bool:
     """Apply up to 1,000 signals to state rows; return whether more are left. Call it in a transaction of its own."""
-    doing = f"hear the signals of queue {target.queue!r}"
-    [[has_more]] = target.call("fq_hear", doing, _HEAR).tuples(connection)
+    [[has_more]] = target.call("fq_hear", "hear the signals of", _HEAR).tuples(connection)
     return bool(has_more)
 
 
@@ -245,7 +244,7 @@ def set_aside(
         limit: The limit of the failed dequeue.
         message_ids: Messages under *lease_id* that the caller could not read because of *reason*. None: find the rows.
     """
-    doing = f"set aside what cannot be delivered in queue {target.queue!r}"
+    doing = "set aside what cannot be delivered in"
     ids = None if message_ids is None else list(message_ids)
     call = target.call("fq_set_aside", doing, limit=limit, lease_id=lease_id, ids=ids, reason=reason)
     return list(map(SetAside._make, call.rows(connection)))
@@ -259,7 +258,7 @@ def extend_lease(connection: Connection, target: Target, tokens: Sequence[Token]
     lease_id = tokens[0].lease_id
     [[expires_at]] = target.call(
         "fq_extend",
-        f"extend lease {lease_id}",
+        f"extend lease {lease_id} of",
         lease_id=lease_id,
         lease=lease,
         ids=[token.message_id for token in tokens],
@@ -274,7 +273,7 @@ def heartbeat(
     """Extend leases to run for *lease* from now; return them with their cancelled messages. The caller commits."""
     rows = target.call(
         "fq_heartbeat",
-        f"extend {len(lease_ids)} leases of queue {target.queue!r}",
+        f"extend {len(lease_ids)} leases of",
         lease_ids=list(lease_ids),
         lease=lease,
     ).rows(connection)
@@ -290,7 +289,7 @@ def charge_running(
     """Charge channels for running deliveries; *charges*: the cost so far (ms) and that charged. The caller commits."""
     target.call(
         "fq_charge_running",
-        f"charge for {len(tokens)} deliveries of queue {target.queue!r}",
+        f"charge for {len(tokens)} deliveries of",
         ids=[token.message_id for token in tokens],
         lease_ids=[token.lease_id for token in tokens],
         deliveries=[token.deliveries for token in tokens],
@@ -376,7 +375,7 @@ def settlement(
         values["errors"] = list(errors)
     if verb != "bury":
         values["notify"] = notify
-    doing = f"{verb} {len(tokens)} deliveries of queue {target.queue!r}"
+    doing = f"{verb} {len(tokens)} deliveries of"
     shape = _settling(refusing=refusing, costs=told, alone=alone)
     return target.call(f"fq_{verb}", doing, shape, **values)
 
@@ -384,5 +383,4 @@ def settlement(
 def lock_deliveries(target: Target, tokens: Sequence[Token]) -> Call:
     """Return the call that locks the messages of valid tokens, in the order of their ids."""
     arrays = dict(zip(_TOKEN, map(list, zip(*tokens, strict=True)), strict=True))
-    doing = f"lock {len(tokens)} messages of queue {target.queue!r}"
-    return target.call("fq_lock_deliveries", doing, _LOCK, **arrays)
+    return target.call("fq_lock_deliveries", f"lock {len(tokens)} messages of", _LOCK, **arrays)

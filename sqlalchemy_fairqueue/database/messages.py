@@ -184,7 +184,7 @@ def enqueue_call(
     values = _elements(messages[0]) if alone else _arrays(messages)
     return target.call(
         "fq_enqueue",
-        f"enqueue {len(messages)} messages to queue {target.queue!r}",
+        f"enqueue {len(messages)} messages to",
         _enqueuing(alone=alone, refusing=refusing),
         policy=new_policy_json(policy),
         notify=notify,
@@ -263,8 +263,9 @@ def followup_values(messages: Sequence[EncodedMessage]) -> dict[str, Any]:
 def named_messages(target: Target, names: Sequence[MessageName]) -> Call:
     """Return the call that finds messages by name. Its rows have the id, and the position of the name, from 1."""
     channels, keys, ordering_keys = map(list, zip(*names, strict=True))
-    doing = f"find messages of {target.named()} by name"
-    return target.call("fq_find_named", doing, channels=channels, keys=keys, ordering_keys=ordering_keys)
+    return target.call(
+        "fq_find_named", "find messages by name in", channels=channels, keys=keys, ordering_keys=ordering_keys
+    )
 
 
 def first_named(connection: Connection, target: Target, name: MessageName) -> int | None:
@@ -281,9 +282,8 @@ def read_messages(
     content_bytes: int = 65_536,
 ) -> list[MessageDetails]:
     """Return unsettled messages: those with *ids*; if None, up to *limit* leased and *limit* others of a channel."""
-    doing = f"read messages of queue {target.queue!r}"
     which: dict[str, Any] = {"ids": ids and list(ids), "channel": channel, "limit": limit, "bytes": content_bytes}
-    return target.read(connection, "fq_message_details", doing, _details, **which)
+    return target.read(connection, "fq_message_details", "read messages of", _details, **which)
 
 
 def _details(*, channel: str | None, content: bytes | None, dequeue_at: datetime, **row: Any) -> MessageDetails:
@@ -294,19 +294,18 @@ def read_message_attempts(
     connection: Connection, target: Target, message_id: int, *, limit: int = 100, chars: int = 10_000
 ) -> list[AttemptDetails]:
     """Return the last *limit* attempts at a message that have ended, the oldest first."""
-    doing = f"read the attempts at message {message_id} of queue {target.queue!r}"
+    doing = f"read the attempts at message {message_id} of"
     which = {"message_id": message_id, "limit": limit, "chars": chars}
     return target.read(connection, "fq_message_attempts", doing, AttemptDetails, **which)[::-1]
 
 
 def read_results(connection: Connection, target: Target, message_ids: Sequence[int]) -> list[FoundResult]:
     """Return how messages ended, in the order of *message_ids*."""
-    doing = f"read results of queue {target.queue!r}"
 
     def found(*, message_id: int, **row: Any) -> FoundResult:  # noqa: ARG001 - the caller knows it
         return FoundResult(**row)
 
-    return target.read(connection, "fq_results", doing, found, ids=list(message_ids))
+    return target.read(connection, "fq_results", "read results of", found, ids=list(message_ids))
 
 
 def record_audit(
@@ -320,11 +319,10 @@ def record_audit(
     message_ids: Sequence[int] | None,
     details: Mapping[str, object] | None,
 ) -> None:
-    doing = f"record {what!r:.80}"
     call(
         schema,
         "fq_record_audit",
-        doing,
+        f"record {what!r:.80} for" if queue else f"record {what!r:.80}",
         queue=queue,
         what=what,
         by=by,
@@ -347,7 +345,7 @@ def read_audits(
     return target.read(
         connection,
         "fq_audits",
-        f"read what was done to {target.named(channel)}",
+        "read what was done to",
         _entry,
         channel=channel,
         message_id=message_id,
@@ -378,7 +376,7 @@ class Member(NamedTuple):
 
 
 def read_group(connection: Connection, target: Target, group_id: UUID) -> GroupStatus | None:
-    doing = f"read group {group_id}"
+    doing = f"read group {group_id} of"
     page = {"open": None, "before_at": None, "before_id": None, "limit": 1}
     return next(iter(target.read(connection, "fq_groups", doing, _status, group_id=str(group_id), **page)), None)
 
@@ -394,9 +392,7 @@ def read_groups(
     """Return groups of a queue, the newest first; *before* is the last group of the previous page."""
     before_at, before_id = (None, None) if before is None else (before.created_at, str(before.id))
     page = {"open": is_open, "before_at": before_at, "before_id": before_id, "limit": limit}
-    return target.read(
-        connection, "fq_groups", f"list the groups of queue {target.queue!r}", _status, group_id=None, **page
-    )
+    return target.read(connection, "fq_groups", "list the groups of", _status, group_id=None, **page)
 
 
 def _status(*, group_id: UUID | str, added: int, **row: Any) -> GroupStatus:
@@ -406,7 +402,7 @@ def _status(*, group_id: UUID | str, added: int, **row: Any) -> GroupStatus:
 
 def read_group_members(connection: Connection, target: Target, group_id: UUID, *, limit: int) -> list[Member]:
     """Return members of a group that have not ended, by id; if there are more than *limit*, any of them."""
-    doing = f"list the members of group {group_id}"
+    doing = f"list the members of group {group_id} of"
     return sorted(target.read(connection, "fq_group_members", doing, Member, group_id=str(group_id), limit=limit))
 
 
@@ -439,11 +435,10 @@ def read_dead_letters(
 
     died_at, message_id = (None, None) if after is None else (after.died_at, after.message_id)
     page: Row = {"died_at": died_at, "message_id": message_id, "limit": limit}
-    doing = f"read the dead letters of {target.named()}"
-    return target.read(connection, "fq_dead_letters", doing, letter, **page, **which)
+    return target.read(connection, "fq_dead_letters", "read the dead letters of", letter, **page, **which)
 
 
 def read_dead_letter_groups(connection: Connection, target: Target, *, limit: int, ids: int) -> list[DeadLetterGroup]:
     """Group the newest *limit* dead letters by kind, reason and error, largest group first, with *ids* ids of each."""
-    doing = f"read the dead letters of queue {target.queue!r}"
+    doing = "read the dead letters of"
     return target.read(connection, "fq_dead_letter_groups", doing, DeadLetterGroup, limit=limit, ids=ids)

@@ -63,7 +63,7 @@ def schedule_call(target: Target, definition: ScheduleDefinition) -> Call:
     recurrence, encoded = definition.recurrence, definition.message
     return target.call(
         "fq_set_schedule",
-        f"set schedule {definition.name!r} of {target.named(encoded.message.channel)}",
+        f"set schedule {definition.name!r} of",
         channel=encoded.message.channel,
         name=definition.name,
         cron=recurrence.cron,
@@ -83,14 +83,14 @@ def schedule_call(target: Target, definition: ScheduleDefinition) -> Call:
 
 def set_schedule_paused(connection: Connection, target: Target, channel: str, name: str, *, paused: bool) -> bool:
     """Pause or resume a schedule, and return whether that changed anything."""
-    doing = f"{'pause' if paused else 'resume'} schedule {name!r}"
+    doing = f"{'pause' if paused else 'resume'} schedule {name!r} of"
     with _named(target, channel, name):
         return target.call("fq_pause_schedule", doing, channel=channel, name=name, paused=paused).value(connection)
 
 
 def run_schedule(connection: Connection, target: Target, channel: str, name: str) -> int | None:
     """Enqueue the message of a schedule now, and return its id; None if it was dropped, because the channel is full."""
-    call = target.call("fq_run_schedule", f"run schedule {name!r}", channel=channel, name=name, notify=target.notify)
+    call = target.call("fq_run_schedule", f"run schedule {name!r} of", channel=channel, name=name, notify=target.notify)
     with _named(target, channel, name):
         return call.value(connection)
 
@@ -107,7 +107,7 @@ def read_schedules(
     return target.read(
         connection,
         "fq_schedules",
-        f"read the schedules of {target.named()}",
+        "read the schedules of",
         _info,
         channel=channel,
         name=name,

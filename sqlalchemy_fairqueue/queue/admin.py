@@ -177,16 +177,14 @@ class DeadLetters(Facet[QueueBase]):
                 check_instant(name, time)
         if until is not None and before is not None:
             raise InvalidArgument(f"until is {until} and before is {before}: both say the same; give one")
-        doing = f"purge dead letters of {self._target.named()}"
-        call = self._target.call("fq_purge_dead", doing, before=until or before, **which)
+        call = self._target.call("fq_purge_dead", "purge dead letters of", before=until or before, **which)
         deleted: int = self._ask(where, call.value)
         return deleted
 
 
 def redriving(target: Target, *, limit: int = 1, **which: Any) -> Call:
     """Return the database call that redrives dead letters. Each row of its answer is an id and an outcome."""
-    doing = f"redrive dead letters of {target.named()}"
-    return target.call("fq_redrive", doing, limit=limit, notify=target.notify, **which)
+    return target.call("fq_redrive", "redrive dead letters of", limit=limit, notify=target.notify, **which)
 
 
 def checked_ids(message_ids: Ids) -> list[int] | None:
@@ -232,7 +230,7 @@ class Admin(Facet[QueueBase]):
         check_name("channel", channel)
         call = self._target.call(
             "fq_move_message",
-            f"move message {checked} of {self._target.named()} to channel {channel!r}",
+            f"move message {checked} to",
             message_id=checked,
             channel=channel,
             policy=new_policy_json(self._queue.defaults),
@@ -276,7 +274,7 @@ class Admin(Facet[QueueBase]):
             wanted = message_id if name is None else first_named(connection, self._target, name)
             if wanted is None:
                 return "missing"
-            doing = f"make message {wanted} of {self._target.named()} due"
+            doing = f"make message {wanted} due in"
             make_due = self._target.call("fq_make_due", doing, message_id=wanted, notify=self._target.notify)
             outcome: RetryNowOutcome = make_due.value(connection)
             if outcome == "missing":
@@ -330,8 +328,7 @@ class Admin(Facet[QueueBase]):
         """
         which = undelivered(channel, **filters)
         check_count("limit", limit, 1, 10**9)
-        doing = f"count messages of {self._target.named(channel)}"
-        call = self._target.call("fq_undelivered", doing, _COUNT, limit=limit, **which)
+        call = self._target.call("fq_undelivered", "count messages of", _COUNT, limit=limit, **which)
         count: int = self._ask(where, call.value)
         return count
 
@@ -368,7 +365,7 @@ class Admin(Facet[QueueBase]):
         xid, last_id = (None, None) if after is None else checked_position(after, "filters", IDS, IDS)
         page = {"xid": xid, "id": last_id, "limit": limit, "scan": scan, "chars": ERROR}
         which = {"channel": channel, "kind": kind, "outcome": outcome}
-        doing = f"read the last attempts of {self._target.named()}"
+        doing = "read the last attempts of"
 
         def work(connection: Connection) -> AttemptPage:
             rows = self._target.read(connection, "fq_recent_attempts", doing, Row, **which, **page)
@@ -458,14 +455,13 @@ class Admin(Facet[QueueBase]):
         if not isinstance(engine, (Engine, AsyncEngine)):
             raise refused(engine, "an engine")
         check_name("channel", channel)
-        doing = f"erase {self._target.named(channel)}"
-        forget = call(self._target.schema, "fq_forget_channels", f"{doing}: delete its row", limit=_ERASED)
+        forget = call(self._target.schema, "fq_forget_channels", "forget idle channels", limit=_ERASED)
 
         def erase(engine: Engine) -> Erasure:
             counts: Counter[str] = Counter()
             after: list[int] | None = [0, 0, 0]
             while after is not None:
-                batch = self._target.call("fq_erase_channel", doing, channel=channel, limit=_ERASED, after=after)
+                batch = self._target.call("fq_erase_channel", "erase", channel=channel, limit=_ERASED, after=after)
                 [row] = self._ask(engine, batch.rows)
                 *numbers, after = row
                 counts.update(dict(zip(row._fields, numbers, strict=False)))
@@ -495,7 +491,7 @@ class Admin(Facet[QueueBase]):
         """
         check_name("consumer", consumer)
         check_names(by=by)
-        doing = f"ask consumer {consumer!r} of {self._target.named()} to stop"
+        doing = f"ask consumer {consumer!r} to stop in"
         is_there: bool = self._ask(where, self._target.call("fq_request_stop", doing, consumer=consumer, by=by).value)
         return is_there
 

@@ -246,7 +246,7 @@ class Plans(Facet[QueueBase]):
 
         def at_once(engine: Engine) -> None:
             self._perform(engine, [operation], None)
-            call = self._target.call("fq_spread_plans", f"spread the plans of {self._target.named()}", limit=_CHUNK)
+            call = self._target.call("fq_spread_plans", "spread the plans of", limit=_CHUNK)
             # Repeat until nothing more can be done now.
             while self._ask(engine, lambda connection: call.rows(connection)[0].due_in == 0):
                 pass

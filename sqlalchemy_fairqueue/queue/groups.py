@@ -380,7 +380,7 @@ class Groups(Facet[QueueBase]):
 
 
 def _cancel(connection: Connection, target: Target, group_id: UUID) -> GroupCancellation | None:
-    call = target.call("fq_cancel_group", f"cancel group {group_id}", group_id=str(group_id))
+    call = target.call("fq_cancel_group", f"cancel group {group_id} of", group_id=str(group_id))
     return next(map(GroupCancellation._make, call.rows(connection)), None)
 
 

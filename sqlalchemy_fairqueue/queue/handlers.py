@@ -403,7 +403,7 @@ def handlers_of(queue: HandlerMethods) -> Mapping[str, Handler]:
 def follow_dead(connection: Connection, queue: HandlerMethods, target: Target) -> None:
     """Tell the database of which kinds the dead letters are reported to on_dead handlers."""
     if kinds := sorted(queue._followed):  # noqa: SLF001 - for workers alone
-        target.call("fq_follow_dead", f"follow dead letters of {target.named()}", kinds=kinds).rows(connection)
+        target.call("fq_follow_dead", "follow dead letters of", kinds=kinds).rows(connection)
 
 
 def session_type_of(queues: Iterable[HandlerMethods], base: type[S]) -> type[S]:

@@ -146,7 +146,7 @@ class LookupMethods(QueueBase):
                 message = replace(message, history=tuple(attempts))
             if message.consumer is not None:
                 return message
-            doing = f"count messages of {self._target.named()}"
+            doing = "count messages of"
             before = self._target.call("fq_messages_ahead", doing, message_id=message.message_id, most=_MOST_AHEAD)
             ahead = before.value(connection)
             counted = None if ahead == _MOST_AHEAD else ahead
@@ -200,7 +200,7 @@ class LookupMethods(QueueBase):
         step, at, last_id = (None, None, None) if after is None else _position(after, channel)
         find = self._target.call(
             "fq_find_messages",
-            f"find messages of queue {self.name!r}",
+            "find messages of",
             channel=channel,
             state=state,
             kind=kind,

@@ -262,7 +262,7 @@ class _Wait:
             try:
                 self._target.call(
                     "fq_wait_for_result",
-                    f"wait for the result of message {self._asked.message_id}",
+                    f"wait for the result of message {self._asked.message_id} of",
                     message_id=self._asked.message_id,
                     waiter=str(self._waiter),
                     wait=microseconds(_REGISTERED),
@@ -290,7 +290,7 @@ class _Wait:
 
     def unregister(self, connection: Connection) -> None:
         message_id = self._asked.message_id
-        doing = f"stop waiting for the result of message {message_id}"
+        doing = f"stop waiting for the result of message {message_id} of"
         call = self._target.call("fq_wait_for_result", doing, message_id=message_id, waiter=str(self._waiter), wait=0)
         call.rows(connection)
 

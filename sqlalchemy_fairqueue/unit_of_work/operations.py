@@ -174,7 +174,7 @@ def settle_and_cancel(share: Share) -> list[ReceiptUpdate]:
         lock_messages(share, message_ids(share))
         updates = run(connection, settle_steps(share))
     ids = sorted({message_id for one in cancels for message_id in one.message_ids})
-    call = target.call("fq_cancel", f"cancel messages of {target.named()}", ids=ids, notify=all(map(notifies, cancels)))
+    call = target.call("fq_cancel", "cancel messages of", ids=ids, notify=all(map(notifies, cancels)))
     # The outcomes other than "cancelled".
     exceptions = dict(map(tuple, call.rows(connection)))
     return updates + [
@@ -248,8 +248,7 @@ def _verb_steps(
         [one.delivery.message_id for one in ordered if _is_awaited_dead(one)] if verb in {Verb.BURY, Verb.RETRY} else []
     )
     if dead and can_notify(connection):
-        doing = f"wake those who wait in {target.named()}"
-        steps.append(Step(target.call("fq_wake_results", doing, ids=dead)))
+        steps.append(Step(target.call("fq_wake_results", "wake those who wait in", ids=dead)))
     return steps
 
 
@@ -335,7 +334,7 @@ class Members:
             followups = [one for one in (make.then, make.on_failure) if one is not None]
             call = target.call(
                 "fq_make_group",
-                f"make group {make.group_id} of {target.named()}",
+                f"make group {make.group_id} of",
                 group_id=str(make.group_id),
                 on_failures=[one is make.on_failure for one in followups] or None,
                 policy=new_policy_json(make.policy),
@@ -361,7 +360,7 @@ class Members:
         adder = self._adders.get(group_id)
         return self._share.target.call(
             "fq_join_group",
-            f"join group {group_id}",
+            f"join group {group_id} of",
             group_id=str(group_id),
             added=sum(count for one, count in self.created.items() if one.group_id == group_id),
             message_id=None if adder is None else adder.message_id,
@@ -461,8 +460,7 @@ def _check(
         enqueue = enqueues[ordinal - 1]
         if outcome == "full":
             channel = enqueue.message.channel
-            doing = f"read the policy of channel {channel!r} of queue {target.queue!r}"
-            call = target.call("fq_max_backlog", doing, channel=channel)
+            call = target.call("fq_max_backlog", "read the policy of", channel=channel)
             raise _full(target, channel, call.value(share.link.connection))
         if outcome in {"duplicate", "replaced"}:
             holder = cast("int", message_id)
