@@ -15,14 +15,8 @@ from sqlalchemy_fairqueue.database.asynchronous import AsyncConnection, AsyncEng
 from sqlalchemy_fairqueue.database.calls import Shape, call, is_in_autocommit, usable_schemas
 from sqlalchemy_fairqueue.database.drivers import driver_of
 from sqlalchemy_fairqueue.database.engines import read_committed
-from sqlalchemy_fairqueue.database.errors import sqlstate_of, to_install, to_upgrade, too_old
-from sqlalchemy_fairqueue.errors import (
-    AutocommitError,
-    FairQueueError,
-    InvalidArgument,
-    SchemaMismatch,
-    migration_refusal,
-)
+from sqlalchemy_fairqueue.database.errors import refuse_migration, sqlstate_of, to_install, to_upgrade, too_old
+from sqlalchemy_fairqueue.errors import AutocommitError, FairQueueError, InvalidArgument, SchemaMismatch
 from sqlalchemy_fairqueue.sql import install_statements
 from sqlalchemy_fairqueue.sql.catalog import installed_version, recognised_version
 from sqlalchemy_fairqueue.sql.files import latest_version
@@ -71,9 +65,13 @@ def check_installed(connection: Connection, schema: str | None) -> None:
     except SchemaMismatch as error:
         missing = f"fairqueue is not installed in {named_schema(schema)}; {to_install(schema)}"
         raise SchemaMismatch(missing) from error.__cause__
-    if problem := too_old(found, schema):
-        raise SchemaMismatch(f"{problem}; put {to_upgrade(found, schema)} into an Alembic migration and run it")
+    _check_version(found, schema)
     usable.add(schema)
+
+
+def _check_version(version: int, schema: str | None) -> None:
+    if problem := too_old(version, schema):
+        raise SchemaMismatch(f"{problem}; put {to_upgrade(version, schema)} into an Alembic migration and run it")
 
 
 def install_fairqueue(where: Engine | Connection, schema: str | None = None) -> bool:
@@ -134,17 +132,13 @@ def _installed_now(connection: Connection, schema: str | None) -> bool:
     _check_postgresql(connection)
     version = recognised_version(connection, schema)
     if version is not None:
-        if outdated := too_old(version, schema):
-            raise SchemaMismatch(f"{outdated}; put {to_upgrade(version, schema)} into an Alembic migration and run it")
+        _check_version(version, schema)
         return False
     made = [] if schema is None else [f"create schema if not exists {quoted(schema)}"]
     try:
         _send(connection, [*made, *install_statements(latest_version(), schema)])
     except DBAPIError as error:
-        refusal = migration_refusal(error, "install_fairqueue")
-        if refusal is None:
-            raise
-        raise refusal from error
+        refuse_migration(error, "install_fairqueue")
     return True
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -53,11 +53,8 @@ HEARD = timedelta(seconds=10)
 """How long after a request to stop a worker has heard of it, if its database answers."""
 
 
-_DEMAND = (
-    "channel", "ready", "scheduled", "held", "behind", "leased", "current_concurrency", "max_concurrency",
-    "current_cost", "max_cost_out", "next_cost", "weight", "paused_at", "oldest_ready_at", "last_dequeue_at",
-    "rate", "rate_allows_at", "opens_at", "served_cost",
-)  # fmt: skip
+# The reading of reasons adds the last one.
+_DEMAND = [field.name for field in fields(ChannelDemand) if field.name != "wait"]
 _OF_QUEUE = ("paused_at", "max_concurrency", "max_cost_out", "current_cost", "next_cost", "rate_allows_at", "noted_at")
 _SAMPLE = Shape(("fq_now as now", "cast(pg_catalog.pg_current_snapshot() as text) as snapshot"))
 

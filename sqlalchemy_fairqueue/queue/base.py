@@ -17,7 +17,7 @@ from sqlalchemy_fairqueue.database.installation import check_installed
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.unit_of_work.sending import lock_order_of, send
 from sqlalchemy_fairqueue.unit_of_work.sessions import connection_of, joined, record, session_of
-from sqlalchemy_fairqueue.values.checks import SCHEMA_BYTES, check_count, check_name
+from sqlalchemy_fairqueue.values.checks import SCHEMA_BYTES, check_count, check_flag, check_name
 from sqlalchemy_fairqueue.values.policies import ChannelPolicy
 
 if TYPE_CHECKING:
@@ -117,10 +117,8 @@ class QueueBase:
             )
         if defaults is not None and not isinstance(defaults, ChannelPolicy):
             raise InvalidArgument(f"defaults is {defaults!r:.80}; give a ChannelPolicy")
-        if not isinstance(notify, bool):
-            raise InvalidArgument(f"notify is {notify!r:.80}; give True or False")
-        if not isinstance(check_kinds, bool):
-            raise InvalidArgument(f"check_kinds is {check_kinds!r:.80}; give True or False")
+        check_flag("notify", notify)
+        check_flag("check_kinds", check_kinds)
         self.name = name
         self.schema = schema
         self.codec = codec

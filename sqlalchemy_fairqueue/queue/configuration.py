@@ -13,7 +13,7 @@ from sqlalchemy_fairqueue.database.engines import on
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.queue.base import Facet, QueueBase, recorded, verb
 from sqlalchemy_fairqueue.unit_of_work import changes as change
-from sqlalchemy_fairqueue.values.checks import check_name, check_names
+from sqlalchemy_fairqueue.values.checks import check_flag, check_name, check_names
 from sqlalchemy_fairqueue.values.policies import (
     POLICY,
     UNSET,
@@ -182,8 +182,7 @@ class ConfigurationMethods(QueueBase):
             0
         """
         check_names(channel=channel)
-        if not isinstance(new, bool):
-            raise InvalidArgument(f"new is {new!r:.80}; give True or False")
+        check_flag("new", new)
         return self._perform(where, [change.pause(self._target, channel, new=new)], None)
 
     @recorded

@@ -27,6 +27,7 @@ from sqlalchemy_fairqueue.values.checks import (
     IDS,
     check_choice,
     check_count,
+    check_flag,
     check_message_id,
     check_names,
     checked_position,
@@ -96,8 +97,7 @@ class LookupMethods(QueueBase):
         """
         check_names(channel=channel, after=after)
         check_count("limit", limit, 1, 100_000)
-        if not isinstance(busy, bool):
-            raise InvalidArgument(f"busy is {busy!r:.80}; give True (only channels with messages) or False")
+        check_flag("busy", busy)
         named = None if channel is None else [channel]
         asked = partial(read_channel_stats, target=self._target, channels=named)
         return self._ask(where, partial(asked, limit=limit, after=after, busy=busy))

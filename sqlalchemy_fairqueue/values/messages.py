@@ -12,6 +12,7 @@ from sqlalchemy_fairqueue.values.checks import (
     check_choice,
     check_count,
     check_duration,
+    check_flag,
     check_instant,
     check_name,
     check_names,
@@ -122,8 +123,7 @@ class Enqueue:
         for what, name in (("key", self.key), ("ordering_key", self.ordering_key)):
             if name is not None:
                 check_name(what, name)
-        if not isinstance(self.coalesce, bool):
-            raise InvalidArgument(f"coalesce is {self.coalesce!r:.80}; say True or False")
+        check_flag("coalesce", self.coalesce)
         if self.coalesce and (self.ordering_key is None or self.key is not None):
             raise InvalidArgument(
                 f"coalesce is True, ordering_key {self.ordering_key!r:.80} and key {self.key!r:.80}; give an "
