@@ -19,11 +19,11 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
 from weakref import WeakKeyDictionary, WeakSet
 
-from sqlalchemy import TextClause, TextualSelect, TwoPhaseTransaction, column, event, text
+from sqlalchemy import Connection, Dialect, Pool, TextClause, TextualSelect, TwoPhaseTransaction, column, event, text
 from sqlalchemy.engine.default import DefaultDialect
 from sqlalchemy.exc import StatementError
 
-from sqlalchemy_fairqueue.database.drivers import DRIVERS, NumberedStatement, driver_of
+from sqlalchemy_fairqueue.database.drivers import DRIVERS, Driver, NumberedStatement, driver_of
 from sqlalchemy_fairqueue.database.errors import refusal_of, refuse
 from sqlalchemy_fairqueue.errors import AutocommitError, FairQueueError
 from sqlalchemy_fairqueue.sql.files import signature
@@ -34,11 +34,8 @@ from sqlalchemy_fairqueue.values.policies import RATE, fields_of_columns, rate_o
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from sqlalchemy import Connection, Dialect, Pool
     from sqlalchemy.engine import Transaction
     from sqlalchemy.engine.interfaces import DBAPICursor, ExceptionContext, ExecutionContext
-
-    from sqlalchemy_fairqueue.database.drivers import Driver
 
     Send = Callable[[str, Any], None]
     Note = Callable[[BaseException], None]

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy_fairqueue.database.calls import Q, call, read_by_queue
-from sqlalchemy_fairqueue.values.policies import POLICY, UNSET, ChannelPolicy, policy_values
+from sqlalchemy_fairqueue.database.calls import Q, Target, call, read_by_queue
+from sqlalchemy_fairqueue.values.policies import POLICY, UNSET, ChannelPolicy, PolicyChanges, Unset, policy_values
 from sqlalchemy_fairqueue.values.reports import PlanInfo, SharedLimit
 from sqlalchemy_fairqueue.values.settings import SETTINGS, QueueSettings
 
@@ -17,9 +17,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from sqlalchemy_fairqueue.database.calls import Target
     from sqlalchemy_fairqueue.values.fields import Definition
-    from sqlalchemy_fairqueue.values.policies import PolicyChanges, Unset
 
 
 def channel_changes_json(changes: PolicyChanges, plan: str | Unset | None, reset: Collection[str]) -> str:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from sqlalchemy.exc import DBAPIError
 
-from sqlalchemy_fairqueue.database.calls import Call, Row, Shape, argument, call
+from sqlalchemy_fairqueue.database.calls import Call, Row, Shape, Target, argument, call
 from sqlalchemy_fairqueue.database.errors import sqlstate_of
 from sqlalchemy_fairqueue.texts import said
 from sqlalchemy_fairqueue.times import duration, instant, microseconds
@@ -17,11 +17,9 @@ from sqlalchemy_fairqueue.values.messages import Lease
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from datetime import datetime
 
     from sqlalchemy import Connection
 
-    from sqlalchemy_fairqueue.database.calls import Target
 
 LONGEST_WAIT = timedelta(seconds=61)
 """A worker registers a wait for no longer."""

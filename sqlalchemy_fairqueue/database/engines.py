@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 from weakref import WeakSet
 
-from sqlalchemy import Connection, Engine, NullPool, event, text
+from sqlalchemy import Connection, Engine, NullPool, Pool, PoolProxiedConnection, event, text
 from sqlalchemy.engine.base import OptionEngine
 from sqlalchemy.exc import DBAPIError
 
@@ -22,7 +22,6 @@ from sqlalchemy_fairqueue.errors import InvalidArgument, IsolationError
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping
 
-    from sqlalchemy import Pool, PoolProxiedConnection
 
 R = TypeVar("R")
 

@@ -9,12 +9,12 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 from uuid import UUID
 
-from sqlalchemy_fairqueue.codecs import codec_of, decoded, headers_of
-from sqlalchemy_fairqueue.database.calls import Row, Shape, argument, call
+from sqlalchemy_fairqueue.codecs import Codec, codec_of, decoded, headers_of
+from sqlalchemy_fairqueue.database.calls import Call, Row, Shape, Target, argument, call
 from sqlalchemy_fairqueue.database.configuration import new_policy_json
 from sqlalchemy_fairqueue.errors import PayloadError
 from sqlalchemy_fairqueue.times import instant_microseconds, microseconds
-from sqlalchemy_fairqueue.values.messages import GroupStatus
+from sqlalchemy_fairqueue.values.messages import Delivery, Enqueue, EnqueueOutcome, GroupStatus, MessageName
 from sqlalchemy_fairqueue.values.reports import (
     AttemptDetails,
     AuditEntry,
@@ -29,9 +29,6 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from sqlalchemy_fairqueue.codecs import Codec
-    from sqlalchemy_fairqueue.database.calls import Call, Target
-    from sqlalchemy_fairqueue.values.messages import Delivery, Enqueue, EnqueueOutcome, MessageName
     from sqlalchemy_fairqueue.values.policies import ChannelPolicy
     from sqlalchemy_fairqueue.values.reports import MessageState
 

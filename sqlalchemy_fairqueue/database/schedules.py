@@ -4,26 +4,22 @@ from __future__ import annotations
 
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sqlalchemy_fairqueue.database.calls import Call, call
+from sqlalchemy_fairqueue.database.calls import Call, Target, call
 from sqlalchemy_fairqueue.database.configuration import new_policy_json
-from sqlalchemy_fairqueue.database.messages import Content
+from sqlalchemy_fairqueue.database.messages import Content, EncodedMessage
 from sqlalchemy_fairqueue.errors import InvalidArgument, UnknownSchedule
 from sqlalchemy_fairqueue.times import any_instant, instant_microseconds, microseconds
-from sqlalchemy_fairqueue.values.schedules import ScheduleInfo, timing_of
+from sqlalchemy_fairqueue.values.schedules import CatchUp, Recurrence, ScheduleInfo, ScheduleState, timing_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from datetime import datetime
 
     from sqlalchemy import Connection
 
-    from sqlalchemy_fairqueue.database.calls import Target
-    from sqlalchemy_fairqueue.database.messages import EncodedMessage
     from sqlalchemy_fairqueue.values.policies import ChannelPolicy
-    from sqlalchemy_fairqueue.values.schedules import CatchUp, Recurrence, ScheduleState
 
 _OVERDUE = timedelta(minutes=5)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from sqlalchemy_fairqueue.database.calls import Row, Shape, call, read, read_by_queue
+from sqlalchemy_fairqueue.database.calls import Row, Shape, Target, call, read, read_by_queue
 from sqlalchemy_fairqueue.database.deliveries import LONGEST_WAIT
 from sqlalchemy_fairqueue.texts import library_version
 from sqlalchemy_fairqueue.times import any_instant, duration, instant, microseconds
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from sqlalchemy_fairqueue.database.calls import Target
 
 _Channel = TypeVar("_Channel", bound=ChannelDemand)
 

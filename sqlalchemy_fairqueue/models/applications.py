@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import BigInteger, case, cast, func, literal_column, type_coerce
+from sqlalchemy import BigInteger, ColumnElement, case, cast, func, literal_column, type_coerce
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.hybrid import hybrid_property
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from datetime import datetime, timedelta
     from uuid import UUID
 
-    from sqlalchemy import ColumnElement
     from sqlalchemy.orm import Mapped
 
 

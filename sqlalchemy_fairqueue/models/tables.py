@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn, TypeVar, cast
 
 from sqlalchemy import (
     BigInteger,
@@ -28,7 +28,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB, TIMESTAMP
 from sqlalchemy.inspection import inspect
-from sqlalchemy.orm import Session, declared_attr, foreign, mapped_column, object_session, relationship
+from sqlalchemy.orm import Mapped, Mapper, Session, declared_attr, foreign, mapped_column, object_session, relationship
 from sqlalchemy.sql.elements import conv
 
 from sqlalchemy_fairqueue.errors import FairQueueError
@@ -38,10 +38,8 @@ from sqlalchemy_fairqueue.sql.files import NEEDED_VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from typing import TypeVar
 
     from sqlalchemy import ColumnElement, Connection, FromClause
-    from sqlalchemy.orm import Mapped, Mapper
     from sqlalchemy.types import TypeEngine
 
     Mixin = TypeVar("Mixin", bound=type[Any])

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, Unpack, get_args
 
-from sqlalchemy import Engine
+from sqlalchemy import Connection, Engine
 
 from sqlalchemy_fairqueue.database.asynchronous import AsyncEngine
-from sqlalchemy_fairqueue.database.calls import Row, Shape, call
+from sqlalchemy_fairqueue.database.calls import Call, Row, Shape, Target, call
 from sqlalchemy_fairqueue.database.configuration import new_policy_json
 from sqlalchemy_fairqueue.database.engines import on, refused
 from sqlalchemy_fairqueue.database.messages import (
@@ -37,33 +37,25 @@ from sqlalchemy_fairqueue.values.checks import (
     check_page,
     checked_position,
 )
-from sqlalchemy_fairqueue.values.messages import checked_filters, undelivered
+from sqlalchemy_fairqueue.values.messages import DeadLetterFilters, UndeliveredFilters, checked_filters, undelivered
 from sqlalchemy_fairqueue.values.reports import (
     AttemptDetails,
     AttemptOutcome,
     AttemptPage,
     AuditEntry,
+    ConsumerInfo,
+    Contention,
     DeadLetterInfo,
     Erasure,
+    MoveOutcome,
+    RetryNowOutcome,
+    Trend,
 )
 
 if TYPE_CHECKING:
     import builtins
-    from datetime import datetime
-    from typing import Unpack
 
-    from sqlalchemy import Connection
-
-    from sqlalchemy_fairqueue.database.calls import Call, Target
     from sqlalchemy_fairqueue.queue.base import Where
-    from sqlalchemy_fairqueue.values.messages import DeadLetterFilters, UndeliveredFilters
-    from sqlalchemy_fairqueue.values.reports import (
-        ConsumerInfo,
-        Contention,
-        MoveOutcome,
-        RetryNowOutcome,
-        Trend,
-    )
 
     Ids = int | Iterable[int] | None
 

@@ -6,7 +6,7 @@ instead of the result. The decorators of this module tell this to type checkers,
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
 
 from sqlalchemy import Connection, Engine
 
@@ -22,7 +22,6 @@ from sqlalchemy_fairqueue.values.policies import ChannelPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
-    from typing import Protocol
 
     from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession, async_scoped_session
     from sqlalchemy.orm import Session, scoped_session

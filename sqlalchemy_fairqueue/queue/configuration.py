@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, Literal, Unpack, cast
 
 from sqlalchemy import Engine
 
@@ -22,19 +22,17 @@ from sqlalchemy_fairqueue.values.policies import (
     policy_changes,
     reset_fields,
 )
-from sqlalchemy_fairqueue.values.settings import LIMITS, SETTINGS, setting_changes
+from sqlalchemy_fairqueue.values.settings import LIMITS, SETTINGS, QueueChanges, QueueLimits, setting_changes
 
 if TYPE_CHECKING:
     import builtins
     from collections.abc import Collection
-    from typing import Unpack
 
     from sqlalchemy_fairqueue.queue.base import RecordedWhere, Where
     from sqlalchemy_fairqueue.unit_of_work.operations import Operation
     from sqlalchemy_fairqueue.values.fields import Rate
     from sqlalchemy_fairqueue.values.policies import PolicyChanges
     from sqlalchemy_fairqueue.values.reports import PlanInfo, SharedLimit
-    from sqlalchemy_fairqueue.values.settings import QueueChanges, QueueLimits
 
 _CHUNK = 5000
 """Channels that get a changed plan in one transaction: they are not served meanwhile."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy.exc import DBAPIError
 
-from sqlalchemy_fairqueue.codecs import codec_of, decoded, headers_of
+from sqlalchemy_fairqueue.codecs import Codec, codec_of, decoded, headers_of
 from sqlalchemy_fairqueue.database.deliveries import (
     Token,
     hear_signals,
@@ -28,17 +28,15 @@ from sqlalchemy_fairqueue.database.deliveries import (
 )
 from sqlalchemy_fairqueue.database.installation import check_installed
 from sqlalchemy_fairqueue.texts import clean, logged, shortened
-from sqlalchemy_fairqueue.values.messages import Deliveries, Once, delivery_of
+from sqlalchemy_fairqueue.values.messages import Deliveries, Delivery, Lease, Once, delivery_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from sqlalchemy import Connection
 
-    from sqlalchemy_fairqueue.codecs import Codec
     from sqlalchemy_fairqueue.database.calls import Target
     from sqlalchemy_fairqueue.database.deliveries import Dequeued, SetAside
-    from sqlalchemy_fairqueue.values.messages import Delivery, Lease
 
 log = logging.getLogger("sqlalchemy_fairqueue.queue")
 

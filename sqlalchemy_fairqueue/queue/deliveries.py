@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -23,8 +23,6 @@ from sqlalchemy_fairqueue.values.checks import check_count, check_duration, chec
 from sqlalchemy_fairqueue.values.messages import MOST_COST, Deliveries, Delivery
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from sqlalchemy_fairqueue.queue.base import RecordedWhere
 
     Held = Delivery | Iterable[Delivery]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from sqlalchemy import Connection, Engine
 
@@ -13,20 +13,15 @@ from sqlalchemy_fairqueue.database.engines import on, refused, run, run_transact
 from sqlalchemy_fairqueue.errors import InvalidArgument, PayloadError
 from sqlalchemy_fairqueue.queue.base import OPEN_GROUPS, QueueBase, recorded
 from sqlalchemy_fairqueue.queue.instrumentation import installed
-from sqlalchemy_fairqueue.unit_of_work.operations import EnqueueMessage
+from sqlalchemy_fairqueue.unit_of_work.operations import EnqueueMessage, ReceiptUpdate
 from sqlalchemy_fairqueue.unit_of_work.sending import send, send_alone, send_together
 from sqlalchemy_fairqueue.unit_of_work.sessions import record, session_of
 from sqlalchemy_fairqueue.values.checks import HEADERS_BYTES
-from sqlalchemy_fairqueue.values.messages import GROUP_HEADER, Enqueue, Receipt
+from sqlalchemy_fairqueue.values.messages import GROUP_HEADER, Enqueue, EnqueueOptions, Receipt
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Unpack
-
     from sqlalchemy_fairqueue.database.messages import Membership
     from sqlalchemy_fairqueue.queue.base import RecordedWhere
-    from sqlalchemy_fairqueue.unit_of_work.operations import ReceiptUpdate
-    from sqlalchemy_fairqueue.values.messages import EnqueueOptions
 
 
 class _HeadersCodec(JsonCodec):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, Self, TypeVar
 from uuid import UUID, uuid4
@@ -13,7 +13,7 @@ from sqlalchemy_fairqueue.errors import InvalidArgument, OutsideGroupWarning, Un
 from sqlalchemy_fairqueue.queue.base import OPEN_GROUPS, Facet, QueueBase, verb
 from sqlalchemy_fairqueue.queue.enqueues import EnqueueMethods
 from sqlalchemy_fairqueue.queue.signatures import frames_of_this_package
-from sqlalchemy_fairqueue.unit_of_work.operations import MakeGroup
+from sqlalchemy_fairqueue.unit_of_work.operations import EnqueueMessage, MakeGroup
 from sqlalchemy_fairqueue.unit_of_work.sessions import discard, record, session_of
 from sqlalchemy_fairqueue.values.checks import check_count, check_page
 from sqlalchemy_fairqueue.values.messages import (
@@ -27,7 +27,6 @@ from sqlalchemy_fairqueue.values.messages import (
 
 if TYPE_CHECKING:
     import builtins
-    from collections.abc import Callable, Sequence
     from types import TracebackType
 
     from sqlalchemy import Connection
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
 
     from sqlalchemy_fairqueue.database.calls import Target
     from sqlalchemy_fairqueue.queue.base import AnySession, Where
-    from sqlalchemy_fairqueue.unit_of_work.operations import EnqueueMessage
     from sqlalchemy_fairqueue.values.messages import Delivery, Receipt
 
 P = ParamSpec("P")

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, get_args, get_origin, overload
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack, get_args, get_origin, overload
 
 from sqlalchemy.orm import Session
 
@@ -31,7 +31,6 @@ from sqlalchemy_fairqueue.values.outcomes import RetryPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
-    from typing import Unpack
 
     from sqlalchemy import Connection
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, overload
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, Unpack, overload
 
 from sqlalchemy.orm import Session
 
@@ -14,24 +14,20 @@ from sqlalchemy_fairqueue.database.asynchronous import AsyncSession
 from sqlalchemy_fairqueue.errors import InvalidArgument, PayloadError
 from sqlalchemy_fairqueue.queue.base import recorded
 from sqlalchemy_fairqueue.queue.contexts import Context
-from sqlalchemy_fairqueue.queue.handlers import check_options
+from sqlalchemy_fairqueue.queue.handlers import HandlerOptions, JobOptions, check_options
 from sqlalchemy_fairqueue.queue.results import ResultMethods, ResultQuestion
 from sqlalchemy_fairqueue.queue.schedules import ScheduleMethods, Schedules
 from sqlalchemy_fairqueue.queue.signatures import class_of, hints_of, parameters_of
 from sqlalchemy_fairqueue.values.checks import check_message_id, check_name
-from sqlalchemy_fairqueue.values.messages import Batch, Delivery, Enqueue, EnqueueOptions
+from sqlalchemy_fairqueue.values.messages import Batch, Delivery, Enqueue, EnqueueOptions, Receipt
 from sqlalchemy_fairqueue.values.outcomes import Bury
 from sqlalchemy_fairqueue.values.schedules import Recurrence
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterable, Mapping
     from datetime import timedelta
-    from typing import Unpack
 
     from sqlalchemy_fairqueue.queue.base import AsyncWhere, RecordedWhere, Where
-    from sqlalchemy_fairqueue.queue.handlers import HandlerOptions, JobOptions
     from sqlalchemy_fairqueue.queue.payloads import PayloadSchema
-    from sqlalchemy_fairqueue.values.messages import Receipt
 
 C = ParamSpec("C")
 P = ParamSpec("P")

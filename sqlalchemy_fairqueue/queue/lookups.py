@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, Unpack, get_args
 
 from sqlalchemy_fairqueue.database.configuration import read_limits
 from sqlalchemy_fairqueue.database.messages import (
@@ -36,8 +36,6 @@ from sqlalchemy_fairqueue.values.messages import CancelReceipt, MessageName, Pur
 from sqlalchemy_fairqueue.values.reports import MessagePage, MessageState, Reason, Wait, with_waits
 
 if TYPE_CHECKING:
-    from typing import Unpack
-
     from sqlalchemy import Connection
 
     from sqlalchemy_fairqueue.database.calls import Target

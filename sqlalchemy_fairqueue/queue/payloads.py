@@ -7,14 +7,14 @@ The module is separate because msgspec takes long to import.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from functools import lru_cache
 from itertools import count
 from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, Union, get_args, get_origin, get_type_hints
+from typing import Any, NotRequired, TypedDict, Union, get_args, get_origin, get_type_hints
 from uuid import UUID
 
 import msgspec
@@ -25,9 +25,6 @@ from sqlalchemy_fairqueue.queue.signatures import annotations_of
 from sqlalchemy_fairqueue.texts import said
 from sqlalchemy_fairqueue.values.messages import EnqueueOptions
 from sqlalchemy_fairqueue.values.outcomes import Outcome
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
 
 _KINDS = inspect.Parameter
 _AT = " - at `"

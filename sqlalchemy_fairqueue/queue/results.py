@@ -11,12 +11,12 @@ from datetime import timedelta
 from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
-from sqlalchemy import Engine
+from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError
 
-from sqlalchemy_fairqueue.codecs import decoded
+from sqlalchemy_fairqueue.codecs import Codec, decoded
 from sqlalchemy_fairqueue.database.asynchronous import AsyncEngine
 from sqlalchemy_fairqueue.database.deliveries import EncodedResult
 from sqlalchemy_fairqueue.database.engines import on
@@ -39,19 +39,14 @@ from sqlalchemy_fairqueue.queue.signatures import frames_of_this_package
 from sqlalchemy_fairqueue.texts import clean, said
 from sqlalchemy_fairqueue.times import microseconds
 from sqlalchemy_fairqueue.values.checks import RESULT_BYTES, check_duration, check_message_id, check_names
-from sqlalchemy_fairqueue.watching import watching
+from sqlalchemy_fairqueue.watching import ResultWatch, watching
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from uuid import UUID
 
-    from sqlalchemy import Connection
-
-    from sqlalchemy_fairqueue.codecs import Codec
     from sqlalchemy_fairqueue.database.calls import Target
     from sqlalchemy_fairqueue.queue.base import Where
     from sqlalchemy_fairqueue.queue.payloads import PayloadSchema
-    from sqlalchemy_fairqueue.watching import ResultWatch
 
 # Seconds between two polls of a wait. The first ones come soon, since a transaction that began before the wait was
 # registered does not notify. Then comes the longest, for ends without a notification, such as a worker that died in the

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from sqlalchemy_fairqueue.database.schedules import ScheduleDefinition, read_schedules, run_schedule
 from sqlalchemy_fairqueue.errors import InvalidArgument
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     import builtins
     from collections.abc import Callable, Mapping
     from datetime import timedelta
-    from typing import Unpack
 
     from sqlalchemy_fairqueue.queue.base import RecordedWhere, Where
     from sqlalchemy_fairqueue.values.outcomes import RetryPolicy

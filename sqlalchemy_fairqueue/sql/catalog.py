@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Literal
 
-from sqlalchemy import text
+from sqlalchemy import Connection, text
 
 from sqlalchemy_fairqueue.sql.files import checked_version, folder, names_of_ours, query, versions
 from sqlalchemy_fairqueue.sql.grants import PUBLIC, compared_rights, may_read_grants, read_grants, read_privileges
@@ -27,7 +27,6 @@ from sqlalchemy_fairqueue.sql.schema import (
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
-    from sqlalchemy import Connection
 
 Catalog = dict[str, dict[str, str]]
 """Facts by object: ``{"column fq_message.kind": {"type": "text", ...}, "function fq_now()": {...}, ...}``."""

@@ -9,31 +9,27 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from sqlalchemy_fairqueue.database.calls import call
+from sqlalchemy_fairqueue.database.calls import Call, Target, call
 from sqlalchemy_fairqueue.database.configuration import (
     channel_changes_json,
     new_policy_json,
     policy_json,
     settings_json,
 )
-from sqlalchemy_fairqueue.database.schedules import schedule_call, set_schedule_paused
+from sqlalchemy_fairqueue.database.schedules import ScheduleDefinition, schedule_call, set_schedule_paused
 from sqlalchemy_fairqueue.errors import UnknownChannel
 from sqlalchemy_fairqueue.unit_of_work.operations import CHANGES, ENQUEUES, REMOVALS, SCHEDULES, SETTINGS
-from sqlalchemy_fairqueue.values.policies import UNSET, ChannelPolicy
+from sqlalchemy_fairqueue.values.policies import UNSET, ChannelPolicy, PolicyChanges, Unset
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from typing import Any
 
     from sqlalchemy import Connection
 
-    from sqlalchemy_fairqueue.database.calls import Call, Target
-    from sqlalchemy_fairqueue.database.schedules import ScheduleDefinition
     from sqlalchemy_fairqueue.unit_of_work.operations import ReceiptUpdate, Share
     from sqlalchemy_fairqueue.values.messages import PurgeReceipt
-    from sqlalchemy_fairqueue.values.policies import PolicyChanges, Unset
     from sqlalchemy_fairqueue.values.settings import QueueChanges, QueueLimits
 
     Send = Callable[[Connection], object]

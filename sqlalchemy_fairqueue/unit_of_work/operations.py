@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
@@ -11,20 +11,18 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, cast
 
-from sqlalchemy_fairqueue.database.calls import CommitRefused, call, can_notify
+from sqlalchemy_fairqueue.database.calls import Call, CommitRefused, Link, Target, call, can_notify
 from sqlalchemy_fairqueue.database.configuration import new_policy_json
 from sqlalchemy_fairqueue.database.deliveries import EncodedResult, Token, find_holder, lock_deliveries, settlement
 from sqlalchemy_fairqueue.database.messages import EnqueuedMessages, enqueue_call, followup_values, named_messages
 from sqlalchemy_fairqueue.errors import ChannelFull, DuplicateMessage, LeaseLost, MessageCancelled, UnknownGroup
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
     from datetime import timedelta
     from uuid import UUID
 
     from sqlalchemy import Connection
 
-    from sqlalchemy_fairqueue.database.calls import Call, CommitRefused, Link, Target
     from sqlalchemy_fairqueue.database.messages import EncodedMessage, Membership
     from sqlalchemy_fairqueue.values.messages import (
         CancelOutcome,

@@ -25,13 +25,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from sqlalchemy import RootTransaction, event
+from sqlalchemy import Connection, RootTransaction, event
 from sqlalchemy.exc import InvalidRequestError, UnboundExecutionError
-from sqlalchemy.orm import Session, scoped_session
+from sqlalchemy.orm import Session, SessionTransaction, scoped_session
 from sqlalchemy.orm.session import SessionTransactionState
 
 from sqlalchemy_fairqueue.database.asynchronous import AsyncSession, async_scoped_session
-from sqlalchemy_fairqueue.database.calls import note_failures
+from sqlalchemy_fairqueue.database.calls import Target, note_failures
 from sqlalchemy_fairqueue.database.drivers import DRIVERS
 from sqlalchemy_fairqueue.errors import FairQueueError, UnsentWork
 from sqlalchemy_fairqueue.texts import said
@@ -41,10 +41,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from uuid import UUID
 
-    from sqlalchemy import Connection
-    from sqlalchemy.orm import SessionTransaction
-
-    from sqlalchemy_fairqueue.database.calls import Target
     from sqlalchemy_fairqueue.unit_of_work.operations import Operation, ReceiptUpdate
 
 # As many flushes as SQLAlchemy allows in a commit.

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict, get_args
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict, Unpack, get_args
 from uuid import UUID
 
 from sqlalchemy_fairqueue.errors import InvalidArgument, PayloadError
@@ -21,8 +21,6 @@ from sqlalchemy_fairqueue.values.checks import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from datetime import datetime
-    from typing import Unpack
 
 
 OnDuplicate = Literal["skip", "raise", "replace"]
