@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy.exc import DBAPIError
 
-from sqlalchemy_fairqueue.database.errors import refuse_migration
-from sqlalchemy_fairqueue.errors import AutocommitError
+from sqlalchemy_fairqueue.errors import AutocommitError, refuse_migration
 from sqlalchemy_fairqueue.sql.schema import same_transaction_guard
 
 if TYPE_CHECKING:

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from signal import Signals
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from sqlalchemy_fairqueue.texts import last_line
 
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
     from uuid import UUID
+
+    from sqlalchemy.exc import DBAPIError
 
 
 class FairQueueError(Exception):
@@ -556,6 +558,21 @@ class UnknownMessage(ResultError):
 
     def __str__(self) -> str:
         return f"queue {self.queue!r} never had a message {self.message_id}; correct the id, or ask the message's queue"
+
+
+def refuse_migration(error: DBAPIError, doing: str) -> NoReturn:
+    """Raise our error for a migration that a guard or a read-only transaction refused, or else the error itself."""
+    original = error.orig
+    code = getattr(original, "sqlstate", None) or getattr(original, "pgcode", None)
+    said = getattr(getattr(original, "diag", None), "message_primary", None) or str(original)
+    if code == "25006":
+        raise IsolationError(
+            f"{doing}: {said}; connect to the primary, and let the transaction write: leave out "
+            "postgresql_readonly and default_transaction_read_only"
+        ) from error
+    if code in {"QF003", "QF004"}:
+        raise FairQueueError.of_sqlstate[code](f"{doing}: {said}") from error
+    raise error
 
 
 __all__ = [  # pyright: ignore[reportUnsupportedDunderAll] - what is defined here

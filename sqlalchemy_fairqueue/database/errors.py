@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn
 from sqlalchemy.exc import DBAPIError, StatementError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from sqlalchemy_fairqueue.errors import FairQueueError, IsolationError, SchemaMismatch
+from sqlalchemy_fairqueue.errors import FairQueueError, SchemaMismatch
 from sqlalchemy_fairqueue.sql.files import NEEDED_VERSION, latest_version
 from sqlalchemy_fairqueue.sql.schema import IS_UNRELEASED, UNRELEASED, named_schema, schema_argument
 
@@ -136,19 +136,6 @@ def translated(error: DBAPIError, doing: str) -> FairQueueError | None:
         # If it was raised within a function, fairqueue is installed.
         hint = to_repair() if refusal.context else to_install()
     return kind(f"cannot {doing}: {problem}; {hint or 'see the documentation of the call'}")
-
-
-def refuse_migration(error: DBAPIError, doing: str) -> NoReturn:
-    """Raise our error for a migration that a guard or a read-only transaction refused, or else the error itself."""
-    refusal = refusal_of(error)
-    if refusal.sqlstate == "25006":
-        raise IsolationError(
-            f"{doing}: {refusal.message}; connect to the primary, and let the transaction write: leave out "
-            "postgresql_readonly and default_transaction_read_only"
-        ) from error
-    if refusal.sqlstate in {"QF003", "QF004"}:
-        raise FairQueueError.of_sqlstate[refusal.sqlstate](f"{doing}: {refusal.message}") from error
-    raise error
 
 
 def to_install(schema: str | None = None) -> str:

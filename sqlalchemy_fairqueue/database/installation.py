@@ -15,8 +15,14 @@ from sqlalchemy_fairqueue.database.asynchronous import AsyncConnection, AsyncEng
 from sqlalchemy_fairqueue.database.calls import Shape, call, is_in_autocommit, usable_schemas
 from sqlalchemy_fairqueue.database.drivers import driver_of
 from sqlalchemy_fairqueue.database.engines import read_committed
-from sqlalchemy_fairqueue.database.errors import refuse_migration, sqlstate_of, to_install, to_upgrade, too_old
-from sqlalchemy_fairqueue.errors import AutocommitError, FairQueueError, InvalidArgument, SchemaMismatch
+from sqlalchemy_fairqueue.database.errors import sqlstate_of, to_install, to_upgrade, too_old
+from sqlalchemy_fairqueue.errors import (
+    AutocommitError,
+    FairQueueError,
+    InvalidArgument,
+    SchemaMismatch,
+    refuse_migration,
+)
 from sqlalchemy_fairqueue.sql import install_statements
 from sqlalchemy_fairqueue.sql.catalog import installed_version, recognised_version
 from sqlalchemy_fairqueue.sql.files import latest_version
