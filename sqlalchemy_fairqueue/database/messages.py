@@ -24,7 +24,7 @@ from sqlalchemy_fairqueue.values.reports import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from datetime import datetime
 
     from sqlalchemy import Connection
@@ -38,22 +38,13 @@ _OF_FOLLOWUPS = (
     "channels", "kinds", "contents", "headers", "delays", "ats", "priorities", "keys", "max_attempts", "ordering_keys",
 )  # fmt: skip
 _ARRAYS = (*_OF_FOLLOWUPS, "on_duplicates", "costs", "groups", "unique_fors", "from_ends")
-# attrgetter is called from C: a call for each of many messages would take as long as everything else.
-_of_message = attrgetter(
-    "channel",
-    "kind",
-    "priority",
-    "key",
-    "delay",
-    "at",
-    "on_duplicate",
-    "cost",
-    "unique_for",
-    "unique_from",
-    "ordering_key",
-    "coalesce",
-)
-_of_encoded = attrgetter("message", "content", "headers", "max_attempts", "membership")
+# In the order of _ARRAYS, and whether it coalesces. attrgetter is called from C: a call for each of many messages would
+# take as long as everything else.
+_elements = attrgetter(
+    "message.channel", "message.kind", "content", "headers", "message.delay", "message.at", "message.priority",
+    "message.key", "max_attempts", "message.ordering_key", "message.on_duplicate", "message.cost", "membership",
+    "message.unique_for", "message.unique_from", "message.coalesce",
+)  # fmt: skip
 # Arrays, since a row for each message would cost the client as much as encoding it.
 _IN_ARRAYS = ("pg_catalog.array_agg(ordinal) as ordinals", "pg_catalog.array_agg(message_id) as message_ids")
 
@@ -70,11 +61,26 @@ class Content(bytes):
 class Membership:
     """The group that messages are added to; *adder* is the delivery of a member that adds them. None: a new group."""
 
-    __slots__ = ("adder", "group_id")
+    __slots__ = ("adder", "group_id", "text")
 
     def __init__(self, group_id: UUID, adder: Delivery | None) -> None:
         self.group_id = group_id
         self.adder = adder
+        self.text = str(group_id)
+
+
+# The usual value of an element, which is sent as null, and how other values are sent.
+_SENT: Mapping[str, tuple[object, Callable[[Any], Any]]] = {
+    "delays": (None, microseconds),
+    "ats": (None, instant_microseconds),
+    "on_duplicates": ("skip", str),
+    "costs": (1, int),
+    "groups": (None, attrgetter("text")),
+    "unique_fors": (None, microseconds),
+    "from_ends": ("enqueue", "completion".__eq__),
+}
+# Arrays that are null as a whole if all of their elements are.
+_OPTIONAL = ("ordering_keys", "on_duplicates", "costs", "groups", "unique_fors", "from_ends")
 
 
 class EncodedMessage(Protocol):
@@ -178,11 +184,22 @@ def enqueue_call(
         counts_members: Whether to count members here, since the transaction created their groups.
     """
     alone = len(messages) == 1
-    values = _elements(messages[0]) if alone else _arrays(messages)
-    return target.call(
+    values: dict[str, Any] = _arrays(messages)
+    if alone:
+        for name, [element] in values.items():
+            values[name] = element
+    else:
+        for name in _OPTIONAL:
+            if values[name].count(None) == len(messages):
+                values[name] = None
+        for name in ("headers", "groups"):
+            values[name] = _shared(values[name])
+    return call(
+        target.schema,
         "fq_enqueue",
         f"enqueue {len(messages)} messages to",
         _enqueuing(alone=alone, refusing=refusing),
+        queue=target.queue,
         policy=new_policy_json(policy),
         notify=notify,
         hold=None if lock is None else sorted(lock),
@@ -191,70 +208,33 @@ def enqueue_call(
     )
 
 
-def _shared(values: Sequence[Any]) -> list[Any]:
-    """Return a list of the one value that all messages share, or else all values."""
-    first = values[0]
-    return [first] if values.count(first) == len(values) else list(values)
+def _shared(values: Sequence[Any] | None) -> Sequence[Any] | None:
+    """Return only the first value if all messages share it."""
+    return values[:1] if values is not None and values.count(values[0]) == len(values) else values
 
 
-def _elements(encoded: EncodedMessage) -> dict[str, Any]:
-    """Return what a message has in each array of ``fq_enqueue``; None for some usual values."""
-    message, membership = encoded.message, encoded.membership
-    on_duplicate = "coalesce" if message.coalesce else message.on_duplicate
-    return {
-        "channels": message.channel,
-        "kinds": message.kind,
-        "contents": Content(encoded.content),
-        "headers": encoded.headers,
-        "delays": None if message.delay is None else microseconds(message.delay),
-        "ats": None if message.at is None else instant_microseconds(message.at),
-        "priorities": message.priority,
-        "keys": message.key,
-        "max_attempts": encoded.max_attempts,
-        "on_duplicates": None if on_duplicate == "skip" else on_duplicate,
-        "costs": None if message.cost == 1 else message.cost,
-        "groups": None if membership is None else str(membership.group_id),
-        "unique_fors": None if message.unique_for is None else microseconds(message.unique_for),
-        "from_ends": message.unique_from == "completion",
-        "ordering_keys": message.ordering_key,
-    }
-
-
-def _arrays(messages: Sequence[EncodedMessage]) -> dict[str, Any]:
-    """Return the arrays of ``fq_enqueue`` for many messages; None for some arrays that have only usual values."""
-    wanted, contents, headers, max_attempts, memberships = zip(*map(_of_encoded, messages), strict=True)
-    of_messages = zip(*map(_of_message, wanted), strict=True)
-    channels, kinds, priorities, keys, delays, ats, on_duplicates, costs, *of_keys = of_messages
-    unique_fors, unique_froms, ordering_keys, coalesces = of_keys
+def _arrays(messages: Sequence[EncodedMessage]) -> dict[str, list[Any]]:
+    """Return the arrays of ``fq_enqueue``, with an element for each message."""
+    *columns, coalesces = map(list, zip(*map(_elements, messages), strict=True))
+    arrays = dict(zip(_ARRAYS, columns, strict=True))
+    arrays["contents"] = list(map(Content, arrays["contents"]))
+    for name, (usual, sent) in _SENT.items():
+        values = arrays[name]
+        if values.count(usual) < len(values):
+            arrays[name] = [None if value == usual else sent(value) for value in values]
+        elif usual is not None:
+            arrays[name] = [None] * len(values)
     if True in coalesces:
-        on_duplicates = tuple("coalesce" if one.coalesce else one.on_duplicate for one in wanted)
-    groups = [None if one is None else str(one.group_id) for one in _shared(memberships)]
-    periods = [None if one is None else microseconds(one) for one in unique_fors]
-    has_periods = periods.count(None) < len(periods)
-    return {
-        "channels": list(channels),
-        "kinds": list(kinds),
-        "contents": list(map(Content, contents)),
-        "headers": _shared(headers),
-        "delays": [None if one is None else microseconds(one) for one in delays],
-        "ats": [None if one is None else instant_microseconds(one) for one in ats],
-        "priorities": list(priorities),
-        "keys": list(keys),
-        "max_attempts": list(max_attempts),
-        "on_duplicates": None if on_duplicates.count("skip") == len(messages) else list(on_duplicates),
-        "costs": None if costs.count(1) == len(messages) else [None if one == 1 else one for one in costs],
-        "groups": None if groups == [None] else groups,
-        "unique_fors": periods if has_periods else None,
-        "from_ends": [one == "completion" for one in unique_froms] if has_periods else None,
-        "ordering_keys": None if ordering_keys.count(None) == len(messages) else list(ordering_keys),
-    }
+        both = zip(arrays["on_duplicates"], coalesces, strict=True)
+        arrays["on_duplicates"] = ["coalesce" if coalesces else how for how, coalesces in both]
+    return arrays
 
 
 def followup_values(messages: Sequence[EncodedMessage]) -> dict[str, Any]:
     """Return the arrays of follow-ups, which a group keeps until its members have ended; None if there are none."""
     # No driver writes an empty array of contents.
-    rows = list(map(_elements, messages))
-    return {name: [row[name] for row in rows] or None for name in _OF_FOLLOWUPS}
+    arrays = _arrays(messages) if messages else dict.fromkeys(_ARRAYS)
+    return {name: arrays[name] for name in _OF_FOLLOWUPS}
 
 
 def named_messages(target: Target, names: Sequence[MessageName]) -> Call:

@@ -60,7 +60,7 @@ class AddedHeaders:
 
     def __init__(self, carried: Mapping[str, str], membership: Membership | None = None) -> None:
         self._carried = carried
-        self._fixed = _NONE if membership is None else {GROUP_HEADER: str(membership.group_id)}
+        self._fixed = _NONE if membership is None else {GROUP_HEADER: membership.text}
         self._all = carried if membership is None else {**carried, **self._fixed}
         self.text = encode_texts(self._all)
         """The headers of messages that have no others, as JSON."""
