@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from functools import cache
-from operator import attrgetter
+from itertools import repeat
+from operator import attrgetter, is_
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 from uuid import UUID
 
@@ -220,13 +221,14 @@ def _arrays(messages: Sequence[EncodedMessage]) -> dict[str, list[Any]]:
     arrays["contents"] = list(map(Content, arrays["contents"]))
     for name, (usual, sent) in _SENT.items():
         values = arrays[name]
-        if values.count(usual) < len(values):
-            arrays[name] = [None if value == usual else sent(value) for value in values]
+        # By identity: an instant of the application's own class may compare as it likes.
+        if not all(map(is_, values, repeat(usual))):
+            arrays[name] = [None if value is usual else sent(value) for value in values]
         elif usual is not None:
             arrays[name] = [None] * len(values)
     if True in coalesces:
         both = zip(arrays["on_duplicates"], coalesces, strict=True)
-        arrays["on_duplicates"] = ["coalesce" if coalesces else how for how, coalesces in both]
+        arrays["on_duplicates"] = ["coalesce" if is_coalescing else how for how, is_coalescing in both]
     return arrays
 
 
