@@ -110,19 +110,8 @@ READABLE = Shape(readable=True)
 EACH_QUEUE = Shape(each="queue", readable=True)
 
 
-class _Clauses(dict[tuple[str, Shape], Clause]):
-    def __init__(self, schema: str | None) -> None:
-        super().__init__()
-        self._schema = schema
-
-    def __missing__(self, key: tuple[str, Shape]) -> Clause:
-        """Build the statement for a function and a shape. If several threads do so at once, all get the first one's."""
-        return self.setdefault(key, clause_of(self._schema, *key))
-
-
-clauses_of = once_a_schema(_Clauses)
-
-
+# Of about as many schemas as above.
+@lru_cache(maxsize=25_600)
 def clause_of(schema: str | None, function: str, shape: Shape = ALL) -> Clause:
     qualified = qualifier(schema)
     found = signature(function)
@@ -282,7 +271,7 @@ def call(schema: str | None, function: str, doing: str, shape: Shape = ALL, /, *
     Each parameter is sent with its exact type, so that PostgreSQL never chooses an overload that another role created.
     Instants and durations are sent in microseconds. Missing and unknown parameters raise TypeError.
     """
-    clause = clauses_of(schema)[function, shape]
+    clause = clause_of(schema, function, shape)
     if values.keys() != clause.types.keys():
         raise TypeError(f"{function} takes {', '.join(clause.types)}; got {', '.join(values)}")
     for name, value in values.items():

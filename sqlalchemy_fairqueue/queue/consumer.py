@@ -19,7 +19,6 @@ from sqlalchemy.exc import DBAPIError
 
 from sqlalchemy_fairqueue.codecs import Codec, codec_of, decoded, headers_of
 from sqlalchemy_fairqueue.database.deliveries import (
-    Token,
     hear_signals,
     is_about_data,
     set_aside,
@@ -28,6 +27,7 @@ from sqlalchemy_fairqueue.database.deliveries import (
 )
 from sqlalchemy_fairqueue.database.installation import check_installed
 from sqlalchemy_fairqueue.texts import clean, logged, shortened
+from sqlalchemy_fairqueue.unit_of_work.operations import token_of
 from sqlalchemy_fairqueue.values.messages import Deliveries, Delivery, Lease, Once, delivery_of
 
 if TYPE_CHECKING:
@@ -134,9 +134,8 @@ class Consumer:
         self, connection: Connection, first: Delivery, *, limit: int, max_cost: int | None, max_bytes: int
     ) -> list[Delivery]:
         """Take messages that follow the delivery *first* in its channel, under the lease of *first*, and commit."""
-        token = Token(first.message_id, first.row_id, first.lease.id, first.deliveries)
         messages, unreadable = take_more(
-            connection, self._target, token, limit=limit, max_cost=max_cost, max_bytes=max_bytes
+            connection, self._target, token_of(first), limit=limit, max_cost=max_cost, max_bytes=max_bytes
         )
         connection.commit()
         self._set_unreadable_aside(connection, limit, first.lease.id, unreadable)

@@ -40,17 +40,22 @@ def annotations_of(function: object) -> dict[str, Any]:
 
 def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
     """Return the types of a function's annotations, as far as they can be resolved."""
-    plain = inspect.unwrap(function)
-    annotations = annotations_of(plain)
     hints: dict[str, Any] = {}
-    for name, annotation in annotations.items():
+    for name, annotation in annotations_of(inspect.unwrap(function)).items():
         # One by one: an annotation that only type checkers know must not hide the others.
-        alone: Any = type("Annotated", (), {"__annotations__": {name: annotation}})
         try:
-            hints |= get_type_hints(alone, getattr(plain, "__globals__", None))
+            hints |= resolved({name: annotation}, function)
         except (NameError, TypeError, AttributeError, SyntaxError):
             continue
     return hints
+
+
+def resolved(annotations: dict[str, Any], function: Callable[..., Any], *, extras: bool = False) -> dict[str, Any]:
+    """Return the types of some of a function's annotations; what cannot be resolved raises an exception."""
+    # get_type_hints looks at this attribute alone.
+    alone: Any = type("Annotated", (), {})()
+    alone.__annotations__ = annotations
+    return get_type_hints(alone, getattr(inspect.unwrap(function), "__globals__", None), include_extras=extras)
 
 
 def class_of(hint: Any) -> type | None:
