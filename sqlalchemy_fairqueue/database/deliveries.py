@@ -50,12 +50,7 @@ _TEXTS = (
     "pg_catalog.convert_to(ordering_key, 'UTF8') as ordering_key",
 )
 _DEQUEUE = Shape((_NUMBERS, *_TEXTS))
-_TAKE_MORE = Shape(
-    (
-        f"{_OF_MESSAGE} as numbers",
-        *_TEXTS,
-    )
-)
+_TAKE_MORE = Shape((f"{_OF_MESSAGE} as numbers", *_TEXTS))
 _HEAR = Shape(("has_more",))
 _LOCK = Shape(("message_id",))
 
@@ -270,10 +265,7 @@ def heartbeat(
 ) -> list[ExtendedLease]:
     """Extend leases to run for *lease* from now; return them with their cancelled messages. The caller commits."""
     rows = target.call(
-        "fq_heartbeat",
-        f"extend {len(lease_ids)} leases of",
-        lease_ids=list(lease_ids),
-        lease=lease,
+        "fq_heartbeat", f"extend {len(lease_ids)} leases of", lease_ids=list(lease_ids), lease=lease
     ).rows(connection)
     return [
         ExtendedLease(lease_id, None if expires_at is None else instant(expires_at), cancelled or [])

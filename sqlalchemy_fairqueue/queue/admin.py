@@ -113,12 +113,7 @@ class DeadLetters(Facet[QueueBase]):
 
     @verb
     def redrive(
-        self,
-        where: Where,
-        message_ids: Ids = None,
-        *,
-        limit: int = 1000,
-        **filters: Unpack[DeadLetterFilters],
+        self, where: Where, message_ids: Ids = None, *, limit: int = 1000, **filters: Unpack[DeadLetterFilters]
     ) -> dict[int, str]:
         """Make dead letters due again under their ids, the oldest death first. Return the outcome of each by id.
 
@@ -302,12 +297,7 @@ class Admin(Facet[QueueBase]):
 
     @verb
     def count_undelivered(
-        self,
-        where: Where,
-        channel: str,
-        *,
-        limit: int = 100_000,
-        **filters: Unpack[UndeliveredFilters],
+        self, where: Where, channel: str, *, limit: int = 100_000, **filters: Unpack[UndeliveredFilters]
     ) -> int:
         """Count the messages that ``queue.purge`` with the same arguments would delete, by reading the same rows.
 

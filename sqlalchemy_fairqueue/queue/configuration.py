@@ -14,14 +14,7 @@ from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.queue.base import Facet, QueueBase, recorded, verb
 from sqlalchemy_fairqueue.unit_of_work import changes as change
 from sqlalchemy_fairqueue.values.checks import check_flag, check_name, check_names
-from sqlalchemy_fairqueue.values.policies import (
-    POLICY,
-    UNSET,
-    ChannelPolicy,
-    Unset,
-    policy_changes,
-    reset_fields,
-)
+from sqlalchemy_fairqueue.values.policies import POLICY, UNSET, ChannelPolicy, Unset, policy_changes, reset_fields
 from sqlalchemy_fairqueue.values.settings import LIMITS, SETTINGS, QueueChanges, QueueLimits, setting_changes
 
 if TYPE_CHECKING:
@@ -208,11 +201,7 @@ class Plans(Facet[QueueBase]):
 
     @recorded
     def configure(
-        self,
-        where: RecordedWhere,
-        name: str,
-        policy: ChannelPolicy | None = None,
-        **changes: Unpack[PolicyChanges],
+        self, where: RecordedWhere, name: str, policy: ChannelPolicy | None = None, **changes: Unpack[PolicyChanges]
     ) -> None:
         """Create or change a plan: ``queue.plans.configure(session, "gold", ChannelPolicy(weight=5, rate="50/s"))``.
 

@@ -18,13 +18,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy.exc import DBAPIError
 
 from sqlalchemy_fairqueue.codecs import Codec, codec_of, decoded, headers_of
-from sqlalchemy_fairqueue.database.deliveries import (
-    hear_signals,
-    is_about_data,
-    set_aside,
-    take_messages,
-    take_more,
-)
+from sqlalchemy_fairqueue.database.deliveries import hear_signals, is_about_data, set_aside, take_messages, take_more
 from sqlalchemy_fairqueue.database.installation import check_installed
 from sqlalchemy_fairqueue.texts import clean, logged, shortened
 from sqlalchemy_fairqueue.unit_of_work.operations import token_of
@@ -68,11 +62,7 @@ class Consumer:
     """
 
     def __init__(
-        self,
-        target: Target,
-        codec: Codec,
-        name: str | None = None,
-        keep: Callable[[Lease, float], Lease] | None = None,
+        self, target: Target, codec: Codec, name: str | None = None, keep: Callable[[Lease, float], Lease] | None = None
     ) -> None:
         self._target = target
         self._codec = codec

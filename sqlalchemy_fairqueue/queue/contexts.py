@@ -418,10 +418,7 @@ def middleware_for(handler: Handler, middleware: Sequence[AnyMiddleware]) -> tup
 
 
 def call_of(
-    handler: Handler,
-    middleware: Sequence[AnyMiddleware],
-    context: Context,
-    function: Callable[..., Any] | None = None,
+    handler: Handler, middleware: Sequence[AnyMiddleware], context: Context, function: Callable[..., Any] | None = None
 ) -> Callable[[], Any]:
     """Bind a handler, or *function* in its place, to its arguments and wrap middleware around it, outermost first."""
     given: dict[str, Any] = {}

@@ -92,14 +92,7 @@ class DeliveryMethods(QueueBase):
         return on(engine, dequeue)
 
     @recorded
-    def complete(
-        self,
-        where: RecordedWhere,
-        deliveries: Held,
-        *,
-        cost: int | None = None,
-        result: Any = None,
-    ) -> None:
+    def complete(self, where: RecordedWhere, deliveries: Held, *, cost: int | None = None, result: Any = None) -> None:
         """Settle deliveries whose work is done, and delete their messages.
 
         On a session the COMMIT settles. If a delivery is lost, the COMMIT fails as a whole with LeaseLost: business

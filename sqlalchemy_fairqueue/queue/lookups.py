@@ -7,11 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Unpack, get_args
 
 from sqlalchemy_fairqueue.database.configuration import read_limits
-from sqlalchemy_fairqueue.database.messages import (
-    first_named,
-    read_message_attempts,
-    read_messages,
-)
+from sqlalchemy_fairqueue.database.messages import first_named, read_message_attempts, read_messages
 from sqlalchemy_fairqueue.database.stats import (
     read_channel_stats,
     read_competition,
@@ -298,12 +294,7 @@ class WithdrawalMethods(QueueBase):
         return self._perform(where, [Cancel(self._target, receipt, ids, name)], receipt)
 
     @recorded
-    def purge(
-        self,
-        where: RecordedWhere,
-        channel: str,
-        **filters: Unpack[UndeliveredFilters],
-    ) -> PurgeReceipt:
+    def purge(self, where: RecordedWhere, channel: str, **filters: Unpack[UndeliveredFilters]) -> PurgeReceipt:
         """Delete all messages of a channel that no consumer holds and that match all filters.
 
         The filters are kind, key and ordering_key; state, which is "ready", "scheduled" or "held" when the call is

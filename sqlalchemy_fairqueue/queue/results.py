@@ -227,12 +227,7 @@ class _Wait:
     """One wait for the result of a message. Another thread calls *wake* when a poll is worthwhile."""
 
     def __init__(
-        self,
-        queue: ResultMethods,
-        engine: Engine,
-        asked: ResultQuestion,
-        timeout: timedelta,
-        wake: Callable[[], None],
+        self, queue: ResultMethods, engine: Engine, asked: ResultQuestion, timeout: timedelta, wake: Callable[[], None]
     ) -> None:
         self.is_registered = False
         self._target = queue._target  # noqa: SLF001 - a part of it

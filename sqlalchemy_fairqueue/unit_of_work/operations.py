@@ -448,10 +448,7 @@ def enqueue_steps(
 
 
 def _check(
-    share: Share,
-    enqueues: Sequence[EnqueueMessage],
-    added: EnqueuedMessages,
-    cancelled: Mapping[int, int],
+    share: Share, enqueues: Sequence[EnqueueMessage], added: EnqueuedMessages, cancelled: Mapping[int, int]
 ) -> None:
     target = share.target
     for ordinal, message_id, outcome in zip(*added, strict=True):

@@ -11,15 +11,7 @@ from typing import Any, ClassVar, Final, TypedDict
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.times import duration, microseconds
 from sqlalchemy_fairqueue.values.checks import check_flag, check_name
-from sqlalchemy_fairqueue.values.fields import (
-    Choice,
-    Count,
-    Definition,
-    Duration,
-    Rate,
-    RateOf,
-    definitions,
-)
+from sqlalchemy_fairqueue.values.fields import Choice, Count, Definition, Duration, Rate, RateOf, definitions
 from sqlalchemy_fairqueue.values.messages import FairBy, OnDead  # noqa: TC001 - get_type_hints reads them
 from sqlalchemy_fairqueue.values.policies import ChannelPolicy, PolicyChanges, policy_changes, policy_values
 
