@@ -50,10 +50,6 @@ def field_columns(names: Iterable[str]) -> list[str]:
     return [column for name in names for column in POLICY[name].columns(name)]
 
 
-def policy_columns() -> frozenset[str]:
-    return frozenset(field_columns(POLICY))
-
-
 def column_values(definitions: Mapping[str, Definition], values: Mapping[str, object]) -> dict[str, object]:
     columns: dict[str, object] = {}
     for name, value in values.items():

@@ -23,7 +23,7 @@ from sqlalchemy_fairqueue.database.messages import (
 )
 from sqlalchemy_fairqueue.database.stats import read_channel_stats, read_consumers, read_contention, read_trend
 from sqlalchemy_fairqueue.errors import InvalidArgument
-from sqlalchemy_fairqueue.queue.base import Facet, QueueBase, on_engine, verb
+from sqlalchemy_fairqueue.queue.base import Facet, QueueBase, Where, on_engine, verb
 from sqlalchemy_fairqueue.queue.lookups import ERROR, checked_name
 from sqlalchemy_fairqueue.values.checks import (
     IDS,
@@ -54,8 +54,6 @@ from sqlalchemy_fairqueue.values.reports import (
 
 if TYPE_CHECKING:
     import builtins
-
-    from sqlalchemy_fairqueue.queue.base import Where
 
     Ids = int | Iterable[int] | None
 

@@ -6,7 +6,7 @@ instead of the result. The decorators of this module tell this to type checkers,
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, TypeAlias, TypeVar, overload
 
 from sqlalchemy import Connection, Engine
 
@@ -28,14 +28,13 @@ if TYPE_CHECKING:
 
     from sqlalchemy_fairqueue.unit_of_work.operations import Operation
 
-    PlainSession = Session | scoped_session[Any]
-    AwaitedSession = AsyncSession | async_scoped_session[Any]
-    AnySession = PlainSession | AwaitedSession
-    Where = PlainSession | Connection | Engine
-    AsyncWhere = AwaitedSession | AsyncConnection | AsyncEngine
-    RecordedWhere = AnySession | Connection | Engine
-    SentWhere = AsyncConnection | AsyncEngine
-
+PlainSession: TypeAlias = "Session | scoped_session[Any]"
+AwaitedSession: TypeAlias = "AsyncSession | async_scoped_session[Any]"
+AnySession: TypeAlias = "PlainSession | AwaitedSession"
+Where: TypeAlias = "PlainSession | Connection | Engine"
+AsyncWhere: TypeAlias = "AwaitedSession | AsyncConnection | AsyncEngine"
+RecordedWhere: TypeAlias = "AnySession | Connection | Engine"
+SentWhere: TypeAlias = "AsyncConnection | AsyncEngine"
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -11,7 +11,7 @@ from sqlalchemy_fairqueue.database.asynchronous import AsyncEngine
 from sqlalchemy_fairqueue.database.configuration import read_limits, read_plans
 from sqlalchemy_fairqueue.database.engines import on
 from sqlalchemy_fairqueue.errors import InvalidArgument
-from sqlalchemy_fairqueue.queue.base import Facet, QueueBase, recorded, verb
+from sqlalchemy_fairqueue.queue.base import Facet, QueueBase, RecordedWhere, Where, recorded, verb
 from sqlalchemy_fairqueue.unit_of_work import changes as change
 from sqlalchemy_fairqueue.values.checks import check_flag, check_name, check_names
 from sqlalchemy_fairqueue.values.policies import POLICY, UNSET, ChannelPolicy, Unset, policy_changes, reset_fields
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     import builtins
     from collections.abc import Collection
 
-    from sqlalchemy_fairqueue.queue.base import RecordedWhere, Where
     from sqlalchemy_fairqueue.unit_of_work.operations import Operation
     from sqlalchemy_fairqueue.values.fields import Rate
     from sqlalchemy_fairqueue.values.policies import PolicyChanges

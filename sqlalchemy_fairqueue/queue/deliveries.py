@@ -14,7 +14,7 @@ from sqlalchemy_fairqueue.database.deliveries import extend_lease, find_holder
 from sqlalchemy_fairqueue.database.engines import on, refused, run
 from sqlalchemy_fairqueue.database.installation import check_installed
 from sqlalchemy_fairqueue.errors import InvalidArgument, LeaseLost
-from sqlalchemy_fairqueue.queue.base import QueueBase, on_engine, recorded
+from sqlalchemy_fairqueue.queue.base import QueueBase, RecordedWhere, on_engine, recorded
 from sqlalchemy_fairqueue.queue.consumer import Consumer
 from sqlalchemy_fairqueue.queue.results import given_result
 from sqlalchemy_fairqueue.unit_of_work.operations import Settle, Verb, settle, token_of
@@ -23,8 +23,6 @@ from sqlalchemy_fairqueue.values.checks import check_count, check_duration, chec
 from sqlalchemy_fairqueue.values.messages import MOST_COST, Deliveries, Delivery
 
 if TYPE_CHECKING:
-    from sqlalchemy_fairqueue.queue.base import RecordedWhere
-
     Held = Delivery | Iterable[Delivery]
 
 LEASE = timedelta(seconds=30)

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy_fairqueue.codecs import Codec, JsonCodec, encode_texts
 from sqlalchemy_fairqueue.database.engines import on, refused, run, run_transaction
 from sqlalchemy_fairqueue.errors import InvalidArgument, PayloadError
-from sqlalchemy_fairqueue.queue.base import OPEN_GROUPS, QueueBase, recorded
+from sqlalchemy_fairqueue.queue.base import OPEN_GROUPS, QueueBase, RecordedWhere, recorded
 from sqlalchemy_fairqueue.queue.instrumentation import installed
 from sqlalchemy_fairqueue.unit_of_work.operations import EnqueueMessage, ReceiptUpdate
 from sqlalchemy_fairqueue.unit_of_work.sending import send, send_alone, send_together
@@ -21,7 +21,6 @@ from sqlalchemy_fairqueue.values.messages import GROUP_HEADER, Enqueue, EnqueueO
 
 if TYPE_CHECKING:
     from sqlalchemy_fairqueue.database.messages import Membership
-    from sqlalchemy_fairqueue.queue.base import RecordedWhere
 
 
 class _HeadersCodec(JsonCodec):

@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 
 from sqlalchemy_fairqueue.database.messages import Membership, read_group, read_groups
 from sqlalchemy_fairqueue.errors import InvalidArgument, OutsideGroupWarning, UnknownGroup
-from sqlalchemy_fairqueue.queue.base import OPEN_GROUPS, Facet, QueueBase, verb
+from sqlalchemy_fairqueue.queue.base import OPEN_GROUPS, AnySession, Facet, QueueBase, Where, verb
 from sqlalchemy_fairqueue.queue.enqueues import EnqueueMethods
 from sqlalchemy_fairqueue.queue.signatures import frames_of_this_package
 from sqlalchemy_fairqueue.unit_of_work.operations import EnqueueMessage, MakeGroup
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
     from sqlalchemy_fairqueue.database.calls import Target
-    from sqlalchemy_fairqueue.queue.base import AnySession, Where
     from sqlalchemy_fairqueue.values.messages import Delivery, Receipt
 
 P = ParamSpec("P")

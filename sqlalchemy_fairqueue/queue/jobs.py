@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from sqlalchemy_fairqueue.codecs import BytesCodec
 from sqlalchemy_fairqueue.database.asynchronous import AsyncSession
 from sqlalchemy_fairqueue.errors import InvalidArgument, PayloadError
-from sqlalchemy_fairqueue.queue.base import recorded
+from sqlalchemy_fairqueue.queue.base import AsyncWhere, RecordedWhere, Where, recorded
 from sqlalchemy_fairqueue.queue.contexts import Context
 from sqlalchemy_fairqueue.queue.handlers import HandlerOptions, JobOptions, check_options
 from sqlalchemy_fairqueue.queue.results import ResultMethods, ResultQuestion
@@ -26,7 +26,6 @@ from sqlalchemy_fairqueue.values.schedules import Recurrence
 if TYPE_CHECKING:
     from datetime import timedelta
 
-    from sqlalchemy_fairqueue.queue.base import AsyncWhere, RecordedWhere, Where
     from sqlalchemy_fairqueue.queue.payloads import PayloadSchema
 
 C = ParamSpec("C")

@@ -16,7 +16,7 @@ from sqlalchemy_fairqueue.database.stats import (
     with_longest_out,
 )
 from sqlalchemy_fairqueue.errors import InvalidArgument
-from sqlalchemy_fairqueue.queue.base import QueueBase, recorded, verb
+from sqlalchemy_fairqueue.queue.base import QueueBase, RecordedWhere, Where, recorded, verb
 from sqlalchemy_fairqueue.unit_of_work import changes as change
 from sqlalchemy_fairqueue.unit_of_work.operations import Cancel
 from sqlalchemy_fairqueue.values.checks import (
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from sqlalchemy_fairqueue.database.calls import Target
-    from sqlalchemy_fairqueue.queue.base import RecordedWhere, Where
     from sqlalchemy_fairqueue.values.messages import UndeliveredFilters
     from sqlalchemy_fairqueue.values.reports import ChannelStats, MessageDetails, QueueStats
 

@@ -32,7 +32,7 @@ from sqlalchemy_fairqueue.errors import (
     ResultNotReady,
     UnknownMessage,
 )
-from sqlalchemy_fairqueue.queue.base import verb
+from sqlalchemy_fairqueue.queue.base import Where, verb
 from sqlalchemy_fairqueue.queue.contexts import handling
 from sqlalchemy_fairqueue.queue.handlers import HandlerMethods
 from sqlalchemy_fairqueue.queue.signatures import frames_of_this_package
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from sqlalchemy_fairqueue.database.calls import Target
-    from sqlalchemy_fairqueue.queue.base import Where
     from sqlalchemy_fairqueue.queue.payloads import PayloadSchema
 
 # Seconds between two polls of a wait. The first ones come soon, since a transaction that began before the wait was

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from sqlalchemy_fairqueue.database.schedules import ScheduleDefinition, read_schedules, run_schedule
 from sqlalchemy_fairqueue.errors import InvalidArgument
-from sqlalchemy_fairqueue.queue.base import Facet, recorded, verb
+from sqlalchemy_fairqueue.queue.base import Facet, RecordedWhere, Where, recorded, verb
 from sqlalchemy_fairqueue.queue.enqueues import EnqueueMethods
 from sqlalchemy_fairqueue.queue.handlers import HandlerMethods
 from sqlalchemy_fairqueue.unit_of_work import changes as change
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from datetime import timedelta
 
-    from sqlalchemy_fairqueue.queue.base import RecordedWhere, Where
     from sqlalchemy_fairqueue.values.outcomes import RetryPolicy
 
 F = TypeVar("F", bound="Callable[..., Any]")

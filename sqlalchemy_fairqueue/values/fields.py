@@ -334,11 +334,16 @@ class Choice(Definition):
         return words
 
 
-@cache
 def definitions(kind: type[DataclassInstance]) -> dict[str, Definition]:
+    return _definitions(kind)
+
+
+# Apart from definitions(), since mypy takes a class that is kept in a variable for no key of a cache.
+@cache
+def _definitions(kind: type[DataclassInstance]) -> dict[str, Definition]:
     return {one.name: one.metadata[_KEY] for one in fields(kind) if _KEY in one.metadata}
 
 
 def check_fields(values: DataclassInstance) -> None:
-    for name, definition in definitions(type(values)).items():
+    for name, definition in _definitions(type(values)).items():
         object.__setattr__(values, name, definition.checked(name, getattr(values, name)))

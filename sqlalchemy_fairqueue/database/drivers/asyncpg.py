@@ -6,12 +6,10 @@ import asyncio
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy_fairqueue.database.drivers.base import CHANNEL, Driver, Listener
+from sqlalchemy_fairqueue.database.drivers.base import CHANNEL, Driver, Listener, RunInLoop
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-    from sqlalchemy_fairqueue.database.drivers.base import RunInLoop
 
 
 def _row_id(ctid: str) -> tuple[int, ...]:

@@ -7,16 +7,14 @@ import selectors
 from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias, cast
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 
     from sqlalchemy import Connection
 
-    RunInLoop = Callable[[Coroutine[Any, Any, Any]], Any]
-
-
+RunInLoop: TypeAlias = "Callable[[Coroutine[Any, Any, Any]], Any]"
 CHANNEL = "fairqueue"
 # Returns one row while the connection listens.
 _COMMITS_NOTIFY = (

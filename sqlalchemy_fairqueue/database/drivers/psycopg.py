@@ -21,14 +21,12 @@ from psycopg.adapt import Transformer
 from psycopg.pq import ConnStatus, ExecStatus, Format, PipelineStatus, TransactionStatus
 from psycopg.rows import tuple_row
 
-from sqlalchemy_fairqueue.database.drivers.base import LibpqDriver, SocketListener
+from sqlalchemy_fairqueue.database.drivers.base import LibpqDriver, NumberedStatement, RunInLoop, SocketListener
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator, Sequence
 
     from sqlalchemy import Connection
-
-    from sqlalchemy_fairqueue.database.drivers.base import NumberedStatement, RunInLoop
 
     Values = Sequence[Any]
 

@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from psycopg2 import BINARY, extensions
 
-from sqlalchemy_fairqueue.database.drivers.base import LibpqDriver, SocketListener
+from sqlalchemy_fairqueue.database.drivers.base import LibpqDriver, RunInLoop, SocketListener
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sqlalchemy_fairqueue.database.drivers.base import RunInLoop
 
 _BYTEA = 17
 
