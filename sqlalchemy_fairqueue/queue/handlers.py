@@ -309,11 +309,11 @@ class HandlerMethods(LifespanMethods):
         if callable(kind):
             return self.handler(**options)(kind)
         check_name("kind", kind)
-        check_options(**options)
+        checked = check_options(**options)
 
         def declare(function: F) -> F:
             wanted, resources = _wanted(function, self._starts)
-            self._declare(kind, function, options, wanted=wanted, resources=resources)
+            self._declare(kind, function, checked, wanted=wanted, resources=resources)
             return function
 
         return declare
@@ -348,22 +348,21 @@ class HandlerMethods(LifespanMethods):
         self,
         kind: str,
         function: Callable[..., Any],
-        options: HandlerOptions,
+        options: Mapping[str, Any],
         *,
         wanted: Collection[str],
         resources: Mapping[str, str] | None = None,
         written: Callable[..., Any] | None = None,
         schema: PayloadSchema | None = None,
     ) -> None:
-        """Declare *function* as the handler of a kind. *written* is the user's function, if *function* wraps it."""
+        """Declare a handler, with checked options; *function* may wrap *written*, the user's function."""
         if kind in self._handlers:
             raise InvalidArgument(
                 f"kind {kind!r} of queue {self.name!r} has a handler already, {self._handlers[kind].function!r}; "
                 "give the other one a kind of its own, such as @queue.handler('parse')"
             )
-        checked = check_options(**options)
         written = written or function
-        if checked["isolated"]:
+        if options["isolated"]:
             _check_isolated(written, wanted, resources)
         self._checked_kinds.clear()
         self._handlers[kind] = Handler(
@@ -375,7 +374,7 @@ class HandlerMethods(LifespanMethods):
             schema=schema,
             resources=resources or {},
             session_type=_session_type(written) if "session" in wanted else None,
-            **checked,
+            **options,
         )
 
     def _check_kind(self, kind: str) -> None:

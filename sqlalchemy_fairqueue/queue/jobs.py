@@ -331,7 +331,7 @@ class JobMethods(ScheduleMethods, ResultMethods):
             >>> Worker(engine, queue, concurrency=1).run(drain=True)
             a.pdf 3
         """
-        check_options(**options)
+        checked = check_options(**options)
 
         def declare(function: Callable[..., Any]) -> Job[..., ..., Any]:
             # It takes long to import, and not every application has jobs.
@@ -342,10 +342,10 @@ class JobMethods(ScheduleMethods, ResultMethods):
             if isinstance(self.codec, BytesCodec):
                 raise InvalidArgument(f"job {own!r} has arguments, and {self!r} a codec for bytes; use another queue")
             leading, parameters = _parameters(own, function)
-            kind_of_schema = ItemSchema if options.get("batch") else PayloadSchema
+            kind_of_schema = ItemSchema if checked["batch"] else PayloadSchema
             schema = kind_of_schema(own, function, parameters, former)
             job: Job[..., ..., Any] = Job(self, own, function, schema)
-            self._declare(own, JobHandler(job, leading), options, wanted=leading, written=function, schema=schema)
+            self._declare(own, JobHandler(job, leading), checked, wanted=leading, written=function, schema=schema)
             return job
 
         return _Declare(declare) if function is None else declare(function)

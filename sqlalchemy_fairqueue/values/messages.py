@@ -118,9 +118,7 @@ class Enqueue:
             self._check_key()
 
     def _check_names(self) -> None:
-        for what, name in (("key", self.key), ("ordering_key", self.ordering_key)):
-            if name is not None:
-                check_name(what, name)
+        check_names(key=self.key, ordering_key=self.ordering_key)
         check_flag("coalesce", self.coalesce)
         if self.coalesce and (self.ordering_key is None or self.key is not None):
             raise InvalidArgument(
