@@ -256,14 +256,6 @@ class Call(NamedTuple):
             refuse(error, self.described())
         return self.rows(connection, as_bytes=as_bytes)
 
-    def reraise(self, connection: Connection, error: BaseException) -> NoReturn:
-        """Raise a driver's error as if SQLAlchemy had executed the call; raise other exceptions unchanged."""
-        if isinstance(error, connection.dialect.loaded_dbapi.Error):
-            statement, _, _ = self.clause.number(driver_of(connection))
-            fail_as_executed(connection, statement.sql, self.parameters, error)
-        let_go(connection, error)
-        raise error
-
 
 def call(schema: str | None, function: str, doing: str, shape: Shape = ALL, /, **values: Any) -> Call:
     """Return the call of a function in a schema. *values* must have all parameters by name, without ``p_``.
@@ -469,8 +461,12 @@ def _sent_past(
         statements.append((statement, values))
     try:
         return driver.send_past(connection, statements, rows, commit=commit, as_bytes=as_bytes)
-    except BaseException as error:  # noqa: BLE001 - raised again by SQLAlchemy, which knows what to do then
-        calls[min(len(rows), len(calls) - 1)].reraise(connection, error)
+    except BaseException as error:
+        if isinstance(error, connection.dialect.loaded_dbapi.Error):
+            index = min(len(rows), len(calls) - 1)
+            _fail_as_executed(connection, statements[index][0].sql, calls[index].parameters, error)
+        let_go(connection, error)
+        raise
 
 
 def _send(connection: Connection, driver: Driver, calls: Sequence[Call], rows: list[Sequence[Any]]) -> None:
@@ -491,7 +487,7 @@ def _send(connection: Connection, driver: Driver, calls: Sequence[Call], rows: l
         connection.execute(one.clause.statement, parameters, execution_options={_SEND: send})
 
 
-def fail_as_executed(connection: Connection, statement: str, parameters: Any, error: BaseException) -> NoReturn:
+def _fail_as_executed(connection: Connection, statement: str, parameters: Any, error: BaseException) -> NoReturn:
     """Raise a driver's error as if SQLAlchemy had executed the statement, so that SQLAlchemy drops a broken connection.
 
     This calls a private method, since SQLAlchemy has no public one that works for a connection without a cursor.

@@ -113,12 +113,7 @@ def transactions(session: Session) -> tuple[SessionTransaction, SessionTransacti
     if root is None:
         if not session.autobegin:
             raise InvalidRequestError("autobegin is disabled on this Session; call session.begin() before queue work")
-        session.begin()
-        root = session.get_transaction()
-        if root is None:
-            raise FairQueueError(
-                f"session {session!r} has no transaction after begin(); give a session of SQLAlchemy 2"
-            )
+        root = session.begin()
     innermost = session.get_nested_transaction() or root
     root_state, state = getattr(root, "_state", None), getattr(innermost, "_state", None)
     if root_state is SessionTransactionState.ACTIVE and state is root_state:
