@@ -6,7 +6,6 @@ What a function returns at the start is a resource, which handlers take as an ar
 from __future__ import annotations
 
 import inspect
-import warnings
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -18,13 +17,7 @@ from sqlalchemy_fairqueue.codecs import ON_DEAD
 from sqlalchemy_fairqueue.database.asynchronous import AsyncSession
 from sqlalchemy_fairqueue.errors import InvalidArgument, UnhandledKindWarning
 from sqlalchemy_fairqueue.queue.base import QueueBase
-from sqlalchemy_fairqueue.queue.signatures import (
-    class_of,
-    frames_of_this_package,
-    hints_of,
-    is_asynchronous,
-    parameters_of,
-)
+from sqlalchemy_fairqueue.queue.signatures import class_of, hints_of, is_asynchronous, parameters_of, warn
 from sqlalchemy_fairqueue.values.checks import check_duration, check_name
 from sqlalchemy_fairqueue.values.messages import Batch
 from sqlalchemy_fairqueue.values.outcomes import RetryPolicy
@@ -383,12 +376,11 @@ class HandlerMethods(LifespanMethods):
             self._checked_kinds.add(kind)
             return
         known = ", ".join(map(repr, sorted(self._handlers)))
-        warnings.warn(
+        warn(
             f"a message of kind {kind!r} is enqueued, and queue {self.name!r} has no handler for it, only for "
             f"{known:.500}; correct the kind, import the module that declares its handler, or make the queue with "
             "Queue(check_kinds=False) if other processes handle it",
             UnhandledKindWarning,
-            stacklevel=frames_of_this_package(),
         )
         # After the warning, so that each enqueue raises it if warnings are errors.
         self._warned_kinds.add(kind)

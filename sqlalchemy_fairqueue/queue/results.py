@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import warnings
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -35,7 +34,7 @@ from sqlalchemy_fairqueue.errors import (
 from sqlalchemy_fairqueue.queue.base import Where, verb
 from sqlalchemy_fairqueue.queue.contexts import handling
 from sqlalchemy_fairqueue.queue.handlers import HandlerMethods
-from sqlalchemy_fairqueue.queue.signatures import frames_of_this_package
+from sqlalchemy_fairqueue.queue.signatures import warn
 from sqlalchemy_fairqueue.texts import clean, said
 from sqlalchemy_fairqueue.times import microseconds
 from sqlalchemy_fairqueue.values.checks import RESULT_BYTES, check_duration, check_message_id, check_names
@@ -187,12 +186,11 @@ def _check_wait(where: object, asked: ResultQuestion) -> None:
             "an engine to wait, or no timeout"
         )
     if asked.timeout and (delivery := handling.get()) is not None:
-        warnings.warn(
+        warn(
             f"the handler of kind {delivery.kind!r} waits for a result: it keeps its place in the worker meanwhile, "
             "and if all places wait, nothing handles what they wait for; enqueue the messages as a group, whose "
             "follow-up is handled when they have ended: with queue.group(session, then=...) as group",
             HandlerWaitWarning,
-            stacklevel=frames_of_this_package(),
         )
 
 

@@ -1,4 +1,4 @@
-"""Read signatures and annotations of the application's functions, and find the frame that calls this package.
+"""Read signatures and annotations of the application's functions, and warn where it calls this package.
 
 Python 3.14 raises NameError for annotations that only type checkers import. In this module such an annotation stays
 text, as under ``from __future__ import annotations``.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import sys
+import warnings
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, ForwardRef, Union, get_args, get_origin, get_type_hints
 
@@ -75,10 +76,9 @@ def is_asynchronous(function: Callable[..., Any]) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004 - asks for the method
 
 
-def frames_of_this_package() -> int:
-    """Return the ``stacklevel`` by which a warning points at the code that called this package."""
+def warn(text: str, category: type[Warning]) -> None:
+    """Issue a warning that points at the code that called this package."""
     level, frame = 1, inspect.currentframe()
-    frame = None if frame is None else frame.f_back
     while frame is not None and str(frame.f_globals.get("__name__")).startswith("sqlalchemy_fairqueue."):
         level, frame = level + 1, frame.f_back
-    return level
+    warnings.warn(text, category, stacklevel=level)
