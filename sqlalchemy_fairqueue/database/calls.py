@@ -536,7 +536,9 @@ def named(queue: str | Sequence[str | None], channel: str | None = None) -> str:
     """Return the name of queues or a channel for errors: ``channel 'customer-7' of queue 'documents'``."""
     if isinstance(queue, str):
         return f"queue {queue!r}" if channel is None else f"channel {channel!r} of queue {queue!r}"
-    return f"queue {queue[0]!r}" if len(queue) == 1 and queue[0] is not None else f"{len(queue):,} queues"
+    if len(queue) != 1:
+        return f"{len(queue):,} queues"
+    return "all queues" if queue[0] is None else f"queue {queue[0]!r}"
 
 
 def can_notify(connection: Connection) -> bool:
