@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy.exc import DBAPIError
 
-from sqlalchemy_fairqueue.errors import AutocommitError, migration_refusal
+from sqlalchemy_fairqueue.errors import AutocommitError, refuse_migration
 from sqlalchemy_fairqueue.sql.schema import same_transaction_guard
 
 if TYPE_CHECKING:
@@ -57,7 +57,4 @@ def send(context: MigrationContext, doing: str, schema: str | None, statements: 
         for statement in statements:
             connection.exec_driver_sql(statement, execution_options={"no_parameters": True})
     except DBAPIError as error:
-        refusal = migration_refusal(error, doing)
-        if refusal is None:
-            raise
-        raise refusal from error
+        refuse_migration(error, doing)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from signal import Signals
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from sqlalchemy_fairqueue.texts import last_line
 
@@ -451,6 +451,7 @@ class UnhandledKindWarning(FairQueueWarning):
     """
 
 
+@dataclass(eq=False, repr=False)
 class ResultError(FairQueueError):
     """A message has no result to return. Subclasses say how the message ended.
 
@@ -476,7 +477,6 @@ class ResultNotReady(ResultError, TimeoutError):
         sqlalchemy_fairqueue.errors.ResultNotReady: message ... has not ended; ask again later, or wait by ...
     """
 
-    message_id: int
     timeout: timedelta | None = None
 
     def __str__(self) -> str:
@@ -499,7 +499,6 @@ class MessageFailed(ResultError):
         sqlalchemy_fairqueue.errors.MessageFailed: message ... failed: there is no such number; correct the cause, ...
     """
 
-    message_id: int
     reason: str
     error: str | None = None
 
@@ -512,7 +511,6 @@ class MessageFailed(ResultError):
         )
 
 
-@dataclass(eq=False, repr=False)
 class ResultCancelled(ResultError):
     """The message whose result was asked for was cancelled.
 
@@ -523,8 +521,6 @@ class ResultCancelled(ResultError):
         Traceback (most recent call last):
         sqlalchemy_fairqueue.errors.ResultCancelled: message ... was cancelled and has no result; ...
     """
-
-    message_id: int
 
     def __str__(self) -> str:
         return f"message {self.message_id} was cancelled and has no result; enqueue it anew if it is needed"
@@ -542,7 +538,6 @@ class ResultNotKept(ResultError):
         sqlalchemy_fairqueue.errors.ResultNotKept: message ... has ended, and no result of it is kept: it expired ...
     """
 
-    message_id: int
     problem: str
 
     def __str__(self) -> str:
@@ -559,30 +554,25 @@ class UnknownMessage(ResultError):
         sqlalchemy_fairqueue.errors.UnknownMessage: queue ... never had a message 1000000; correct the id, or ...
     """
 
-    message_id: int
     queue: str
 
     def __str__(self) -> str:
         return f"queue {self.queue!r} never had a message {self.message_id}; correct the id, or ask the message's queue"
 
 
-def migration_refusal(error: DBAPIError, doing: str) -> FairQueueError | None:
-    """Return the error for a migration that a guard or a read-only transaction refused; None for other errors."""
+def refuse_migration(error: DBAPIError, doing: str) -> NoReturn:
+    """Raise our error for a migration that a guard or a read-only transaction refused, or else the error itself."""
     original = error.orig
     code = getattr(original, "sqlstate", None) or getattr(original, "pgcode", None)
     said = getattr(getattr(original, "diag", None), "message_primary", None) or str(original)
-    match code:
-        case "QF003":
-            return IsolationError(f"{doing}: {said}")
-        case "QF004":
-            return SchemaMismatch(f"{doing}: {said}")
-        case "25006":
-            return IsolationError(
-                f"{doing}: {said}; connect to the primary, and let the transaction write: leave out "
-                "postgresql_readonly and default_transaction_read_only"
-            )
-        case _:
-            return None
+    if code == "25006":
+        raise IsolationError(
+            f"{doing}: {said}; connect to the primary, and let the transaction write: leave out "
+            "postgresql_readonly and default_transaction_read_only"
+        ) from error
+    if code in {"QF003", "QF004"}:
+        raise FairQueueError.of_sqlstate[code](f"{doing}: {said}") from error
+    raise error
 
 
 __all__ = [  # pyright: ignore[reportUnsupportedDunderAll] - what is defined here

@@ -19,11 +19,11 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
 from weakref import WeakKeyDictionary, WeakSet
 
-from sqlalchemy import TextClause, TextualSelect, TwoPhaseTransaction, column, event, text
+from sqlalchemy import Connection, Dialect, Pool, TextClause, TextualSelect, TwoPhaseTransaction, column, event, text
 from sqlalchemy.engine.default import DefaultDialect
 from sqlalchemy.exc import StatementError
 
-from sqlalchemy_fairqueue.database.drivers import DRIVERS, NumberedStatement, driver_of
+from sqlalchemy_fairqueue.database.drivers import DRIVERS, Driver, NumberedStatement, driver_of
 from sqlalchemy_fairqueue.database.errors import refusal_of, refuse
 from sqlalchemy_fairqueue.errors import AutocommitError, FairQueueError
 from sqlalchemy_fairqueue.sql.files import signature
@@ -34,11 +34,8 @@ from sqlalchemy_fairqueue.values.policies import RATE, fields_of_columns, rate_o
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from sqlalchemy import Connection, Dialect, Pool
     from sqlalchemy.engine import Transaction
     from sqlalchemy.engine.interfaces import DBAPICursor, ExceptionContext, ExecutionContext
-
-    from sqlalchemy_fairqueue.database.drivers import Driver
 
     Send = Callable[[str, Any], None]
     Note = Callable[[BaseException], None]
@@ -113,19 +110,8 @@ READABLE = Shape(readable=True)
 EACH_QUEUE = Shape(each="queue", readable=True)
 
 
-class _Clauses(dict[tuple[str, Shape], Clause]):
-    def __init__(self, schema: str | None) -> None:
-        super().__init__()
-        self._schema = schema
-
-    def __missing__(self, key: tuple[str, Shape]) -> Clause:
-        """Build the statement for a function and a shape. If several threads do so at once, all get the first one's."""
-        return self.setdefault(key, clause_of(self._schema, *key))
-
-
-clauses_of = once_a_schema(_Clauses)
-
-
+# Of about as many schemas as above.
+@lru_cache(maxsize=25_600)
 def clause_of(schema: str | None, function: str, shape: Shape = ALL) -> Clause:
     qualified = qualifier(schema)
     found = signature(function)
@@ -217,16 +203,20 @@ class Target:
         return read(connection, self.schema, function, doing, kind, queue=self.queue, **values)
 
     def named(self, channel: str | None = None) -> str:
-        """Return the name of the queue or channel for errors: ``channel 'customer-7' of queue 'documents'``."""
-        return f"queue {self.queue!r}" if channel is None else f"channel {channel!r} of queue {self.queue!r}"
+        return named(self.queue, channel)
 
 
 class Call(NamedTuple):
-    """A call of a SQL function. *doing* describes it in the texts of errors: ``"dequeue from queue 'documents'"``."""
+    """A call of a SQL function. *doing* describes it in the texts of errors, up to the name of the queue or channel."""
 
     clause: Clause
     parameters: Mapping[str, Any]
     doing: str
+
+    def described(self) -> str:
+        """Describe the call for errors: ``dequeue from queue 'documents'``."""
+        queue = self.parameters.get("queue")
+        return self.doing if queue is None else f"{self.doing} {named(queue, self.parameters.get('channel'))}"
 
     def rows(self, connection: Connection, *, as_bytes: bool = False) -> Sequence[Any]:
         """Send the call by SQLAlchemy and return its rows. In a two-phase transaction the call notifies nobody.
@@ -243,7 +233,7 @@ class Call(NamedTuple):
             with driver.bytes_results(connection) if as_bytes else nullcontext():
                 return connection.execute(self.clause.statement, parameters).all()
         except StatementError as error:
-            refuse(error, self.doing)
+            refuse(error, self.described())
 
     def value(self, connection: Connection) -> Any:
         [row] = self.rows(connection)
@@ -263,16 +253,8 @@ class Call(NamedTuple):
                 ):
                     return rows[0]
         except StatementError as error:
-            refuse(error, self.doing)
+            refuse(error, self.described())
         return self.rows(connection, as_bytes=as_bytes)
-
-    def reraise(self, connection: Connection, error: BaseException) -> NoReturn:
-        """Raise a driver's error as if SQLAlchemy had executed the call; raise other exceptions unchanged."""
-        if isinstance(error, connection.dialect.loaded_dbapi.Error):
-            statement, _, _ = self.clause.number(driver_of(connection))
-            fail_as_executed(connection, statement.sql, self.parameters, error)
-        let_go(connection, error)
-        raise error
 
 
 def call(schema: str | None, function: str, doing: str, shape: Shape = ALL, /, **values: Any) -> Call:
@@ -281,7 +263,7 @@ def call(schema: str | None, function: str, doing: str, shape: Shape = ALL, /, *
     Each parameter is sent with its exact type, so that PostgreSQL never chooses an overload that another role created.
     Instants and durations are sent in microseconds. Missing and unknown parameters raise TypeError.
     """
-    clause = clauses_of(schema)[function, shape]
+    clause = clause_of(schema, function, shape)
     if values.keys() != clause.types.keys():
         raise TypeError(f"{function} takes {', '.join(clause.types)}; got {', '.join(values)}")
     for name, value in values.items():
@@ -417,7 +399,7 @@ class Link:
             refusal = refusal_of(error)
             if refusal.sqlstate == _REFUSED:
                 raise CommitRefused(index, json.loads(refusal.detail or "")) from error
-            refuse(error, calls[index].doing)
+            refuse(error, calls[index].described())
         except BaseException as error:
             # A signal handler or the cancel of a task interrupted the call; nobody knows whether it was committed.
             let_go(connection, error)
@@ -479,8 +461,12 @@ def _sent_past(
         statements.append((statement, values))
     try:
         return driver.send_past(connection, statements, rows, commit=commit, as_bytes=as_bytes)
-    except BaseException as error:  # noqa: BLE001 - raised again by SQLAlchemy, which knows what to do then
-        calls[min(len(rows), len(calls) - 1)].reraise(connection, error)
+    except BaseException as error:
+        if isinstance(error, connection.dialect.loaded_dbapi.Error):
+            index = min(len(rows), len(calls) - 1)
+            _fail_as_executed(connection, statements[index][0].sql, calls[index].parameters, error)
+        let_go(connection, error)
+        raise
 
 
 def _send(connection: Connection, driver: Driver, calls: Sequence[Call], rows: list[Sequence[Any]]) -> None:
@@ -501,7 +487,7 @@ def _send(connection: Connection, driver: Driver, calls: Sequence[Call], rows: l
         connection.execute(one.clause.statement, parameters, execution_options={_SEND: send})
 
 
-def fail_as_executed(connection: Connection, statement: str, parameters: Any, error: BaseException) -> NoReturn:
+def _fail_as_executed(connection: Connection, statement: str, parameters: Any, error: BaseException) -> NoReturn:
     """Raise a driver's error as if SQLAlchemy had executed the statement, so that SQLAlchemy drops a broken connection.
 
     This calls a private method, since SQLAlchemy has no public one that works for a connection without a cursor.
@@ -546,8 +532,13 @@ def _do_execute(cursor: DBAPICursor, statement: str, parameters: Any, context: E
     return True
 
 
-def named(queues: Sequence[str]) -> str:
-    return f"queue {queues[0]!r}" if len(queues) == 1 else f"{len(queues):,} queues"
+def named(queue: str | Sequence[str | None], channel: str | None = None) -> str:
+    """Return the name of queues or a channel for errors: ``channel 'customer-7' of queue 'documents'``."""
+    if isinstance(queue, str):
+        return f"queue {queue!r}" if channel is None else f"channel {channel!r} of queue {queue!r}"
+    if len(queue) != 1:
+        return f"{len(queue):,} queues"
+    return "all queues" if queue[0] is None else f"queue {queue[0]!r}"
 
 
 def can_notify(connection: Connection) -> bool:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy_fairqueue.database.calls import Q, call, read_by_queue
-from sqlalchemy_fairqueue.values.policies import POLICY, UNSET, ChannelPolicy, policy_values
+from sqlalchemy_fairqueue.database.calls import Q, Target, call, read_by_queue
+from sqlalchemy_fairqueue.values.policies import POLICY, UNSET, ChannelPolicy, PolicyChanges, Unset, policy_values
 from sqlalchemy_fairqueue.values.reports import PlanInfo, SharedLimit
 from sqlalchemy_fairqueue.values.settings import SETTINGS, QueueSettings
 
@@ -17,9 +17,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from sqlalchemy_fairqueue.database.calls import Target
     from sqlalchemy_fairqueue.values.fields import Definition
-    from sqlalchemy_fairqueue.values.policies import PolicyChanges, Unset
 
 
 def channel_changes_json(changes: PolicyChanges, plan: str | Unset | None, reset: Collection[str]) -> str:
@@ -52,10 +50,6 @@ def field_columns(names: Iterable[str]) -> list[str]:
     return [column for name in names for column in POLICY[name].columns(name)]
 
 
-def policy_columns() -> frozenset[str]:
-    return frozenset(field_columns(POLICY))
-
-
 def column_values(definitions: Mapping[str, Definition], values: Mapping[str, object]) -> dict[str, object]:
     columns: dict[str, object] = {}
     for name, value in values.items():
@@ -77,22 +71,21 @@ def limits_by_queue(
     def limit(*, queue: Q, **row: Any) -> SharedLimit:  # noqa: ARG001 - a limit has several
         return SharedLimit(**row)
 
-    return read_by_queue(connection, schema, "fq_limits", "list the limits", limit, queues, name=name)
+    return read_by_queue(connection, schema, "fq_limits", "list the limits of", limit, queues, name=name)
 
 
 def queue_settings(connection: Connection, schema: str | None, queue: str | None = None) -> dict[str, QueueSettings]:
-    doing = "read the settings of the queues" if queue is None else f"read the settings of queue {queue!r}"
+    doing = "read the settings of the queues" if queue is None else "read the settings of"
     rows = call(schema, "fq_queue_settings", doing, queue=queue).rows(connection)
     return {row.queue: QueueSettings.of_columns(row._asdict()) for row in rows}
 
 
 def read_plans(connection: Connection, target: Target, name: str | None) -> list[PlanInfo]:
-    doing = f"list the plans of queue {target.queue!r}"
 
     def plan(*, policy: dict[str, Any], **row: Any) -> PlanInfo:
         return PlanInfo(policy=ChannelPolicy(**policy_values(policy)), **row)
 
-    return target.read(connection, "fq_plans", doing, plan, name=name)
+    return target.read(connection, "fq_plans", "list the plans of", plan, name=name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,5 +100,5 @@ class Follower:
 def read_plan_channels(
     connection: Connection, target: Target, name: str, *, after: int | None = None, limit: int
 ) -> list[Follower]:
-    doing = f"list the channels of plan {name!r} of queue {target.queue!r}"
+    doing = f"list the channels of plan {name!r} of"
     return target.read(connection, "fq_plan_channels", doing, Follower, plan=name, after=after, limit=limit)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from sqlalchemy.exc import DBAPIError
 
-from sqlalchemy_fairqueue.database.calls import Call, Row, Shape, argument, call
+from sqlalchemy_fairqueue.database.calls import Call, Row, Shape, Target, argument, call
 from sqlalchemy_fairqueue.database.errors import sqlstate_of
 from sqlalchemy_fairqueue.texts import said
 from sqlalchemy_fairqueue.times import duration, instant, microseconds
@@ -17,11 +17,9 @@ from sqlalchemy_fairqueue.values.messages import Lease
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from datetime import datetime
 
     from sqlalchemy import Connection
 
-    from sqlalchemy_fairqueue.database.calls import Target
 
 LONGEST_WAIT = timedelta(seconds=61)
 """The longest time for which a worker registers a wait."""
@@ -52,12 +50,7 @@ _TEXTS = (
     "pg_catalog.convert_to(ordering_key, 'UTF8') as ordering_key",
 )
 _DEQUEUE = Shape((_NUMBERS, *_TEXTS))
-_TAKE_MORE = Shape(
-    (
-        f"{_OF_MESSAGE} as numbers",
-        *_TEXTS,
-    )
-)
+_TAKE_MORE = Shape((f"{_OF_MESSAGE} as numbers", *_TEXTS))
 _HEAR = Shape(("has_more",))
 _LOCK = Shape(("message_id",))
 
@@ -144,7 +137,7 @@ def take_messages(
     """
     *rows, about = target.call(
         "fq_dequeue",
-        f"dequeue from queue {target.queue!r}",
+        "dequeue from",
         _DEQUEUE,
         limit=limit,
         lease=lease,
@@ -175,7 +168,7 @@ def take_more(
     return _all_delivered(
         target.call(
             "fq_take_more",
-            f"take what follows message {first.message_id} of queue {target.queue!r}",
+            f"take what follows message {first.message_id} of",
             _TAKE_MORE,
             message_id=first.message_id,
             lease_id=first.lease_id,
@@ -221,8 +214,7 @@ def hear_signals(connection: Connection, target: Target) -> bool:
 
     Call it in a READ COMMITTED transaction of its own; the caller commits.
     """
-    doing = f"hear the signals of queue {target.queue!r}"
-    [[has_more]] = target.call("fq_hear", doing, _HEAR).tuples(connection)
+    [[has_more]] = target.call("fq_hear", "hear the signals of", _HEAR).tuples(connection)
     return bool(has_more)
 
 
@@ -248,7 +240,7 @@ def set_aside(
         limit: The limit of the failed dequeue.
         message_ids: Messages under *lease_id* that the caller could not read because of *reason*. None: find the rows.
     """
-    doing = f"set aside what cannot be delivered in queue {target.queue!r}"
+    doing = "set aside what cannot be delivered in"
     ids = None if message_ids is None else list(message_ids)
     call = target.call("fq_set_aside", doing, limit=limit, lease_id=lease_id, ids=ids, reason=reason)
     return list(map(SetAside._make, call.rows(connection)))
@@ -262,7 +254,7 @@ def extend_lease(connection: Connection, target: Target, tokens: Sequence[Token]
     lease_id = tokens[0].lease_id
     [[expires_at]] = target.call(
         "fq_extend",
-        f"extend lease {lease_id}",
+        f"extend lease {lease_id} of",
         lease_id=lease_id,
         lease=lease,
         ids=[token.message_id for token in tokens],
@@ -276,10 +268,7 @@ def heartbeat(
 ) -> list[ExtendedLease]:
     """Extend leases to run for *lease* from now; return them with their cancelled messages. The caller commits."""
     rows = target.call(
-        "fq_heartbeat",
-        f"extend {len(lease_ids)} leases of queue {target.queue!r}",
-        lease_ids=list(lease_ids),
-        lease=lease,
+        "fq_heartbeat", f"extend {len(lease_ids)} leases of", lease_ids=list(lease_ids), lease=lease
     ).rows(connection)
     return [
         ExtendedLease(lease_id, None if expires_at is None else instant(expires_at), cancelled or [])
@@ -296,7 +285,7 @@ def charge_running(
     """
     target.call(
         "fq_charge_running",
-        f"charge for {len(tokens)} deliveries of queue {target.queue!r}",
+        f"charge for {len(tokens)} deliveries of",
         ids=[token.message_id for token in tokens],
         lease_ids=[token.lease_id for token in tokens],
         deliveries=[token.deliveries for token in tokens],
@@ -382,7 +371,7 @@ def settlement(
         values["errors"] = list(errors)
     if verb != "bury":
         values["notify"] = notify
-    doing = f"{verb} {len(tokens)} deliveries of queue {target.queue!r}"
+    doing = f"{verb} {len(tokens)} deliveries of"
     shape = _settling(refusing=refusing, costs=told, alone=alone)
     return target.call(f"fq_{verb}", doing, shape, **values)
 
@@ -390,5 +379,4 @@ def settlement(
 def lock_deliveries(target: Target, tokens: Sequence[Token]) -> Call:
     """Return the call that locks the messages of valid tokens, in the order of their ids."""
     arrays = dict(zip(_TOKEN, map(list, zip(*tokens, strict=True)), strict=True))
-    doing = f"lock {len(tokens)} messages of queue {target.queue!r}"
-    return target.call("fq_lock_deliveries", doing, _LOCK, **arrays)
+    return target.call("fq_lock_deliveries", f"lock {len(tokens)} messages of", _LOCK, **arrays)

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 from weakref import WeakSet
 
-from sqlalchemy import Connection, Engine, NullPool, event, text
+from sqlalchemy import Connection, Engine, NullPool, Pool, PoolProxiedConnection, event, text
 from sqlalchemy.engine.base import OptionEngine
 from sqlalchemy.exc import DBAPIError
 
@@ -22,7 +22,6 @@ from sqlalchemy_fairqueue.errors import InvalidArgument, IsolationError
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping
 
-    from sqlalchemy import Pool, PoolProxiedConnection
 
 R = TypeVar("R")
 
@@ -262,16 +261,15 @@ def refused(
 ) -> InvalidArgument:
     """Return the error for an argument that is not *wanted*; *otherwise* says what to do with an engine."""
     kind = type(where).__name__
+    article = "an" if kind[:1] in "AEIOUaeiou" else "a"
     advice = ""
     if isinstance(where, type):
         return InvalidArgument(f"got the class {where.__name__} where {wanted} is needed; give an object of it")
     if otherwise is not None and isinstance(where, (Engine, AsyncEngine)):
         advice = otherwise
     if hasattr(where, "class_") and hasattr(where, "kw"):
-        advice = f"a {kind} makes sessions: give one, as in 'with sessions.begin() as session'"
-        if kind.startswith("async"):
-            advice = f"an {kind} makes sessions: give one, as in 'async with sessions.begin() as session'"
+        block = "async with" if kind.startswith("async") else "with"
+        advice = f"{article} {kind} makes sessions: give one, as in '{block} sessions.begin() as session'"
     elif isinstance(where, str):
         advice = "make an engine of a URL by create_engine(url), and give that"
-    article = "an" if kind[:1] in "AEIOUaeiou" else "a"
     return InvalidArgument(f"got {article} {kind} where {wanted} is needed{advice and f'; {advice}'}")

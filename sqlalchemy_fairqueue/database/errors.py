@@ -6,7 +6,7 @@ import re
 from traceback import walk_tb
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, StatementError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from sqlalchemy_fairqueue.errors import FairQueueError, SchemaMismatch
@@ -16,7 +16,6 @@ from sqlalchemy_fairqueue.sql.schema import IS_UNRELEASED, UNRELEASED, named_sch
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from sqlalchemy.exc import StatementError
 
 # A row that an error quotes, up to the error's context, since a value may have several lines.
 _ROW = re.compile(r"(Failing row contains) \(.*?(?=\nCONTEXT:|\Z)", re.DOTALL)

@@ -6,8 +6,6 @@ safe, since one upgrades a database before the code that needs the upgrade, and 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from sqlalchemy import Connection, Engine, text
 from sqlalchemy.exc import DBAPIError
 
@@ -21,15 +19,12 @@ from sqlalchemy_fairqueue.errors import (
     FairQueueError,
     InvalidArgument,
     SchemaMismatch,
-    migration_refusal,
+    refuse_migration,
 )
 from sqlalchemy_fairqueue.sql import install_statements
 from sqlalchemy_fairqueue.sql.catalog import installed_version, recognised_version
 from sqlalchemy_fairqueue.sql.files import latest_version
 from sqlalchemy_fairqueue.sql.schema import SCHEMA_MISMATCH, VERSION_COLUMN, named_schema, quoted
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 _ATTEMPTS = 5
 # Errors of an install if another install commits meanwhile: of the guard, of taken names, of rows of the catalog.
@@ -71,9 +66,13 @@ def check_installed(connection: Connection, schema: str | None) -> None:
     except SchemaMismatch as error:
         missing = f"fairqueue is not installed in {named_schema(schema)}; {to_install(schema)}"
         raise SchemaMismatch(missing) from error.__cause__
-    if problem := too_old(found, schema):
-        raise SchemaMismatch(f"{problem}; put {to_upgrade(found, schema)} into an Alembic migration and run it")
+    _check_version(found, schema)
     usable.add(schema)
+
+
+def _check_version(version: int, schema: str | None) -> None:
+    if problem := too_old(version, schema):
+        raise SchemaMismatch(f"{problem}; put {to_upgrade(version, schema)} into an Alembic migration and run it")
 
 
 def install_fairqueue(where: Engine | Connection, schema: str | None = None) -> bool:
@@ -100,6 +99,16 @@ def install_fairqueue(where: Engine | Connection, schema: str | None = None) -> 
         >>> install_fairqueue(engine)  # it is installed already
         False
     """
+    given: object = where
+    if not isinstance(given, (Engine, Connection)):
+        is_async = isinstance(given, (AsyncEngine, AsyncConnection, AsyncSession))
+        raise InvalidArgument(
+            f"install_fairqueue got {given!r:.80}; give an Engine or a Connection"
+            + (", in an asynchronous program: await connection.run_sync(install_fairqueue)" if is_async else "")
+        )
+    if where.dialect.name != "postgresql":
+        problem = f"fairqueue needs PostgreSQL, and this database is {where.dialect.name}"
+        raise ValueError(problem)
     if isinstance(where, Connection):
         if is_in_autocommit(where):
             raise AutocommitError(
@@ -107,14 +116,6 @@ def install_fairqueue(where: Engine | Connection, schema: str | None = None) -> 
                 "connection without isolation_level='AUTOCOMMIT'"
             )
         return _installed_now(where, schema)
-    given: object = where
-    if not isinstance(given, Engine):
-        is_async = isinstance(given, (AsyncEngine, AsyncConnection, AsyncSession))
-        raise InvalidArgument(
-            f"install_fairqueue got {given!r:.80}; give an Engine or a Connection"
-            + (", in an asynchronous program: await connection.run_sync(install_fairqueue)" if is_async else "")
-        )
-    _check_postgresql(where)
     engine = read_committed(where)
     for attempt in range(1, _ATTEMPTS + 1):
         try:
@@ -131,32 +132,17 @@ def install_fairqueue(where: Engine | Connection, schema: str | None = None) -> 
 
 
 def _installed_now(connection: Connection, schema: str | None) -> bool:
-    _check_postgresql(connection)
     version = recognised_version(connection, schema)
     if version is not None:
-        if outdated := too_old(version, schema):
-            raise SchemaMismatch(f"{outdated}; put {to_upgrade(version, schema)} into an Alembic migration and run it")
+        _check_version(version, schema)
         return False
     made = [] if schema is None else [f"create schema if not exists {quoted(schema)}"]
     try:
-        _send(connection, [*made, *install_statements(latest_version(), schema)])
+        for statement in (*made, *install_statements(latest_version(), schema)):
+            connection.exec_driver_sql(statement, execution_options={"no_parameters": True})
     except DBAPIError as error:
-        refusal = migration_refusal(error, "install_fairqueue")
-        if refusal is None:
-            raise
-        raise refusal from error
+        refuse_migration(error, "install_fairqueue")
     return True
-
-
-def _check_postgresql(where: Engine | Connection) -> None:
-    if where.dialect.name != "postgresql":
-        problem = f"fairqueue needs PostgreSQL, and this database is {where.dialect.name}"
-        raise ValueError(problem)
-
-
-def _send(connection: Connection, statements: Iterable[str]) -> None:
-    for statement in statements:
-        connection.exec_driver_sql(statement, execution_options={"no_parameters": True})
 
 
 def _is_there(engine: Engine, schema: str | None) -> bool:

@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from functools import cache
-from operator import attrgetter
+from itertools import repeat
+from operator import attrgetter, is_
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 from uuid import UUID
 
-from sqlalchemy_fairqueue.codecs import codec_of, decoded, headers_of
-from sqlalchemy_fairqueue.database.calls import Row, Shape, argument, call
+from sqlalchemy_fairqueue.codecs import Codec, codec_of, decoded, headers_of
+from sqlalchemy_fairqueue.database.calls import Call, Row, Shape, Target, argument, call
 from sqlalchemy_fairqueue.database.configuration import new_policy_json
 from sqlalchemy_fairqueue.errors import PayloadError
 from sqlalchemy_fairqueue.times import instant_microseconds, microseconds
-from sqlalchemy_fairqueue.values.messages import GroupStatus
+from sqlalchemy_fairqueue.values.messages import Delivery, Enqueue, EnqueueOutcome, GroupStatus, MessageName
 from sqlalchemy_fairqueue.values.reports import (
     AttemptDetails,
     AuditEntry,
@@ -24,14 +25,11 @@ from sqlalchemy_fairqueue.values.reports import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from datetime import datetime
 
     from sqlalchemy import Connection
 
-    from sqlalchemy_fairqueue.codecs import Codec
-    from sqlalchemy_fairqueue.database.calls import Call, Target
-    from sqlalchemy_fairqueue.values.messages import Delivery, Enqueue, EnqueueOutcome, MessageName
     from sqlalchemy_fairqueue.values.policies import ChannelPolicy
     from sqlalchemy_fairqueue.values.reports import MessageState
 
@@ -41,23 +39,14 @@ _OF_FOLLOWUPS = (
     "channels", "kinds", "contents", "headers", "delays", "ats", "priorities", "keys", "max_attempts", "ordering_keys",
 )  # fmt: skip
 _ARRAYS = (*_OF_FOLLOWUPS, "on_duplicates", "costs", "groups", "unique_fors", "from_ends")
-# C calls attrgetter; a Python call for each of many messages would take as long as everything else.
-_of_message = attrgetter(
-    "channel",
-    "kind",
-    "priority",
-    "key",
-    "delay",
-    "at",
-    "on_duplicate",
-    "cost",
-    "unique_for",
-    "unique_from",
-    "ordering_key",
-    "coalesce",
-)
-_of_encoded = attrgetter("message", "content", "headers", "max_attempts", "membership")
-# Arrays, since a row for each message would cost the client as much as encoding the message.
+# In the order of _ARRAYS, and whether it coalesces. attrgetter is called from C: a call for each of many messages would
+# take as long as everything else.
+_elements = attrgetter(
+    "message.channel", "message.kind", "content", "headers", "message.delay", "message.at", "message.priority",
+    "message.key", "max_attempts", "message.ordering_key", "message.on_duplicate", "message.cost", "membership",
+    "message.unique_for", "message.unique_from", "message.coalesce",
+)  # fmt: skip
+# Arrays, since a row for each message would cost the client as much as encoding it.
 _IN_ARRAYS = ("pg_catalog.array_agg(ordinal) as ordinals", "pg_catalog.array_agg(message_id) as message_ids")
 
 
@@ -73,11 +62,26 @@ class Content(bytes):
 class Membership:
     """The group that messages are added to; *adder* is the delivery of a member that adds them. None: a new group."""
 
-    __slots__ = ("adder", "group_id")
+    __slots__ = ("adder", "group_id", "text")
 
     def __init__(self, group_id: UUID, adder: Delivery | None) -> None:
         self.group_id = group_id
         self.adder = adder
+        self.text = str(group_id)
+
+
+# The usual value of an element, which is sent as null, and how other values are sent.
+_SENT: Mapping[str, tuple[object, Callable[[Any], Any]]] = {
+    "delays": (None, microseconds),
+    "ats": (None, instant_microseconds),
+    "on_duplicates": ("skip", str),
+    "costs": (1, int),
+    "groups": (None, attrgetter("text")),
+    "unique_fors": (None, microseconds),
+    "from_ends": ("enqueue", "completion".__eq__),
+}
+# Arrays that are null as a whole if all of their elements are.
+_OPTIONAL = ("ordering_keys", "on_duplicates", "costs", "groups", "unique_fors", "from_ends")
 
 
 class EncodedMessage(Protocol):
@@ -181,11 +185,22 @@ def enqueue_call(
         counts_members: Whether to count members here, since the transaction created their groups.
     """
     alone = len(messages) == 1
-    values = _elements(messages[0]) if alone else _arrays(messages)
-    return target.call(
+    values: dict[str, Any] = _arrays(messages)
+    if alone:
+        for name, [element] in values.items():
+            values[name] = element
+    else:
+        for name in _OPTIONAL:
+            if values[name].count(None) == len(messages):
+                values[name] = None
+        for name in ("headers", "groups"):
+            values[name] = _shared(values[name])
+    return call(
+        target.schema,
         "fq_enqueue",
-        f"enqueue {len(messages)} messages to queue {target.queue!r}",
+        f"enqueue {len(messages)} messages to",
         _enqueuing(alone=alone, refusing=refusing),
+        queue=target.queue,
         policy=new_policy_json(policy),
         notify=notify,
         hold=None if lock is None else sorted(lock),
@@ -194,77 +209,42 @@ def enqueue_call(
     )
 
 
-def _shared(values: Sequence[Any]) -> list[Any]:
-    """Return a list of the one value that all messages share, or else all values."""
-    first = values[0]
-    return [first] if values.count(first) == len(values) else list(values)
+def _shared(values: Sequence[Any] | None) -> Sequence[Any] | None:
+    """Return only the first value if all messages share it."""
+    return values[:1] if values is not None and values.count(values[0]) == len(values) else values
 
 
-def _elements(encoded: EncodedMessage) -> dict[str, Any]:
-    """Return what a message has in each array of ``fq_enqueue``; in some arrays None stands for the usual value."""
-    message, membership = encoded.message, encoded.membership
-    on_duplicate = "coalesce" if message.coalesce else message.on_duplicate
-    return {
-        "channels": message.channel,
-        "kinds": message.kind,
-        "contents": Content(encoded.content),
-        "headers": encoded.headers,
-        "delays": None if message.delay is None else microseconds(message.delay),
-        "ats": None if message.at is None else instant_microseconds(message.at),
-        "priorities": message.priority,
-        "keys": message.key,
-        "max_attempts": encoded.max_attempts,
-        "on_duplicates": None if on_duplicate == "skip" else on_duplicate,
-        "costs": None if message.cost == 1 else message.cost,
-        "groups": None if membership is None else str(membership.group_id),
-        "unique_fors": None if message.unique_for is None else microseconds(message.unique_for),
-        "from_ends": message.unique_from == "completion",
-        "ordering_keys": message.ordering_key,
-    }
-
-
-def _arrays(messages: Sequence[EncodedMessage]) -> dict[str, Any]:
-    """Return the arrays of ``fq_enqueue`` for many messages; None instead of some arrays with only usual values."""
-    wanted, contents, headers, max_attempts, memberships = zip(*map(_of_encoded, messages), strict=True)
-    of_messages = zip(*map(_of_message, wanted), strict=True)
-    channels, kinds, priorities, keys, delays, ats, on_duplicates, costs, *of_keys = of_messages
-    unique_fors, unique_froms, ordering_keys, coalesces = of_keys
+def _arrays(messages: Sequence[EncodedMessage]) -> dict[str, list[Any]]:
+    """Return the arrays of ``fq_enqueue``, with an element for each message."""
+    *columns, coalesces = map(list, zip(*map(_elements, messages), strict=True))
+    arrays = dict(zip(_ARRAYS, columns, strict=True))
+    arrays["contents"] = list(map(Content, arrays["contents"]))
+    for name, (usual, sent) in _SENT.items():
+        values = arrays[name]
+        # By identity: an instant of the application's own class may compare as it likes.
+        if not all(map(is_, values, repeat(usual))):
+            arrays[name] = [None if value is usual else sent(value) for value in values]
+        elif usual is not None:
+            arrays[name] = [None] * len(values)
     if True in coalesces:
-        on_duplicates = tuple("coalesce" if one.coalesce else one.on_duplicate for one in wanted)
-    groups = [None if one is None else str(one.group_id) for one in _shared(memberships)]
-    periods = [None if one is None else microseconds(one) for one in unique_fors]
-    has_periods = periods.count(None) < len(periods)
-    return {
-        "channels": list(channels),
-        "kinds": list(kinds),
-        "contents": list(map(Content, contents)),
-        "headers": _shared(headers),
-        "delays": [None if one is None else microseconds(one) for one in delays],
-        "ats": [None if one is None else instant_microseconds(one) for one in ats],
-        "priorities": list(priorities),
-        "keys": list(keys),
-        "max_attempts": list(max_attempts),
-        "on_duplicates": None if on_duplicates.count("skip") == len(messages) else list(on_duplicates),
-        "costs": None if costs.count(1) == len(messages) else [None if one == 1 else one for one in costs],
-        "groups": None if groups == [None] else groups,
-        "unique_fors": periods if has_periods else None,
-        "from_ends": [one == "completion" for one in unique_froms] if has_periods else None,
-        "ordering_keys": None if ordering_keys.count(None) == len(messages) else list(ordering_keys),
-    }
+        both = zip(arrays["on_duplicates"], coalesces, strict=True)
+        arrays["on_duplicates"] = ["coalesce" if is_coalescing else how for how, is_coalescing in both]
+    return arrays
 
 
 def followup_values(messages: Sequence[EncodedMessage]) -> dict[str, Any]:
     """Return the arrays of follow-ups, which a group keeps until its members have ended; None if there are none."""
     # No driver writes an empty array of contents.
-    rows = list(map(_elements, messages))
-    return {name: [row[name] for row in rows] or None for name in _OF_FOLLOWUPS}
+    arrays = _arrays(messages) if messages else dict.fromkeys(_ARRAYS)
+    return {name: arrays[name] for name in _OF_FOLLOWUPS}
 
 
 def named_messages(target: Target, names: Sequence[MessageName]) -> Call:
     """Return the call that finds messages by name. Its rows have the id, and the position of the name, from 1."""
     channels, keys, ordering_keys = map(list, zip(*names, strict=True))
-    doing = f"find messages of {target.named()} by name"
-    return target.call("fq_find_named", doing, channels=channels, keys=keys, ordering_keys=ordering_keys)
+    return target.call(
+        "fq_find_named", "find messages by name in", channels=channels, keys=keys, ordering_keys=ordering_keys
+    )
 
 
 def first_named(connection: Connection, target: Target, name: MessageName) -> int | None:
@@ -281,9 +261,8 @@ def read_messages(
     content_bytes: int = 65_536,
 ) -> list[MessageDetails]:
     """Return unsettled messages: those with *ids*; if None, up to *limit* leased and *limit* others of a channel."""
-    doing = f"read messages of queue {target.queue!r}"
     which: dict[str, Any] = {"ids": ids and list(ids), "channel": channel, "limit": limit, "bytes": content_bytes}
-    return target.read(connection, "fq_message_details", doing, _details, **which)
+    return target.read(connection, "fq_message_details", "read messages of", _details, **which)
 
 
 def _details(*, channel: str | None, content: bytes | None, dequeue_at: datetime, **row: Any) -> MessageDetails:
@@ -294,19 +273,18 @@ def read_message_attempts(
     connection: Connection, target: Target, message_id: int, *, limit: int = 100, chars: int = 10_000
 ) -> list[AttemptDetails]:
     """Return the last *limit* attempts at a message that have ended, the oldest first."""
-    doing = f"read the attempts at message {message_id} of queue {target.queue!r}"
+    doing = f"read the attempts at message {message_id} of"
     which = {"message_id": message_id, "limit": limit, "chars": chars}
     return target.read(connection, "fq_message_attempts", doing, AttemptDetails, **which)[::-1]
 
 
 def read_results(connection: Connection, target: Target, message_ids: Sequence[int]) -> list[FoundResult]:
     """Return how messages ended, in the order of *message_ids*."""
-    doing = f"read results of queue {target.queue!r}"
 
     def found(*, message_id: int, **row: Any) -> FoundResult:  # noqa: ARG001 - the caller knows it
         return FoundResult(**row)
 
-    return target.read(connection, "fq_results", doing, found, ids=list(message_ids))
+    return target.read(connection, "fq_results", "read results of", found, ids=list(message_ids))
 
 
 def record_audit(
@@ -320,11 +298,10 @@ def record_audit(
     message_ids: Sequence[int] | None,
     details: Mapping[str, object] | None,
 ) -> None:
-    doing = f"record {what!r:.80}"
     call(
         schema,
         "fq_record_audit",
-        doing,
+        f"record {what!r:.80} for" if queue else f"record {what!r:.80}",
         queue=queue,
         what=what,
         by=by,
@@ -347,7 +324,7 @@ def read_audits(
     return target.read(
         connection,
         "fq_audits",
-        f"read what was done to {target.named(channel)}",
+        "read what was done to",
         _entry,
         channel=channel,
         message_id=message_id,
@@ -378,7 +355,7 @@ class Member(NamedTuple):
 
 
 def read_group(connection: Connection, target: Target, group_id: UUID) -> GroupStatus | None:
-    doing = f"read group {group_id}"
+    doing = f"read group {group_id} of"
     page = {"open": None, "before_at": None, "before_id": None, "limit": 1}
     return next(iter(target.read(connection, "fq_groups", doing, _status, group_id=str(group_id), **page)), None)
 
@@ -394,9 +371,7 @@ def read_groups(
     """Return groups of a queue, the newest first; *before* is the last group of the previous page."""
     before_at, before_id = (None, None) if before is None else (before.created_at, str(before.id))
     page = {"open": is_open, "before_at": before_at, "before_id": before_id, "limit": limit}
-    return target.read(
-        connection, "fq_groups", f"list the groups of queue {target.queue!r}", _status, group_id=None, **page
-    )
+    return target.read(connection, "fq_groups", "list the groups of", _status, group_id=None, **page)
 
 
 def _status(*, group_id: UUID | str, added: int, **row: Any) -> GroupStatus:
@@ -406,7 +381,7 @@ def _status(*, group_id: UUID | str, added: int, **row: Any) -> GroupStatus:
 
 def read_group_members(connection: Connection, target: Target, group_id: UUID, *, limit: int) -> list[Member]:
     """Return members of a group that have not ended, by id; if there are more than *limit*, any of them."""
-    doing = f"list the members of group {group_id}"
+    doing = f"list the members of group {group_id} of"
     return sorted(target.read(connection, "fq_group_members", doing, Member, group_id=str(group_id), limit=limit))
 
 
@@ -439,11 +414,10 @@ def read_dead_letters(
 
     died_at, message_id = (None, None) if after is None else (after.died_at, after.message_id)
     page: Row = {"died_at": died_at, "message_id": message_id, "limit": limit}
-    doing = f"read the dead letters of {target.named()}"
-    return target.read(connection, "fq_dead_letters", doing, letter, **page, **which)
+    return target.read(connection, "fq_dead_letters", "read the dead letters of", letter, **page, **which)
 
 
 def read_dead_letter_groups(connection: Connection, target: Target, *, limit: int, ids: int) -> list[DeadLetterGroup]:
     """Group the newest *limit* dead letters by kind, reason and error, largest group first, with *ids* ids of each."""
-    doing = f"read the dead letters of queue {target.queue!r}"
+    doing = "read the dead letters of"
     return target.read(connection, "fq_dead_letter_groups", doing, DeadLetterGroup, limit=limit, ids=ids)

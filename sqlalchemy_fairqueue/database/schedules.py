@@ -4,26 +4,22 @@ from __future__ import annotations
 
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sqlalchemy_fairqueue.database.calls import Call, call
+from sqlalchemy_fairqueue.database.calls import Call, Target, call
 from sqlalchemy_fairqueue.database.configuration import new_policy_json
-from sqlalchemy_fairqueue.database.messages import Content
+from sqlalchemy_fairqueue.database.messages import Content, EncodedMessage
 from sqlalchemy_fairqueue.errors import InvalidArgument, UnknownSchedule
 from sqlalchemy_fairqueue.times import any_instant, instant_microseconds, microseconds
-from sqlalchemy_fairqueue.values.schedules import ScheduleInfo, timing_of
+from sqlalchemy_fairqueue.values.schedules import CatchUp, Recurrence, ScheduleInfo, ScheduleState, timing_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from datetime import datetime
 
     from sqlalchemy import Connection
 
-    from sqlalchemy_fairqueue.database.calls import Target
-    from sqlalchemy_fairqueue.database.messages import EncodedMessage
     from sqlalchemy_fairqueue.values.policies import ChannelPolicy
-    from sqlalchemy_fairqueue.values.schedules import CatchUp, Recurrence, ScheduleState
 
 _OVERDUE = timedelta(minutes=5)
 
@@ -63,7 +59,7 @@ def schedule_call(target: Target, definition: ScheduleDefinition) -> Call:
     recurrence, encoded = definition.recurrence, definition.message
     return target.call(
         "fq_set_schedule",
-        f"set schedule {definition.name!r} of {target.named(encoded.message.channel)}",
+        f"set schedule {definition.name!r} of",
         channel=encoded.message.channel,
         name=definition.name,
         cron=recurrence.cron,
@@ -83,14 +79,14 @@ def schedule_call(target: Target, definition: ScheduleDefinition) -> Call:
 
 def set_schedule_paused(connection: Connection, target: Target, channel: str, name: str, *, paused: bool) -> bool:
     """Pause or resume a schedule, and return whether that changed anything."""
-    doing = f"{'pause' if paused else 'resume'} schedule {name!r}"
+    doing = f"{'pause' if paused else 'resume'} schedule {name!r} of"
     with _named(target, channel, name):
         return target.call("fq_pause_schedule", doing, channel=channel, name=name, paused=paused).value(connection)
 
 
 def run_schedule(connection: Connection, target: Target, channel: str, name: str) -> int | None:
     """Enqueue the message of a schedule now, and return its id; None if it was dropped, because the channel is full."""
-    call = target.call("fq_run_schedule", f"run schedule {name!r}", channel=channel, name=name, notify=target.notify)
+    call = target.call("fq_run_schedule", f"run schedule {name!r} of", channel=channel, name=name, notify=target.notify)
     with _named(target, channel, name):
         return call.value(connection)
 
@@ -107,7 +103,7 @@ def read_schedules(
     return target.read(
         connection,
         "fq_schedules",
-        f"read the schedules of {target.named()}",
+        "read the schedules of",
         _info,
         channel=channel,
         name=name,

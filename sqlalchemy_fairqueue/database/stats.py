@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from sqlalchemy_fairqueue.database.calls import Row, Shape, call, named, read, read_by_queue
+from sqlalchemy_fairqueue.database.calls import Row, Shape, Target, call, read, read_by_queue
 from sqlalchemy_fairqueue.database.deliveries import LONGEST_WAIT
 from sqlalchemy_fairqueue.texts import library_version
 from sqlalchemy_fairqueue.times import any_instant, duration, instant, microseconds
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from sqlalchemy_fairqueue.database.calls import Target
 
 _Channel = TypeVar("_Channel", bound=ChannelDemand)
 
@@ -53,11 +52,8 @@ HEARD = timedelta(seconds=10)
 """How long it takes at most until a worker has heard of a request to stop, if the worker's database answers."""
 
 
-_DEMAND = (
-    "channel", "ready", "scheduled", "held", "behind", "leased", "current_concurrency", "max_concurrency",
-    "current_cost", "max_cost_out", "next_cost", "weight", "paused_at", "oldest_ready_at", "last_dequeue_at",
-    "rate", "rate_allows_at", "opens_at", "served_cost",
-)  # fmt: skip
+# The reading of reasons adds the last one.
+_DEMAND = [field.name for field in fields(ChannelDemand) if field.name != "wait"]
 _OF_QUEUE = ("paused_at", "max_concurrency", "max_cost_out", "current_cost", "next_cost", "rate_allows_at", "noted_at")
 _SAMPLE = Shape(("fq_now as now", "cast(pg_catalog.pg_current_snapshot() as text) as snapshot"))
 
@@ -98,8 +94,7 @@ def read_stats(connection: Connection, target: Target) -> QueueStats:
 
 
 def stats_by_queue(connection: Connection, schema: str | None, queues: Sequence[str]) -> dict[str, QueueStats]:
-    doing = f"read the stats of {named(queues)}"
-    found = read_by_queue(connection, schema, "fq_stats", doing, QueueStats, queues)
+    found = read_by_queue(connection, schema, "fq_stats", "read the stats of", QueueStats, queues)
     return {queue: stats for queue, [stats] in found.items()}
 
 
@@ -117,9 +112,8 @@ def read_channel_stats(
     def stats(*, policy: Row, **row: Any) -> ChannelStats:
         return ChannelStats(queue=target.queue, **row, **policy_values(policy))
 
-    doing = f"read the stats of the channels of queue {target.queue!r}"
     which: Row = {"channels": channels and list(channels), "limit": limit, "after": after, "busy": busy}
-    return target.read(connection, "fq_channel_stats", doing, stats, **which)
+    return target.read(connection, "fq_channel_stats", "read the stats of the channels of", stats, **which)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +133,7 @@ def contention_by_queue(
     connection: Connection, schema: str | None, queues: Sequence[str], *, limit: int
 ) -> dict[str, Contention]:
     """Return, of each queue, up to *limit* channels that wait longest, and as many with the most leased messages."""
-    doing = f"read the contention of {named(queues)}"
+    doing = "read the contention of"
     bounds = dict.fromkeys(("channels", "scan", "count"))
     found = read_by_queue(connection, schema, "fq_contention", doing, Row, queues, limit=limit, **bounds)
     return {queue: _contention(queue, rows) for queue, rows in found.items()}
@@ -182,7 +176,7 @@ def read_competition(
     rows = target.read(
         connection,
         "fq_contention",
-        f"read what channels of queue {target.queue!r} compete with",
+        "read what channels compete with in",
         Row,
         channels=list(channels),
         limit=rivals,
@@ -227,7 +221,7 @@ def with_longest_out(connection: Connection, target: Target, channels: Iterable[
 
 
 def _longest_out(connection: Connection, target: Target, channels: list[str] | None) -> list[LongestOut]:
-    doing = f"read what is out longest of queue {target.queue!r}"
+    doing = "read what is out longest of"
     rows = target.read(connection, "fq_longest_out", doing, Row, channels=channels, count=COUNTED)
     return [LongestOut(since=row.pop("delivered_at"), **row) for row in rows]
 
@@ -235,13 +229,12 @@ def _longest_out(connection: Connection, target: Target, channels: list[str] | N
 def read_points(
     connection: Connection, target: Target, channel: str | None, over: timedelta, step: timedelta
 ) -> list[TrendPoint]:
-    doing = f"read the trend of {target.named(channel)}"
-    return target.read(connection, "fq_trend", doing, TrendPoint, channel=channel, over=over, step=step)
+    return target.read(connection, "fq_trend", "read the trend of", TrendPoint, channel=channel, over=over, step=step)
 
 
 def read_trend(connection: Connection, target: Target, channel: str | None, over: timedelta) -> Trend:
     step = next(one for one in _STEPS if one * _POINTS >= over)
-    doing = f"read the trend of {target.named(channel)}"
+    doing = "read the trend of"
     which: Row = {"channel": channel, "over": over}
     bounds = [microseconds(bound) for bound in HANDLER_BOUNDS]
     counts: dict[str, list[int]] = {}
@@ -265,7 +258,7 @@ def read_consumers(connection: Connection, target: Target, *, limit: int, handle
 def consumers_by_queue(
     connection: Connection, schema: str | None, queues: Sequence[str], *, limit: int, handlers: int = 0
 ) -> dict[str, list[ConsumerInfo]]:
-    doing = f"read the consumers of {named(queues)}"
+    doing = "read the consumers of"
     return read_by_queue(connection, schema, "fq_consumers", doing, _consumer, queues, limit=limit, handlers=handlers)
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import BigInteger, case, cast, func, literal_column, type_coerce
+from sqlalchemy import BigInteger, ColumnElement, case, cast, func, literal_column, type_coerce
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.hybrid import hybrid_property
 
 from sqlalchemy_fairqueue.codecs import JsonCodec
-from sqlalchemy_fairqueue.models.tables import FairqueueMixin, Related, of_table
+from sqlalchemy_fairqueue.models.tables import FairqueueMixin, of_table, related, related_rows
 from sqlalchemy_fairqueue.models.types import Duration, Instant
 from sqlalchemy_fairqueue.times import instant
 
@@ -17,14 +17,11 @@ if TYPE_CHECKING:
     from datetime import datetime, timedelta
     from uuid import UUID
 
-    from sqlalchemy import ColumnElement
     from sqlalchemy.orm import Mapped
 
 
 _WAITS_FOR_OTHERS = 2**63 - 1
 _JSON = JsonCodec()
-
-TO_CHANNEL = {"channel": Related("fq_channel", own="channel_id", other="id", foreign_key_here=True)}
 
 
 class PausableMixin(FairqueueMixin):
@@ -71,13 +68,9 @@ class QueueConfigMixin(PausableMixin, LimitedMixin):
         20
     """
 
-    __fairqueue_related__: ClassVar[dict[str, Related]] = {
-        "channels": Related("fq_channel", own="name", other="queue", many=True),
-        "state": Related("fq_queue_state", own="name", other="queue"),
-    }
+    channels = related_rows("fq_channel", own="name", other="queue")
+    state = related("fq_queue_state", own="name", other="queue")
     if TYPE_CHECKING:
-        channels: Mapped[list[Any]]
-        state: Mapped[Any]
         name: Mapped[str]
         defaults: Mapped[dict[str, Any] | None]
         limits: Mapped[list[str] | None]
@@ -112,17 +105,11 @@ class ChannelMixin(FairqueueMixin):
         ['customer-7']
     """
 
-    __fairqueue_related__: ClassVar[dict[str, Related]] = {
-        "state": Related("fq_channel_state", own="id", other="channel_id"),
-        "queue_config": Related("fq_queue", own="queue", other="name", foreign_key_here=True),
-        "messages": Related("fq_message", own="id", other="channel_id", many=True),
-        "dead_letters": Related("fq_dead_letter", own="id", other="channel_id", many=True),
-    }
+    state = related("fq_channel_state", own="id", other="channel_id")
+    queue_config = related("fq_queue", own="queue", other="name", foreign_key_here=True)
+    messages = related_rows("fq_message", own="id", other="channel_id")
+    dead_letters = related_rows("fq_dead_letter", own="id", other="channel_id")
     if TYPE_CHECKING:
-        state: Mapped[Any]
-        queue_config: Mapped[Any]
-        messages: Mapped[list[Any]]
-        dead_letters: Mapped[list[Any]]
         id: Mapped[int]
         queue: Mapped[str]
         name: Mapped[str]
@@ -155,11 +142,8 @@ class ChannelStateMixin(PausableMixin, LimitedMixin):
     heard yet. ``problem`` tells why a dequeue has paused the channel.
     """
 
-    __fairqueue_related__: ClassVar[dict[str, Related]] = {
-        "channel": Related("fq_channel", own="channel_id", other="id", foreign_key_here=True)
-    }
+    channel = related("fq_channel", own="channel_id", other="id", foreign_key_here=True)
     if TYPE_CHECKING:
-        channel: Mapped[Any]
         channel_id: Mapped[int]
         row_version: Mapped[int]
         queue: Mapped[str]
@@ -191,9 +175,8 @@ class ChannelStateMixin(PausableMixin, LimitedMixin):
 class ContentMixin(FairqueueMixin):
     """The columns that messages and dead letters share."""
 
-    __fairqueue_related__: ClassVar[dict[str, Related]] = TO_CHANNEL
+    channel = related("fq_channel", own="channel_id", other="id", foreign_key_here=True)
     if TYPE_CHECKING:
-        channel: Mapped[Any]
         channel_id: Mapped[int]
         kind: Mapped[str]
         content: Mapped[bytes]
@@ -242,12 +225,8 @@ class MessageMixin(ContentMixin):
         customer-7 default 0
     """
 
-    __fairqueue_related__: ClassVar[dict[str, Related]] = {
-        **TO_CHANNEL,
-        "lease": Related("fq_lease", own="lease_id", other="id", foreign_key_here=True),
-    }
+    lease = related("fq_lease", own="lease_id", other="id", foreign_key_here=True)
     if TYPE_CHECKING:
-        lease: Mapped[Any]
         id: Mapped[int]
         dequeue_at: Mapped[int]
         lease_id: Mapped[int | None]
@@ -312,11 +291,8 @@ class LeaseMixin(FairqueueMixin):
         True
     """
 
-    __fairqueue_related__: ClassVar[dict[str, Related]] = {
-        "messages": Related("fq_message", own="id", other="lease_id", many=True)
-    }
+    messages = related_rows("fq_message", own="id", other="lease_id")
     if TYPE_CHECKING:
-        messages: Mapped[list[Any]]
         id: Mapped[int]
         queue: Mapped[str]
         consumer: Mapped[str]
@@ -606,11 +582,7 @@ class QueueStateMixin(FairqueueMixin):
     Since ``held_since``, nobody can take what is due, because it is locked.
     """
 
-    __fairqueue_related__: ClassVar[dict[str, Related]] = {
-        "queue_config": Related("fq_queue", own="queue", other="name", foreign_key_here=True)
-    }
-    if TYPE_CHECKING:
-        queue_config: Mapped[Any]
+    queue_config = related("fq_queue", own="queue", other="name", foreign_key_here=True)
 
 
 @of_table(
@@ -626,9 +598,7 @@ class PromotionMixin(FairqueueMixin):
 class SignalMixin(FairqueueMixin):
     """A signal that the transaction ``xid`` left for the dispatcher, which hears and deletes it."""
 
-    __fairqueue_related__: ClassVar[dict[str, Related]] = TO_CHANNEL
-    if TYPE_CHECKING:
-        channel: Mapped[Any]
+    channel = related("fq_channel", own="channel_id", other="id", foreign_key_here=True)
 
 
 @of_table(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn, TypeVar, cast
 
 from sqlalchemy import (
     BigInteger,
@@ -28,7 +28,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB, TIMESTAMP
 from sqlalchemy.inspection import inspect
-from sqlalchemy.orm import Session, declared_attr, foreign, mapped_column, object_session, relationship
+from sqlalchemy.orm import Mapped, Mapper, Session, declared_attr, foreign, mapped_column, object_session, relationship
 from sqlalchemy.sql.elements import conv
 
 from sqlalchemy_fairqueue.errors import FairQueueError
@@ -38,10 +38,8 @@ from sqlalchemy_fairqueue.sql.files import NEEDED_VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from typing import TypeVar
 
     from sqlalchemy import ColumnElement, Connection, FromClause
-    from sqlalchemy.orm import Mapper
     from sqlalchemy.types import TypeEngine
 
     Mixin = TypeVar("Mixin", bound=type[Any])
@@ -74,6 +72,20 @@ class Related:
     other: str
     many: bool = False
     foreign_key_here: bool = False
+
+    def __get__(self, row: object, mixin: type[Any]) -> NoReturn:
+        """Hide the attribute until a mapped class replaces it by a relationship."""
+        raise AttributeError(self.table)
+
+
+def related(table: str, *, own: str, other: str, foreign_key_here: bool = False) -> Mapped[Any]:
+    """Declare a relationship of a mixin with at most one row of another table; see :class:`Related`."""
+    return cast("Mapped[Any]", Related(table, own, other, foreign_key_here=foreign_key_here))
+
+
+def related_rows(table: str, *, own: str, other: str) -> Mapped[list[Any]]:
+    """Declare a relationship of a mixin with any number of rows of another table."""
+    return cast("Mapped[list[Any]]", Related(table, own, other, many=True))
 
 
 class FairqueueMixin:
@@ -153,19 +165,19 @@ def _connect(mapper: Mapper[Any], partner: Mapper[Any]) -> None:
     here: Any = mapper.local_table
     there: Any = partner.local_table
     listed: dict[str, Related] = getattr(mapper.class_, "__fairqueue_related__", {})
-    for name, related in listed.items():
-        together = there.name == related.table and there.schema == here.schema
+    for name, one in listed.items():
+        together = there.name == one.table and there.schema == here.schema
         if together and not mapper.has_property(name) and not hasattr(mapper.class_, name):
-            mapper.add_property(name, _relationship(mapper.class_, partner.class_, related))
+            mapper.add_property(name, _relationship(mapper.class_, partner.class_, one))
 
 
-def _relationship(cls: type[Any], partner: type[Any], related: Related) -> Any:
+def _relationship(cls: type[Any], partner: type[Any], one: Related) -> Any:
     def condition() -> ColumnElement[bool]:
-        here, there = getattr(cls, related.own), getattr(partner, related.other)
-        joined: ColumnElement[bool] = foreign(here) == there if related.foreign_key_here else here == foreign(there)
+        here, there = getattr(cls, one.own), getattr(partner, one.other)
+        joined: ColumnElement[bool] = foreign(here) == there if one.foreign_key_here else here == foreign(there)
         return joined
 
-    return relationship(partner, primaryjoin=condition, uselist=related.many, viewonly=True)
+    return relationship(partner, primaryjoin=condition, uselist=one.many, viewonly=True)
 
 
 _TYPES: Final[Mapping[str, Callable[[], TypeEngine[Any]]]] = {
@@ -203,6 +215,8 @@ def of_table(
     def made(mixin: Mixin) -> Mixin:
         mixin.__tablename__ = table
         mixin.__fairqueue_verbs__ = verbs
+        attributes = [item for base in mixin.__mro__ for item in vars(base).items()]
+        mixin.__fairqueue_related__ = {name: value for name, value in attributes if isinstance(value, Related)}
         for name, facts in _of(table, "column"):
             setattr(mixin, name, _column(facts, _type(name, facts, as_number=name in numbers)))
 

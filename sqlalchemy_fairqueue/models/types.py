@@ -25,7 +25,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import INTERVAL
 from sqlalchemy.dialects.postgresql.base import ischema_names
-from sqlalchemy.types import TypeDecorator, UserDefinedType
+from sqlalchemy.types import TypeDecorator, TypeEngine, UserDefinedType
 
 from sqlalchemy_fairqueue.times import duration, instant, instant_microseconds, microseconds
 
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Dialect, SQLColumnExpression
     from sqlalchemy.sql.operators import OperatorType
-    from sqlalchemy.types import TypeEngine
 
 _EPOCH = literal_column("timestamptz 'epoch'", DateTime(timezone=True))
 _MICROSECOND = literal_column("interval '1 microsecond'", Interval())

@@ -26,13 +26,7 @@ __all__ = [
 
 
 class Queue(
-    DeliveryMethods,
-    WithdrawalMethods,
-    ConfigurationMethods,
-    LookupMethods,
-    JobMethods,
-    GroupMethods,
-    MiddlewareMethods,
+    DeliveryMethods, WithdrawalMethods, ConfigurationMethods, LookupMethods, JobMethods, GroupMethods, MiddlewareMethods
 ):
     """A named set of channels in a PostgreSQL database, served in turn.
 

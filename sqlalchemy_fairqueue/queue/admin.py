@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, Unpack, get_args
 
-from sqlalchemy import Engine
+from sqlalchemy import Connection, Engine
 
 from sqlalchemy_fairqueue.database.asynchronous import AsyncEngine
-from sqlalchemy_fairqueue.database.calls import Row, Shape, call
+from sqlalchemy_fairqueue.database.calls import Call, Row, Shape, Target, call
 from sqlalchemy_fairqueue.database.configuration import new_policy_json
 from sqlalchemy_fairqueue.database.engines import on, refused
 from sqlalchemy_fairqueue.database.messages import (
@@ -23,7 +23,7 @@ from sqlalchemy_fairqueue.database.messages import (
 )
 from sqlalchemy_fairqueue.database.stats import read_channel_stats, read_consumers, read_contention, read_trend
 from sqlalchemy_fairqueue.errors import InvalidArgument
-from sqlalchemy_fairqueue.queue.base import Facet, QueueBase, on_engine, verb
+from sqlalchemy_fairqueue.queue.base import Facet, QueueBase, Where, on_engine, verb
 from sqlalchemy_fairqueue.queue.lookups import ERROR, checked_name
 from sqlalchemy_fairqueue.values.checks import (
     IDS,
@@ -37,33 +37,23 @@ from sqlalchemy_fairqueue.values.checks import (
     check_page,
     checked_position,
 )
-from sqlalchemy_fairqueue.values.messages import checked_filters, undelivered
+from sqlalchemy_fairqueue.values.messages import DeadLetterFilters, UndeliveredFilters, checked_filters, undelivered
 from sqlalchemy_fairqueue.values.reports import (
     AttemptDetails,
     AttemptOutcome,
     AttemptPage,
     AuditEntry,
+    ConsumerInfo,
+    Contention,
     DeadLetterInfo,
     Erasure,
+    MoveOutcome,
+    RetryNowOutcome,
+    Trend,
 )
 
 if TYPE_CHECKING:
     import builtins
-    from datetime import datetime
-    from typing import Unpack
-
-    from sqlalchemy import Connection
-
-    from sqlalchemy_fairqueue.database.calls import Call, Target
-    from sqlalchemy_fairqueue.queue.base import Where
-    from sqlalchemy_fairqueue.values.messages import DeadLetterFilters, UndeliveredFilters
-    from sqlalchemy_fairqueue.values.reports import (
-        ConsumerInfo,
-        Contention,
-        MoveOutcome,
-        RetryNowOutcome,
-        Trend,
-    )
 
     Ids = int | Iterable[int] | None
 
@@ -121,12 +111,7 @@ class DeadLetters(Facet[QueueBase]):
 
     @verb
     def redrive(
-        self,
-        where: Where,
-        message_ids: Ids = None,
-        *,
-        limit: int = 1000,
-        **filters: Unpack[DeadLetterFilters],
+        self, where: Where, message_ids: Ids = None, *, limit: int = 1000, **filters: Unpack[DeadLetterFilters]
     ) -> dict[int, str]:
         """Make dead letters due again under their ids, the oldest death first. Return the outcome of each by id.
 
@@ -165,16 +150,14 @@ class DeadLetters(Facet[QueueBase]):
                 check_instant(name, time)
         if until is not None and before is not None:
             raise InvalidArgument(f"until is {until} and before is {before}: both say the same; give one")
-        doing = f"purge dead letters of {self._target.named()}"
-        call = self._target.call("fq_purge_dead", doing, before=until or before, **which)
+        call = self._target.call("fq_purge_dead", "purge dead letters of", before=until or before, **which)
         deleted: int = self._ask(where, call.value)
         return deleted
 
 
 def redriving(target: Target, *, limit: int = 1, **which: Any) -> Call:
     """Return the database call that redrives dead letters. Each row of its answer is an id and an outcome."""
-    doing = f"redrive dead letters of {target.named()}"
-    return target.call("fq_redrive", doing, limit=limit, notify=target.notify, **which)
+    return target.call("fq_redrive", "redrive dead letters of", limit=limit, notify=target.notify, **which)
 
 
 def checked_ids(message_ids: Ids) -> list[int] | None:
@@ -224,7 +207,7 @@ class Admin(Facet[QueueBase]):
         check_name("channel", channel)
         call = self._target.call(
             "fq_move_message",
-            f"move message {checked} of {self._target.named()} to channel {channel!r}",
+            f"move message {checked} to",
             message_id=checked,
             channel=channel,
             policy=new_policy_json(self._queue.defaults),
@@ -263,7 +246,7 @@ class Admin(Facet[QueueBase]):
             wanted = message_id if name is None else first_named(connection, self._target, name)
             if wanted is None:
                 return "missing"
-            doing = f"make message {wanted} of {self._target.named()} due"
+            doing = f"make message {wanted} due in"
             make_due = self._target.call("fq_make_due", doing, message_id=wanted, notify=self._target.notify)
             outcome: RetryNowOutcome = make_due.value(connection)
             if outcome == "missing":
@@ -301,12 +284,7 @@ class Admin(Facet[QueueBase]):
 
     @verb
     def count_undelivered(
-        self,
-        where: Where,
-        channel: str,
-        *,
-        limit: int = 100_000,
-        **filters: Unpack[UndeliveredFilters],
+        self, where: Where, channel: str, *, limit: int = 100_000, **filters: Unpack[UndeliveredFilters]
     ) -> int:
         """Count the messages that ``queue.purge`` with the same arguments would delete, by reading the same rows.
 
@@ -314,8 +292,7 @@ class Admin(Facet[QueueBase]):
         """
         which = undelivered(channel, **filters)
         check_count("limit", limit, 1, 10**9)
-        doing = f"count messages of {self._target.named(channel)}"
-        call = self._target.call("fq_undelivered", doing, _COUNT, limit=limit, **which)
+        call = self._target.call("fq_undelivered", "count messages of", _COUNT, limit=limit, **which)
         count: int = self._ask(where, call.value)
         return count
 
@@ -345,7 +322,7 @@ class Admin(Facet[QueueBase]):
         xid, last_id = (None, None) if after is None else checked_position(after, "filters", IDS, IDS)
         page = {"xid": xid, "id": last_id, "limit": limit, "scan": scan, "chars": ERROR}
         which = {"channel": channel, "kind": kind, "outcome": outcome}
-        doing = f"read the last attempts of {self._target.named()}"
+        doing = "read the last attempts of"
 
         def work(connection: Connection) -> AttemptPage:
             rows = self._target.read(connection, "fq_recent_attempts", doing, Row, **which, **page)
@@ -427,14 +404,13 @@ class Admin(Facet[QueueBase]):
         if not isinstance(engine, (Engine, AsyncEngine)):
             raise refused(engine, "an engine")
         check_name("channel", channel)
-        doing = f"erase {self._target.named(channel)}"
-        forget = call(self._target.schema, "fq_forget_channels", f"{doing}: delete its row", limit=_ERASED)
+        forget = call(self._target.schema, "fq_forget_channels", "forget idle channels", limit=_ERASED)
 
         def erase(engine: Engine) -> Erasure:
             counts: Counter[str] = Counter()
             after: list[int] | None = [0, 0, 0]
             while after is not None:
-                batch = self._target.call("fq_erase_channel", doing, channel=channel, limit=_ERASED, after=after)
+                batch = self._target.call("fq_erase_channel", "erase", channel=channel, limit=_ERASED, after=after)
                 [row] = self._ask(engine, batch.rows)
                 *numbers, after = row
                 counts.update(dict(zip(row._fields, numbers, strict=False)))
@@ -460,7 +436,7 @@ class Admin(Facet[QueueBase]):
         """
         check_name("consumer", consumer)
         check_names(by=by)
-        doing = f"ask consumer {consumer!r} of {self._target.named()} to stop"
+        doing = f"ask consumer {consumer!r} to stop in"
         is_there: bool = self._ask(where, self._target.call("fq_request_stop", doing, consumer=consumer, by=by).value)
         return is_there
 

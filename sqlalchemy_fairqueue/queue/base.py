@@ -6,7 +6,7 @@ instead of the result. The decorators of this module tell this to type checkers,
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, TypeAlias, TypeVar, overload
 
 from sqlalchemy import Connection, Engine
 
@@ -17,26 +17,24 @@ from sqlalchemy_fairqueue.database.installation import check_installed
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.unit_of_work.sending import lock_order_of, send
 from sqlalchemy_fairqueue.unit_of_work.sessions import connection_of, joined, record, session_of
-from sqlalchemy_fairqueue.values.checks import SCHEMA_BYTES, check_count, check_name
+from sqlalchemy_fairqueue.values.checks import SCHEMA_BYTES, check_count, check_flag, check_name
 from sqlalchemy_fairqueue.values.policies import ChannelPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
-    from typing import Protocol
 
     from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession, async_scoped_session
     from sqlalchemy.orm import Session, scoped_session
 
     from sqlalchemy_fairqueue.unit_of_work.operations import Operation
 
-    PlainSession = Session | scoped_session[Any]
-    AwaitedSession = AsyncSession | async_scoped_session[Any]
-    AnySession = PlainSession | AwaitedSession
-    Where = PlainSession | Connection | Engine
-    AsyncWhere = AwaitedSession | AsyncConnection | AsyncEngine
-    RecordedWhere = AnySession | Connection | Engine
-    SentWhere = AsyncConnection | AsyncEngine
-
+PlainSession: TypeAlias = "Session | scoped_session[Any]"
+AwaitedSession: TypeAlias = "AsyncSession | async_scoped_session[Any]"
+AnySession: TypeAlias = "PlainSession | AwaitedSession"
+Where: TypeAlias = "PlainSession | Connection | Engine"
+AsyncWhere: TypeAlias = "AwaitedSession | AsyncConnection | AsyncEngine"
+RecordedWhere: TypeAlias = "AnySession | Connection | Engine"
+SentWhere: TypeAlias = "AsyncConnection | AsyncEngine"
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -117,10 +115,8 @@ class QueueBase:
             )
         if defaults is not None and not isinstance(defaults, ChannelPolicy):
             raise InvalidArgument(f"defaults is {defaults!r:.80}; give a ChannelPolicy")
-        if not isinstance(notify, bool):
-            raise InvalidArgument(f"notify is {notify!r:.80}; give True or False")
-        if not isinstance(check_kinds, bool):
-            raise InvalidArgument(f"check_kinds is {check_kinds!r:.80}; give True or False")
+        check_flag("notify", notify)
+        check_flag("check_kinds", check_kinds)
         self.name = name
         self.schema = schema
         self.codec = codec

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, Literal, Unpack, cast
 
 from sqlalchemy import Engine
 
@@ -11,30 +11,20 @@ from sqlalchemy_fairqueue.database.asynchronous import AsyncEngine
 from sqlalchemy_fairqueue.database.configuration import read_limits, read_plans
 from sqlalchemy_fairqueue.database.engines import on
 from sqlalchemy_fairqueue.errors import InvalidArgument
-from sqlalchemy_fairqueue.queue.base import Facet, QueueBase, recorded, verb
+from sqlalchemy_fairqueue.queue.base import Facet, QueueBase, RecordedWhere, Where, recorded, verb
 from sqlalchemy_fairqueue.unit_of_work import changes as change
-from sqlalchemy_fairqueue.values.checks import check_name, check_names
-from sqlalchemy_fairqueue.values.policies import (
-    POLICY,
-    UNSET,
-    ChannelPolicy,
-    Unset,
-    policy_changes,
-    reset_fields,
-)
-from sqlalchemy_fairqueue.values.settings import LIMITS, SETTINGS, setting_changes
+from sqlalchemy_fairqueue.values.checks import check_flag, check_name, check_names
+from sqlalchemy_fairqueue.values.policies import POLICY, UNSET, ChannelPolicy, Unset, policy_changes, reset_fields
+from sqlalchemy_fairqueue.values.settings import LIMITS, SETTINGS, QueueChanges, QueueLimits, setting_changes
 
 if TYPE_CHECKING:
     import builtins
     from collections.abc import Collection
-    from typing import Unpack
 
-    from sqlalchemy_fairqueue.queue.base import RecordedWhere, Where
     from sqlalchemy_fairqueue.unit_of_work.operations import Operation
     from sqlalchemy_fairqueue.values.fields import Rate
     from sqlalchemy_fairqueue.values.policies import PolicyChanges
     from sqlalchemy_fairqueue.values.reports import PlanInfo, SharedLimit
-    from sqlalchemy_fairqueue.values.settings import QueueChanges, QueueLimits
 
 _CHUNK = 5000
 """How many channels get a changed plan in one transaction; until its end they are not served."""
@@ -184,8 +174,7 @@ class ConfigurationMethods(QueueBase):
             >>> queue.resume(engine, "customer-7")
         """
         check_names(channel=channel)
-        if not isinstance(new, bool):
-            raise InvalidArgument(f"new is {new!r:.80}; give True or False")
+        check_flag("new", new)
         return self._perform(where, [change.pause(self._target, channel, new=new)], None)
 
     @recorded
@@ -211,11 +200,7 @@ class Plans(Facet[QueueBase]):
 
     @recorded
     def configure(
-        self,
-        where: RecordedWhere,
-        name: str,
-        policy: ChannelPolicy | None = None,
-        **changes: Unpack[PolicyChanges],
+        self, where: RecordedWhere, name: str, policy: ChannelPolicy | None = None, **changes: Unpack[PolicyChanges]
     ) -> None:
         """Create or change a plan: ``queue.plans.configure(session, "gold", ChannelPolicy(weight=5, rate="50/s"))``.
 
@@ -240,7 +225,7 @@ class Plans(Facet[QueueBase]):
 
         def at_once(engine: Engine) -> None:
             self._perform(engine, [operation], None)
-            call = self._target.call("fq_spread_plans", f"spread the plans of {self._target.named()}", limit=_CHUNK)
+            call = self._target.call("fq_spread_plans", "spread the plans of", limit=_CHUNK)
             # Repeat until nothing more can be done now.
             while self._ask(engine, lambda connection: call.rows(connection)[0].due_in == 0):
                 pass

@@ -17,28 +17,20 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy.exc import DBAPIError
 
-from sqlalchemy_fairqueue.codecs import codec_of, decoded, headers_of
-from sqlalchemy_fairqueue.database.deliveries import (
-    Token,
-    hear_signals,
-    is_about_data,
-    set_aside,
-    take_messages,
-    take_more,
-)
+from sqlalchemy_fairqueue.codecs import Codec, codec_of, decoded, headers_of
+from sqlalchemy_fairqueue.database.deliveries import hear_signals, is_about_data, set_aside, take_messages, take_more
 from sqlalchemy_fairqueue.database.installation import check_installed
 from sqlalchemy_fairqueue.texts import clean, logged, shortened
-from sqlalchemy_fairqueue.values.messages import Deliveries, Once, delivery_of
+from sqlalchemy_fairqueue.unit_of_work.operations import token_of
+from sqlalchemy_fairqueue.values.messages import Deliveries, Delivery, Lease, Once, delivery_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from sqlalchemy import Connection
 
-    from sqlalchemy_fairqueue.codecs import Codec
     from sqlalchemy_fairqueue.database.calls import Target
     from sqlalchemy_fairqueue.database.deliveries import Dequeued, SetAside
-    from sqlalchemy_fairqueue.values.messages import Delivery, Lease
 
 log = logging.getLogger("sqlalchemy_fairqueue.queue")
 
@@ -70,11 +62,7 @@ class Consumer:
     """
 
     def __init__(
-        self,
-        target: Target,
-        codec: Codec,
-        name: str | None = None,
-        keep: Callable[[Lease, float], Lease] | None = None,
+        self, target: Target, codec: Codec, name: str | None = None, keep: Callable[[Lease, float], Lease] | None = None
     ) -> None:
         self._target = target
         self._codec = codec
@@ -136,9 +124,8 @@ class Consumer:
         self, connection: Connection, first: Delivery, *, limit: int, max_cost: int | None, max_bytes: int
     ) -> list[Delivery]:
         """Take messages that follow the delivery *first* in its channel, under the lease of *first*, and commit."""
-        token = Token(first.message_id, first.row_id, first.lease.id, first.deliveries)
         messages, unreadable = take_more(
-            connection, self._target, token, limit=limit, max_cost=max_cost, max_bytes=max_bytes
+            connection, self._target, token_of(first), limit=limit, max_cost=max_cost, max_bytes=max_bytes
         )
         connection.commit()
         self._set_unreadable_aside(connection, limit, first.lease.id, unreadable)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import Context as Variables
 from contextvars import ContextVar, copy_context
 from functools import partial
@@ -13,22 +13,18 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from sqlalchemy_fairqueue.database.asynchronous import AsyncSession, async_scoped_session
 from sqlalchemy_fairqueue.errors import InvalidArgument, WorkerError
 from sqlalchemy_fairqueue.queue.base import QueueBase
-from sqlalchemy_fairqueue.queue.groups import MemberGroup
+from sqlalchemy_fairqueue.queue.groups import GroupMethods, MemberGroup
 from sqlalchemy_fairqueue.queue.instrumentation import installed
 from sqlalchemy_fairqueue.queue.signatures import is_asynchronous, parameters_of
 from sqlalchemy_fairqueue.unit_of_work.sessions import session_of
 from sqlalchemy_fairqueue.values.checks import check_count
-from sqlalchemy_fairqueue.values.messages import MOST_COST, counts_of_headers, group_of_headers
-from sqlalchemy_fairqueue.values.outcomes import Bury, Release, Retry
+from sqlalchemy_fairqueue.values.messages import MOST_COST, Delivery, GroupCounts, counts_of_headers, group_of_headers
+from sqlalchemy_fairqueue.values.outcomes import Bury, Outcome, Release, Retry
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from datetime import timedelta
 
-    from sqlalchemy_fairqueue.queue.groups import GroupMethods
     from sqlalchemy_fairqueue.queue.handlers import Handler
-    from sqlalchemy_fairqueue.values.messages import Delivery, GroupCounts
-    from sqlalchemy_fairqueue.values.outcomes import Outcome
 
 
 T = TypeVar("T")
@@ -414,10 +410,7 @@ def middleware_for(handler: Handler, middleware: Sequence[AnyMiddleware]) -> tup
 
 
 def call_of(
-    handler: Handler,
-    middleware: Sequence[AnyMiddleware],
-    context: Context,
-    function: Callable[..., Any] | None = None,
+    handler: Handler, middleware: Sequence[AnyMiddleware], context: Context, function: Callable[..., Any] | None = None
 ) -> Callable[[], Any]:
     """Bind a handler, or *function* in its place, to its arguments and wrap middleware around it, outermost first."""
     given: dict[str, Any] = {}

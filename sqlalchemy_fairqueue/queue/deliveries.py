@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -14,7 +14,7 @@ from sqlalchemy_fairqueue.database.deliveries import extend_lease, find_holder
 from sqlalchemy_fairqueue.database.engines import on, refused, run
 from sqlalchemy_fairqueue.database.installation import check_installed
 from sqlalchemy_fairqueue.errors import InvalidArgument, LeaseLost
-from sqlalchemy_fairqueue.queue.base import QueueBase, on_engine, recorded
+from sqlalchemy_fairqueue.queue.base import QueueBase, RecordedWhere, on_engine, recorded
 from sqlalchemy_fairqueue.queue.consumer import Consumer
 from sqlalchemy_fairqueue.queue.results import given_result
 from sqlalchemy_fairqueue.unit_of_work.operations import Settle, Verb, settle, token_of
@@ -23,10 +23,6 @@ from sqlalchemy_fairqueue.values.checks import check_count, check_duration, chec
 from sqlalchemy_fairqueue.values.messages import MOST_COST, Deliveries, Delivery
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
-    from sqlalchemy_fairqueue.queue.base import RecordedWhere
-
     Held = Delivery | Iterable[Delivery]
 
 LEASE = timedelta(seconds=30)
@@ -94,14 +90,7 @@ class DeliveryMethods(QueueBase):
         return on(engine, dequeue)
 
     @recorded
-    def complete(
-        self,
-        where: RecordedWhere,
-        deliveries: Held,
-        *,
-        cost: int | None = None,
-        result: Any = None,
-    ) -> None:
+    def complete(self, where: RecordedWhere, deliveries: Held, *, cost: int | None = None, result: Any = None) -> None:
         """Settle deliveries whose work is done, and delete their messages.
 
         On a session the COMMIT settles. If a delivery is lost, the COMMIT fails as a whole with LeaseLost: business

@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from sqlalchemy import Connection, Engine
 
 from sqlalchemy_fairqueue.codecs import Codec, JsonCodec, encode_texts
 from sqlalchemy_fairqueue.database.engines import on, refused, run, run_transaction
 from sqlalchemy_fairqueue.errors import InvalidArgument, PayloadError
-from sqlalchemy_fairqueue.queue.base import OPEN_GROUPS, QueueBase, recorded
+from sqlalchemy_fairqueue.queue.base import OPEN_GROUPS, QueueBase, RecordedWhere, recorded
 from sqlalchemy_fairqueue.queue.instrumentation import installed
-from sqlalchemy_fairqueue.unit_of_work.operations import EnqueueMessage
+from sqlalchemy_fairqueue.unit_of_work.operations import EnqueueMessage, ReceiptUpdate
 from sqlalchemy_fairqueue.unit_of_work.sending import send, send_alone, send_together
 from sqlalchemy_fairqueue.unit_of_work.sessions import record, session_of
 from sqlalchemy_fairqueue.values.checks import HEADERS_BYTES
-from sqlalchemy_fairqueue.values.messages import GROUP_HEADER, Enqueue, Receipt
+from sqlalchemy_fairqueue.values.messages import GROUP_HEADER, Enqueue, EnqueueOptions, Receipt
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Unpack
-
     from sqlalchemy_fairqueue.database.messages import Membership
-    from sqlalchemy_fairqueue.queue.base import RecordedWhere
-    from sqlalchemy_fairqueue.unit_of_work.operations import ReceiptUpdate
-    from sqlalchemy_fairqueue.values.messages import EnqueueOptions
 
 
 class _HeadersCodec(JsonCodec):
@@ -65,7 +59,7 @@ class AddedHeaders:
 
     def __init__(self, carried: Mapping[str, str], membership: Membership | None = None) -> None:
         self._carried = carried
-        self._fixed = _NONE if membership is None else {GROUP_HEADER: str(membership.group_id)}
+        self._fixed = _NONE if membership is None else {GROUP_HEADER: membership.text}
         self._all = carried if membership is None else {**carried, **self._fixed}
         self.text = encode_texts(self._all)
         """The headers of messages that have no others, as JSON."""

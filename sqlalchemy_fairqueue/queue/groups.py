@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, Self, TypeVar
 from uuid import UUID, uuid4
 
 from sqlalchemy_fairqueue.database.messages import Membership, read_group, read_groups
 from sqlalchemy_fairqueue.errors import InvalidArgument, OutsideGroupWarning, UnknownGroup
-from sqlalchemy_fairqueue.queue.base import OPEN_GROUPS, Facet, QueueBase, verb
+from sqlalchemy_fairqueue.queue.base import OPEN_GROUPS, AnySession, Facet, QueueBase, Where, verb
 from sqlalchemy_fairqueue.queue.enqueues import EnqueueMethods
-from sqlalchemy_fairqueue.queue.signatures import frames_of_this_package
-from sqlalchemy_fairqueue.unit_of_work.operations import MakeGroup
+from sqlalchemy_fairqueue.queue.signatures import warn
+from sqlalchemy_fairqueue.unit_of_work.operations import EnqueueMessage, MakeGroup
 from sqlalchemy_fairqueue.unit_of_work.sessions import discard, record, session_of
 from sqlalchemy_fairqueue.values.checks import check_count, check_page
 from sqlalchemy_fairqueue.values.messages import (
@@ -27,15 +26,12 @@ from sqlalchemy_fairqueue.values.messages import (
 
 if TYPE_CHECKING:
     import builtins
-    from collections.abc import Callable, Sequence
     from types import TracebackType
 
     from sqlalchemy import Connection
     from sqlalchemy.orm import Session
 
     from sqlalchemy_fairqueue.database.calls import Target
-    from sqlalchemy_fairqueue.queue.base import AnySession, Where
-    from sqlalchemy_fairqueue.unit_of_work.operations import EnqueueMessage
     from sqlalchemy_fairqueue.values.messages import Delivery, Receipt
 
 P = ParamSpec("P")
@@ -231,12 +227,11 @@ class GroupMethods(EnqueueMethods):
     def _check_groups(self, groups: Sequence[Group]) -> None:
         found = [group.id for group in groups if group._is_open_for(self)]  # noqa: SLF001 - its other half
         if found:
-            warnings.warn(
+            warn(
                 f"a message of queue {self.name!r} is enqueued within the block of group {found[-1]}, and is no member "
                 "of it; add it by group.enqueue or group.enqueue_many, or, if the group need not wait for it, enqueue "
                 "it before or after the block",
                 OutsideGroupWarning,
-                stacklevel=frames_of_this_package(),
             )
 
     def _followup(self, what: str, message: Enqueue | None) -> EnqueueMessage | None:
@@ -353,7 +348,7 @@ class Groups(Facet[QueueBase]):
 
 
 def _cancel(connection: Connection, target: Target, group_id: UUID) -> GroupCancellation | None:
-    call = target.call("fq_cancel_group", f"cancel group {group_id}", group_id=str(group_id))
+    call = target.call("fq_cancel_group", f"cancel group {group_id} of", group_id=str(group_id))
     return next(map(GroupCancellation._make, call.rows(connection)), None)
 
 

@@ -6,11 +6,10 @@ What a function returns at the start is a resource, which handlers take as an ar
 from __future__ import annotations
 
 import inspect
-import warnings
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, get_args, get_origin, overload
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack, get_args, get_origin, overload
 
 from sqlalchemy.orm import Session
 
@@ -18,20 +17,13 @@ from sqlalchemy_fairqueue.codecs import ON_DEAD
 from sqlalchemy_fairqueue.database.asynchronous import AsyncSession
 from sqlalchemy_fairqueue.errors import InvalidArgument, UnhandledKindWarning
 from sqlalchemy_fairqueue.queue.base import QueueBase
-from sqlalchemy_fairqueue.queue.signatures import (
-    class_of,
-    frames_of_this_package,
-    hints_of,
-    is_asynchronous,
-    parameters_of,
-)
+from sqlalchemy_fairqueue.queue.signatures import class_of, hints_of, is_asynchronous, parameters_of, warn
 from sqlalchemy_fairqueue.values.checks import check_duration, check_name
 from sqlalchemy_fairqueue.values.messages import Batch
 from sqlalchemy_fairqueue.values.outcomes import RetryPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
-    from typing import Unpack
 
     from sqlalchemy import Connection
 
@@ -310,11 +302,11 @@ class HandlerMethods(LifespanMethods):
         if callable(kind):
             return self.handler(**options)(kind)
         check_name("kind", kind)
-        check_options(**options)
+        checked = check_options(**options)
 
         def declare(function: F) -> F:
             wanted, resources = _wanted(function, self._starts)
-            self._declare(kind, function, options, wanted=wanted, resources=resources)
+            self._declare(kind, function, checked, wanted=wanted, resources=resources)
             return function
 
         return declare
@@ -349,22 +341,21 @@ class HandlerMethods(LifespanMethods):
         self,
         kind: str,
         function: Callable[..., Any],
-        options: HandlerOptions,
+        options: Mapping[str, Any],
         *,
         wanted: Collection[str],
         resources: Mapping[str, str] | None = None,
         written: Callable[..., Any] | None = None,
         schema: PayloadSchema | None = None,
     ) -> None:
-        """Declare *function* as the handler of a kind. *written* is the user's function, if *function* wraps it."""
+        """Declare a handler, with checked options; *function* may wrap *written*, the user's function."""
         if kind in self._handlers:
             raise InvalidArgument(
                 f"kind {kind!r} of queue {self.name!r} has a handler already, {self._handlers[kind].function!r}; "
                 "give the other one a kind of its own, such as @queue.handler('parse')"
             )
-        checked = check_options(**options)
         written = written or function
-        if checked["isolated"]:
+        if options["isolated"]:
             _check_isolated(written, wanted, resources)
         self._checked_kinds.clear()
         self._handlers[kind] = Handler(
@@ -376,7 +367,7 @@ class HandlerMethods(LifespanMethods):
             schema=schema,
             resources=resources or {},
             session_type=_session_type(written) if "session" in wanted else None,
-            **checked,
+            **options,
         )
 
     def _check_kind(self, kind: str) -> None:
@@ -385,12 +376,11 @@ class HandlerMethods(LifespanMethods):
             self._checked_kinds.add(kind)
             return
         known = ", ".join(map(repr, sorted(self._handlers)))
-        warnings.warn(
+        warn(
             f"a message of kind {kind!r} is enqueued, and queue {self.name!r} has no handler for it, only for "
             f"{known:.500}; correct the kind, import the module that declares its handler, or make the queue with "
             "Queue(check_kinds=False) if other processes handle it",
             UnhandledKindWarning,
-            stacklevel=frames_of_this_package(),
         )
         # Noted after the warning, so that each enqueue raises the warning if warnings are errors.
         self._warned_kinds.add(kind)
@@ -403,7 +393,7 @@ def handlers_of(queue: HandlerMethods) -> Mapping[str, Handler]:
 def follow_dead(connection: Connection, queue: HandlerMethods, target: Target) -> None:
     """Tell the database of which kinds the dead letters are reported to on_dead handlers."""
     if kinds := sorted(queue._followed):  # noqa: SLF001 - for workers alone
-        target.call("fq_follow_dead", f"follow dead letters of {target.named()}", kinds=kinds).rows(connection)
+        target.call("fq_follow_dead", "follow dead letters of", kinds=kinds).rows(connection)
 
 
 def session_type_of(queues: Iterable[HandlerMethods], base: type[S]) -> type[S]:

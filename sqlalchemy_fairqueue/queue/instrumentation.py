@@ -5,13 +5,12 @@ If no instrumentation is installed, each hook costs the read of one attribute.
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
-    from contextlib import AbstractContextManager
 
     from sqlalchemy_fairqueue.values.messages import Delivery, Enqueue
 

@@ -4,34 +4,29 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, overload
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, Unpack, overload
 
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue.codecs import BytesCodec
 from sqlalchemy_fairqueue.database.asynchronous import AsyncSession
 from sqlalchemy_fairqueue.errors import InvalidArgument, PayloadError
-from sqlalchemy_fairqueue.queue.base import recorded
+from sqlalchemy_fairqueue.queue.base import AsyncWhere, RecordedWhere, Where, recorded
 from sqlalchemy_fairqueue.queue.contexts import Context
-from sqlalchemy_fairqueue.queue.handlers import check_options
+from sqlalchemy_fairqueue.queue.handlers import HandlerOptions, JobOptions, check_options
 from sqlalchemy_fairqueue.queue.results import ResultMethods, ResultQuestion
 from sqlalchemy_fairqueue.queue.schedules import ScheduleMethods, Schedules
 from sqlalchemy_fairqueue.queue.signatures import class_of, hints_of, parameters_of
 from sqlalchemy_fairqueue.values.checks import check_message_id, check_name
-from sqlalchemy_fairqueue.values.messages import Batch, Delivery, Enqueue, EnqueueOptions
+from sqlalchemy_fairqueue.values.messages import Batch, Delivery, Enqueue, EnqueueOptions, Receipt
 from sqlalchemy_fairqueue.values.outcomes import Bury
 from sqlalchemy_fairqueue.values.schedules import Recurrence
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterable, Mapping
     from datetime import timedelta
-    from typing import Unpack
 
-    from sqlalchemy_fairqueue.queue.base import AsyncWhere, RecordedWhere, Where
-    from sqlalchemy_fairqueue.queue.handlers import HandlerOptions, JobOptions
     from sqlalchemy_fairqueue.queue.payloads import PayloadSchema
-    from sqlalchemy_fairqueue.values.messages import Receipt
 
 C = ParamSpec("C")
 P = ParamSpec("P")
@@ -315,7 +310,7 @@ class JobMethods(ScheduleMethods, ResultMethods):
             >>> Worker(engine, queue, concurrency=1).run(drain=True)
             a.pdf 3
         """
-        check_options(**options)
+        checked = check_options(**options)
 
         def declare(function: Callable[..., Any]) -> Job[..., ..., Any]:
             # Imported here, since that takes long, and not every application has jobs.
@@ -326,10 +321,10 @@ class JobMethods(ScheduleMethods, ResultMethods):
             if isinstance(self.codec, BytesCodec):
                 raise InvalidArgument(f"job {own!r} has arguments, and {self!r} a codec for bytes; use another queue")
             leading, parameters = _parameters(own, function)
-            kind_of_schema = ItemSchema if options.get("batch") else PayloadSchema
+            kind_of_schema = ItemSchema if checked["batch"] else PayloadSchema
             schema = kind_of_schema(own, function, parameters, former)
             job: Job[..., ..., Any] = Job(self, own, function, schema)
-            self._declare(own, JobHandler(job, leading), options, wanted=leading, written=function, schema=schema)
+            self._declare(own, JobHandler(job, leading), checked, wanted=leading, written=function, schema=schema)
             return job
 
         return _Declare(declare) if function is None else declare(function)

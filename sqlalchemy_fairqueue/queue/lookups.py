@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, Unpack, get_args
 
 from sqlalchemy_fairqueue.database.configuration import read_limits
-from sqlalchemy_fairqueue.database.messages import (
-    first_named,
-    read_message_attempts,
-    read_messages,
-)
+from sqlalchemy_fairqueue.database.messages import first_named, read_message_attempts, read_messages
 from sqlalchemy_fairqueue.database.stats import (
     read_channel_stats,
     read_competition,
@@ -20,13 +16,14 @@ from sqlalchemy_fairqueue.database.stats import (
     with_longest_out,
 )
 from sqlalchemy_fairqueue.errors import InvalidArgument
-from sqlalchemy_fairqueue.queue.base import QueueBase, recorded, verb
+from sqlalchemy_fairqueue.queue.base import QueueBase, RecordedWhere, Where, recorded, verb
 from sqlalchemy_fairqueue.unit_of_work import changes as change
 from sqlalchemy_fairqueue.unit_of_work.operations import Cancel
 from sqlalchemy_fairqueue.values.checks import (
     IDS,
     check_choice,
     check_count,
+    check_flag,
     check_message_id,
     check_names,
     checked_position,
@@ -35,12 +32,9 @@ from sqlalchemy_fairqueue.values.messages import CancelReceipt, MessageName, Pur
 from sqlalchemy_fairqueue.values.reports import MessagePage, MessageState, Reason, Wait, with_waits
 
 if TYPE_CHECKING:
-    from typing import Unpack
-
     from sqlalchemy import Connection
 
     from sqlalchemy_fairqueue.database.calls import Target
-    from sqlalchemy_fairqueue.queue.base import RecordedWhere, Where
     from sqlalchemy_fairqueue.values.messages import UndeliveredFilters
     from sqlalchemy_fairqueue.values.reports import ChannelStats, MessageDetails, QueueStats
 
@@ -96,8 +90,7 @@ class LookupMethods(QueueBase):
         """
         check_names(channel=channel, after=after)
         check_count("limit", limit, 1, 100_000)
-        if not isinstance(busy, bool):
-            raise InvalidArgument(f"busy is {busy!r:.80}; give True (only channels with messages) or False")
+        check_flag("busy", busy)
         named = None if channel is None else [channel]
         asked = partial(read_channel_stats, target=self._target, channels=named)
         return self._ask(where, partial(asked, limit=limit, after=after, busy=busy))
@@ -146,7 +139,7 @@ class LookupMethods(QueueBase):
                 message = replace(message, history=tuple(attempts))
             if message.consumer is not None:
                 return message
-            doing = f"count messages of {self._target.named()}"
+            doing = "count messages of"
             before = self._target.call("fq_messages_ahead", doing, message_id=message.message_id, most=_MOST_AHEAD)
             ahead = before.value(connection)
             counted = None if ahead == _MOST_AHEAD else ahead
@@ -200,7 +193,7 @@ class LookupMethods(QueueBase):
         step, at, last_id = (None, None, None) if after is None else _position(after, channel)
         find = self._target.call(
             "fq_find_messages",
-            f"find messages of queue {self.name!r}",
+            "find messages of",
             channel=channel,
             state=state,
             kind=kind,
@@ -300,12 +293,7 @@ class WithdrawalMethods(QueueBase):
         return self._perform(where, [Cancel(self._target, receipt, ids, name)], receipt)
 
     @recorded
-    def purge(
-        self,
-        where: RecordedWhere,
-        channel: str,
-        **filters: Unpack[UndeliveredFilters],
-    ) -> PurgeReceipt:
+    def purge(self, where: RecordedWhere, channel: str, **filters: Unpack[UndeliveredFilters]) -> PurgeReceipt:
         """Delete all messages of a channel that no consumer holds and that match all filters.
 
         The filters are kind, key and ordering_key; state, which is "ready", "scheduled" or "held" when the call is

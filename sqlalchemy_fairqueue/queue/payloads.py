@@ -7,27 +7,24 @@ refused. The module is separate because msgspec takes long to import.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from functools import lru_cache
 from itertools import count
 from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, Union, get_args, get_origin, get_type_hints
+from typing import Any, NotRequired, TypedDict, Union, get_args, get_origin
 from uuid import UUID
 
 import msgspec
 
 from sqlalchemy_fairqueue.codecs import path_step
 from sqlalchemy_fairqueue.errors import InvalidArgument, PayloadError
-from sqlalchemy_fairqueue.queue.signatures import annotations_of
+from sqlalchemy_fairqueue.queue.signatures import annotations_of, resolved
 from sqlalchemy_fairqueue.texts import said
 from sqlalchemy_fairqueue.values.messages import EnqueueOptions
 from sqlalchemy_fairqueue.values.outcomes import Outcome
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
 
 _KINDS = inspect.Parameter
 _AT = " - at `"
@@ -224,14 +221,11 @@ _UNKNOWN: Any = object()
 
 def _result_type(function: Callable[..., Any], *, is_batch: bool) -> Any:
     """Return the annotated type of a function's results, without outcomes; ``_UNKNOWN`` if it cannot be converted."""
-    plain = inspect.unwrap(function)
-    annotation = annotations_of(plain).get("return", _UNKNOWN)
+    annotation = annotations_of(inspect.unwrap(function)).get("return", _UNKNOWN)
     if annotation is _UNKNOWN:
         return _UNKNOWN
-    annotated: Any = type("Annotated", (), {})()
-    annotated.__annotations__ = {"return": annotation}
     try:
-        found = get_type_hints(annotated, getattr(plain, "__globals__", None), include_extras=True)["return"]
+        found = resolved({"return": annotation}, function, extras=True)["return"]
         kept = [one for one in get_args(found) if not _is_outcome(one)] if _is_union(found) else [found]
         if is_batch:
             kept = [_item_type(one) for one in kept if one is not NoneType]
@@ -260,11 +254,8 @@ def _types(kind: str, function: Callable[..., Any], parameters: list[inspect.Par
             raise InvalidArgument(
                 f"argument {one.name!r} of job {kind!r} has no annotation; give it a type, or Any for plain JSON"
             )
-    # An object with only the attribute that get_type_hints reads.
-    annotated: Any = type("Annotated", (), {})()
-    annotated.__annotations__ = {one.name: one.annotation for one in parameters}
     try:
-        return get_type_hints(annotated, getattr(function, "__globals__", None), include_extras=True)
+        return resolved({one.name: one.annotation for one in parameters}, function, extras=True)
     except (NameError, TypeError) as error:
         raise InvalidArgument(
             f"an annotation of job {kind!r} cannot be resolved: {said(error)}; define what it names before the job, at "

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import warnings
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
-from sqlalchemy import Engine
+from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError
 
-from sqlalchemy_fairqueue.codecs import decoded
+from sqlalchemy_fairqueue.codecs import Codec, decoded
 from sqlalchemy_fairqueue.database.asynchronous import AsyncEngine
 from sqlalchemy_fairqueue.database.deliveries import EncodedResult
 from sqlalchemy_fairqueue.database.engines import on
@@ -32,26 +31,20 @@ from sqlalchemy_fairqueue.errors import (
     ResultNotReady,
     UnknownMessage,
 )
-from sqlalchemy_fairqueue.queue.base import verb
+from sqlalchemy_fairqueue.queue.base import Where, verb
 from sqlalchemy_fairqueue.queue.contexts import handling
 from sqlalchemy_fairqueue.queue.handlers import HandlerMethods
-from sqlalchemy_fairqueue.queue.signatures import frames_of_this_package
+from sqlalchemy_fairqueue.queue.signatures import warn
 from sqlalchemy_fairqueue.texts import clean, said
 from sqlalchemy_fairqueue.times import microseconds
 from sqlalchemy_fairqueue.values.checks import RESULT_BYTES, check_duration, check_message_id, check_names
-from sqlalchemy_fairqueue.watching import watching
+from sqlalchemy_fairqueue.watching import ResultWatch, watching
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from uuid import UUID
 
-    from sqlalchemy import Connection
-
-    from sqlalchemy_fairqueue.codecs import Codec
     from sqlalchemy_fairqueue.database.calls import Target
-    from sqlalchemy_fairqueue.queue.base import Where
     from sqlalchemy_fairqueue.queue.payloads import PayloadSchema
-    from sqlalchemy_fairqueue.watching import ResultWatch
 
 # Seconds between two polls of a wait. The first polls come soon, since a transaction that began before the wait was
 # registered does not notify. The last interval is for messages that end without a notification, such as one whose
@@ -193,12 +186,11 @@ def _check_wait(where: object, asked: ResultQuestion) -> None:
             "an engine to wait, or no timeout"
         )
     if asked.timeout and (delivery := handling.get()) is not None:
-        warnings.warn(
+        warn(
             f"the handler of kind {delivery.kind!r} waits for a result: it keeps its place in the worker meanwhile, "
             "and if all places wait, nothing handles what they wait for; enqueue the messages as a group, whose "
             "follow-up is handled when they have ended: with queue.group(session, then=...) as group",
             HandlerWaitWarning,
-            stacklevel=frames_of_this_package(),
         )
 
 
@@ -232,12 +224,7 @@ class _Wait:
     """One wait for the result of a message. Another thread calls *wake* when a poll is worthwhile."""
 
     def __init__(
-        self,
-        queue: ResultMethods,
-        engine: Engine,
-        asked: ResultQuestion,
-        timeout: timedelta,
-        wake: Callable[[], None],
+        self, queue: ResultMethods, engine: Engine, asked: ResultQuestion, timeout: timedelta, wake: Callable[[], None]
     ) -> None:
         self.is_registered = False
         self._target = queue._target  # noqa: SLF001 - a part of it
@@ -262,7 +249,7 @@ class _Wait:
             try:
                 self._target.call(
                     "fq_wait_for_result",
-                    f"wait for the result of message {self._asked.message_id}",
+                    f"wait for the result of message {self._asked.message_id} of",
                     message_id=self._asked.message_id,
                     waiter=str(self._waiter),
                     wait=microseconds(_REGISTERED),
@@ -290,7 +277,7 @@ class _Wait:
 
     def unregister(self, connection: Connection) -> None:
         message_id = self._asked.message_id
-        doing = f"stop waiting for the result of message {message_id}"
+        doing = f"stop waiting for the result of message {message_id} of"
         call = self._target.call("fq_wait_for_result", doing, message_id=message_id, waiter=str(self._waiter), wait=0)
         call.rows(connection)
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from sqlalchemy_fairqueue.database.schedules import ScheduleDefinition, read_schedules, run_schedule
 from sqlalchemy_fairqueue.errors import InvalidArgument
-from sqlalchemy_fairqueue.queue.base import Facet, recorded, verb
+from sqlalchemy_fairqueue.queue.base import Facet, RecordedWhere, Where, recorded, verb
 from sqlalchemy_fairqueue.queue.enqueues import EnqueueMethods
 from sqlalchemy_fairqueue.queue.handlers import HandlerMethods
 from sqlalchemy_fairqueue.unit_of_work import changes as change
@@ -20,9 +20,7 @@ if TYPE_CHECKING:
     import builtins
     from collections.abc import Callable, Mapping
     from datetime import timedelta
-    from typing import Unpack
 
-    from sqlalchemy_fairqueue.queue.base import RecordedWhere, Where
     from sqlalchemy_fairqueue.values.outcomes import RetryPolicy
 
 F = TypeVar("F", bound="Callable[..., Any]")

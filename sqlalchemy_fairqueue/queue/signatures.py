@@ -1,4 +1,4 @@
-"""Read signatures and annotations of the application's functions, and find the frame that calls this package.
+"""Read signatures and annotations of the application's functions, and warn where it calls this package.
 
 Python 3.14 raises NameError for annotations that only type checkers import. In this module such an annotation stays
 text, as under ``from __future__ import annotations``.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import sys
+import warnings
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, ForwardRef, Union, get_args, get_origin, get_type_hints
 
@@ -40,17 +41,22 @@ def annotations_of(function: object) -> dict[str, Any]:
 
 def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
     """Return the types of a function's annotations, as far as they can be resolved."""
-    plain = inspect.unwrap(function)
-    annotations = annotations_of(plain)
     hints: dict[str, Any] = {}
-    for name, annotation in annotations.items():
+    for name, annotation in annotations_of(inspect.unwrap(function)).items():
         # Resolved one by one, since an annotation that only type checkers know must not hide the others.
-        alone: Any = type("Annotated", (), {"__annotations__": {name: annotation}})
         try:
-            hints |= get_type_hints(alone, getattr(plain, "__globals__", None))
+            hints |= resolved({name: annotation}, function)
         except (NameError, TypeError, AttributeError, SyntaxError):
             continue
     return hints
+
+
+def resolved(annotations: dict[str, Any], function: Callable[..., Any], *, extras: bool = False) -> dict[str, Any]:
+    """Return the types of some of a function's annotations; what cannot be resolved raises an exception."""
+    # get_type_hints looks at this attribute alone.
+    alone: Any = type("Annotated", (), {})()
+    alone.__annotations__ = annotations
+    return get_type_hints(alone, getattr(inspect.unwrap(function), "__globals__", None), include_extras=extras)
 
 
 def class_of(hint: Any) -> type | None:
@@ -70,10 +76,9 @@ def is_asynchronous(function: Callable[..., Any]) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004 - asks for the method
 
 
-def frames_of_this_package() -> int:
-    """Return the ``stacklevel`` by which a warning points at the code that called this package."""
+def warn(text: str, category: type[Warning]) -> None:
+    """Issue a warning that points at the code that called this package."""
     level, frame = 1, inspect.currentframe()
-    frame = None if frame is None else frame.f_back
     while frame is not None and str(frame.f_globals.get("__name__")).startswith("sqlalchemy_fairqueue."):
         level, frame = level + 1, frame.f_back
-    return level
+    warnings.warn(text, category, stacklevel=level)

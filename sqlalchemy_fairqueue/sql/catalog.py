@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Literal
 
-from sqlalchemy import text
+from sqlalchemy import Connection, text
 
 from sqlalchemy_fairqueue.sql.files import checked_version, folder, names_of_ours, query, versions
 from sqlalchemy_fairqueue.sql.grants import PUBLIC, compared_rights, may_read_grants, read_grants, read_privileges
@@ -27,7 +27,6 @@ from sqlalchemy_fairqueue.sql.schema import (
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
-    from sqlalchemy import Connection
 
 Catalog = dict[str, dict[str, str]]
 """Facts by object: ``{"column fq_message.kind": {"type": "text", ...}, "function fq_now()": {...}, ...}``."""
@@ -89,20 +88,8 @@ def expected_catalog(version: int) -> Mapping[str, Mapping[str, str]]:
 @cache
 def _frozen(version: int) -> Catalog:
     changes: dict[str, dict[str, str] | None] = json.loads((folder(version) / "catalog.json").read_text("utf-8"))
-    known = _before(version) | changes
-    return {name: facts for name, facts in known.items() if facts is not None}
-
-
-def changed_catalog(version: int, catalog: Catalog) -> dict[str, dict[str, str] | None]:
-    """Return the content of ``vN/catalog.json``: objects that differ from the version before; None for removed ones."""
-    before = _before(version)
-    return {name: facts for name, facts in catalog.items() if before.get(name) != facts} | {
-        name: None for name in before if name not in catalog
-    }
-
-
-def _before(version: int) -> dict[str, dict[str, str] | None]:
-    return {} if version == versions()[0] else {**_frozen(version - 1)}
+    before = {} if version == versions()[0] else _frozen(version - 1)
+    return {name: facts for name, facts in {**before, **changes}.items() if facts is not None}
 
 
 _VERBS = ("function fq_enqueue(", "function fq_dequeue(", "function fq_complete(")

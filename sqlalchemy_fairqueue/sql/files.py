@@ -80,7 +80,7 @@ def functions(version: int) -> Mapping[str, str]:
     for step in range(1, checked_version(version) + 1):
         for subject in _SUBJECTS:
             texts |= _texts(step, subject)
-    return MappingProxyType({name: _with_settings(text.removesuffix(";")) for name, text in sorted(texts.items())})
+    return {name: _with_settings(text.removesuffix(";")) for name, text in sorted(texts.items())}
 
 
 def query(name: str) -> str:
@@ -128,15 +128,12 @@ def tables(version: int) -> Mapping[str, tuple[str, ...]]:
 
     :func:`upgrade_step` changes the tables of earlier versions.
     """
-    return MappingProxyType(
-        {name: made for step in range(1, checked_version(version) + 1) for name, made in new_tables(step).items()}
-    )
+    steps = range(1, checked_version(version) + 1)
+    return {name: made for step in steps for name, made in new_tables(step).items()}
 
 
 def new_tables(step: int) -> Mapping[str, tuple[str, ...]]:
-    return MappingProxyType(
-        {name: _statements_of(text) for name, text in _texts(checked_version(step), "tables").items()}
-    )
+    return {name: _statements_of(text) for name, text in _texts(checked_version(step), "tables").items()}
 
 
 def upgrade_step(step: int) -> tuple[str, ...]:
@@ -151,9 +148,7 @@ def downgrade_step(step: int) -> tuple[str, ...]:
 
 def triggers(step: int) -> Mapping[str, str]:
     """Return the triggers that version *step* adds, by name. Create them after its functions."""
-    return MappingProxyType(
-        {name: text.removesuffix(";") for name, text in _texts(checked_version(step), "triggers").items()}
-    )
+    return {name: text.removesuffix(";") for name, text in _texts(checked_version(step), "triggers").items()}
 
 
 def relations(version: int) -> tuple[str, ...]:

@@ -8,21 +8,16 @@ of each kind; a later version lists what differs from the version before. Readin
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from sqlalchemy import text
+from sqlalchemy import Connection, text
 
 from sqlalchemy_fairqueue.sql.files import checked_version, folder, names_of_ours, query, versions
 from sqlalchemy_fairqueue.sql.schema import block, grants_guard, part, quoted, quoted_literal
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    from sqlalchemy import Connection
 
 
 def close_functions(functions: Iterable[str], schema: str | None) -> str:

@@ -9,31 +9,27 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from sqlalchemy_fairqueue.database.calls import call
+from sqlalchemy_fairqueue.database.calls import Call, Target, call
 from sqlalchemy_fairqueue.database.configuration import (
     channel_changes_json,
     new_policy_json,
     policy_json,
     settings_json,
 )
-from sqlalchemy_fairqueue.database.schedules import schedule_call, set_schedule_paused
+from sqlalchemy_fairqueue.database.schedules import ScheduleDefinition, schedule_call, set_schedule_paused
 from sqlalchemy_fairqueue.errors import UnknownChannel
 from sqlalchemy_fairqueue.unit_of_work.operations import CHANGES, ENQUEUES, REMOVALS, SCHEDULES, SETTINGS
-from sqlalchemy_fairqueue.values.policies import UNSET, ChannelPolicy
+from sqlalchemy_fairqueue.values.policies import UNSET, ChannelPolicy, PolicyChanges, Unset
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from typing import Any
 
     from sqlalchemy import Connection
 
-    from sqlalchemy_fairqueue.database.calls import Call, Target
-    from sqlalchemy_fairqueue.database.schedules import ScheduleDefinition
     from sqlalchemy_fairqueue.unit_of_work.operations import ReceiptUpdate, Share
     from sqlalchemy_fairqueue.values.messages import PurgeReceipt
-    from sqlalchemy_fairqueue.values.policies import PolicyChanges, Unset
     from sqlalchemy_fairqueue.values.settings import QueueChanges, QueueLimits
 
     Send = Callable[[Connection], object]
@@ -72,15 +68,14 @@ class Change:
 
 def configure(target: Target, changes: PolicyChanges, policy: ChannelPolicy) -> Change:
     """Change the defaults of a queue for new channels; the first change starts from *policy*."""
-    doing, settings = f"configure {target.named()}", policy_json(changes)
-    call = target.call("fq_configure_queue", doing, changes=settings, policy=new_policy_json(policy))
+    settings, initial = policy_json(changes), new_policy_json(policy)
+    call = target.call("fq_configure_queue", "configure", changes=settings, policy=initial)
     return _of(target, None, call.rows)
 
 
 def set_queue(target: Target, changes: QueueChanges) -> Change:
     """Change settings of a queue other than its limits and defaults."""
-    settings = settings_json(changes)
-    return _of(target, None, target.call("fq_set_queue", f"configure {target.named()}", settings=settings).rows)
+    return _of(target, None, target.call("fq_set_queue", "configure", settings=settings_json(changes)).rows)
 
 
 def configure_channel(
@@ -95,7 +90,7 @@ def configure_channel(
     """Change the policy of a channel; a new channel starts with *policy*. A *plan* of None means no plan."""
     call = target.call(
         "fq_configure_channel",
-        f"configure {target.named(channel)}",
+        "configure",
         channel=channel,
         changes=channel_changes_json(changes, plan, reset),
         policy=new_policy_json(policy),
@@ -120,8 +115,7 @@ def configure_channel(
 
 def limit(target: Target, changes: QueueLimits) -> Change:
     """Change limits of a whole queue: ``max_concurrency``, ``max_cost_out``, ``rate``, names of shared limits."""
-    limits = settings_json(changes)
-    call = target.call("fq_limit_queue", f"limit {target.named()}", changes=limits, notify=target.notify)
+    call = target.call("fq_limit_queue", "limit", changes=settings_json(changes), notify=target.notify)
     return Change(
         target=target,
         phase=CHANGES,
@@ -147,22 +141,22 @@ def configure_plan(target: Target, name: str, changes: PolicyChanges | None) -> 
     """Create or change a plan of a queue; remove it if *changes* is None."""
     of_plan = partial(Change, target=target, lock_key=(_PLAN, name), locks_queue=True, changed_plan=name)
     if changes is None:
-        removal = target.call("fq_remove_plan", f"remove plan {name!r} of {target.named()}", name=name)
+        removal = target.call("fq_remove_plan", f"remove plan {name!r} of", name=name)
         return of_plan(phase=REMOVALS, send=removal.rows)
-    doing, policy = f"configure plan {name!r} of {target.named()}", policy_json(changes)
+    doing, policy = f"configure plan {name!r} of", policy_json(changes)
     change = target.call("fq_configure_plan", doing, name=name, changes=policy, notify=target.notify)
     return of_plan(phase=SETTINGS, send=change.rows)
 
 
 def pause(target: Target, channel: str | None, *, new: bool = False) -> Change:
-    call = target.call("fq_pause", f"pause {target.named(channel)}", channel=channel, new=new)
+    call = target.call("fq_pause", "pause", channel=channel, new=new)
     advice = "correct the name, or pause(..., new=True) makes the channel"
     makes = ChannelPolicy() if new else None
     return _of(target, channel, _of_known_channel(call, target, channel, advice), makes)
 
 
 def resume(target: Target, channel: str | None) -> Change:
-    call = target.call("fq_resume", f"resume {target.named(channel)}", channel=channel, notify=target.notify)
+    call = target.call("fq_resume", "resume", channel=channel, notify=target.notify)
     return _of(target, channel, _of_known_channel(call, target, channel, "correct the name"))
 
 
@@ -178,7 +172,7 @@ def _of_known_channel(call: Call, target: Target, channel: str | None, advice: s
 
 
 def purge(target: Target, channel: str, which: Mapping[str, Any], receipt: PurgeReceipt) -> Change:
-    call = target.call("fq_purge_channel", f"purge {target.named(channel)}", limit=None, **which)
+    call = target.call("fq_purge_channel", "purge", limit=None, **which)
     return _of(target, channel, call.value, receipt=receipt)
 
 
@@ -188,8 +182,7 @@ def set_schedule(target: Target, definition: ScheduleDefinition) -> Change:
 
 
 def remove_schedule(target: Target, channel: str, name: str) -> Change:
-    doing = f"remove schedule {name!r} of {target.named(channel)}"
-    removal = target.call("fq_remove_schedule", doing, channel=channel, name=name)
+    removal = target.call("fq_remove_schedule", f"remove schedule {name!r} of", channel=channel, name=name)
     return _of_schedule(target, channel, name, removal.rows)
 
 
@@ -234,21 +227,20 @@ def lock_queues(shares: Sequence[Share]) -> None:
     """Lock the rows of queues whose own settings change, then the plans that are changed, removed or used."""
     for share in shares:
         if any(change.locks_queue for change in changes_of(share)):
-            share.target.call("fq_lock_queue", f"lock {share.target.named()}").rows(share.link.connection)
+            share.target.call("fq_lock_queue", "lock").rows(share.link.connection)
     for share in shares:
         changes = changes_of(share)
         changed = [change.changed_plan for change in changes if change.changed_plan is not None]
         used = [change.used_plan for change in changes if change.used_plan is not None]
         if changed or used:
-            doing = f"lock plans of {share.target.named()}"
-            share.target.call("fq_lock_plans", doing, removed=changed, used=used).rows(share.link.connection)
+            share.target.call("fq_lock_plans", "lock plans of", removed=changed, used=used).rows(share.link.connection)
 
 
 def lock_channels(shares: Sequence[Share]) -> None:
     """Lock the states of changed channels, and create missing channels. If a queue gets a limit, stop its dequeues."""
     for share in shares:
         if any(change.limits and change.channel is None for change in share.phases.get(CHANGES, ())):
-            share.target.call("fq_stop_deliveries", f"stop {share.target.named()}").rows(share.link.connection)
+            share.target.call("fq_stop_deliveries", "stop").rows(share.link.connection)
         channels: dict[str, ChannelPolicy | None] = {}
         for change in share.phases.get(CHANGES, ()):
             # If several changes would create the channel, the first one's policy wins.
@@ -261,7 +253,7 @@ def lock_channels(shares: Sequence[Share]) -> None:
                 channels[channel] = enqueues[0].policy
         if channels:
             policies = [None if policy is None else new_policy_json(policy) or "{}" for policy in channels.values()]
-            doing = f"lock {len(channels)} channels of {share.target.named()}"
+            doing = f"lock {len(channels)} channels of"
             call = share.target.call("fq_lock_channels", doing, names=list(channels), policies=policies)
             call.rows(share.link.connection)
 
@@ -282,5 +274,4 @@ def leased_messages(share: Share) -> list[int]:
 
 
 def _leased_without_slot(target: Target, *, slot: int, channels: list[str] | None) -> Call:
-    doing = f"find the leased messages of {target.named()}"
-    return target.call("fq_leased_without_slot", doing, slot=slot, channels=channels)
+    return target.call("fq_leased_without_slot", "find the leased messages of", slot=slot, channels=channels)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
@@ -11,20 +11,18 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, cast
 
-from sqlalchemy_fairqueue.database.calls import CommitRefused, call, can_notify
+from sqlalchemy_fairqueue.database.calls import Call, CommitRefused, Link, Target, call, can_notify
 from sqlalchemy_fairqueue.database.configuration import new_policy_json
 from sqlalchemy_fairqueue.database.deliveries import EncodedResult, Token, find_holder, lock_deliveries, settlement
 from sqlalchemy_fairqueue.database.messages import EnqueuedMessages, enqueue_call, followup_values, named_messages
 from sqlalchemy_fairqueue.errors import ChannelFull, DuplicateMessage, LeaseLost, MessageCancelled, UnknownGroup
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
     from datetime import timedelta
     from uuid import UUID
 
     from sqlalchemy import Connection
 
-    from sqlalchemy_fairqueue.database.calls import Call, CommitRefused, Link, Target
     from sqlalchemy_fairqueue.database.messages import EncodedMessage, Membership
     from sqlalchemy_fairqueue.values.messages import (
         CancelOutcome,
@@ -174,7 +172,7 @@ def settle_and_cancel(share: Share) -> list[ReceiptUpdate]:
         lock_messages(share, message_ids(share))
         updates = run(connection, settle_steps(share))
     ids = sorted({message_id for one in cancels for message_id in one.message_ids})
-    call = target.call("fq_cancel", f"cancel messages of {target.named()}", ids=ids, notify=all(map(notifies, cancels)))
+    call = target.call("fq_cancel", "cancel messages of", ids=ids, notify=all(map(notifies, cancels)))
     # The call returns only outcomes other than "cancelled".
     exceptions = dict(map(tuple, call.rows(connection)))
     return updates + [
@@ -248,8 +246,7 @@ def _verb_steps(
         [one.delivery.message_id for one in ordered if _is_awaited_dead(one)] if verb in {Verb.BURY, Verb.RETRY} else []
     )
     if dead and can_notify(connection):
-        doing = f"wake those who wait in {target.named()}"
-        steps.append(Step(target.call("fq_wake_results", doing, ids=dead)))
+        steps.append(Step(target.call("fq_wake_results", "wake those who wait in", ids=dead)))
     return steps
 
 
@@ -335,7 +332,7 @@ class Members:
             followups = [one for one in (make.then, make.on_failure) if one is not None]
             call = target.call(
                 "fq_make_group",
-                f"make group {make.group_id} of {target.named()}",
+                f"make group {make.group_id} of",
                 group_id=str(make.group_id),
                 on_failures=[one is make.on_failure for one in followups] or None,
                 policy=new_policy_json(make.policy),
@@ -361,7 +358,7 @@ class Members:
         adder = self._adders.get(group_id)
         return self._share.target.call(
             "fq_join_group",
-            f"join group {group_id}",
+            f"join group {group_id} of",
             group_id=str(group_id),
             added=sum(count for one, count in self.created.items() if one.group_id == group_id),
             message_id=None if adder is None else adder.message_id,
@@ -451,18 +448,14 @@ def enqueue_steps(
 
 
 def _check(
-    share: Share,
-    enqueues: Sequence[EnqueueMessage],
-    added: EnqueuedMessages,
-    cancelled: Mapping[int, int],
+    share: Share, enqueues: Sequence[EnqueueMessage], added: EnqueuedMessages, cancelled: Mapping[int, int]
 ) -> None:
     target = share.target
     for ordinal, message_id, outcome in zip(*added, strict=True):
         enqueue = enqueues[ordinal - 1]
         if outcome == "full":
             channel = enqueue.message.channel
-            doing = f"read the policy of channel {channel!r} of queue {target.queue!r}"
-            call = target.call("fq_max_backlog", doing, channel=channel)
+            call = target.call("fq_max_backlog", "read the policy of", channel=channel)
             raise _full(target, channel, call.value(share.link.connection))
         if outcome in {"duplicate", "replaced"}:
             holder = cast("int", message_id)

@@ -8,7 +8,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-from sqlalchemy_fairqueue.database.calls import CommitRefused, Link
+from sqlalchemy_fairqueue.database.calls import CommitRefused, Link, Target
 from sqlalchemy_fairqueue.database.installation import check_installed
 from sqlalchemy_fairqueue.errors import LockOrderError
 from sqlalchemy_fairqueue.unit_of_work import changes
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
     from sqlalchemy.engine import Transaction
 
-    from sqlalchemy_fairqueue.database.calls import Target
     from sqlalchemy_fairqueue.unit_of_work.operations import EnqueueMessage, Operation, ReceiptUpdate, Step
 
 LockKey = tuple[str, str, str, str]

@@ -25,13 +25,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from sqlalchemy import RootTransaction, event
+from sqlalchemy import Connection, RootTransaction, event
 from sqlalchemy.exc import InvalidRequestError, UnboundExecutionError
-from sqlalchemy.orm import Session, scoped_session
+from sqlalchemy.orm import Session, SessionTransaction, scoped_session
 from sqlalchemy.orm.session import SessionTransactionState
 
 from sqlalchemy_fairqueue.database.asynchronous import AsyncSession, async_scoped_session
-from sqlalchemy_fairqueue.database.calls import note_failures
+from sqlalchemy_fairqueue.database.calls import Target, note_failures
 from sqlalchemy_fairqueue.database.drivers import DRIVERS
 from sqlalchemy_fairqueue.errors import FairQueueError, UnsentWork
 from sqlalchemy_fairqueue.texts import said
@@ -41,10 +41,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from uuid import UUID
 
-    from sqlalchemy import Connection
-    from sqlalchemy.orm import SessionTransaction
-
-    from sqlalchemy_fairqueue.database.calls import Target
     from sqlalchemy_fairqueue.unit_of_work.operations import Operation, ReceiptUpdate
 
 # The most flushes that SQLAlchemy allows in a commit.
@@ -117,12 +113,7 @@ def transactions(session: Session) -> tuple[SessionTransaction, SessionTransacti
     if root is None:
         if not session.autobegin:
             raise InvalidRequestError("autobegin is disabled on this Session; call session.begin() before queue work")
-        session.begin()
-        root = session.get_transaction()
-        if root is None:
-            raise FairQueueError(
-                f"session {session!r} has no transaction after begin(); give a session of SQLAlchemy 2"
-            )
+        root = session.begin()
     innermost = session.get_nested_transaction() or root
     root_state, state = getattr(root, "_state", None), getattr(innermost, "_state", None)
     if root_state is SessionTransactionState.ACTIVE and state is root_state:

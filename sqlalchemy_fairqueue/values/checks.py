@@ -83,6 +83,11 @@ def check_count(what: str, value: object, least: int, most: int) -> None:
         raise InvalidArgument(f"{what} is {value!r:.80}; give an int from {least} to {most}")
 
 
+def check_flag(what: str, value: object) -> None:
+    if not isinstance(value, bool):
+        raise InvalidArgument(f"{what} is {value!r:.80}; give True or False")
+
+
 def check_message_id(value: object) -> int:
     """Check the id of a message that an application passes. Refuse None, which a receipt has before its commit."""
     if value is None:

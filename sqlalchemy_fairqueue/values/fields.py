@@ -29,15 +29,7 @@ _SECOND: Final = timedelta(seconds=1)
 _LATE = timedelta(milliseconds=100)
 _MOST_BURST = 1_000_000_000
 # Units that people write after "per", in addition to those of durations.
-_WORDS: Final = {
-    "sec": "s",
-    "second": "s",
-    "min": "m",
-    "minute": "m",
-    "hour": "h",
-    "day": "d",
-    "week": "w",
-}
+_WORDS: Final = {"sec": "s", "second": "s", "min": "m", "minute": "m", "hour": "h", "day": "d", "week": "w"}
 _TEXT = re.compile(r"(\d+(?:\.\d+)?)\s*/\s*(\w+)(?:\s+of\s+(messages|cost))?(?:\s*,\s*burst\s+(\d+))?", re.ASCII)
 
 
@@ -347,6 +339,7 @@ def definitions(kind: type[DataclassInstance]) -> dict[str, Definition]:
     return _definitions(kind)
 
 
+# Apart from definitions(), since mypy takes a class that is kept in a variable for no key of a cache.
 @cache
 def _definitions(kind: type[DataclassInstance]) -> dict[str, Definition]:
     return {one.name: one.metadata[_KEY] for one in fields(kind) if _KEY in one.metadata}

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict, get_args
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict, Unpack, get_args
 from uuid import UUID
 
 from sqlalchemy_fairqueue.errors import InvalidArgument, PayloadError
@@ -12,6 +12,7 @@ from sqlalchemy_fairqueue.values.checks import (
     check_choice,
     check_count,
     check_duration,
+    check_flag,
     check_instant,
     check_name,
     check_names,
@@ -20,8 +21,6 @@ from sqlalchemy_fairqueue.values.checks import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from datetime import datetime
-    from typing import Unpack
 
 
 OnDuplicate = Literal["skip", "raise", "replace"]
@@ -119,11 +118,8 @@ class Enqueue:
             self._check_key()
 
     def _check_names(self) -> None:
-        for what, name in (("key", self.key), ("ordering_key", self.ordering_key)):
-            if name is not None:
-                check_name(what, name)
-        if not isinstance(self.coalesce, bool):
-            raise InvalidArgument(f"coalesce is {self.coalesce!r:.80}; say True or False")
+        check_names(key=self.key, ordering_key=self.ordering_key)
+        check_flag("coalesce", self.coalesce)
         if self.coalesce and (self.ordering_key is None or self.key is not None):
             raise InvalidArgument(
                 f"coalesce is True, ordering_key {self.ordering_key!r:.80} and key {self.key!r:.80}; give an "

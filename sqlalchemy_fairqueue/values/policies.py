@@ -3,11 +3,11 @@
 # ruff: noqa: RUF009 - the calls make fields
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta  # noqa: TC003 - get_type_hints reads it
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypedDict, Unpack, cast
 
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.values.fields import (
@@ -20,10 +20,6 @@ from sqlalchemy_fairqueue.values.fields import (
     check_fields,
     definitions,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from typing import Self, Unpack
 
 OnFull = Literal["raise", "drop"]
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from enum import StrEnum
 from heapq import nsmallest
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
@@ -15,9 +15,6 @@ from sqlalchemy_fairqueue.texts import clean
 from sqlalchemy_fairqueue.values.policies import POLICY, ChannelPolicy, PolicyFields
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from datetime import datetime
-
     from sqlalchemy_fairqueue.values.fields import Rate
 
 

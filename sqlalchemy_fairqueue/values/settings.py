@@ -10,16 +10,8 @@ from typing import Any, ClassVar, Final, TypedDict
 
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.times import duration, microseconds
-from sqlalchemy_fairqueue.values.checks import check_name
-from sqlalchemy_fairqueue.values.fields import (
-    Choice,
-    Count,
-    Definition,
-    Duration,
-    Rate,
-    RateOf,
-    definitions,
-)
+from sqlalchemy_fairqueue.values.checks import check_flag, check_name
+from sqlalchemy_fairqueue.values.fields import Choice, Count, Definition, Duration, Rate, RateOf, definitions
 from sqlalchemy_fairqueue.values.messages import FairBy, OnDead  # noqa: TC001 - get_type_hints reads them
 from sqlalchemy_fairqueue.values.policies import ChannelPolicy, PolicyChanges, policy_changes, policy_values
 
@@ -32,8 +24,7 @@ class Flag(Definition):
     """A field that is True or False, written as yes or no."""
 
     def _checked(self, name: str, value: Any) -> Any:
-        if not isinstance(value, bool):
-            raise InvalidArgument(f"{name} is {value!r:.80}; say True or False")
+        check_flag(name, value)
         return value
 
     def _parsed(self, words: str) -> bool:
@@ -48,12 +39,6 @@ class Flag(Definition):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Name(Definition):
     """A field whose value is the name of a plan."""
-
-    def _checked(self, name: str, value: Any) -> Any:
-        if not isinstance(value, str):
-            raise InvalidArgument(f"{name} is {value!r:.80}; give the name of a plan, or None for none")
-        check_name(name, value)
-        return value
 
     def _parsed(self, words: str) -> str:
         return words

@@ -487,8 +487,7 @@ class Heartbeat:
     def _end(self, queue: ServedQueue) -> None:
         known = {*queue.leases, *queue.consumer.lease_ids(), queue.waiting_lease}
         if lease_ids := sorted(one for one in known if one is not None):
-            doing = f"end {len(lease_ids)} leases of {queue.target.named()}"
-            end = queue.target.call("fq_end_leases", doing, lease_ids=lease_ids)
+            end = queue.target.call("fq_end_leases", f"end {len(lease_ids)} leases of", lease_ids=lease_ids)
             self.connection.run(end.rows, within=self.options.timings.end_leases)
 
     def _extend(

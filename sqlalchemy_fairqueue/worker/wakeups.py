@@ -103,7 +103,7 @@ class WaitRegistration:
         # For two intervals and not one, since a registration is a write. Not for longer, since the registration of a
         # dead worker costs each producer a notification, and keeps it from naming another worker.
         seconds = 2 * interval + timings.wait_margin
-        queue.waiting_lease, topic = self._wait(queue, f"wait for queue {queue.target.queue!r}", seconds)
+        queue.waiting_lease, topic = self._wait(queue, "wait for", seconds)
         polls.wait_begun(now, now + seconds)
         self.topics[topic] = queue
 
@@ -145,7 +145,7 @@ class WaitRegistration:
 
     def _take_back(self, queue: ServedQueue) -> None:
         queue.polls.wait_ended(self.options.clock())
-        self._wait(queue, f"stop waiting for queue {queue.target.queue!r}", 0.0)
+        self._wait(queue, "stop waiting for", 0.0)
 
     def _wait(self, queue: ServedQueue, doing: str, seconds: float) -> tuple[int, str]:
         """Register a wait of this length; return its lease and the topic of its notifications."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import URL, create_engine
 
 from sqlalchemy_fairqueue.embedded import embedded_server
-from sqlalchemy_fairqueue.sql.catalog import Catalog, _frozen, changed_catalog, read_catalog
+from sqlalchemy_fairqueue.sql.catalog import Catalog, _frozen, read_catalog
 from sqlalchemy_fairqueue.sql.files import FOLDERS, folder, versions
 from sqlalchemy_fairqueue.sql.statements import install_statements
 from tests.alembic.conftest import climbed
@@ -36,7 +36,11 @@ def installed_catalog(connection: Connection, version: int) -> Catalog:
 
 def frozen(catalog: Catalog, version: int) -> str:
     """The text of the file: a line an object that is new, other or gone since the version before."""
-    changes = changed_catalog(version, catalog)
+    before = {} if version == versions()[0] else _frozen(version - 1)
+    changes: dict[str, dict[str, str] | None] = {
+        name: facts for name, facts in catalog.items() if before.get(name) != facts
+    }
+    changes |= {name: None for name in before if name not in catalog}
     lines = (f"{json.dumps(name)}: {json.dumps(facts)}" for name, facts in changes.items())
     return "{\n" + ",\n".join(lines) + "\n}\n"
 

@@ -14,7 +14,7 @@ from sqlalchemy.dialects import postgresql
 
 import sqlalchemy_fairqueue
 from sqlalchemy_fairqueue import database
-from sqlalchemy_fairqueue.database.calls import ALL, Clause, Shape, call, clause_of
+from sqlalchemy_fairqueue.database.calls import ALL, Clause, Shape, Target, call, clause_of
 from sqlalchemy_fairqueue.database.deliveries import _settling
 from sqlalchemy_fairqueue.database.messages import _enqueuing
 from sqlalchemy_fairqueue.sql import catalog
@@ -200,3 +200,15 @@ def test_clauses_are_made_once() -> None:
 
     assert clause("a") is clause("a")
     assert len({id(one) for one in (clause("a"), clause("b"), clause(None), clause("a", Shape(readable=True)))}) == 4
+
+
+def test_what_a_call_does() -> None:
+    """An error names the queues or the channel of its call, as the parameters tell them."""
+    target = Target("s", "documents")
+    assert target.call("fq_stats", "read the stats of").described() == "read the stats of queue 'documents'"
+    paused = target.call("fq_pause", "pause", channel="a", new=False)
+    assert paused.described() == "pause channel 'a' of queue 'documents'"
+    for queues, words in (([None], "all queues"), (["a"], "queue 'a'"), (["a", "b"], "2 queues"), ([], "0 queues")):
+        limits = call("s", "fq_limits", "list the limits of", Shape(each="queue"), queue=queues, name=None)
+        assert limits.described() == f"list the limits of {words}"
+    assert call("s", "fq_now", "read the clock").described() == "read the clock"

@@ -125,7 +125,7 @@ _WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("dead_letters.purge", {"until": _NOW, "before": _NOW}, "both say the same; give one"),
     ("configure", {}, "configure has nothing to set; give one or more of defaults"),
     ("configure", {"max_concurrency": 0}, "max_concurrency is 0; give an int from 1"),
-    ("configure", {"history": 1}, "history is 1; say True or False"),
+    ("configure", {"history": 1}, "history is 1; give True or False"),
     ("configure", {"history_retention": _HOUR}, "history_retention is datetime.timedelta(seconds=3600); give"),
     ("configure", {"defaults": _ODD}, "defaults is <object"),
     ("configure", {"defaults": {}}, "defaults has nothing to set"),

@@ -9,16 +9,17 @@ from sqlalchemy import Engine, select
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import ChannelPolicy, Queue, Rate
-from sqlalchemy_fairqueue.database.configuration import policy_columns
+from sqlalchemy_fairqueue.database.configuration import field_columns
 from sqlalchemy_fairqueue.models import ChannelState, QueueConfig
 from sqlalchemy_fairqueue.times import microseconds
 from sqlalchemy_fairqueue.values.fields import definitions
-from sqlalchemy_fairqueue.values.policies import PolicyChanges, PolicyFields, policy_values
+from sqlalchemy_fairqueue.values.policies import POLICY, PolicyChanges, PolicyFields, policy_values
 from sqlalchemy_fairqueue.values.settings import DeadLetterRetention, PolicyOf, QueueChanges, QueueSettings
 from tests.fixtures.database import Database
 from tests.policies import SAMPLES
 
 EVERYTHING = ChannelPolicy(**SAMPLES)
+_COLUMNS = set(field_columns(POLICY))
 
 
 @pytest.mark.parametrize("kind", [PolicyFields, QueueSettings])
@@ -53,9 +54,9 @@ def test_a_misspelled_field_is_answered_with_an_example() -> None:
 def test_the_database_has_the_same_fields(database: Database) -> None:
     """The one list in SQL, the state rows and Python have the same fields, with the same initial values."""
     initial = database.value("select fq_changed_policy(null, null)")
-    assert initial.keys() == policy_columns()
+    assert initial.keys() == _COLUMNS
     assert ChannelPolicy(**policy_values(initial)) == ChannelPolicy()
-    assert policy_columns() <= {column.name for column in ChannelState.__table__.columns}
+    assert {column.name for column in ChannelState.__table__.columns} >= _COLUMNS
 
 
 def test_every_way_in(queue: Queue, engine: Engine) -> None:
@@ -90,7 +91,7 @@ def test_a_repair_brings_every_field_into_its_bounds(queue: Queue, engine: Engin
     )
     queue.configure_channel(engine, "a", EVERYTHING)
     for extreme in (0, 1):
-        written = [f"{one.name} = {extremes[one.kind][extreme]}" for one in columns if one.name in policy_columns()]
+        written = [f"{one.name} = {extremes[one.kind][extreme]}" for one in columns if one.name in _COLUMNS]
         database.execute(f"update fq_channel_state set {', '.join(written)}")
         assert database.value("select fq_repair_channel('documents', channel_id) from fq_channel_state")
         database.execute("select fq_configure_channel('documents', 'a', '{}')")
@@ -104,7 +105,7 @@ def test_every_way_out(queue: Queue, engine: Engine) -> None:
     assert {name: getattr(stats, name) for name in SAMPLES} == SAMPLES
     with Session(engine) as session:
         state = session.scalars(select(ChannelState)).one()
-        told = {name: getattr(state, name) for name in policy_columns()}
+        told = {name: getattr(state, name) for name in _COLUMNS}
         defaults = session.scalars(select(QueueConfig.defaults)).one()
     durations = {name: microseconds(value) for name, value in told.items() if isinstance(value, timedelta)}
     assert policy_values(told | durations) == SAMPLES

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import Engine
 
 from sqlalchemy_fairqueue import Queue
-from sqlalchemy_fairqueue.database.configuration import policy_columns
+from sqlalchemy_fairqueue.database.configuration import field_columns
 from sqlalchemy_fairqueue.errors import SchemaMismatch
 from sqlalchemy_fairqueue.spark.connections import (
     Installation,
@@ -24,7 +24,7 @@ from sqlalchemy_fairqueue.spark.reading.tables import table_named
 from sqlalchemy_fairqueue.spark.writing.columns import Columns
 from sqlalchemy_fairqueue.spark.writing.load import Load, Staged
 from sqlalchemy_fairqueue.spark.writing.stage import Stage
-from sqlalchemy_fairqueue.values.policies import ChannelPolicy
+from sqlalchemy_fairqueue.values.policies import POLICY, ChannelPolicy
 from tests.fixtures.database import Database
 from tests.policies import SAMPLES
 
@@ -197,4 +197,4 @@ def test_each_field_of_a_policy_has_an_option(database: Database, engine: Engine
     load = Load(options, Columns({}, "work", None, json_payload=False), Installation("public"), "job", stage)
     assert load.merge([Staged(0, 1, None, stage, messages=1)]).created == 1
     assert [stats.policy for stats in Queue("documents").channels(engine)] == [ChannelPolicy(**SAMPLES)]
-    assert policy_columns() <= {column.name for column in table_named("channels").columns}
+    assert set(field_columns(POLICY)) <= {column.name for column in table_named("channels").columns}

@@ -58,7 +58,7 @@ _ERRORS = [
     NotGranted("x"),
     PayloadError("is odd", "$.a[0]"),
     SchemaMismatch("x"),
-    ResultError("x"),
+    ResultError(17),
     ResultNotReady(17, timedelta(seconds=3)),
     MessageFailed(17, "no", "ValueError: x"),
     ResultCancelled(17),

@@ -5,33 +5,34 @@ A driver is a class with a few methods (``base``); add a new driver to ``DRIVERS
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
-from sqlalchemy_fairqueue.database.drivers.asyncpg import Asyncpg
 from sqlalchemy_fairqueue.database.drivers.base import Driver, Listener, NumberedStatement
-from sqlalchemy_fairqueue.database.drivers.psycopg import Psycopg
-from sqlalchemy_fairqueue.database.drivers.psycopg2 import Psycopg2
 from sqlalchemy_fairqueue.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
 
-__all__ = [
-    "DRIVERS",
-    "Driver",
-    "Listener",
-    "NumberedStatement",
-    "driver_of",
-]
+__all__ = ["DRIVERS", "Driver", "Listener", "NumberedStatement", "driver_of"]
+
+_CLASSES = {"psycopg": "Psycopg", "psycopg2": "Psycopg2", "asyncpg": "Asyncpg"}
 
 
 class _Drivers(dict[tuple[str, str], Driver]):
     def __missing__(self, key: tuple[str, str]) -> Driver:
-        examples = " or ".join(driver.example for driver in self.values())
-        raise InvalidArgument(f"the engine speaks {key[0]}+{key[1]}; the queue needs {examples}")
+        """Import the driver's module at the first engine on it: an application may lack the other drivers."""
+        database, name = key
+        if database != "postgresql" or name not in _CLASSES:
+            raise InvalidArgument(
+                f"the engine speaks {database}+{name}; the queue needs create_engine('postgresql+psycopg://...') or "
+                "create_engine('postgresql+psycopg2://...') or create_async_engine('postgresql+asyncpg://...')"
+            )
+        module = import_module(f"{__name__}.{name}")
+        return self.setdefault(key, getattr(module, _CLASSES[name])())
 
 
-DRIVERS = _Drivers({("postgresql", driver.name): driver for driver in (Psycopg(), Psycopg2(), Asyncpg())})
+DRIVERS = _Drivers()
 
 
 def driver_of(bind: Engine | Connection) -> Driver:

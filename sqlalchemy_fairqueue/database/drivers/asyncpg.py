@@ -6,12 +6,10 @@ import asyncio
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy_fairqueue.database.drivers.base import CHANNEL, Driver, Listener
+from sqlalchemy_fairqueue.database.drivers.base import CHANNEL, Driver, Listener, RunInLoop
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-    from sqlalchemy_fairqueue.database.drivers.base import RunInLoop
 
 
 def _row_id(ctid: str) -> tuple[int, ...]:
@@ -26,7 +24,6 @@ class Asyncpg(Driver):
     """The driver asyncpg. It asks the server for the types of parameters, and sends all values in binary format."""
 
     name = "asyncpg"
-    example = "create_async_engine('postgresql+asyncpg://...')"
     encoders = MappingProxyType({"tid": _row_id, "tid[]": _row_ids})
 
     def fileno(self, connection: Any) -> int:

@@ -7,16 +7,14 @@ import selectors
 from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias, cast
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 
     from sqlalchemy import Connection
 
-    RunInLoop = Callable[[Coroutine[Any, Any, Any]], Any]
-
-
+RunInLoop: TypeAlias = "Callable[[Coroutine[Any, Any, Any]], Any]"
 CHANNEL = "fairqueue"
 # Returns one row if the connection listens, otherwise none.
 _COMMITS_NOTIFY = (
@@ -40,14 +38,12 @@ class Driver(ABC):
 
     Attributes:
         name: As in ``postgresql+name``.
-        example: How to create an engine with the driver, for the texts of errors.
         encoders: For each SQL type that needs one, a function that converts a value to the driver's parameter. It is
             not called for None.
         passes_sqlalchemy: Whether :meth:`send_past` ever sends anything.
     """
 
     name: ClassVar[str]
-    example: ClassVar[str]
     encoders: ClassVar[Mapping[str, Callable[[Any], Any]]]
     passes_sqlalchemy: ClassVar[bool] = False
 

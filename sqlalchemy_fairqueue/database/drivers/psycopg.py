@@ -8,89 +8,52 @@ Its cache of prepared statements has no public name; if the cache is not as expe
 from __future__ import annotations
 
 from contextlib import asynccontextmanager, contextmanager, suppress
-from functools import cache, partial
+from functools import partial
 from inspect import isawaitable, iscoroutinefunction
 from itertools import starmap
 from operator import attrgetter
-from types import FunctionType, SimpleNamespace
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from sqlalchemy_fairqueue.database.drivers.base import LibpqDriver, SocketListener
+import psycopg
+from psycopg import generators
+from psycopg.adapt import Transformer
+from psycopg.pq import ConnStatus, ExecStatus, Format, PipelineStatus, TransactionStatus
+from psycopg.rows import tuple_row
+
+from sqlalchemy_fairqueue.database.drivers.base import LibpqDriver, NumberedStatement, RunInLoop, SocketListener
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator, Sequence
 
     from sqlalchemy import Connection
 
-    from sqlalchemy_fairqueue.database.drivers.base import NumberedStatement, RunInLoop
-
     Values = Sequence[Any]
 
 T = TypeVar("T")
 
-NO_PIPELINE = 0
-"""PQ_PIPELINE_OFF."""
-_IDLE = 0
-"""PQTRANS_IDLE."""
-_ACTIVE, _GONE = 1, 4
-"""PQTRANS_ACTIVE, and PQTRANS_UNKNOWN of a connection that is closed."""
-_OK = 0
-"""CONNECTION_OK."""
-_FINE = {1, 2, 10}
-"""PGRES_COMMAND_OK, PGRES_TUPLES_OK, PGRES_PIPELINE_SYNC."""
-_TEXT, _BINARY = 0, 1
+_FINE = {ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK, ExecStatus.PIPELINE_SYNC}
 _BYTEA = 17
 _UNKNOWN = 0
 _CANCEL_SECONDS = 5.0
 _status, _name = attrgetter("status"), attrgetter("name")
 
 
-@cache
-def names() -> SimpleNamespace:
-    """Return the needed names of psycopg, imported only at the first call, since an application may lack psycopg."""
-    import psycopg
-    from psycopg.adapt import Transformer
-    from psycopg.errors import error_from_result, lookup
-    from psycopg.pq import Format
-    from psycopg.rows import tuple_row
-
-    return SimpleNamespace(
-        connections=(psycopg.Connection, psycopg.AsyncConnection),
-        cursors=(psycopg.Cursor, psycopg.AsyncCursor),
-        text_cursors=(psycopg.ClientCursor, psycopg.AsyncClientCursor),
-        has_pipelines=psycopg.Pipeline.is_supported(),
-        binary=Format.BINARY,
-        raw_cursor=psycopg.RawCursor,
-        raw_async_cursor=psycopg.AsyncRawCursor,
-        transformer=Transformer,
-        execute=psycopg.generators.execute,
-        send=psycopg.generators.send,
-        fetch_many=psycopg.generators.fetch_many,
-        failure=psycopg.Error,
-        error=error_from_result,
-        error_class=lookup,
-        tuple_row=tuple_row,
-    )
-
-
 def is_plain(driver: Any) -> bool:
     """Return whether a connection is psycopg's own class with its own cursors, in UTF-8 and outside a pipeline."""
-    found = names()
     cursors = driver.cursor_factory
-    if type(driver) not in found.connections or cursors not in found.cursors:
+    if type(driver) not in (psycopg.Connection, psycopg.AsyncConnection):
+        return False
+    if cursors not in (psycopg.Cursor, psycopg.AsyncCursor):
         return False
     # A method from another module means that somebody has replaced psycopg's, for example to trace statements.
     execute, pgconn = cursors.execute, driver.pgconn
     return (
         type(execute) is FunctionType
         and execute.__globals__["__name__"].startswith("psycopg.")
-        and pgconn.pipeline_status == NO_PIPELINE
+        and pgconn.pipeline_status == PipelineStatus.OFF
         and pgconn.parameter_status(b"client_encoding") == b"UTF8"
     )
-
-
-def is_connected(pgconn: Any) -> bool:
-    return bool(pgconn.status == _OK)
 
 
 def give_up(driver: Any) -> bool:
@@ -99,16 +62,16 @@ def give_up(driver: Any) -> bool:
     On an async connection nothing is cancelled here: psycopg itself does that when the task is cancelled.
     """
     pgconn = driver.pgconn
-    if pgconn.transaction_status == _ACTIVE and type(driver) is not names().connections[1]:
-        with suppress(names().failure):
+    if pgconn.transaction_status == TransactionStatus.ACTIVE and type(driver) is not psycopg.AsyncConnection:
+        with suppress(psycopg.Error):
             driver.cancel_safe(timeout=_CANCEL_SECONDS)
-    return pgconn.pipeline_status != NO_PIPELINE or pgconn.transaction_status in {_ACTIVE, _GONE}
+    is_usable = pgconn.transaction_status not in {TransactionStatus.ACTIVE, TransactionStatus.UNKNOWN}
+    return not is_usable or bool(pgconn.pipeline_status != PipelineStatus.OFF)
 
 
 def raw_cursor(driver: Any) -> Any:
-    found = names()
-    kind = found.raw_cursor if type(driver) is found.connections[0] else found.raw_async_cursor
-    return kind(driver, row_factory=found.tuple_row)
+    kind: Any = psycopg.RawCursor if type(driver) is psycopg.Connection else psycopg.AsyncRawCursor
+    return kind(driver, row_factory=tuple_row)
 
 
 class Given(NamedTuple):
@@ -121,17 +84,17 @@ class Given(NamedTuple):
     sql: str
     name: bytes | None
     parameters: list[bytes | None]
-    formats: list[int]
+    formats: list[Format]
 
     def for_cursor(self) -> list[Any]:
         both = zip(self.parameters, self.formats, strict=True)
-        return [value.decode() if value is not None and format_ == _TEXT else value for value, format_ in both]
+        return [value.decode() if value is not None and format_ == Format.TEXT else value for value, format_ in both]
 
 
 def given(known: Any, statement: NumberedStatement, values: Values) -> Given | None:
     """Return a statement to send, or None if a value has no text form here. *known* is psycopg's cache."""
     found = list(values)
-    types, formats = [_UNKNOWN] * len(found), [_TEXT] * len(found)
+    types, formats = [_UNKNOWN] * len(found), [Format.TEXT] * len(found)
     for index, value in enumerate(found):
         if value is None:
             continue
@@ -141,7 +104,7 @@ def given(known: Any, statement: NumberedStatement, values: Values) -> Given | N
                 return None
             found[index] = value.encode()
         elif isinstance(value, bytes):
-            types[index], formats[index] = _BYTEA, _BINARY
+            types[index], formats[index] = _BYTEA, Format.BINARY
         elif type(value) is int:
             found[index] = b"%d" % value
         elif type(value) is bool:
@@ -153,7 +116,7 @@ def given(known: Any, statement: NumberedStatement, values: Values) -> Given | N
 
 def executed(pgconn: Any, statement: Given, result_format: int) -> Generator[Any, Any, list[Any]]:
     pgconn.send_query_prepared(statement.name, statement.parameters, statement.formats, result_format=result_format)
-    return (yield from names().execute(pgconn))
+    return (yield from generators.execute(pgconn))
 
 
 def pipelined(
@@ -164,7 +127,6 @@ def pipelined(
     *begin* begins the transaction; None: it has begun. *answers* receives a result for each statement that the server
     answered, from *begin* to COMMIT.
     """
-    found = names()
     pgconn.enter_pipeline_mode()
     try:
         if begin is not None:
@@ -174,12 +136,12 @@ def pipelined(
         pgconn.send_query_params(b"commit", None)
         pgconn.pipeline_sync()
         # Reads while it writes, since the server may answer before it has read the last megabytes.
-        yield from found.send(pgconn)
+        yield from generators.send(pgconn)
         for _ in range((begin is not None) + len(statements) + 1):
-            answers += yield from found.fetch_many(pgconn)
-        yield from found.fetch_many(pgconn)
+            answers += yield from generators.fetch_many(pgconn)
+        yield from generators.fetch_many(pgconn)
     finally:
-        if pgconn.status == _OK:
+        if pgconn.status == ConnStatus.OK:
             pgconn.exit_pipeline_mode()
 
 
@@ -196,14 +158,13 @@ def last_words(pgconn: Any, statements: int) -> list[Any]:
 def failure_of(results: Sequence[Any], driver: Any) -> Exception | None:
     for result in results:
         if result.status not in _FINE:
-            error: Exception = names().error(result, encoding=driver.info.encoding)
-            return error
+            return psycopg.errors.error_from_result(result, encoding=driver.info.encoding)
     return None
 
 
 def begin_statement(connection: Any) -> bytes | None:
     """Return the BEGIN that psycopg would send; None if the connection is in a transaction."""
-    if connection.pgconn.transaction_status != _IDLE:
+    if connection.pgconn.transaction_status != TransactionStatus.IDLE:
         return None
     words = ["begin"]
     if connection.isolation_level is not None:
@@ -246,15 +207,14 @@ class Psycopg(LibpqDriver):
     """psycopg 3. It listens by libpq itself, whether the connection was made for threads or for asyncio."""
 
     name = "psycopg"
-    example = "create_engine('postgresql+psycopg://...')"
     passes_sqlalchemy = True
 
     def bytes_cursor(self, factory: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
         """Make a cursor with binary values, since text would double the length of a content."""
         cursor = factory(*arguments, **options)
         # Cursors that insert parameters into a statement have only text results.
-        if not isinstance(cursor, names().text_cursors):
-            cursor.format = names().binary
+        if not isinstance(cursor, (psycopg.ClientCursor, psycopg.AsyncClientCursor)):
+            cursor.format = Format.BINARY
         return cursor
 
     def give_up(self, connection: Connection) -> bool:
@@ -263,7 +223,7 @@ class Psycopg(LibpqDriver):
     def can_commit_with(self, connection: Connection) -> bool:
         """Return whether COMMIT can be sent along with statements now; this needs the pipeline mode of libpq 14."""
         driver: Any = connection.connection.driver_connection
-        return names().has_pipelines and bool(driver.pgconn.pipeline_status == NO_PIPELINE)
+        return psycopg.Pipeline.is_supported() and bool(driver.pgconn.pipeline_status == PipelineStatus.OFF)
 
     def send_past(
         self,
@@ -275,7 +235,7 @@ class Psycopg(LibpqDriver):
         as_bytes: bool,
     ) -> bool:
         driver: Any = connection.connection.driver_connection
-        if not is_plain(driver) or not (commit or driver.pgconn.transaction_status == _IDLE):
+        if not is_plain(driver) or not (commit or driver.pgconn.transaction_status == TransactionStatus.IDLE):
             return False
         known = (
             None if driver.prepare_threshold is None else getattr(getattr(driver, "_prepared", None), "_names", None)
@@ -283,18 +243,19 @@ class Psycopg(LibpqDriver):
         ready: list[Any] = list(starmap(partial(given, known or {}), statements))
         if None in ready or None in map(_name, ready):
             return self._send_by_cursors(connection, driver, ready, rows, commit=commit, as_bytes=as_bytes)
-        pgconn, found, failure = driver.pgconn, names(), None
-        result_format = _BINARY if as_bytes else _TEXT
+        pgconn = driver.pgconn
+        failure: Exception | None = None
+        result_format = Format.BINARY if as_bytes else Format.TEXT
         if commit:
             begin = begin_statement(driver)
             answers: list[Any] = []
             try:
                 _waited(connection, driver, pipelined(pgconn, begin, ready, answers, result_format))
-            except found.failure as error:
+            except psycopg.Error as error:
                 # Raised below, unless the server gave a reason of its own.
                 failure = error
                 answers += last_words(pgconn, len(ready))
-                if pgconn.pipeline_status != NO_PIPELINE:
+                if pgconn.pipeline_status != PipelineStatus.OFF:
                     # A connection that cannot leave pipeline mode is closed, as in _commit_with.
                     _close(connection, driver)
             results = answers[begin is not None :][: len(ready)]
@@ -305,7 +266,7 @@ class Psycopg(LibpqDriver):
         for result in results:
             if failure is None or result.status in _FINE:
                 # The transformer is made for the connection, so it has the connection's adapters.
-                transformer = found.transformer(driver)
+                transformer = Transformer(driver)
                 transformer.set_pgresult(result)
                 rows.append(transformer.load_rows(0, result.ntuples, tuple))
         if failure is not None:
@@ -374,7 +335,7 @@ class Psycopg(LibpqDriver):
 
 
 def _cursor(driver: Any) -> Any:
-    return driver.cursor(row_factory=names().tuple_row)
+    return driver.cursor(row_factory=tuple_row)
 
 
 class _Pipeline:
@@ -399,16 +360,8 @@ class _Pipeline:
 
     def fail(self, error: BaseException) -> None:
         """Keep an error if it is the first one, or if it is not psycopg's, as when something interrupts the wait."""
-        if self.failure is None or not isinstance(error, names().failure):
+        if self.failure is None or not isinstance(error, psycopg.Error):
             self.failure = error
-
-    def is_stuck(self) -> bool:
-        """Return whether the connection cannot leave pipeline mode, since the server ended it before the last answer.
-
-        The connection must be closed then, so that SQLAlchemy takes the error for a disconnect.
-        """
-        stuck: bool = self.driver.pgconn.pipeline_status != NO_PIPELINE
-        return stuck
 
     @contextmanager
     def watched(self) -> Iterator[None]:
@@ -450,15 +403,15 @@ class _Pipeline:
     def _hear(self, diagnostic: Any) -> None:
         """Note why the server ends the connection, which it tells by a notice if no statement was sent yet."""
         if diagnostic.severity_nonlocalized == "FATAL":
-            self.fail(names().error_class(diagnostic.sqlstate)(diagnostic.message_primary))
+            self.fail(psycopg.errors.lookup(diagnostic.sqlstate)(diagnostic.message_primary))
 
     @contextmanager
     def _ending(self, answers: Any) -> Iterator[None]:
         pgconn = self.driver.pgconn
         try:
             yield
-        except names().failure:
-            if not is_connected(pgconn):
+        except psycopg.Error:
+            if pgconn.status != ConnStatus.OK:
                 self._see(last_words(pgconn, len(self._cursors)))
             raise
         except BaseException:
@@ -487,7 +440,9 @@ async def _commit_with(pipeline: _Pipeline, statements: Sequence[tuple[str, Any]
         pipeline.fail(error)
     rows += [await _ended(cursor.fetchall()) for cursor in pipeline.answered(len(statements))]
     if pipeline.failure is not None:
-        if pipeline.is_stuck():
+        if driver.pgconn.pipeline_status != PipelineStatus.OFF:
+            # It cannot leave pipeline mode, since the server ended it before the last answer. It must be closed, so
+            # that SQLAlchemy takes the error for a disconnect.
             await _ended(driver.close())
         raise pipeline.failure
 
@@ -513,8 +468,7 @@ class _LibpqListener(SocketListener):
 
     def _execute(self, sql: str) -> list[str]:
         result = self._connection.exec_(sql.encode())
-        # COMMAND_OK or TUPLES_OK
-        if result.status not in {1, 2}:
+        if result.status not in _FINE:
             raise ConnectionError(f"cannot {sql}: {result.error_message.decode(errors='replace')}")
         return [result.get_value(row, 0).decode() for row in range(result.ntuples)]
 

@@ -2,53 +2,43 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy_fairqueue.database.drivers.base import LibpqDriver, SocketListener
+from psycopg2 import BINARY, extensions
+
+from sqlalchemy_fairqueue.database.drivers.base import LibpqDriver, RunInLoop, SocketListener
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sqlalchemy_fairqueue.database.drivers.base import RunInLoop
 
 _BYTEA = 17
+
+
+def _read_bytes(value: Any, cursor: Any) -> bytes | None:
+    return None if value is None else bytes(BINARY(value, cursor))
+
+
+_BYTES = extensions.new_type((_BYTEA,), "FAIRQUEUE_BYTES", _read_bytes)
 
 
 class Psycopg2(LibpqDriver):
     """The driver psycopg2. It inserts parameters into the text of a statement, and all results are text."""
 
     name = "psycopg2"
-    example = "create_engine('postgresql+psycopg2://...')"
 
     def bytes_cursor(self, factory: Callable[..., Any] | None, *arguments: Any, **options: Any) -> Any:
         """Make a cursor whose contents are bytes, not memoryviews."""
-        from psycopg2.extensions import cursor, register_type
-
-        made = (factory or cursor)(*arguments, **options)
-        register_type(_bytes_type(), made)
+        made = (factory or extensions.cursor)(*arguments, **options)
+        extensions.register_type(_BYTES, made)
         return made
 
     def end(self, connection: Any, run: RunInLoop) -> None:  # noqa: ARG002 - it has no loop
         # Not the connection's own close(), which the application's class may replace.
-        from psycopg2.extensions import connection as plain
-
-        plain.close(connection)
+        extensions.connection.close(connection)
 
     def listener(self, connection: Any, run: RunInLoop) -> SocketListener:  # noqa: ARG002 - it has no loop
         return _Psycopg2Listener(connection)
-
-
-@cache
-def _bytes_type() -> Any:
-    # The application may lack this driver and use another.
-    from psycopg2 import BINARY
-    from psycopg2.extensions import new_type
-
-    def read(value: Any, cursor: Any) -> bytes | None:
-        return None if value is None else bytes(BINARY(value, cursor))
-
-    return new_type((_BYTEA,), "FAIRQUEUE_BYTES", read)
 
 
 class _Psycopg2Listener(SocketListener):
