@@ -4,7 +4,7 @@ Read this before any other file here. ``Worker`` calls handlers in threads, ``As
 all else is the same for both. ``runtime`` creates the parts once for each start, ``timings`` holds all durations, and
 each part reads only the clock that it was given.
 
-Most threads have their own connection (``connection``), never a connection of the application's pool. ``looper`` runs
+Most threads have their own connection (``connection``), never a connection of the application's pool. ``threads`` runs
 the first three threads and the limits, after failures too:
 
 ==================== ==================================================================================================
@@ -20,7 +20,7 @@ the first three threads and the limits, after failures too:
 ``<name>-samples``
 ``<name>-limits``    ``executor``: notices that the time of a handler is over. It has no connection.
 a probe's thread     ``runtime``: asks the database whether it answers, on a connection for probes.
-handlers             ``executor``: ``<name>-handler-<n>`` threads, or the application's event loop (``tasks``), on the
+handlers             ``executor``: ``<name>-handler-<n>`` threads, or tasks of the application's event loop, on the
                      connections of their sessions. For a handler with ``isolation="process"`` the thread waits for a
                      process of ``child_processes``.
 fairqueue-listener   ``wakeups``: one for each process and database, shared by all workers of the process.
@@ -74,7 +74,7 @@ Failures, and what the worker does then:
 * A handler raises, times out, or its payload cannot be decoded: ``handling`` decides, and the attempt counts. No
   exception, not even ``SystemExit``, ends a thread.
 * A handler blocks the event loop: deliveries in the buffer are given back, and no more are taken.
-* A handler forks: the child ends when it leaves the handler (``operating_system``).
+* A handler forks: the child ends when it leaves the handler (``threads``).
 * The event loop is closed without a stop: the worker gives back what it held, and stops.
 * The process dies: messages come back when their lease ends, and child processes kill themselves.
 """

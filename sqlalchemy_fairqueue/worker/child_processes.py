@@ -38,7 +38,7 @@ from sqlalchemy_fairqueue.worker.handling import (
     text_of,
 )
 from sqlalchemy_fairqueue.worker.leases import HeldDelivery, TrackedLease
-from sqlalchemy_fairqueue.worker.operating_system import ForkGuard
+from sqlalchemy_fairqueue.worker.threads import ForkGuard
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -217,7 +217,7 @@ class DedicatedConnection:
         scope = asyncio.timeout(within)
         try:
             async with scope:
-                return await _greenlet(self._engine.connect)
+                return await in_greenlet(self._engine.connect)
         except TimeoutError:
             if not scope.expired():
                 raise
@@ -234,7 +234,7 @@ class DedicatedConnection:
         connection.commit()
 
     def _waited(self, work: Callable[[], R]) -> R:
-        return cast("R", self._in_loop(_greenlet(work))) if self._is_async else work()
+        return cast("R", self._in_loop(in_greenlet(work))) if self._is_async else work()
 
     def _in_loop(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
         if self._loop is None:
@@ -271,7 +271,8 @@ class DedicatedConnection:
                 own.shutdown(socket.SHUT_RDWR)
 
 
-async def _greenlet(work: Callable[[], R]) -> R:
+async def in_greenlet(work: Callable[[], R]) -> R:
+    """Call what awaits by SQLAlchemy's ``await_only``."""
     # It needs greenlet.
     from sqlalchemy.util import greenlet_spawn  # noqa: PLC0415
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy_fairqueue.database.deliveries import held_tokens, settlement
 from sqlalchemy_fairqueue.queue.handlers import handlers_of
 from sqlalchemy_fairqueue.worker.handling import RELEASE
-from sqlalchemy_fairqueue.worker.looper import Duty, Looper
+from sqlalchemy_fairqueue.worker.threads import Duty, Looper
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.worker.leases import ServedQueue
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
     from sqlalchemy_fairqueue.worker.settler import Settler
-    from sqlalchemy_fairqueue.worker.telemetry import WorkerStats
     from sqlalchemy_fairqueue.worker.wakeups import FetchTrigger, WaitRegistration
 
 
@@ -49,7 +48,6 @@ class Fetcher(Looper):
     trigger: FetchTrigger
     settler: Settler
     waits: WaitRegistration
-    stats: WorkerStats
     ended: Callable[[], None]
     unanswered: dict[tuple[ServedQueue, int], tuple[float, float]] = field(default_factory=dict, init=False)
     # The number of connections made when all leases were last looked up.
@@ -57,7 +55,7 @@ class Fetcher(Looper):
 
     def __post_init__(self) -> None:
         duty = Duty("fetch messages", self._round, self.options.timings.fetch_check)
-        super().__init__("fetch", [duty], self.options, self.stats, event=self.trigger, last=self._end)
+        super().__init__("fetch", [duty], self.options, event=self.trigger, last=self._end)
         self._timings = self.options.timings
         self._in_turn = list(self.queues)
         self._lookups = self.options.backoff("look up unanswered dequeues")
@@ -132,7 +130,7 @@ class Fetcher(Looper):
                     del self.unanswered[queue, lease_id]
                 self._lookups.succeeded()
             except BaseException as error:  # noqa: BLE001 - it is tried again
-                self.stats.failed()
+                self._stats.failed()
                 # The dequeue may have failed before it reached the database.
                 self.unanswered[queue, lease_id] = self._clock() + max(again, self._lookups.failed(error)), again
                 break
@@ -171,7 +169,7 @@ class Fetcher(Looper):
                 room -= self._take_from(queue, limit, spare)
                 queue.backoff.succeeded()
             except BaseException as error:  # noqa: BLE001 - after any failure the worker and its other queues go on
-                self.stats.failed()
+                self._stats.failed()
                 queue.polls.failed(self._clock(), queue.backoff.failed(error))
         first = due[0]
         self._in_turn.remove(first)
@@ -201,15 +199,15 @@ class Fetcher(Looper):
             now = queue.heard_at = self._clock()
             self.executor.prefetch.fetched(now - began)
             batches, failure = self._batches(queue, taken, max_bytes)
-        self.stats.dequeues += 1
+        self._stats.dequeues += 1
         due_in = None if taken.due_in is None else taken.due_in.total_seconds()
         if taken:
             self._hand_on(queue, batches, now)
-            self.stats.taken += sum(map(len, batches))
+            self._stats.taken += sum(map(len, batches))
             queue.polls.found(now, due_in, count=len(taken), full=len(taken) == limit)
             self.waits.after_work(queue)
         else:
-            self.stats.empty += 1
+            self._stats.empty += 1
             queue.polls.nothing(now, due_in, locked=consumer.is_held_up)
         if failure is not None:
             raise failure

@@ -27,6 +27,7 @@ from sqlalchemy_fairqueue.errors import (
 )
 from sqlalchemy_fairqueue.queue.contexts import Context, call_of, finished, variables_of
 from sqlalchemy_fairqueue.queue.handlers import handlers_of
+from sqlalchemy_fairqueue.queue.results import encoded_result, results_of_batch
 from sqlalchemy_fairqueue.texts import logged, said
 from sqlalchemy_fairqueue.unit_of_work.operations import Settle, Verb
 from sqlalchemy_fairqueue.unit_of_work.sessions import guard, record, recorded
@@ -45,9 +46,9 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.queue.payloads import PayloadSchema
     from sqlalchemy_fairqueue.values.messages import Delivery
     from sqlalchemy_fairqueue.worker.leases import HeldDelivery
-    from sqlalchemy_fairqueue.worker.operating_system import ForkGuard
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
     from sqlalchemy_fairqueue.worker.telemetry import WorkerLog
+    from sqlalchemy_fairqueue.worker.threads import ForkGuard
 
 # How often a handler is called in one attempt.
 _TRIES = 4
@@ -418,13 +419,7 @@ class CommitCheck:
         )
 
 
-def call_in_session(
-    sessions: Callable[[], Session | AsyncSession],
-    held: HeldDelivery,
-    handler: Handler,
-    around: ForkGuard,
-    decide: Callable[[HeldDelivery, Handler, object], list[Decision]],
-) -> Decisions:
+def call_in_session(held: HeldDelivery, handler: Handler, options: WorkerOptions, around: ForkGuard) -> Decisions:
     """Call a handler with a session whose COMMIT settles the delivery; for an AsyncSession, call this in a greenlet.
 
     A transaction that could not be serialized is tried again a few times. Each call gets the delivery as it was
@@ -432,6 +427,8 @@ def call_in_session(
     """
     headers = [deepcopy(one.delivery.headers) for one in held.batch]
     left = _TRIES
+    sessions = options.session_factory if handler.asynchronous else options.sync_session_factory
+    assert sessions is not None  # noqa: S101 - the worker has checked it
     while True:
         made = sessions()
         session = made.sync_session if isinstance(made, AsyncSession) else made
@@ -444,7 +441,7 @@ def call_in_session(
                 if handler.asynchronous:
                     result = _wait(finished(result))
             check.returned = True
-            decisions = _settle_in(session, held, decide(held, handler, result))
+            decisions = _settle_in(session, held, decide_on_return(held, handler, result, options))
             # Hooks of the COMMIT see the context variables of the handler, though its middleware has ended.
             (variables_of(context) or copy_context()).run(session.commit)
         except Exception as error:
@@ -485,6 +482,27 @@ def _settle_in(session: Session, held: HeldDelivery, decisions: list[Decision]) 
     if operations:
         record(session, operations)
     return made
+
+
+def decide_on_return(held: HeldDelivery, handler: Handler, result: object, options: WorkerOptions) -> list[Decision]:
+    """Return the decisions on a batch whose handler returned *result*; raise like :func:`returned_outcome`."""
+    values = [result] if handler.batch is None else results_of_batch(result, len(held.batch))
+    return [_of_value(one, handler, result, value, options) for one, value in zip(held.batch, values, strict=True)]
+
+
+def _of_value(held: HeldDelivery, handler: Handler, result: object, value: object, options: WorkerOptions) -> Decision:
+    policy = held.queue.policy(handler, options.retry)
+    outcome = held.first.outcomes.get(held.delivery.message_id)
+    if outcome is not None:
+        return of_error(outcome, held.delivery, policy)
+    decision = of_return(result, held.delivery, policy)
+    if not held.delivery.keeps_result or decision is not COMPLETE:
+        return decision
+    kept = encoded_result(held.queue.queue.codec, handler.schema, value)
+    if kept.problem is not None:
+        what = f"is completed, and what its handler returned is not kept: {kept.problem}"
+        options.log.message(logging.WARNING, held.delivery, what)
+    return Decision(Verb.COMPLETE, result=kept)
 
 
 def decide_on_failure(held: HeldDelivery, error: BaseException, options: WorkerOptions) -> Decision | None:

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.values.outcomes import Outcome, RetryPolicy
     from sqlalchemy_fairqueue.worker.connection import DedicatedConnection
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
-    from sqlalchemy_fairqueue.worker.telemetry import WorkerStats
     from sqlalchemy_fairqueue.worker.timings import Backoff, Clock
 
 R = TypeVar("R")
@@ -203,6 +202,8 @@ class HeldDelivery:
 
     def stop_charging(self) -> int | None:
         """Stop charging, since the delivery is being settled, and return the milliseconds charged so far."""
+        if not self.delivery.is_timed:
+            return None
         with _charging:
             self._is_settling = True
             return self.charged
@@ -420,7 +421,7 @@ def by_schema(queues: Iterable[ServedQueue]) -> dict[str | None, dict[str, Serve
     return found
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(eq=False)
 class Heartbeat:
     """What the heartbeat thread does for held deliveries while handlers work on them.
 
@@ -431,7 +432,6 @@ class Heartbeat:
     options: WorkerOptions
     queues: Sequence[ServedQueue]
     interrupt: Callable[[list[HeldDelivery]], None]
-    stats: WorkerStats
 
     def hear_all(self) -> None:
         """Apply the signals of queues that the worker has not dequeued from lately, as when all handlers are busy."""
@@ -500,7 +500,7 @@ class Heartbeat:
         first_end = min(lease.deadline for _, others in left for lease in others)
         within = max(0.1, (first_end - sent_at) / len(left))
         extend = partial(deliveries.heartbeat, target=queue.target, lease_ids=list(by_id), lease=duration)
-        self.stats.heartbeats += 1
+        self.options.stats.heartbeats += 1
         for lease_id, expires_at, cancelled in self.connection.run(extend, within=within):
             lease = by_id[lease_id]
             if expires_at is None:
@@ -518,7 +518,7 @@ class Heartbeat:
                 held.first.cancelled_at = held.first.cancelled_at or self.options.clock()
                 cancelled.append(held)
         if cancelled:
-            self.stats.cancelled += len(cancelled)
+            self.options.stats.cancelled += len(cancelled)
             self.interrupt(cancelled)
 
     def _tell_lost(self) -> None:

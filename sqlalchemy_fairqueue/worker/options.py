@@ -27,7 +27,7 @@ from sqlalchemy_fairqueue.texts import said
 from sqlalchemy_fairqueue.values.checks import check_count, check_duration, check_name
 from sqlalchemy_fairqueue.values.outcomes import RetryPolicy
 from sqlalchemy_fairqueue.worker.connection import ConnectionOptions
-from sqlalchemy_fairqueue.worker.telemetry import WorkerLog
+from sqlalchemy_fairqueue.worker.telemetry import WorkerLog, WorkerStats
 from sqlalchemy_fairqueue.worker.timings import Backoff
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class WorkerArguments(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerOptions(ConnectionOptions):
-    """The checked arguments of a worker; :class:`sqlalchemy_fairqueue.Worker` documents them.
+    """The checked arguments of a worker, which :class:`sqlalchemy_fairqueue.Worker` documents, and its stats.
 
     Attributes:
         session_factory: Creates the sessions of async functions.
@@ -87,10 +87,13 @@ class WorkerOptions(ConnectionOptions):
     session_factory: Callable[[], AsyncSession] | None = None
     sync_session_factory: Callable[[], Session] | None = None
     references: Mapping[tuple[str | None, str], str] = field(default_factory=dict)
+    stats: WorkerStats = field(default_factory=WorkerStats)
 
     def __post_init__(self) -> None:
         driver_of(self.engine.sync_engine if isinstance(self.engine, AsyncEngine) else self.engine)
         _check_queues(self.queues)
+        for queue in self.queues:
+            self.stats.attempts(queue.name)
         check_count("concurrency", self.concurrency, 1, 10_000)
         check_count("prefetch", self.prefetch, 0, MOST_PREFETCH)
         check_count("max_bytes", self.max_bytes, 1, MOST_BYTES)

@@ -29,8 +29,8 @@ from sqlalchemy_fairqueue.worker.fetcher import Fetcher
 from sqlalchemy_fairqueue.worker.handling import RELEASE
 from sqlalchemy_fairqueue.worker.leases import Heartbeat, ServedQueue, by_schema
 from sqlalchemy_fairqueue.worker.lifespan import Lifespan
-from sqlalchemy_fairqueue.worker.looper import Duty, Looper
 from sqlalchemy_fairqueue.worker.settler import Settler
+from sqlalchemy_fairqueue.worker.threads import Duty, Looper
 from sqlalchemy_fairqueue.worker.wakeups import FetchTrigger, WaitRegistration
 
 if TYPE_CHECKING:
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.worker.leases import HeldDelivery
     from sqlalchemy_fairqueue.worker.lifespan import Run
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
-    from sqlalchemy_fairqueue.worker.telemetry import WorkerStats
 
 
 # A probe gives up after a second or a few; a database that needs longer is not ready.
@@ -134,8 +133,7 @@ class Runtime(Generic[E]):
     def __init__(
         self,
         options: WorkerOptions,
-        make_executor: Callable[[WorkerOptions, WorkerStats, FetchTrigger, SettleCallback], E],
-        stats: WorkerStats,
+        make_executor: Callable[[WorkerOptions, FetchTrigger, SettleCallback], E],
         run: Run,
         stop: Callable[[Runtime[E]], None],
         *,
@@ -144,14 +142,14 @@ class Runtime(Generic[E]):
         self._options = options
         self._clock = options.clock
         self._timings = options.timings
-        self._stats = stats
+        self._stats = options.stats
         self._run = run
         self.lifespan = Lifespan(options, run)
         self.queues = [ServedQueue(queue, options, self.lifespan.resources_of(queue)) for queue in options.queues]
         self.trigger = FetchTrigger(options.clock)
         settling = DedicatedConnection(options, lock_timeout=options.lock_timeout)
-        self.settler = Settler(settling, options, stats, self.trigger.settled)
-        self.executor = make_executor(options, stats, self.trigger, self.settler.settle)
+        self.settler = Settler(settling, options, self.trigger.settled)
+        self.executor = make_executor(options, self.trigger, self.settler.settle)
         fetching = DedicatedConnection(options)
         self.fetcher = Fetcher(
             connection=fetching,
@@ -160,8 +158,7 @@ class Runtime(Generic[E]):
             executor=self.executor,
             trigger=self.trigger,
             settler=self.settler,
-            waits=WaitRegistration(fetching, options, self.trigger, stats),
-            stats=stats,
+            waits=WaitRegistration(fetching, options, self.trigger),
             ended=self._end_with_the_loop,
         )
         self._stop_requests = StopRequests(by_schema(self.queues), options, partial(stop, self))
@@ -262,9 +259,8 @@ class Runtime(Generic[E]):
 
         The present dequeue gets the seconds that *left* returns, and at least one.
         """
-        self.fetcher.stop()
         until = self._clock() + self._timings.stop_dequeue
-        self.fetcher.join(lambda: max(left(), until - self._clock()))
+        self.fetcher.end(lambda: max(left(), until - self._clock()))
         self.fetcher.give_back()
 
     def stop(self, given_up: list[HeldDelivery], after: float = 0.0) -> None:
@@ -281,26 +277,18 @@ class Runtime(Generic[E]):
         self.executor.close()
         for held in given_up:
             self.settler.settle(held, RELEASE)
-        self.settler.stop()
         until = self._clock() + self._timings.stop_part
-        self.settler.join(lambda: until - self._clock())
-        self._looper.stop()
+        self.settler.end(lambda: until - self._clock())
         for part in self._rounds:
             part.stop()
         until = max(until, self._clock() + 0.1)
-        self._looper.join(lambda: until - self._clock())
+        self._looper.end(lambda: until - self._clock())
 
     def _make_looper(self, watched: list[DedicatedConnection], *, drain: bool) -> Looper:
         options, timings, beat = self._options, self._timings, self._options.beat
         # Nobody else cuts calls on this connection, and during a call no lease is extended.
         connection = DedicatedConnection(options, within=max(beat, timings.answer))
-        heartbeat = Heartbeat(
-            connection=connection,
-            options=options,
-            queues=self.queues,
-            interrupt=self.executor.interrupt,
-            stats=self._stats,
-        )
+        heartbeat = Heartbeat(connection, options, self.queues, self.executor.interrupt)
         cut = partial(cut_stuck_calls, watched, options.stuck_after)
         obey = partial(self._stop_requests.poll, connection)
         check, charge_every, part = min(beat, timings.hear_after), timings.charge_every, (0.5, 1.0)
@@ -326,7 +314,7 @@ class Runtime(Generic[E]):
             ]
         # A failed duty must be tried a few times before a lease ends.
         cap = max(options.lease.total_seconds() / 10, 0.05)
-        return Looper("heartbeat", duties, options, self._stats, cap=cap, last=heartbeat.end)
+        return Looper("heartbeat", duties, options, cap=cap, last=heartbeat.end)
 
     def _end_with_the_loop(self) -> None:
         if self.executor.is_closed():

@@ -27,8 +27,8 @@ from sqlalchemy import event
 from sqlalchemy_fairqueue.errors import FairQueueError
 from sqlalchemy_fairqueue.times import microseconds
 from sqlalchemy_fairqueue.worker.connection import ConnectionOptions, DedicatedConnection
-from sqlalchemy_fairqueue.worker.looper import WakeEvent
 from sqlalchemy_fairqueue.worker.telemetry import WorkerLog
+from sqlalchemy_fairqueue.worker.threads import WakeEvent
 from sqlalchemy_fairqueue.worker.timings import Backoff
 
 if TYPE_CHECKING:
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.database.drivers import Listener
     from sqlalchemy_fairqueue.worker.leases import ServedQueue
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
-    from sqlalchemy_fairqueue.worker.telemetry import WorkerStats
     from sqlalchemy_fairqueue.worker.timings import Clock
 
     Key = tuple[object, ...]
@@ -81,7 +80,6 @@ class WaitRegistration:
     connection: DedicatedConnection
     options: WorkerOptions
     trigger: FetchTrigger
-    stats: WorkerStats
     topics: dict[str, ServedQueue] = field(default_factory=dict, init=False)
     _listening: Listening | None = field(default=None, init=False)
 
@@ -124,7 +122,7 @@ class WaitRegistration:
             ]
             earlier = [polls.poll_now(now) if is_named else polls.poll_later(now) for polls, is_named in heard]
         if earlier:
-            self.stats.woken += 1
+            self.options.stats.woken += 1
         if any(earlier):
             self.trigger.set()
 

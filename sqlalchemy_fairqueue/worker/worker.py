@@ -22,13 +22,11 @@ from sqlalchemy_fairqueue.errors import FairQueueError, WorkerError
 from sqlalchemy_fairqueue.figures.leftovers import read_leftovers
 from sqlalchemy_fairqueue.queue.handlers import handlers_of, lifespan_of, session_type_of
 from sqlalchemy_fairqueue.texts import said
-from sqlalchemy_fairqueue.worker.executor import ThreadExecutor
+from sqlalchemy_fairqueue.worker.executor import TaskExecutor, ThreadExecutor
 from sqlalchemy_fairqueue.worker.lifespan import at_once, here
-from sqlalchemy_fairqueue.worker.operating_system import in_thread, on_signal, signals_wake_loop
 from sqlalchemy_fairqueue.worker.options import WorkerOptions, check_handlers, check_sessions, worker_options
 from sqlalchemy_fairqueue.worker.runtime import E, Health, Runtime
-from sqlalchemy_fairqueue.worker.tasks import TaskExecutor
-from sqlalchemy_fairqueue.worker.telemetry import WorkerStats
+from sqlalchemy_fairqueue.worker.threads import in_thread, on_signal, signals_wake_loop
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,6 +35,7 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.queue import Queue
     from sqlalchemy_fairqueue.values.reports import Leftovers
     from sqlalchemy_fairqueue.worker.options import WorkerArguments
+    from sqlalchemy_fairqueue.worker.telemetry import WorkerStats
 
 
 class Front(Generic[E]):
@@ -50,7 +49,7 @@ class Front(Generic[E]):
         self._draining = False
         # Whether nothing has begun but checks and functions of on_start, which a signal ends.
         self._checking = False
-        self.stats: WorkerStats = WorkerStats.of(options.queues)
+        self.stats: WorkerStats = options.stats
 
     @property
     def name(self) -> str:
@@ -229,7 +228,7 @@ class Worker(Front[ThreadExecutor]):
             sessions = sessionmaker(self._engine, class_=session_type_of(self._options.queues, Session))
         options = replace(self._options, sync_session_factory=sessions)
         check_sessions(options, sessions, Session)
-        return Runtime(options, ThreadExecutor, self.stats, here, self._stop_soon, drain=self._draining)
+        return Runtime(options, ThreadExecutor, here, self._stop_soon, drain=self._draining)
 
     def stop(self, grace: timedelta | None = None) -> None:
         """Take no further messages, let handlers finish, release the rest, and return. The worker can start again.
@@ -454,7 +453,7 @@ class AsyncWorker(Front[TaskExecutor]):
         if options.sync_session_factory is not None:
             check_sessions(options, options.sync_session_factory, Session, "sync_session_factory")
         stop = partial(self._stop_soon, asyncio.get_running_loop())
-        return Runtime(options, TaskExecutor, self.stats, in_thread, stop, drain=self._draining)
+        return Runtime(options, TaskExecutor, in_thread, stop, drain=self._draining)
 
     async def _live(self, runtime: Runtime[TaskExecutor], started: asyncio.Future[None]) -> None:
         try:

@@ -54,15 +54,14 @@ def _heartbeat(time: _Time, *leases: TrackedLease) -> Heartbeat:
     for lease in leases:
         lease.held.add(cast("Any", object()))
     options: Any = SimpleNamespace(
-        clock=time.clock, lease=timedelta(seconds=30), name="me", timings=Timings(), log=WorkerLog("me")
-    )
-    return Heartbeat(
-        connection=cast("Any", time),
-        options=options,
-        queues=[cast("Any", _Served(lease)) for lease in leases],
-        interrupt=lambda _: None,
+        clock=time.clock,
+        lease=timedelta(seconds=30),
+        name="me",
+        timings=Timings(),
+        log=WorkerLog("me"),
         stats=WorkerStats(),
     )
+    return Heartbeat(cast("Any", time), options, [cast("Any", _Served(lease)) for lease in leases], lambda _: None)
 
 
 @pytest.fixture
