@@ -41,7 +41,7 @@ State that several threads share, and who writes it:
 * ``ChildProcesses``: a lock guards which child works on which delivery, so that a kill never hits another's child.
 * ``WorkerStats``: one thread writes each counter; ``failures``, ``timed_out`` and ``hung`` are written under a lock.
 
-Start (``Runtime.check``, ``Runtime.start``): check schemas, call on_start functions (``lifespan``), then start time
+Start (``Runtime.check``, ``Runtime.start``): check schemas, call on_start functions (``Lifespan``), then start time
 limits, handlers' threads, fetcher, settler, heartbeat. If a thread cannot be started, the worker stops the others. The
 listener starts with the fetcher's first poll.
 

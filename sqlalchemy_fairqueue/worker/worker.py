@@ -23,9 +23,8 @@ from sqlalchemy_fairqueue.figures.leftovers import read_leftovers
 from sqlalchemy_fairqueue.queue.handlers import handlers_of, lifespan_of, session_type_of
 from sqlalchemy_fairqueue.texts import said
 from sqlalchemy_fairqueue.worker.executor import TaskExecutor, ThreadExecutor
-from sqlalchemy_fairqueue.worker.lifespan import at_once, here
 from sqlalchemy_fairqueue.worker.options import WorkerOptions, check_handlers, check_sessions, worker_options
-from sqlalchemy_fairqueue.worker.runtime import E, Health, Runtime
+from sqlalchemy_fairqueue.worker.runtime import E, Health, Runtime, at_once, here
 from sqlalchemy_fairqueue.worker.threads import in_thread, on_signal, signals_wake_loop
 
 if TYPE_CHECKING:

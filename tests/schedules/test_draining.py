@@ -191,7 +191,8 @@ def test_what_follows_a_group_that_ends_at_the_last_moment(engine: Engine, datab
         assert runtime is not None
         groups = runtime._groups
         assert groups is not None
-        until(lambda: runtime._idle is not None or runtime.is_drained(), "it has folded, and polls once more")
+        until(lambda: runtime.is_drained() or groups.folded_at is not None, "it has folded")
+        assert not runtime.is_drained(), "it polls once more"
         queue.pause(engine)
         with Session(engine) as session, session.begin(), queue.group(session, then=report.prepare("b")) as group:
             receipt = group.enqueue(member, "a")
