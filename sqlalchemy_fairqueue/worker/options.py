@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 import multiprocessing
 import os
 import pickle
@@ -22,7 +23,7 @@ from sqlalchemy_fairqueue.errors import InvalidArgument, WorkerError
 from sqlalchemy_fairqueue.queue import Queue
 from sqlalchemy_fairqueue.queue.contexts import check_middleware, middleware_for, middleware_of
 from sqlalchemy_fairqueue.queue.deliveries import MAX_BYTES, MOST_BYTES
-from sqlalchemy_fairqueue.queue.handlers import handlers_of
+from sqlalchemy_fairqueue.queue.handlers import handlers_of, lifespan_of
 from sqlalchemy_fairqueue.texts import said
 from sqlalchemy_fairqueue.values.checks import check_count, check_duration, check_name
 from sqlalchemy_fairqueue.values.outcomes import RetryPolicy
@@ -190,8 +191,8 @@ def worker_options(arguments: WorkerArguments, **given: Any) -> WorkerOptions:
     return WorkerOptions(**given)
 
 
-def check_handlers(options: WorkerOptions) -> None:
-    """Refuse queues without handlers, whose messages would all die, and handlers that cannot be called."""
+def check_handlers(options: WorkerOptions, *, in_loop: bool) -> None:
+    """Refuse queues without handlers, whose messages would all die, and functions that the worker cannot call."""
     check_isolated(options.queues)
     for queue in options.queues:
         if not handlers_of(queue):
@@ -201,6 +202,24 @@ def check_handlers(options: WorkerOptions) -> None:
             )
         for handler in handlers_of(queue).values():
             middleware_for(handler, middleware_of(queue, options.middleware))
+            if handler.asynchronous and not in_loop:
+                raise WorkerError(
+                    f"the handler of kind {handler.kind!r} of queue {queue.name!r} is async, and this worker calls "
+                    "handlers in threads; use an AsyncWorker, or make it a plain function"
+                )
+        for one in itertools.chain(*lifespan_of(queue)):
+            if one.asynchronous and not in_loop:
+                raise WorkerError(
+                    f"function {one.name!r} of the start or stop of queue {queue.name!r} is async, and this worker "
+                    "has no event loop; use an AsyncWorker, or make it a plain function"
+                )
+    takers = options.session_handlers(asynchronous=False)
+    if in_loop and takers and options.sync_session_factory is None:
+        raise WorkerError(
+            f"the handler of kind {takers[0].kind!r} is a plain function that takes a session, and this worker has "
+            "AsyncSessions; make it async, or give AsyncWorker(sync_session_factory=sessionmaker(engine)), with a "
+            "sync engine to the same database"
+        )
 
 
 def check_sessions(

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import threading
 from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from math import inf
-from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Generic, Self
 
 from sqlalchemy import Engine
@@ -20,12 +18,12 @@ from sqlalchemy_fairqueue.database.asynchronous import AsyncEngine, AsyncSession
 from sqlalchemy_fairqueue.database.engines import refused
 from sqlalchemy_fairqueue.errors import FairQueueError, WorkerError
 from sqlalchemy_fairqueue.figures.leftovers import read_leftovers
-from sqlalchemy_fairqueue.queue.handlers import handlers_of, lifespan_of, session_type_of
+from sqlalchemy_fairqueue.queue.handlers import session_type_of
 from sqlalchemy_fairqueue.texts import said
 from sqlalchemy_fairqueue.worker.executor import TaskExecutor, ThreadExecutor
 from sqlalchemy_fairqueue.worker.options import WorkerOptions, check_handlers, check_sessions, worker_options
 from sqlalchemy_fairqueue.worker.runtime import E, Health, Runtime, at_once, here
-from sqlalchemy_fairqueue.worker.threads import in_thread, on_signal, signals_wake_loop
+from sqlalchemy_fairqueue.worker.threads import WakeEvent, in_thread, on_signal, signals_wake_loop
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,6 +44,9 @@ class Front(Generic[E]):
         # The executor of the last start, which may still be stopping.
         self._executor: E | None = None
         self._draining = False
+        # Set when the worker is asked to stop, and the end of the grace period.
+        self._asked: WakeEvent | asyncio.Event = WakeEvent()
+        self._grace_until = inf
         # Whether nothing has begun but checks and functions of on_start, which a signal ends.
         self._checking = False
         self.stats: WorkerStats = options.stats
@@ -91,9 +92,16 @@ class Front(Generic[E]):
     async def _check(self, runtime: Runtime[E]) -> None:
         runtime.check()
 
-    async def _end(self, runtime: Runtime[E], until: float) -> None:
+    def _ask(self, until: float) -> None:
+        """Ask the worker to stop, once it has started, or shorten the grace period of its present stop."""
+        self._grace_until = min(self._grace_until, until)
+        if self._executor is not None:
+            self._executor.shorten_grace(until)
+        self._asked.set()
+
+    async def _end(self, runtime: Runtime[E]) -> None:
         self._runtime = None
-        runtime.executor.shorten_grace(until)
+        runtime.executor.shorten_grace(self._grace_until)
         try:
             await runtime.end()
         finally:
@@ -162,13 +170,9 @@ class Worker(Front[ThreadExecutor]):
             raise refused(engine, "an Engine", "use an AsyncWorker")
         super().__init__(worker_options(options, engine=engine, queues=queues, sync_session_factory=session_factory))
         self._engine = engine
-        # Reentrant, since a signal handler of the application may call stop() while the same thread does.
+        # Both reentrant, since a signal handler of the application may call stop() while the same thread does.
         self._lock = threading.RLock()
-        self._starting = False
-        # The end of the grace period, if a stop came during the start.
-        self._stop_asked: float | None = None
-        # run() waits for an entry; also reentrant.
-        self._stops: SimpleQueue[None] | None = None
+        self._asked: WakeEvent
 
     def leftovers(self) -> tuple[Leftovers, ...]:
         """Return the messages that the worker's queues hold now, and why they wait: what ``run(drain=True)`` has left.
@@ -210,16 +214,20 @@ class Worker(Front[ThreadExecutor]):
             >>> worker.stop(grace=timedelta(seconds=30))
         """
         with self._lock:
+            self._renew()
+            self._start()
+            if self._asked.wait(0.0):
+                self._finish()
+
+    def _renew(self) -> None:
+        self._check_idle()
+        self._asked, self._grace_until = WakeEvent(), inf
+
+    def _start(self) -> None:
+        with self._lock:
             self._check_idle()
-            self._check_handlers()
-            self._starting = True
-            try:
-                at_once(self._begin(self._make_runtime()))
-            finally:
-                self._starting = False
-                asked, self._stop_asked = self._stop_asked, None
-            if asked is not None:
-                self._stop(asked)
+            check_handlers(self._options, in_loop=False)
+            at_once(self._begin(self._make_runtime()))
 
     def _make_runtime(self) -> Runtime[ThreadExecutor]:
         sessions = self._options.sync_session_factory
@@ -242,43 +250,30 @@ class Worker(Front[ThreadExecutor]):
         Raises:
             InvalidArgument: The grace is no duration.
         """
-        until, executor = self._until(grace), self._executor
-        if executor is not None and not self._starting:
-            # Before the lock, which the present stop holds.
-            executor.shorten_grace(until)
-        if executor is not None and executor.calls_this():
-            threading.Thread(target=self._stop, args=(until,), name=f"{self.name}-stop", daemon=True).start()
+        # Before the lock, which the present stop holds.
+        self._ask(self._until(grace))
+        if self._executor is not None and self._executor.calls_this():
+            self._in_thread(self._finish)
         else:
-            self._stop(until)
+            self._finish()
+
+    def _finish(self) -> None:
+        with self._lock:
+            if self._runtime is not None:
+                at_once(self._end(self._runtime))
 
     def _stop_soon(self, runtime: Runtime[ThreadExecutor]) -> None:
         """Stop this runtime in another thread, since the stop waits for the caller's thread."""
-        threading.Thread(target=self._stop_if_running, args=(runtime,), name=f"{self.name}-stop", daemon=True).start()
 
-    def _stop_if_running(self, runtime: Runtime[ThreadExecutor]) -> None:
-        with self._lock:
-            if self._runtime is not runtime:
-                return
-            if self._stops is not None:
-                # Let run() finish the stop, so that the process does not end before.
-                self._stops.put(None)
-                return
-            self._stop(self._until())
+        def stop() -> None:
+            with self._lock:
+                if self._runtime is runtime:
+                    self.stop()
 
-    def _stop(self, until: float) -> None:
-        with self._lock:
-            if self._runtime is None:
-                # A signal handler may call this during a start or right before it.
-                if self._starting:
-                    self._stop_asked = until
-                if self._stops is not None:
-                    self._stops.put(None)
-                return
-            try:
-                at_once(self._end(self._runtime, until))
-            finally:
-                if self._stops is not None:
-                    self._stops.put(None)
+        self._in_thread(stop)
+
+    def _in_thread(self, stop: Callable[[], None]) -> None:
+        threading.Thread(target=stop, name=f"{self.name}-stop", daemon=True).start()
 
     def run(self, *, handle_signals: bool = False, drain: bool = False) -> None:
         """Work until another thread or a signal calls ``stop``.
@@ -295,39 +290,35 @@ class Worker(Front[ThreadExecutor]):
         Raises:
             InvalidArgument: Signals cannot be handled outside of the main thread. Other errors are as for ``start``.
         """
-        stops: SimpleQueue[None] = SimpleQueue()
 
         def stop() -> None:
-            stops.put(None)
+            self._ask(self._until())
             if self._checking:
                 # Nothing has begun, and a silent database may take half a minute.
                 raise _StoppedAtStart
 
         with self._lock:
-            self._check_idle()
-            self._stops = stops
+            self._renew()
             self._draining = drain
         try:
             with on_signal(stop, *self._options.signals) if handle_signals else nullcontext():
                 try:
-                    self.start()
+                    self._start()
                 except _StoppedAtStart:
                     self._options.log.info("was stopped before it had started")
                     return
                 try:
-                    self._wait(stops, self._runtime if drain else None)
+                    self._wait()
                 finally:
                     self.stop()
         finally:
-            self._stops = None
             self._draining = False
 
-    def _wait(self, stops: SimpleQueue[None], draining: Runtime[ThreadExecutor] | None) -> None:
-        """Wait for a stop, or until the runtime is drained."""
-        timings = self._options.timings
+    def _wait(self) -> None:
+        """Wait for a stop, or until the worker is drained."""
+        timings, draining = self._options.timings, self._runtime if self._draining else None
         while draining is None or not draining.is_drained():
-            with suppress(Empty):
-                stops.get(timeout=timings.signal_check if draining is None else timings.drain_check)
+            if self._asked.wait(timings.signal_check if draining is None else timings.drain_check):
                 break
 
     def __enter__(self) -> Self:
@@ -336,22 +327,6 @@ class Worker(Front[ThreadExecutor]):
 
     def __exit__(self, *_: object) -> None:
         self.stop()
-
-    def _check_handlers(self) -> None:
-        check_handlers(self._options)
-        for queue in self._options.queues:
-            for handler in handlers_of(queue).values():
-                if handler.asynchronous:
-                    raise WorkerError(
-                        f"the handler of kind {handler.kind!r} of queue {queue.name!r} is async, and this worker calls "
-                        "handlers in threads; use an AsyncWorker, or make it a plain function"
-                    )
-            for one in itertools.chain(*lifespan_of(queue)):
-                if one.asynchronous:
-                    raise WorkerError(
-                        f"function {one.name!r} of the start or stop of queue {queue.name!r} is async, and this worker "
-                        "has no event loop; use an AsyncWorker, or make it a plain function"
-                    )
 
 
 class AsyncWorker(Front[TaskExecutor]):
@@ -398,9 +373,7 @@ class AsyncWorker(Front[TaskExecutor]):
         # The last life, in one task: what a task opens may have to be closed by the same task.
         self._life: asyncio.Task[None] | None = None
         self._started: asyncio.Future[None] | None = None
-        # Whether it is asked to stop, and the end of the grace period.
-        self._asked = asyncio.Event()
-        self._grace_until = inf
+        self._asked: asyncio.Event
 
     async def leftovers(self) -> tuple[Leftovers, ...]:
         """Return the messages that the worker's queues hold now, and why they wait, as :meth:`Worker.leftovers` does.
@@ -431,7 +404,7 @@ class AsyncWorker(Front[TaskExecutor]):
             calls-1 Health(alive=True, ready=True, problems=())
         """
         self._check_idle()
-        self._check_handlers()
+        check_handlers(self._options, in_loop=True)
         runtime, loop = self._make_runtime(), asyncio.get_running_loop()
         self._asked, self._grace_until = asyncio.Event(), inf
         started = self._started = loop.create_future()
@@ -469,7 +442,7 @@ class AsyncWorker(Front[TaskExecutor]):
             except asyncio.CancelledError:
                 # The loop cancels its tasks, or the start was cancelled.
                 self._ask(self._options.clock())
-        await self._end(runtime, self._grace_until)
+        await self._end(runtime)
 
     async def stop(self, grace: timedelta | None = None) -> None:
         """Take no further messages, let handlers finish, release the rest, and return. The worker can start again.
@@ -493,13 +466,6 @@ class AsyncWorker(Front[TaskExecutor]):
         is_within = self._executor is not None and self._executor.calls_this()
         if is_here and not is_within and asyncio.current_task() is not life:
             await asyncio.shield(life)
-
-    def _ask(self, until: float) -> None:
-        """Ask the worker to stop, once it has started, or shorten the grace period of its present stop."""
-        self._grace_until = min(self._grace_until, until)
-        if self._executor is not None:
-            self._executor.shorten_grace(until)
-        self._asked.set()
 
     def _stop_soon(self, loop: asyncio.AbstractEventLoop, runtime: Runtime[TaskExecutor]) -> None:
         """Stop this runtime from another thread, unless its loop is closed already."""
@@ -586,16 +552,6 @@ class AsyncWorker(Front[TaskExecutor]):
 
     def _is_busy(self) -> bool:
         return self._life is not None and not self._life.done() and not self._life.get_loop().is_closed()
-
-    def _check_handlers(self) -> None:
-        check_handlers(self._options)
-        takers = self._options.session_handlers(asynchronous=False)
-        if takers and self._options.sync_session_factory is None:
-            raise WorkerError(
-                f"the handler of kind {takers[0].kind!r} is a plain function that takes a session, and this worker has "
-                "AsyncSessions; make it async, or give AsyncWorker(sync_session_factory=sessionmaker(engine)), with a "
-                "sync engine to the same database"
-            )
 
 
 def _sessions(engine: AsyncEngine, session_type: type[AsyncSession]) -> Callable[[], AsyncSession]:
