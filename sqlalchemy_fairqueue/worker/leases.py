@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.values.messages import Delivery
     from sqlalchemy_fairqueue.values.outcomes import Outcome, RetryPolicy
     from sqlalchemy_fairqueue.worker.connection import DedicatedConnection
+    from sqlalchemy_fairqueue.worker.handling import Decision
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
     from sqlalchemy_fairqueue.worker.timings import Backoff, Clock
 
@@ -121,6 +122,7 @@ class HeldDelivery:
         max_attempts: The effective limit of attempts; set when the handler begins.
         first: The first delivery of its batch; itself if it has no batch.
         outcomes: What the handler asked for single deliveries of its batch, by message id.
+        decision: How to settle it, once its handler has ended; None if it is lost.
         charged: The milliseconds charged to its channel while its handler runs; None if only the dequeue has charged.
     """
 
@@ -137,6 +139,7 @@ class HeldDelivery:
     cost: int | None = None
     followers: list[HeldDelivery] = field(default_factory=list)
     outcomes: dict[int, Outcome] = field(default_factory=dict)
+    decision: Decision | None = None
     charged: int | None = None
     max_attempts: int = field(init=False)
     first: HeldDelivery = field(init=False)
@@ -165,6 +168,12 @@ class HeldDelivery:
         self.cost = None
         self.outcomes.clear()
         self._is_settling = False
+
+    @property
+    def settlement(self) -> Decision:
+        """The decision of a delivery that is being settled."""
+        assert self.decision is not None  # noqa: S101 - lost deliveries are not settled
+        return self.decision
 
     @property
     def began(self) -> bool:
