@@ -64,8 +64,6 @@ class Executor(ABC):
         self.buffer: Buffer = Buffer()
         self.running: dict[HeldDelivery, float] = {}
         self.occupied: dict[HeldDelivery, float] = {}
-        self._options = options
-        self._log = options.log
         self._concurrency = options.concurrency
         self._clock = options.clock
         self._timings = options.timings
@@ -153,17 +151,21 @@ class Executor(ABC):
         return False
 
     def interrupt(self, deliveries: list[HeldDelivery]) -> None:
-        """Interrupt handlers that must not go on, except in threads, which cannot be interrupted."""
-        for held in deliveries:
-            self._children.kill(held.first)
+        """Interrupt the handlers of lost or cancelled deliveries. The heartbeat's thread calls it."""
+        for held in {one.first for one in deliveries}:
+            self._interrupt(held)
         if any(held.cancelled for held in deliveries):
             self._time_limits.wake_by(self._clock() + self._timings.ignored_cancel)
+
+    def _interrupt(self, held: HeldDelivery) -> None:
+        """Interrupt a handler that must not go on, except in a thread, which cannot be interrupted."""
+        self._children.kill(held)
 
     def _begin_handling(self, held: HeldDelivery) -> Handler:
         """Begin a batch and return its handler, or raise NotCalled. Settle later messages that cannot be handled."""
         followers, held.followers = held.followers, []
         try:
-            handler = begin_handling(held, self._options)
+            handler = begin_handling(held)
         except BaseException:
             # Only the first message is affected; the others are delivered again without it.
             for follower in followers:
@@ -171,19 +173,17 @@ class Executor(ABC):
             raise
         for follower in followers:
             try:
-                begin_handling(follower, self._options)
+                begin_handling(follower)
                 held.followers.append(follower)
             except BaseException as error:  # noqa: BLE001 - it is about its message alone
                 # It has no share in the cost of the call.
                 follower.first = follower
-                self._settle(follower, decide_on_failure(follower, error, self._options))
+                self._settle(follower, decide_on_failure(follower, error))
         return handler
 
     def _limit_time(self, held: HeldDelivery, handler: Handler) -> None:
-        if handler.timeout is not None:
-            held.limit_time(handler.timeout)
-            assert held.time_over_at is not None  # noqa: S101 - it has just been set
-            self._time_limits.wake_by(held.time_over_at)
+        if (over_at := held.limit_time(handler.timeout)) is not None:
+            self._time_limits.wake_by(over_at)
 
     def _call_plain(self, held: HeldDelivery, handler: Handler) -> Any:
         with self._fork_guard:
@@ -191,7 +191,7 @@ class Executor(ABC):
 
     def _call_in_child(self, held: HeldDelivery, handler: Handler) -> Decisions:
         call = bound_call(handler, held, function=lambda *_, **__: self._children.call(held, handler))
-        return decide_on_return(held, handler, call(), self._options)
+        return decide_on_return(held, handler, call())
 
     def _failed(self, held: HeldDelivery, error: BaseException) -> Decisions:
         if isinstance(error, HandlerTimeout) and not self._is_first_to_tell(held):
@@ -199,7 +199,7 @@ class Executor(ABC):
         if held.followers and any(one.cancelled for one in held.batch):
             # The others in the batch have not failed.
             return [COMPLETE if one.cancelled else RELEASE for one in held.batch]
-        return [decide_on_failure(one, error, self._options) for one in held.batch]
+        return [decide_on_failure(one, error) for one in held.batch]
 
     def _finish(self, held: HeldDelivery, decisions: Decisions, *, still_runs: bool = False) -> None:
         """Settle a finished batch, unless it was given up; release those of its messages that have no decision.
@@ -234,10 +234,7 @@ class Executor(ABC):
             self._trigger.set()
 
     def _check_time(self) -> float:
-        """Interrupt, then fail handlers beyond their timeout; count those that ignore a cancel.
-
-        Return seconds until the next check.
-        """
+        """End handlers beyond their timeout; count those that ignore a cancel. Return seconds until the next check."""
         began = self._clock()
         next_at = math.inf
         for held in list(self.running):
@@ -245,7 +242,7 @@ class Executor(ABC):
             if held in self._children:
                 continue
             for since, allowed, act in (
-                (held.time_over_at, 0.0, lambda late: self.interrupt([late])),
+                (held.time_over_at, 0.0, self._interrupt),
                 (held.time_over_at, self._clean_up, self._expire),
                 (held.cancelled_at, self._timings.ignored_cancel, self._ignore),
             ):
@@ -259,11 +256,11 @@ class Executor(ABC):
 
     def _ignore(self, held: HeldDelivery) -> None:
         """Count a handler as hanging that runs on though its message was cancelled. It may still settle the message."""
-        ago = self._clock() - (held.cancelled_at or 0.0)
+        ago, name = self._clock() - (held.cancelled_at or 0.0), shlex.quote(held.queue.options.name)
         self._hang(
             held,
             f"was cancelled {ago:.0f} s ago, and its handler still runs without asking context.check() "
-            f"('fairqueue workers stop {shlex.quote(self._options.name)} {held.queue.reference}' stops its worker)",
+            f"('fairqueue workers stop {name} {held.queue.reference}' stops its worker)",
         )
 
     def _expire(self, held: HeldDelivery) -> None:
@@ -275,7 +272,7 @@ class Executor(ABC):
             held.give_up()
         self._stats.time_is_over(len(held.batch))
         error = HandlerTimeout(held.delivery.message_id, held.delivery.kind, held.timeout)
-        decisions = [decide_on_failure(one, error, self._options) for one in held.batch]
+        decisions = [decide_on_failure(one, error) for one in held.batch]
         self._hang(held)
         self._settle_batch(held, decisions, started)
 
@@ -300,24 +297,18 @@ class Executor(ABC):
         level, so = logging.WARNING, ""
         if hung >= self._concurrency:
             level, so = logging.ERROR, "; the worker takes no messages until one returns: restart its process"
-        self._log.message(
-            level,
-            held.delivery,
-            f"{what}: {hung} of {self._concurrency} handlers hang{so}",
-        )
+        held.log(level, f"{what}: {hung} of {self._concurrency} handlers hang{so}")
 
     def _returned(self, held: HeldDelivery) -> None:
         """Note that a handler has returned that may be counted as hanging."""
         with self._lock:
             since = self.occupied.pop(held, None)
-            held.returned()
             if since is None or held not in self._hung:
                 return
             self._hung.discard(held)
             hung = self._stats.hang(-1)
-        self._log.message(
+        held.log(
             logging.WARNING,
-            held.delivery,
             f"no longer hangs: its handler has returned after {self._clock() - since:.1f} s"
             f"{', which settles nothing' if held.given_up else ''}; {hung} of {self._concurrency} handlers hang",
         )
@@ -398,21 +389,20 @@ class ThreadExecutor(Executor):
                 return self._call_in_child(held, handler)
             self._limit_time(held, handler)
             if handler.session:
-                return call_in_session(held, handler, self._options, self._fork_guard)
+                return call_in_session(held, handler, self._fork_guard)
             result = self._call_plain(held, handler)
             if handler.timeout is not None:
                 held.check_time()
             # A shortcut: the general way takes a tenth of a message's time.
             if result is None and handler.batch is None and not held.outcomes:
                 return _DONE
-            return decide_on_return(held, handler, result, self._options)
+            return decide_on_return(held, handler, result)
         except BaseException as error:  # noqa: BLE001 - every exception of a handler is about its message
             return self._failed(held, error)
 
 
 # How often a delivery is released uncounted because its task was cancelled; a handler that cancels itself must end.
 _CANCELLATIONS = 10
-
 # The executor of the running handler, also in tasks and threads that the handler starts.
 _current: ContextVar[TaskExecutor | None] = ContextVar("fairqueue_executor", default=None)
 
@@ -444,10 +434,9 @@ class TaskExecutor(Executor):
             self._called_at = self.buffer.filled_at
         self._call_in_loop(self._begin)
 
-    def interrupt(self, deliveries: list[HeldDelivery]) -> None:
-        """Cancel the tasks of these deliveries. The threads of the heartbeat and the time limits call it."""
-        super().interrupt(deliveries)
-        self._call_in_loop(self._cancel, deliveries)
+    def _interrupt(self, held: HeldDelivery) -> None:
+        super()._interrupt(held)
+        self._call_in_loop(self._cancel, held)
 
     def free(self) -> int:
         """Return how many handlers could begin; zero if the loop is blocked, so that no messages wait for the loop."""
@@ -503,14 +492,15 @@ class TaskExecutor(Executor):
             task = self._tasks[held] = self._loop.create_task(self._call(held), name=name, context=Context())
             task.add_done_callback(partial(self._done, held))
 
-    def _cancel(self, deliveries: list[HeldDelivery]) -> None:
-        for held in {one.first for one in deliveries}:
-            task = self._tasks.get(held)
-            is_cancelled = any(one.cancelled for one in held.batch)
-            if task is not None and held not in self._interrupted and (is_cancelled or held.lost or held.timed_out):
-                self._interrupted.add(held)
-                lost = "its lease was lost" if held.lost else "its time is over"
-                task.cancel("its message was cancelled" if is_cancelled else lost)
+    def _cancel(self, held: HeldDelivery) -> None:
+        task = self._tasks.get(held)
+        if task is None or held in self._interrupted:
+            return
+        self._interrupted.add(held)
+        if any(one.cancelled for one in held.batch):
+            task.cancel("its message was cancelled")
+        else:
+            task.cancel("its lease was lost" if held.lost else "its time is over")
 
     def _done(self, held: HeldDelivery, task: asyncio.Task[Decisions]) -> None:
         del self._tasks[held]
@@ -556,7 +546,7 @@ class TaskExecutor(Executor):
         )
 
     async def _call_handler(self, held: HeldDelivery, handler: Handler) -> Decisions:
-        in_session = partial(call_in_session, held, handler, self._options, self._fork_guard)
+        in_session = partial(call_in_session, held, handler, self._fork_guard)
         if handler.session and handler.asynchronous:
             return await in_greenlet(in_session)
         if handler.session:
@@ -571,7 +561,7 @@ class TaskExecutor(Executor):
                 with self._fork_guard:
                     result = await result
         held.check_time()
-        return decide_on_return(held, handler, result, self._options)
+        return decide_on_return(held, handler, result)
 
     async def _in_thread(self, held: HeldDelivery, work: Callable[[], T]) -> T:
         """Call *work* in a thread, and await it. If the task is cancelled, the thread goes on: the handler hangs."""

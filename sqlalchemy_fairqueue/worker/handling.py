@@ -26,7 +26,6 @@ from sqlalchemy_fairqueue.errors import (
     WorkerError,
 )
 from sqlalchemy_fairqueue.queue.contexts import Context, call_of, finished, variables_of
-from sqlalchemy_fairqueue.queue.handlers import handlers_of
 from sqlalchemy_fairqueue.queue.results import encoded_result, results_of_batch
 from sqlalchemy_fairqueue.texts import logged, said
 from sqlalchemy_fairqueue.unit_of_work.operations import Settle, Verb
@@ -46,8 +45,6 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.queue.payloads import PayloadSchema
     from sqlalchemy_fairqueue.values.messages import Delivery
     from sqlalchemy_fairqueue.worker.leases import HeldDelivery
-    from sqlalchemy_fairqueue.worker.options import WorkerOptions
-    from sqlalchemy_fairqueue.worker.telemetry import WorkerLog
     from sqlalchemy_fairqueue.worker.threads import ForkGuard
 
 # How often a handler is called in one attempt.
@@ -323,13 +320,13 @@ def without_call(held: HeldDelivery) -> Decision | None:
     return RELEASE if held.lost else COMPLETE if held.cancelled else None
 
 
-def begin_handling(held: HeldDelivery, options: WorkerOptions) -> Handler:
+def begin_handling(held: HeldDelivery) -> Handler:
     """Begin a delivery, check its payload, and return its handler; raise NotCalled if there is nothing to call."""
     if (decision := without_call(held)) is not None:
         raise NotCalled(decision)
     delivery = held.delivery
     held.begin()
-    held.max_attempts = limit_of(delivery, _policy(held, options.retry))
+    held.max_attempts = limit_of(delivery, held.queue.policy(delivery.kind))
     try:
         # Decoded here and not at the dequeue, where all other messages would wait; here the lease is extended
         # meanwhile.
@@ -342,14 +339,14 @@ def begin_handling(held: HeldDelivery, options: WorkerOptions) -> Handler:
             _check_known(handler.schema, payload)
             handler.schema.decode(payload)
     except PayloadError as error:
-        _log(logging.ERROR, options.log, held, error)
+        _log(logging.ERROR, held, error)
         raise NotCalled(of_undecodable(error)) from None
     except WorkerError as error:
-        decision = of_unknown(error, delivery, options.retry)
+        decision = of_unknown(error, delivery, held.queue.options.retry)
         if decision.verb is Verb.RELEASE:
-            options.log.message(logging.WARNING, delivery, f"is given back for later, uncounted: {logged(error)}")
+            held.log(logging.WARNING, f"is given back for later, uncounted: {logged(error)}")
         else:
-            _log(logging.ERROR, options.log, held, error, decision)
+            _log(logging.ERROR, held, error, decision)
         raise NotCalled(decision) from None
     return handler
 
@@ -419,7 +416,7 @@ class CommitCheck:
         )
 
 
-def call_in_session(held: HeldDelivery, handler: Handler, options: WorkerOptions, around: ForkGuard) -> Decisions:
+def call_in_session(held: HeldDelivery, handler: Handler, around: ForkGuard) -> Decisions:
     """Call a handler with a session whose COMMIT settles the delivery; for an AsyncSession, call this in a greenlet.
 
     A transaction that could not be serialized is tried again a few times. Each call gets the delivery as it was
@@ -427,6 +424,7 @@ def call_in_session(held: HeldDelivery, handler: Handler, options: WorkerOptions
     """
     headers = [deepcopy(one.delivery.headers) for one in held.batch]
     left = _TRIES
+    options = held.queue.options
     sessions = options.session_factory if handler.asynchronous else options.sync_session_factory
     assert sessions is not None  # noqa: S101 - the worker has checked it
     while True:
@@ -441,7 +439,7 @@ def call_in_session(held: HeldDelivery, handler: Handler, options: WorkerOptions
                 if handler.asynchronous:
                     result = _wait(finished(result))
             check.returned = True
-            decisions = _settle_in(session, held, decide_on_return(held, handler, result, options))
+            decisions = _settle_in(session, held, decide_on_return(held, handler, result))
             # Hooks of the COMMIT see the context variables of the handler, though its middleware has ended.
             (variables_of(context) or copy_context()).run(session.commit)
         except Exception as error:
@@ -484,14 +482,14 @@ def _settle_in(session: Session, held: HeldDelivery, decisions: list[Decision]) 
     return made
 
 
-def decide_on_return(held: HeldDelivery, handler: Handler, result: object, options: WorkerOptions) -> list[Decision]:
+def decide_on_return(held: HeldDelivery, handler: Handler, result: object) -> list[Decision]:
     """Return the decisions on a batch whose handler returned *result*; raise like :func:`returned_outcome`."""
     values = [result] if handler.batch is None else results_of_batch(result, len(held.batch))
-    return [_of_value(one, handler, result, value, options) for one, value in zip(held.batch, values, strict=True)]
+    return [_of_value(one, handler, result, value) for one, value in zip(held.batch, values, strict=True)]
 
 
-def _of_value(held: HeldDelivery, handler: Handler, result: object, value: object, options: WorkerOptions) -> Decision:
-    policy = held.queue.policy(handler, options.retry)
+def _of_value(held: HeldDelivery, handler: Handler, result: object, value: object) -> Decision:
+    policy = held.queue.policy(handler.kind)
     outcome = held.first.outcomes.get(held.delivery.message_id)
     if outcome is not None:
         return of_error(outcome, held.delivery, policy)
@@ -501,23 +499,23 @@ def _of_value(held: HeldDelivery, handler: Handler, result: object, value: objec
     kept = encoded_result(held.queue.queue.codec, handler.schema, value)
     if kept.problem is not None:
         what = f"is completed, and what its handler returned is not kept: {kept.problem}"
-        options.log.message(logging.WARNING, held.delivery, what)
+        held.log(logging.WARNING, what)
     return Decision(Verb.COMPLETE, result=kept)
 
 
-def decide_on_failure(held: HeldDelivery, error: BaseException, options: WorkerOptions) -> Decision | None:
+def decide_on_failure(held: HeldDelivery, error: BaseException) -> Decision | None:
     """Return the decision on a delivery whose handler raised, even an unreadable error; None if it was given up."""
     try:
-        return _decide(held, error, options)
+        return _decide(held, error)
     except BaseException as again:  # noqa: BLE001 - see above
         trouble = WorkerError(
             f"a {type(error).__name__} failed while it was examined: {type(again).__name__}: {said(again)}"
         )
-        _log(logging.ERROR, options.log, held, trouble)
+        _log(logging.ERROR, held, trouble)
         return of_error(trouble, held.delivery, RetryPolicy())
 
 
-def _decide(held: HeldDelivery, error: BaseException, options: WorkerOptions) -> Decision | None:
+def _decide(held: HeldDelivery, error: BaseException) -> Decision | None:
     if isinstance(error, NotCalled):
         return error.decision
     if held.cancelled or (isinstance(error, MessageCancelled) and error.message_id == held.delivery.message_id):
@@ -526,20 +524,14 @@ def _decide(held: HeldDelivery, error: BaseException, options: WorkerOptions) ->
     if held.given_up and isinstance(error, LeaseLost):
         # The stop has logged this delivery.
         return None
-    decision = of_error(error, held.delivery, _policy(held, options.retry))
+    decision = of_error(error, held.delivery, held.queue.policy(held.delivery.kind))
     if not isinstance(error, Outcome):
         level = logging.ERROR if isinstance(error, WorkerError) else logging.WARNING
-        _log(level, options.log, held, error, decision)
+        _log(level, held, error, decision)
     return decision
 
 
-def _policy(held: HeldDelivery, default: RetryPolicy) -> RetryPolicy:
-    return held.queue.policy(handlers_of(held.queue.queue).get(held.delivery.kind), default)
-
-
-def _log(
-    level: int, log: WorkerLog, held: HeldDelivery, error: BaseException, decision: Decision | None = None
-) -> None:
+def _log(level: int, held: HeldDelivery, error: BaseException, decision: Decision | None = None) -> None:
     """Log a failed attempt, and the command that shows its traceback, which is too long for a log."""
     shown = ""
     if decision is not None and decision.error is not None:
@@ -547,4 +539,4 @@ def _log(
         shown = f"; traceback: fairqueue {noun} show {held.delivery.message_id} {held.queue.reference}"
     attempt = f"attempt {held.delivery.attempt} of {held.max_attempts}"
     name = "" if isinstance(error, RemoteError) else f"{type(error).__name__}: "
-    log.message(level, held.delivery, f"failed at {attempt}: {name}{logged(error)}{shown}")
+    held.log(level, f"failed at {attempt}: {name}{logged(error)}{shown}")

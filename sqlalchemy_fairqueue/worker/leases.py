@@ -56,7 +56,6 @@ class TrackedLease:
 
     Attributes:
         deadline: The lease is known to live until then, by the worker's clock.
-        given_up: The message ids and delivery numbers of deliveries that were settled while their handlers still run.
         told: Whether the handlers were told of its loss.
     """
 
@@ -64,7 +63,6 @@ class TrackedLease:
     deadline: float
     clock: Clock
     held: set[HeldDelivery] = field(default_factory=set)
-    given_up: set[tuple[int, int]] = field(default_factory=set)
     told: bool = False
     _lost: bool = False
 
@@ -99,16 +97,18 @@ class WorkerLease(Lease):
         return self.tracked is not None and self.tracked.lost
 
     def lost_for(self, delivery: Delivery) -> bool:
-        """Return whether the lease may have ended, or the worker has settled the delivery without its handler."""
-        tracked = self.tracked
-        return tracked is not None and (tracked.lost or (delivery.message_id, delivery.deliveries) in tracked.given_up)
+        """Return whether the lease may have ended, or the worker has settled the delivery."""
+        held = self._held(delivery)
+        return self.lost or (self.tracked is not None and (held is None or held.given_up))
 
     def measured(self, delivery: Delivery) -> tuple[int | None, int | None]:
         """Return the cost of a delivery in a queue fair by seconds, and the cost charged so far; stop charging."""
-        for held in () if self.tracked is None else self.tracked.held.copy():
-            if held.delivery == delivery:
-                return held.measured_cost, held.stop_charging()
-        return None, None
+        held = self._held(delivery)
+        return (None, None) if held is None else (held.measured_cost, held.stop_charging())
+
+    def _held(self, delivery: Delivery) -> HeldDelivery | None:
+        known = set() if self.tracked is None else self.tracked.held.copy()
+        return next((held for held in known if held.is_of(delivery)), None)
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -153,6 +153,13 @@ class HeldDelivery:
     @property
     def batch(self) -> tuple[HeldDelivery, ...]:
         return (self, *self.followers)
+
+    def is_of(self, delivery: Delivery) -> bool:
+        own = self.delivery
+        return own.message_id == delivery.message_id and own.deliveries == delivery.deliveries
+
+    def log(self, level: int, what: str) -> None:
+        self.queue.options.log.message(level, self.delivery, what)
 
     def follow(self, first: HeldDelivery) -> None:
         self.first = first
@@ -238,20 +245,15 @@ class HeldDelivery:
         served: ServedQueue | None = self.queue
         return None if served is None else served.queue
 
-    def limit_time(self, timeout: timedelta | None) -> None:
+    def limit_time(self, timeout: timedelta | None) -> float | None:
         self.timeout = timeout
         self.time_over_at = None if timeout is None else self.lease.clock() + timeout.total_seconds()
+        return self.time_over_at
 
     def give_up(self) -> None:
         """Note that the worker settles its batch without the handler, which can no longer settle it."""
         for held in self.batch:
             held.given_up = True
-            held.lease.given_up.add((held.delivery.message_id, held.delivery.deliveries))
-
-    def returned(self) -> None:
-        """Note that the handler has returned after it was given up."""
-        for held in self.batch:
-            held.lease.given_up.discard((held.delivery.message_id, held.delivery.deliveries))
 
     def check(self) -> None:
         """Raise LeaseLost, MessageCancelled or HandlerTimeout if the handler may not go on."""
@@ -280,6 +282,7 @@ class ServedQueue:
 
     def __init__(self, queue: Queue, options: WorkerOptions, resources: Mapping[str, Any]) -> None:
         self.queue = queue
+        self.options = options
         self.resources = resources
         schema = "" if queue.schema is None else f" --schema {shlex.quote(queue.schema)}"
         self.reference: str = options.references.get(
@@ -293,15 +296,13 @@ class ServedQueue:
         self.dequeuing: threading.Lock = threading.Lock()
         self.heard_at: float = 0.0
         self.waiting_lease: int | None = None
-        self._clock = options.clock
-        self._lease_seconds = options.ask.total_seconds()
         self._middleware = middleware_of(queue, options.middleware)
         self._around: dict[str, tuple[AnyMiddleware, ...]] = {}
 
     def track(self, lease: Lease, sent_at: float) -> WorkerLease:
         """Note the lease of a dequeue that was sent at *sent_at*, and return the lease for its deliveries."""
-        until = sent_at + self._lease_seconds
-        tracked = self.leases.setdefault(lease.id, TrackedLease(lease.id, until, self._clock))
+        until = sent_at + self.options.ask.total_seconds()
+        tracked = self.leases.setdefault(lease.id, TrackedLease(lease.id, until, self.options.clock))
         tracked.extend(until)
         return WorkerLease(lease.id, lease.consumer, lease.expires_at, tracked)
 
@@ -345,8 +346,9 @@ class ServedQueue:
             found = self._around[handler.kind] = middleware_for(handler, self._middleware)
         return found
 
-    def policy(self, handler: Handler | None, default: RetryPolicy) -> RetryPolicy:
-        return default if handler is None or handler.retry is None else handler.retry
+    def policy(self, kind: str) -> RetryPolicy:
+        handler = handlers_of(self.queue).get(kind)
+        return self.options.retry if handler is None or handler.retry is None else handler.retry
 
 
 # Channels that the buffer may remember without need, since a clean-up looks through all of them.

@@ -162,7 +162,7 @@ class Settler(Looper):
         for held in locked:
             self._locked.append((self._clock() + self._timings.locked_again, held))
             what = f"cannot be settled by {verb.value} yet: somebody has it locked (pg_locks tells who)"
-            self._log.message(logging.WARNING, held.delivery, what)
+            held.log(logging.WARNING, what)
         self._note_ended([held for held in deliveries if held not in locked])
 
     def _try_locked(self) -> None:
@@ -253,7 +253,7 @@ class Settler(Looper):
                 for held in deliveries:
                     attempt = f"attempt {held.delivery.attempt} of {held.max_attempts}"
                     what = f"is a dead letter now, at {attempt}: {held.settlement.reason}"
-                    self._log.message(logging.WARNING, held.delivery, what)
+                    held.log(logging.WARNING, what)
                 # Last, so that whoever sees the figure finds the log line.
                 stats.buried += len(deliveries)
 
@@ -293,7 +293,7 @@ class Settler(Looper):
         """Log the refusal, and settle by the next best verb, since the message would otherwise stay leased."""
         verb, instead = held.settlement.verb, fallback(held.settlement, held.delivery)
         then = "" if instead is None else f", so the worker tries to {instead.verb.value} it"
-        self._log.message(logging.ERROR, held.delivery, f"cannot be settled by {verb.value}{then}: {logged(error)}")
+        held.log(logging.ERROR, f"cannot be settled by {verb.value}{then}: {logged(error)}")
         held.queue.consumer.forget_leases()
         if instead is None:
             return []

@@ -277,7 +277,8 @@ async def test_cancelled_once(queue: Queue, engine: Engine, async_engine: AsyncE
         finally:
             assert worker._executor is not None
             for _check in range(3):
-                worker._executor._cancel(list(worker._executor._tasks))
+                for held in worker._executor._tasks:
+                    worker._executor._cancel(held)
                 seen.append(context.lost)
                 await asyncio.sleep(0)
             tidy.append(True)
