@@ -37,7 +37,7 @@ from sqlalchemy_fairqueue.worker.handling import (
     returned_outcome,
     text_of,
 )
-from sqlalchemy_fairqueue.worker.leases import HeldDelivery, TrackedLease
+from sqlalchemy_fairqueue.worker.leases import HeldDelivery, ServedQueue, TrackedLease
 from sqlalchemy_fairqueue.worker.threads import ForkGuard
 
 if TYPE_CHECKING:
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
 
     from sqlalchemy_fairqueue.queue.handlers import Handler
     from sqlalchemy_fairqueue.values.messages import Delivery
-    from sqlalchemy_fairqueue.worker.leases import ServedQueue
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
 
     Request = tuple[Callable[..., Any], list[Delivery], bool, bool, int, timedelta | None]

@@ -23,7 +23,7 @@ from sqlalchemy.exc import DBAPIError
 
 from sqlalchemy_fairqueue.database.asynchronous import AsyncEngine
 from sqlalchemy_fairqueue.database.calls import ALONE
-from sqlalchemy_fairqueue.database.drivers import driver_of
+from sqlalchemy_fairqueue.database.drivers import Listener, driver_of
 from sqlalchemy_fairqueue.database.engines import (
     READ_COMMITTED,
     isolate,
@@ -34,15 +34,13 @@ from sqlalchemy_fairqueue.database.engines import (
 )
 from sqlalchemy_fairqueue.database.errors import sqlstate_of
 from sqlalchemy_fairqueue.errors import IsolationError, LeaseLost
-from sqlalchemy_fairqueue.worker.timings import Timings
+from sqlalchemy_fairqueue.worker.timings import Clock, Timings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
 
     from sqlalchemy import Connection, Engine
 
-    from sqlalchemy_fairqueue.database.drivers import Listener
-    from sqlalchemy_fairqueue.worker.timings import Clock
 
 R = TypeVar("R")
 

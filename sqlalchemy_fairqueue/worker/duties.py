@@ -23,25 +23,24 @@ from sqlalchemy_fairqueue.database.calls import call
 from sqlalchemy_fairqueue.database.errors import is_away, is_serialization_failure, sqlstate_of
 from sqlalchemy_fairqueue.database.messages import fold_groups
 from sqlalchemy_fairqueue.database.schedules import (
+    DueSchedule,
+    ScheduleDefinition,
     due_schedules,
     fail_schedule,
     read_schedules,
     run_slots,
     schedule_call,
 )
-from sqlalchemy_fairqueue.database.stats import read_stop_requests
+from sqlalchemy_fairqueue.database.stats import StopRequest, read_stop_requests
 from sqlalchemy_fairqueue.errors import FairQueueError, NotGranted
 from sqlalchemy_fairqueue.texts import logged, said
 from sqlalchemy_fairqueue.values.schedules import planned, timing_of
 from sqlalchemy_fairqueue.worker.connection import DedicatedConnection
-from sqlalchemy_fairqueue.worker.leases import by_schema, run_all
+from sqlalchemy_fairqueue.worker.leases import ServedQueue, by_schema, run_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from sqlalchemy_fairqueue.database.schedules import DueSchedule, ScheduleDefinition
-    from sqlalchemy_fairqueue.database.stats import StopRequest
-    from sqlalchemy_fairqueue.worker.leases import ServedQueue
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
 
 _LOCKED = "55P03"

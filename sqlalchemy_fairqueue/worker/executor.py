@@ -30,7 +30,7 @@ from sqlalchemy_fairqueue.worker.handling import (
     decide_on_return,
     without_call,
 )
-from sqlalchemy_fairqueue.worker.leases import Buffer
+from sqlalchemy_fairqueue.worker.leases import Buffer, HeldDelivery
 from sqlalchemy_fairqueue.worker.threads import Duty, ForkGuard, Looper, in_thread, join
 from sqlalchemy_fairqueue.worker.timings import Prefetch
 
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from sqlalchemy_fairqueue.queue.handlers import Handler
-    from sqlalchemy_fairqueue.worker.leases import HeldDelivery
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
     from sqlalchemy_fairqueue.worker.wakeups import FetchTrigger
 

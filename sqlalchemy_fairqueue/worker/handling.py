@@ -7,7 +7,7 @@ import inspect
 import logging
 import traceback
 import warnings
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextvars import copy_context
 from copy import deepcopy
 from dataclasses import dataclass, replace
@@ -34,7 +34,6 @@ from sqlalchemy_fairqueue.values.checks import check_duration, check_text
 from sqlalchemy_fairqueue.values.outcomes import Bury, Outcome, Release, Retry, RetryPolicy
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
     from datetime import timedelta
 
     from sqlalchemy.orm import Session

@@ -19,11 +19,11 @@ from sqlalchemy_fairqueue.database import deliveries
 from sqlalchemy_fairqueue.database.deliveries import Token
 from sqlalchemy_fairqueue.errors import HandlerTimeout, LeaseLost, MessageCancelled, WorkerError
 from sqlalchemy_fairqueue.queue.consumer import Consumer
-from sqlalchemy_fairqueue.queue.contexts import middleware_for, middleware_of
-from sqlalchemy_fairqueue.queue.handlers import handlers_of
+from sqlalchemy_fairqueue.queue.contexts import AnyMiddleware, middleware_for, middleware_of
+from sqlalchemy_fairqueue.queue.handlers import Handler, handlers_of
 from sqlalchemy_fairqueue.texts import logged
-from sqlalchemy_fairqueue.values.messages import MOST_COST, Lease, Once
-from sqlalchemy_fairqueue.worker.timings import PollSchedule
+from sqlalchemy_fairqueue.values.messages import MOST_COST, Delivery, Lease, Once
+from sqlalchemy_fairqueue.worker.timings import Backoff, Clock, PollSchedule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -31,14 +31,10 @@ if TYPE_CHECKING:
 
     from sqlalchemy_fairqueue.database.calls import Target
     from sqlalchemy_fairqueue.queue import Queue
-    from sqlalchemy_fairqueue.queue.contexts import AnyMiddleware
-    from sqlalchemy_fairqueue.queue.handlers import Handler
-    from sqlalchemy_fairqueue.values.messages import Delivery
     from sqlalchemy_fairqueue.values.outcomes import Outcome, RetryPolicy
     from sqlalchemy_fairqueue.worker.connection import DedicatedConnection
     from sqlalchemy_fairqueue.worker.handling import Decision
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
-    from sqlalchemy_fairqueue.worker.timings import Backoff, Clock
 
 R = TypeVar("R")
 

@@ -10,7 +10,7 @@ import pickle
 import secrets
 import socket
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypedDict
@@ -21,24 +21,19 @@ from sqlalchemy_fairqueue.database.asynchronous import AsyncEngine, AsyncSession
 from sqlalchemy_fairqueue.database.drivers import driver_of
 from sqlalchemy_fairqueue.errors import InvalidArgument, WorkerError
 from sqlalchemy_fairqueue.queue import Queue
-from sqlalchemy_fairqueue.queue.contexts import check_middleware, middleware_for, middleware_of
+from sqlalchemy_fairqueue.queue.contexts import AnyMiddleware, check_middleware, middleware_for, middleware_of
 from sqlalchemy_fairqueue.queue.deliveries import MAX_BYTES, MOST_BYTES
-from sqlalchemy_fairqueue.queue.handlers import handlers_of, lifespan_of
+from sqlalchemy_fairqueue.queue.handlers import Handler, handlers_of, lifespan_of
 from sqlalchemy_fairqueue.texts import said
 from sqlalchemy_fairqueue.values.checks import check_count, check_duration, check_name
 from sqlalchemy_fairqueue.values.outcomes import RetryPolicy
 from sqlalchemy_fairqueue.worker.connection import ConnectionOptions
 from sqlalchemy_fairqueue.worker.telemetry import WorkerLog, WorkerStats
-from sqlalchemy_fairqueue.worker.timings import Backoff
+from sqlalchemy_fairqueue.worker.timings import Backoff, Clock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     from sqlalchemy.orm import Session
 
-    from sqlalchemy_fairqueue.queue.contexts import AnyMiddleware
-    from sqlalchemy_fairqueue.queue.handlers import Handler
-    from sqlalchemy_fairqueue.worker.timings import Clock
 
 MOST_PREFETCH = 500
 _INTERVAL_WITH_NOTIFICATIONS = timedelta(seconds=5)

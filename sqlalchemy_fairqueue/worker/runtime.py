@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from sqlalchemy_fairqueue.database.installation import check_installed, check_writable, read_version
 from sqlalchemy_fairqueue.errors import StartError, WorkerError
-from sqlalchemy_fairqueue.queue.handlers import follow_dead, lifespan_of
+from sqlalchemy_fairqueue.queue.handlers import LifespanFunction, follow_dead, lifespan_of
 from sqlalchemy_fairqueue.texts import logged, said, traced
 from sqlalchemy_fairqueue.worker.connection import DedicatedConnection
 from sqlalchemy_fairqueue.worker.duties import (
@@ -29,7 +29,7 @@ from sqlalchemy_fairqueue.worker.duties import (
 from sqlalchemy_fairqueue.worker.executor import Executor
 from sqlalchemy_fairqueue.worker.fetcher import Fetcher
 from sqlalchemy_fairqueue.worker.handling import RELEASE
-from sqlalchemy_fairqueue.worker.leases import Heartbeat, ServedQueue, by_schema
+from sqlalchemy_fairqueue.worker.leases import Heartbeat, HeldDelivery, ServedQueue, by_schema
 from sqlalchemy_fairqueue.worker.settler import Settler
 from sqlalchemy_fairqueue.worker.threads import Duty, Looper
 from sqlalchemy_fairqueue.worker.wakeups import FetchTrigger, WaitRegistration
@@ -40,9 +40,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from sqlalchemy_fairqueue.queue import Queue
-    from sqlalchemy_fairqueue.queue.handlers import LifespanFunction
     from sqlalchemy_fairqueue.worker.executor import SettleCallback
-    from sqlalchemy_fairqueue.worker.leases import HeldDelivery
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
 
     Run = Callable[[Callable[[], Any]], Awaitable[Any]]

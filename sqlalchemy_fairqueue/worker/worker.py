@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, Generic, Self
+from typing import TYPE_CHECKING, Generic, Self, Unpack
 
 from sqlalchemy import Engine
 from sqlalchemy.orm import Session, sessionmaker
@@ -27,7 +27,6 @@ from sqlalchemy_fairqueue.worker.threads import WakeEvent, in_thread, on_signal,
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Unpack
 
     from sqlalchemy_fairqueue.queue import Queue
     from sqlalchemy_fairqueue.values.reports import Leftovers
