@@ -7,7 +7,6 @@ work, the database lets the first one do it, and if that worker dies, another do
 
 from __future__ import annotations
 
-import itertools
 import logging
 import random
 import threading
@@ -15,7 +14,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlalchemy.exc import DBAPIError
 
@@ -43,6 +42,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
 
+R = TypeVar("R")
 _LOCKED = "55P03"
 # Cancelled by a statement_timeout or an operator.
 _CANCELLED = "57014"
@@ -103,8 +103,12 @@ class StopRequests:
 class Round(ABC):
     """Work that is too long for a duty: one round at a time, each in a thread and on a connection of its own."""
 
-    def __init__(self, word: str, step: str, options: WorkerOptions, **limits: float | None) -> None:
+    def __init__(
+        self, word: str, step: str, options: WorkerOptions, queues: Sequence[ServedQueue], **limits: float | None
+    ) -> None:
         self._thread_name = f"{options.name}-{word}"
+        self._schemas = list(dict.fromkeys(queue.schema for queue in options.queues))
+        self._queues = by_schema(queues)
         self._options = options
         self._log = options.log
         self._timings = options.timings
@@ -147,6 +151,13 @@ class Round(ABC):
     @abstractmethod
     def _work(self) -> None: ...
 
+    def _each(self, step: Callable[[str | None], R]) -> list[R]:
+        """Call *step* for each installation, even if some calls fail, and return the results."""
+        return run_all(partial(step, schema) for schema in self._schemas.copy() if not self._stopping)
+
+    def _rows(self, schema: str | None, function: str, doing: str, **arguments: Any) -> Sequence[Any]:
+        return self._connection.run(call(schema, function, doing, **arguments).rows)
+
 
 class Groups(Round):
     """Rounds that count members that ended, from the notes that transactions left, and then enqueue follow-ups.
@@ -157,15 +168,14 @@ class Groups(Round):
     """
 
     def __init__(self, polling: DedicatedConnection, queues: Sequence[ServedQueue], options: WorkerOptions) -> None:
-        super().__init__("groups", "finish groups", options, within=options.stuck_after)
+        super().__init__("groups", "finish groups", options, queues, within=options.stuck_after)
         self._polling = polling
-        self._queues = by_schema(queues)
         self.folded_at: float | None = None
         self.finished: int = 0
 
     def poll(self) -> None:
         """Begin a round if there is anything to do. Only the thread of the duties may call it."""
-        run_all(partial(self._poll, schema) for schema in self._queues)
+        self._each(self._poll)
 
     def _poll(self, schema: str | None) -> None:
         if self._polling.run(call(schema, "fq_groups_due", "poll for groups").value):
@@ -182,7 +192,7 @@ class Groups(Round):
     def _work(self) -> None:
         """Fold and finish groups until nothing is left, or another worker does it."""
         began = self._options.clock()
-        if all(run_all(partial(self._fold, schema) for schema in self._queues)):
+        if all(self._each(self._fold)):
             self.folded_at = began
 
     def _fold(self, schema: str | None) -> bool:
@@ -207,9 +217,8 @@ class Schedules(Round):
 
     def __init__(self, polling: DedicatedConnection, queues: Sequence[ServedQueue], options: WorkerOptions) -> None:
         limits = {"within": options.stuck_after, "lock_timeout": options.lock_timeout}
-        super().__init__("schedules", "run schedules", options, **limits)
+        super().__init__("schedules", "run schedules", options, queues, **limits)
         self._polling = polling
-        self._queues = by_schema(queues)
         self._declaring = [queue for queue in queues if queue.queue.schedules.declared]
         # The number of polling connections made when the schedules of the code were last set, or None.
         self._declared_on: int | None = None
@@ -223,7 +232,7 @@ class Schedules(Round):
         """Begin a round if a schedule is due. Return the seconds until the next is due, or None if none is soon."""
         if self.is_under_way:
             return None
-        return min(filter(None, run_all(partial(self._poll, schema) for schema in self._queues)), default=None)
+        return min(filter(None, self._each(self._poll)), default=None)
 
     def _poll(self, schema: str | None) -> float | None:
         waits = [due.due_at - due.read_at for due in self._find(self._polling, schema)]
@@ -248,8 +257,8 @@ class Schedules(Round):
     def _work(self) -> None:
         self._held.clear()
         try:
-            steps: list[Callable[[], None]] = [self._declare]
-            run_all(steps + [partial(self._run_due, schema) for schema in self._queues])
+            steps: list[Callable[[], object]] = [self._declare, partial(self._each, self._run_due)]
+            run_all(steps)
         except Exception as error:
             # An error that another attempt cannot fix must not keep a drain for ever.
             self._ended = not (is_away(error) or is_serialization_failure(error) or isinstance(error, OSError))
@@ -370,18 +379,16 @@ class Samples(Round):
     """Rounds that keep this minute's samples, for the dashboard and ``fairqueue trend``; one worker writes them."""
 
     def __init__(self, queues: Sequence[ServedQueue], options: WorkerOptions) -> None:
-        super().__init__("samples", "keep samples", options, within=options.timings.housekeeping_call)
-        self._queues = by_schema(queues)
+        super().__init__("samples", "keep samples", options, queues, within=options.timings.housekeeping_call)
 
     def _work(self) -> None:
-        run_all(partial(self._keep, schema) for schema in list(self._queues) if not self._stopping)
+        self._each(self._keep)
 
     def _keep(self, schema: str | None) -> None:
         try:
-            keep = call(schema, "fq_keep_samples", "keep samples", queues=sorted(self._queues[schema]))
-            self._connection.run(keep.value)
+            self._rows(schema, "fq_keep_samples", "keep samples", queues=sorted(self._queues[schema]))
         except NotGranted as error:
-            del self._queues[schema]
+            self._schemas.remove(schema)
             self._log.warning("leaves samples to others: %s", logged(error))
 
 
@@ -397,20 +404,15 @@ class Housekeeping(Round):
         # A role's statement_timeout is meant for users, so it is overridden. A connection of a transaction pooler keeps
         # no settings.
         limits = {"within": limit, "time_limit": limit if options.listen else None}
-        super().__init__("housekeeping", "do its housekeeping", options, **limits)
-        self._schemas = list(dict.fromkeys(queue.schema for queue in options.queues))
+        super().__init__("housekeeping", "do its housekeeping", options, (), **limits)
 
     def _work(self) -> None:
         tasks = self._keep_history, self._prune_dead_letters, self._prune_expired, self._forget_channels
-        to_do = itertools.product(self._schemas, tasks)
-        run_all(partial(task, schema) for schema, task in to_do if not self._stopping)
-
-    def _call(self, schema: str | None, function: str, doing: str, **arguments: int) -> Sequence[Any]:
-        return self._connection.run(call(schema, function, doing, **arguments).rows)
+        run_all(partial(self._each, task) for task in tasks)
 
     def _keep_history(self, schema: str | None) -> None:
         ahead = self._timings.history_days
-        made = self._call(schema, "fq_keep_history", "keep the partitions of the history", ahead=ahead)
+        made = self._rows(schema, "fq_keep_history", "keep the partitions of the history", ahead=ahead)
         for partition, action in made:
             self._log.info(": partition %s %s", partition, action)
 
@@ -418,7 +420,7 @@ class Housekeeping(Round):
         more = True
         while more and not self._stopping:
             limit = self._timings.pruned_at_once
-            pruned = self._call(schema, "fq_prune_dead_letters", "prune dead letters", limit=limit)
+            pruned = self._rows(schema, "fq_prune_dead_letters", "prune dead letters", limit=limit)
             more = any(one.more for one in pruned)
             for queue, deleted, _ in pruned:
                 self._log.info(": %s dead letters of queue %s deleted after their retention", deleted, queue)
@@ -426,7 +428,7 @@ class Housekeeping(Round):
     def _prune_expired(self, schema: str | None) -> None:
         deleted = most = self._timings.pruned_at_once
         while deleted == most and not self._stopping:
-            [(deleted, schedules)] = self._call(schema, "fq_prune_expired", "prune what has expired", limit=most)
+            [(deleted, schedules)] = self._rows(schema, "fq_prune_expired", "prune what has expired", limit=most)
             for schedule in schedules:
                 self._log.info(": schedule %s is removed: no worker has it in its code any more", schedule)
 
@@ -436,14 +438,13 @@ class Housekeeping(Round):
         after: int | None = 0
         while after is not None and not self._stopping:
             limit = self._timings.forgotten_at_once
-            mark = call(schema, "fq_mark_idle_channels", "mark idle channels", after=after, limit=limit)
-            after = self._connection.run(mark.value)
+            [(after,)] = self._rows(schema, "fq_mark_idle_channels", "mark idle channels", after=after, limit=limit)
         self._delete_channels(schema)
 
     def _delete_channels(self, schema: str | None) -> None:
         forgotten, more, size = 0, True, self._timings.forgotten_at_once
         while more and not self._stopping:
-            [row] = self._call(schema, "fq_forget_channels", "forget idle channels", limit=size)
+            [row] = self._rows(schema, "fq_forget_channels", "forget idle channels", limit=size)
             forgotten, more = forgotten + row.forgotten, row.more
         if forgotten:
             self._log.info(": %s idle channels forgotten", forgotten)
