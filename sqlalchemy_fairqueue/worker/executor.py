@@ -108,10 +108,7 @@ class Executor(ABC):
         return max(0.0, self._grace_until - self._clock())
 
     def give_up(self) -> list[HeldDelivery]:
-        """Abandon running handlers and kill child processes. Return the deliveries that the caller must settle.
-
-        A delivery beyond its timeout is settled as failed here.
-        """
+        """Fail handlers beyond their timeout, abandon others and kill child processes. Return what to settle."""
         given_up: list[HeldDelivery] = []
         for held in list(self.running):
             if held.timed_out:
@@ -122,13 +119,16 @@ class Executor(ABC):
             self._children.kill(held)
         return given_up
 
+    async def run(self, work: Callable[[], Any]) -> Any:
+        """Call a function of the application, or one that waits for threads."""
+        return work()
+
     @abstractmethod
     async def wait(self) -> None:
         """Wait for running handlers until the grace period ends."""
 
-    @abstractmethod
-    async def clean_up(self) -> None:
-        """Give abandoned handlers a moment to clean up."""
+    async def clean_up(self) -> None:  # noqa: B027 - nothing can interrupt a thread
+        """Give abandoned handlers a moment to clean up, except in threads."""
 
     @abstractmethod
     def calls_this(self) -> bool: ...
@@ -245,12 +245,11 @@ class Executor(ABC):
                 (held.time_over_at, self._clean_up, self._expire),
                 (held.cancelled_at, self._timings.ignored_cancel, self._ignore),
             ):
-                if since is None:
-                    continue
-                if since + allowed <= self._clock():
+                at = math.inf if since is None else since + allowed
+                if at <= self._clock():
                     act(held)
                 else:
-                    next_at = min(next_at, since + allowed)
+                    next_at = min(next_at, at)
         return next_at - began
 
     def _ignore(self, held: HeldDelivery) -> None:
@@ -351,9 +350,6 @@ class ThreadExecutor(Executor):
         for thread in self._threads:
             join(thread, self._left)
 
-    async def clean_up(self) -> None:
-        """Do nothing, since nothing can interrupt a thread."""
-
     def _left(self) -> float:
         if self.running:
             self._leave_at = math.inf
@@ -453,6 +449,9 @@ class TaskExecutor(Executor):
         super().shorten_grace(until)
         if self._waiting is not None and not self._waiting.expired():
             self._waiting.reschedule(self._loop.time() + self.grace_left())
+
+    async def run(self, work: Callable[[], Any]) -> Any:
+        return await in_thread(work)
 
     async def wait(self) -> None:
         """Wait for running handlers until the grace period ends, but not for hanging ones."""

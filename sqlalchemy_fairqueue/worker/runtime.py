@@ -10,7 +10,7 @@ import threading
 from dataclasses import dataclass, replace
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy_fairqueue.database.installation import check_installed, check_writable, read_version
 from sqlalchemy_fairqueue.errors import StartError, WorkerError
@@ -26,13 +26,12 @@ from sqlalchemy_fairqueue.worker.duties import (
     StopRequests,
     cut_stuck_calls,
 )
-from sqlalchemy_fairqueue.worker.executor import Executor
 from sqlalchemy_fairqueue.worker.fetcher import Fetcher
 from sqlalchemy_fairqueue.worker.handling import RELEASE
 from sqlalchemy_fairqueue.worker.leases import Heartbeat, HeldDelivery, ServedQueue, by_schema
 from sqlalchemy_fairqueue.worker.settler import Settler
 from sqlalchemy_fairqueue.worker.threads import Duty, Looper
-from sqlalchemy_fairqueue.worker.wakeups import FetchTrigger, WaitRegistration
+from sqlalchemy_fairqueue.worker.wakeups import FetchTrigger
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from sqlalchemy_fairqueue.queue import Queue
-    from sqlalchemy_fairqueue.worker.executor import SettleCallback
+    from sqlalchemy_fairqueue.worker.executor import Executor
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
 
     Run = Callable[[Callable[[], Any]], Awaitable[Any]]
@@ -123,11 +122,6 @@ class HealthCheck:
 _END = object()
 
 
-async def here(work: Callable[[], Any]) -> Any:
-    """Call *work* in this thread, as a worker with threads calls plain functions."""
-    return work()
-
-
 class Lifespan:
     """The on_start and on_stop functions of one start of a worker, and the resources; *run* calls plain functions.
 
@@ -135,7 +129,7 @@ class Lifespan:
     opened.
     """
 
-    def __init__(self, options: WorkerOptions, run: Run = here) -> None:
+    def __init__(self, options: WorkerOptions, run: Run) -> None:
         self._run = run
         self._log = options.log
         self._queues = options.queues
@@ -234,14 +228,10 @@ def at_once(coroutine: Coroutine[Any, Any, None]) -> None:
         raise AssertionError("it waits")
 
 
-E = TypeVar("E", bound=Executor)
-
-
-class Runtime(Generic[E]):
+class Runtime:
     """The parts of one worker.
 
     Args:
-        run: Calls functions that block: the waits of a stop for threads, and plain on_start and on_stop functions.
         stop: Begins the stop of the worker without waiting, when an operator asks for it.
         drain: Whether the worker ends once it is drained; then it runs only slots that are due at its start.
     """
@@ -249,9 +239,8 @@ class Runtime(Generic[E]):
     def __init__(
         self,
         options: WorkerOptions,
-        make_executor: Callable[[WorkerOptions, FetchTrigger, SettleCallback], E],
-        run: Run,
-        stop: Callable[[Runtime[E]], None],
+        executor: type[Executor],
+        stop: Callable[[Runtime], None],
         *,
         drain: bool = False,
     ) -> None:
@@ -259,29 +248,18 @@ class Runtime(Generic[E]):
         self._clock = options.clock
         self._timings = options.timings
         self._stats = options.stats
-        self._run = run
-        self.lifespan = Lifespan(options, run)
-        self.queues = [ServedQueue(queue, options, self.lifespan.resources_of(queue)) for queue in options.queues]
         self.trigger = FetchTrigger(options.clock)
-        settling = DedicatedConnection(options, lock_timeout=options.lock_timeout)
-        self.settler = Settler(settling, options, self.trigger.settled)
-        self.executor = make_executor(options, self.trigger, self.settler.settle)
-        fetching = DedicatedConnection(options)
-        self.fetcher = Fetcher(
-            connection=fetching,
-            options=options,
-            queues=self.queues,
-            executor=self.executor,
-            trigger=self.trigger,
-            settler=self.settler,
-            waits=WaitRegistration(fetching, options, self.trigger),
-            ended=self._end_with_the_loop,
-        )
+        self.settler = Settler(options, self.trigger.settled)
+        self.executor = executor(options, self.trigger, self.settler.settle)
+        self.lifespan = Lifespan(options, self.executor.run)
+        self.queues = [ServedQueue(queue, options, self.lifespan.resources_of(queue)) for queue in options.queues]
+        ended = self._end_with_the_loop
+        self.fetcher = Fetcher(options, self.queues, self.executor, self.settler, trigger=self.trigger, ended=ended)
         self._stop_requests = StopRequests(by_schema(self.queues), options, partial(stop, self))
         self._schedules: Schedules | None = None
         self._groups: Groups | None = None
         self._rounds: list[Round] = []
-        self._looper = self._make_looper(watched=[fetching, settling], drain=drain)
+        self._looper = self._make_looper(drain=drain)
         self._health = HealthCheck(options)
         self._draining = self._drain(runs_slots=drain)
         self._loopers: list[Looper] = [self.fetcher, self.settler, self._looper]
@@ -354,7 +332,7 @@ class Runtime(Generic[E]):
         executor, began = self.executor, self._clock()
         try:
             executor.begin_stop()
-            await self._run(partial(self.stop_fetching, executor.grace_left))
+            await self.executor.run(partial(self.stop_fetching, executor.grace_left))
             await executor.wait()
         except asyncio.CancelledError:
             pass
@@ -362,7 +340,7 @@ class Runtime(Generic[E]):
             given_up, waited = executor.give_up(), self._clock() - began
             with contextlib.suppress(asyncio.CancelledError):
                 await executor.clean_up()
-            await self._run(partial(self.stop, given_up, waited))
+            await self.executor.run(partial(self.stop, given_up, waited))
 
     def stop_fetching(self, left: Callable[[], float]) -> None:
         """Take no further messages, and release buffered ones; these attempts do not count.
@@ -394,12 +372,12 @@ class Runtime(Generic[E]):
         until = max(until, self._clock() + 0.1)
         self._looper.end(lambda: until - self._clock())
 
-    def _make_looper(self, watched: list[DedicatedConnection], *, drain: bool) -> Looper:
+    def _make_looper(self, *, drain: bool) -> Looper:
         options, timings, beat = self._options, self._timings, self._options.beat
         # Nobody else cuts calls on this connection, and during a call no lease is extended.
         connection = DedicatedConnection(options, within=max(beat, timings.answer))
         heartbeat = Heartbeat(connection, options, self.queues, self.executor.interrupt)
-        cut = partial(cut_stuck_calls, watched, options.stuck_after)
+        cut = partial(cut_stuck_calls, [self.fetcher.connection, self.settler.connection], options.stuck_after)
         obey = partial(self._stop_requests.poll, connection)
         check, charge_every, part = min(beat, timings.hear_after), timings.charge_every, (0.5, 1.0)
         duties = [

@@ -18,6 +18,7 @@ from sqlalchemy_fairqueue.errors import FairQueueError, LeaseLost
 from sqlalchemy_fairqueue.queue.instrumentation import settled, settling
 from sqlalchemy_fairqueue.texts import logged, said
 from sqlalchemy_fairqueue.unit_of_work.operations import Verb, settle
+from sqlalchemy_fairqueue.worker.connection import DedicatedConnection
 from sqlalchemy_fairqueue.worker.handling import Decision, fallback, of_own_verb
 from sqlalchemy_fairqueue.worker.threads import Duty, Looper
 
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from sqlalchemy_fairqueue.values.messages import Delivery
-    from sqlalchemy_fairqueue.worker.connection import DedicatedConnection
     from sqlalchemy_fairqueue.worker.leases import HeldDelivery, ServedQueue
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
 
@@ -45,15 +45,10 @@ _RETURNING = (Verb.RETRY, Verb.RELEASE)
 class Settler(Looper):
     """The thread that settles the deliveries of one worker. It tells *settled* which queues may have room now."""
 
-    def __init__(
-        self,
-        connection: DedicatedConnection,
-        options: WorkerOptions,
-        settled: Callable[[set[ServedQueue]], None],
-    ) -> None:
+    def __init__(self, options: WorkerOptions, settled: Callable[[set[ServedQueue]], None]) -> None:
         duty = Duty("settle deliveries", self._step, options.timings.longest_sleep)
         super().__init__("settle", [duty], options, last=self._end)
-        self._connection = connection
+        self.connection: DedicatedConnection = DedicatedConnection(options, lock_timeout=options.lock_timeout)
         self._log = options.log
         self._settled = settled
         self._timings = options.timings
@@ -90,7 +85,7 @@ class Settler(Looper):
     def _end(self) -> None:
         if left := len(self._pending) + len(self._locked):
             self._log.error("leaves %d deliveries unsettled: they come back when their lease ends", left)
-        self._connection.close()
+        self.connection.close()
 
     def _step(self) -> float | None:
         """Send what is pending, unless the database is away. Return the seconds until the next call, or None."""
@@ -207,7 +202,7 @@ class Settler(Looper):
         try:
             # Prefetched deliveries without a handler were not worked on.
             with settling(queue.queue.name, verb.value, lambda: [held.delivery for held in deliveries if held.began]):
-                self._connection.run(lambda connection: _settle(connection, queue, verb, deliveries))
+                self.connection.run(lambda connection: _settle(connection, queue, verb, deliveries))
         except LeaseLost as error:
             lost = self._lost(queue, verb, deliveries, error)
         except (DBAPIError, UnicodeError, _Unsendable) as error:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, Generic, Self, Unpack
+from typing import TYPE_CHECKING, Self, Unpack
 
 from sqlalchemy import Engine
 from sqlalchemy.orm import Session, sessionmaker
@@ -22,7 +22,7 @@ from sqlalchemy_fairqueue.queue.handlers import session_type_of
 from sqlalchemy_fairqueue.texts import said
 from sqlalchemy_fairqueue.worker.executor import TaskExecutor, ThreadExecutor
 from sqlalchemy_fairqueue.worker.options import WorkerOptions, check_handlers, check_sessions, worker_options
-from sqlalchemy_fairqueue.worker.runtime import E, Health, Runtime, at_once, here
+from sqlalchemy_fairqueue.worker.runtime import Health, Runtime, at_once
 from sqlalchemy_fairqueue.worker.threads import WakeEvent, in_thread, on_signal, signals_wake_loop
 
 if TYPE_CHECKING:
@@ -30,18 +30,19 @@ if TYPE_CHECKING:
 
     from sqlalchemy_fairqueue.queue import Queue
     from sqlalchemy_fairqueue.values.reports import Leftovers
+    from sqlalchemy_fairqueue.worker.executor import Executor
     from sqlalchemy_fairqueue.worker.options import WorkerArguments
     from sqlalchemy_fairqueue.worker.telemetry import WorkerStats
 
 
-class Front(Generic[E]):
+class Front:
     """The public members of both workers, and their life from a start to a stop; each start uses a new runtime."""
 
     def __init__(self, options: WorkerOptions) -> None:
         self._options = options
-        self._runtime: Runtime[E] | None = None
+        self._runtime: Runtime | None = None
         # The executor of the last start, which may still be stopping.
-        self._executor: E | None = None
+        self._executor: Executor | None = None
         self._draining = False
         # Set when the worker is asked to stop, and the end of the grace period.
         self._asked: WakeEvent | asyncio.Event = WakeEvent()
@@ -70,7 +71,7 @@ class Front(Generic[E]):
         problem = "it is not started" if self._executor is None else "it stops, or has stopped"
         return Health(alive=True, ready=False, problems=(problem,))
 
-    async def _begin(self, runtime: Runtime[E]) -> None:
+    async def _begin(self, runtime: Runtime) -> None:
         """Begin to work, or undo what has begun and raise why that is impossible."""
         self._checking = True
         try:
@@ -88,7 +89,7 @@ class Front(Generic[E]):
         self._runtime = runtime
         self._options.log.info("started on %s", [queue.name for queue in self._options.queues])
 
-    async def _check(self, runtime: Runtime[E]) -> None:
+    async def _check(self, runtime: Runtime) -> None:
         runtime.check()
 
     def _ask(self, until: float) -> None:
@@ -98,7 +99,7 @@ class Front(Generic[E]):
             self._executor.shorten_grace(until)
         self._asked.set()
 
-    async def _end(self, runtime: Runtime[E]) -> None:
+    async def _end(self, runtime: Runtime) -> None:
         self._runtime = None
         runtime.executor.shorten_grace(self._grace_until)
         try:
@@ -123,7 +124,7 @@ class _StoppedAtStart(BaseException):
     """A signal came before the worker had begun. A BaseException, so that no error handler catches it."""
 
 
-class Worker(Front[ThreadExecutor]):
+class Worker(Front):
     """Takes messages of one or several queues and calls their handlers in threads.
 
     It holds three connections besides those of its handlers' sessions, and shares a listening one with the other
@@ -228,13 +229,13 @@ class Worker(Front[ThreadExecutor]):
             check_handlers(self._options, in_loop=False)
             at_once(self._begin(self._make_runtime()))
 
-    def _make_runtime(self) -> Runtime[ThreadExecutor]:
+    def _make_runtime(self) -> Runtime:
         sessions = self._options.sync_session_factory
         if sessions is None:
             sessions = sessionmaker(self._engine, class_=session_type_of(self._options.queues, Session))
         options = replace(self._options, sync_session_factory=sessions)
         check_sessions(options, sessions, Session)
-        return Runtime(options, ThreadExecutor, here, self._stop_soon, drain=self._draining)
+        return Runtime(options, ThreadExecutor, self._stop_soon, drain=self._draining)
 
     def stop(self, grace: timedelta | None = None) -> None:
         """Take no further messages, let handlers finish, release the rest, and return. The worker can start again.
@@ -261,7 +262,7 @@ class Worker(Front[ThreadExecutor]):
             if self._runtime is not None:
                 at_once(self._end(self._runtime))
 
-    def _stop_soon(self, runtime: Runtime[ThreadExecutor]) -> None:
+    def _stop_soon(self, runtime: Runtime) -> None:
         """Stop this runtime in another thread, since the stop waits for the caller's thread."""
 
         def stop() -> None:
@@ -328,7 +329,7 @@ class Worker(Front[ThreadExecutor]):
         self.stop()
 
 
-class AsyncWorker(Front[TaskExecutor]):
+class AsyncWorker(Front):
     """Takes messages of one or several queues and calls their handlers in an event loop.
 
     The worker's own calls to the database run in threads with their own connections, so a handler that blocks the loop
@@ -415,7 +416,7 @@ class AsyncWorker(Front[TaskExecutor]):
             await asyncio.wait({life})
             raise
 
-    def _make_runtime(self) -> Runtime[TaskExecutor]:
+    def _make_runtime(self) -> Runtime:
         sessions = self._options.session_factory
         if sessions is None:
             sessions = _sessions(self._engine, session_type_of(self._options.queues, AsyncSession))
@@ -424,9 +425,9 @@ class AsyncWorker(Front[TaskExecutor]):
         if options.sync_session_factory is not None:
             check_sessions(options, options.sync_session_factory, Session, "sync_session_factory")
         stop = partial(self._stop_soon, asyncio.get_running_loop())
-        return Runtime(options, TaskExecutor, in_thread, stop, drain=self._draining)
+        return Runtime(options, TaskExecutor, stop, drain=self._draining)
 
-    async def _live(self, runtime: Runtime[TaskExecutor], started: asyncio.Future[None]) -> None:
+    async def _live(self, runtime: Runtime, started: asyncio.Future[None]) -> None:
         try:
             await self._begin(runtime)
         except BaseException as error:  # noqa: BLE001 - it is raised where the start waits
@@ -466,7 +467,7 @@ class AsyncWorker(Front[TaskExecutor]):
         if is_here and not is_within and asyncio.current_task() is not life:
             await asyncio.shield(life)
 
-    def _stop_soon(self, loop: asyncio.AbstractEventLoop, runtime: Runtime[TaskExecutor]) -> None:
+    def _stop_soon(self, loop: asyncio.AbstractEventLoop, runtime: Runtime) -> None:
         """Stop this runtime from another thread, unless its loop is closed already."""
         with suppress(RuntimeError):
             loop.call_soon_threadsafe(lambda: self._ask(self._until()) if self._runtime is runtime else None)
@@ -526,7 +527,7 @@ class AsyncWorker(Front[TaskExecutor]):
     async def __aexit__(self, *_: object) -> None:
         await self.stop()
 
-    async def _check(self, runtime: Runtime[TaskExecutor]) -> None:
+    async def _check(self, runtime: Runtime) -> None:
         """Check the installation in another thread, since its connection has its own event loop."""
         try:
             await in_thread(runtime.check)

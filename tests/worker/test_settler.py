@@ -214,7 +214,7 @@ def test_what_makes_no_room_is_no_reason_to_poll(
     """After a settlement there may be something to take if a slot became free, or the message itself is ready again."""
     delivery = cast("Delivery", SimpleNamespace(holds_slot=holds_slot, ordering_key=None, max_attempts=1))
     out = HeldDelivery(delivery, cast("Any", None), cast("Any", None), monotonic() - held, decision=decision)
-    settler = Settler(cast("Any", None), Worker(engine, queue)._options, lambda _: None)
+    settler = Settler(Worker(engine, queue)._options, lambda _: None)
     assert settler._makes_room(out) == is_reason
 
 
