@@ -21,17 +21,11 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from sqlalchemy.exc import DBAPIError
 
+from sqlalchemy_fairqueue.database import engines
 from sqlalchemy_fairqueue.database.asynchronous import AsyncEngine
 from sqlalchemy_fairqueue.database.calls import ALONE
 from sqlalchemy_fairqueue.database.drivers import Listener, driver_of
-from sqlalchemy_fairqueue.database.engines import (
-    READ_COMMITTED,
-    isolate,
-    set_lock_timeout,
-    set_time_limit,
-    sets_up_transactions,
-    without_pool,
-)
+from sqlalchemy_fairqueue.database.engines import READ_COMMITTED
 from sqlalchemy_fairqueue.database.errors import sqlstate_of
 from sqlalchemy_fairqueue.errors import IsolationError, LeaseLost
 from sqlalchemy_fairqueue.worker.timings import Clock, Timings
@@ -92,7 +86,7 @@ class DedicatedConnection:
         self.made: int = 0
         self._is_async = isinstance(options.engine, AsyncEngine)
         engine = options.engine.sync_engine if isinstance(options.engine, AsyncEngine) else options.engine
-        self._engine = without_pool(engine)
+        self._engine = engines.without_pool(engine)
         self._driver = driver_of(engine)
         self._connect_within = options.timings.connect
         self._clock = options.clock
@@ -223,12 +217,12 @@ class DedicatedConnection:
 
     def _prepare(self, connection: Connection) -> None:
         """Set up a new connection, after the engine's listeners have."""
-        explicit = self._must_be_explicit or sets_up_transactions(connection)
-        isolate(connection, _ALONE if self._listens or not explicit else READ_COMMITTED)
+        explicit = self._must_be_explicit or engines.sets_up_transactions(connection)
+        engines.isolate(connection, _ALONE if self._listens or not explicit else READ_COMMITTED)
         if self._lock_timeout is not None:
-            set_lock_timeout(connection, timedelta(seconds=self._lock_timeout))
+            engines.set_lock_timeout(connection, timedelta(seconds=self._lock_timeout))
         if self._time_limit is not None:
-            set_time_limit(connection, timedelta(seconds=self._time_limit))
+            engines.set_time_limit(connection, timedelta(seconds=self._time_limit))
         connection.commit()
 
     def _waited(self, work: Callable[[], R]) -> R:

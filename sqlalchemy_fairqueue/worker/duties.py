@@ -18,18 +18,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlalchemy.exc import DBAPIError
 
+from sqlalchemy_fairqueue.database import schedules
 from sqlalchemy_fairqueue.database.calls import call
 from sqlalchemy_fairqueue.database.errors import is_away, is_serialization_failure, sqlstate_of
 from sqlalchemy_fairqueue.database.messages import fold_groups
-from sqlalchemy_fairqueue.database.schedules import (
-    DueSchedule,
-    ScheduleDefinition,
-    due_schedules,
-    fail_schedule,
-    read_schedules,
-    run_slots,
-    schedule_call,
-)
 from sqlalchemy_fairqueue.database.stats import StopRequest, read_stop_requests
 from sqlalchemy_fairqueue.errors import FairQueueError, NotGranted
 from sqlalchemy_fairqueue.texts import logged, said
@@ -265,10 +257,10 @@ class Schedules(Round):
             raise
         self._ended = True
 
-    def _find(self, connection: DedicatedConnection, schema: str | None) -> list[DueSchedule]:
+    def _find(self, connection: DedicatedConnection, schema: str | None) -> list[schedules.DueSchedule]:
         queues = self._queues[schema]
         ask = partial(
-            due_schedules,
+            schedules.due_schedules,
             schema=schema,
             queues=sorted(queues),
             in_code=[(name, *key) for name, queue in queues.items() for key in queue.queue.schedules.declared],
@@ -290,12 +282,12 @@ class Schedules(Round):
         run_all(partial(self._declare_one, *one) for one in declared)
         self._declared_on = made
 
-    def _declare_one(self, queue: ServedQueue, key: tuple[str, str], definition: ScheduleDefinition) -> None:
+    def _declare_one(self, queue: ServedQueue, key: tuple[str, str], definition: schedules.ScheduleDefinition) -> None:
         channel, name = key
-        read = partial(read_schedules, target=queue.target, channel=channel, name=name, limit=1)
+        read = partial(schedules.read_schedules, target=queue.target, channel=channel, name=name, limit=1)
         if self._declared_on is not None and self._connection.run(read):
             return
-        outcome = self._connection.run(schedule_call(queue.target, definition).value)
+        outcome = self._connection.run(schedules.schedule_call(queue.target, definition).value)
         self._log.log(
             logging.DEBUG if outcome == "same" else logging.INFO,
             ": schedule %s of queue %s is %s by the code",
@@ -310,7 +302,7 @@ class Schedules(Round):
             random.shuffle(found)
             progress = [self._run_one(schema, due) for due in found if not self._stopping]
 
-    def _run_one(self, schema: str | None, due: DueSchedule) -> bool:
+    def _run_one(self, schema: str | None, due: schedules.DueSchedule) -> bool:
         """Run due slots of a schedule, or note why that is impossible. Return False if the schedule is left for now."""
         channel = schema, due.queue, due.channel
         if channel in self._held:
@@ -335,7 +327,7 @@ class Schedules(Round):
         except (FairQueueError, ArithmeticError, LookupError, TypeError, ValueError) as error:
             return self._note(schema, due, error)
 
-    def _run_slots(self, schema: str | None, due: DueSchedule) -> bool:
+    def _run_slots(self, schema: str | None, due: schedules.DueSchedule) -> bool:
         """Run a bounded number of due slots in one transaction, so that other schedules need not wait long.
 
         Return False if another worker was first, or the row is locked.
@@ -344,7 +336,7 @@ class Schedules(Round):
         most = max(1, min(self._timings.slots_at_once, _BYTES // max(due.content_size, 1)))
         plan = planned(timing, due.catch_up, due.done_until, due.read_at, most)
         run = partial(
-            run_slots,
+            schedules.run_slots,
             schema=schema,
             due=due,
             slots=plan.slots,
@@ -358,10 +350,10 @@ class Schedules(Round):
             self._log.debug(": schedule %s of channel %s of queue %s enqueued messages %s", *_words(due), ids)
         return made is not None
 
-    def _note(self, schema: str | None, due: DueSchedule, error: BaseException) -> bool:
+    def _note(self, schema: str | None, due: schedules.DueSchedule, error: BaseException) -> bool:
         """Note why a schedule cannot be run. Return False if its row has changed meanwhile, or is locked."""
         delay = timedelta(seconds=self._timings.schedule_again)
-        note = partial(fail_schedule, schema=schema, due=due, problem=said(error), delay=delay)
+        note = partial(schedules.fail_schedule, schema=schema, due=due, problem=said(error), delay=delay)
         noted = self._connection.run(note)
         if noted:
             self._log.warning(
@@ -371,7 +363,7 @@ class Schedules(Round):
         return noted
 
 
-def _words(due: DueSchedule) -> tuple[str, str, str]:
+def _words(due: schedules.DueSchedule) -> tuple[str, str, str]:
     return due.name, due.channel, due.queue
 
 

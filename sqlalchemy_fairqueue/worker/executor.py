@@ -16,20 +16,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlalchemy_fairqueue.errors import FairQueueError, HandlerTimeout
 from sqlalchemy_fairqueue.queue.contexts import finished
+from sqlalchemy_fairqueue.worker import handling
 from sqlalchemy_fairqueue.worker.child_processes import ChildProcesses
 from sqlalchemy_fairqueue.worker.connection import in_greenlet
-from sqlalchemy_fairqueue.worker.handling import (
-    COMPLETE,
-    RELEASE,
-    Decision,
-    Decisions,
-    begin_handling,
-    bound_call,
-    call_in_session,
-    decide_on_failure,
-    decide_on_return,
-    without_call,
-)
+from sqlalchemy_fairqueue.worker.handling import COMPLETE, RELEASE, Decision, Decisions
 from sqlalchemy_fairqueue.worker.leases import Buffer, HeldDelivery
 from sqlalchemy_fairqueue.worker.threads import Duty, ForkGuard, Looper, in_thread, join
 from sqlalchemy_fairqueue.worker.timings import Prefetch
@@ -164,20 +154,20 @@ class Executor(ABC):
         """Begin a batch and return its handler, or raise NotCalled. Settle later messages that cannot be handled."""
         followers, held.followers = held.followers, []
         try:
-            handler = begin_handling(held)
+            handler = handling.begin_handling(held)
         except BaseException:
             # Only the first message is affected; the others are delivered again without it.
             for follower in followers:
-                self._settle(follower, without_call(follower) or RELEASE)
+                self._settle(follower, handling.without_call(follower) or RELEASE)
             raise
         for follower in followers:
             try:
-                begin_handling(follower)
+                handling.begin_handling(follower)
                 held.followers.append(follower)
             except BaseException as error:  # noqa: BLE001 - it is about its message alone
                 # It has no share in the cost of the call.
                 follower.first = follower
-                self._settle(follower, decide_on_failure(follower, error))
+                self._settle(follower, handling.decide_on_failure(follower, error))
         return handler
 
     def _limit_time(self, held: HeldDelivery, handler: Handler) -> None:
@@ -186,11 +176,11 @@ class Executor(ABC):
 
     def _call_plain(self, held: HeldDelivery, handler: Handler) -> Any:
         with self._fork_guard:
-            return bound_call(handler, held)()
+            return handling.bound_call(handler, held)()
 
     def _call_in_child(self, held: HeldDelivery, handler: Handler) -> Decisions:
-        call = bound_call(handler, held, function=lambda *_, **__: self._children.call(held, handler))
-        return decide_on_return(held, handler, call())
+        call = handling.bound_call(handler, held, function=lambda *_, **__: self._children.call(held, handler))
+        return handling.decide_on_return(held, handler, call())
 
     def _failed(self, held: HeldDelivery, error: BaseException) -> Decisions:
         if isinstance(error, HandlerTimeout) and not self._is_first_to_tell(held):
@@ -198,7 +188,7 @@ class Executor(ABC):
         if held.followers and any(one.cancelled for one in held.batch):
             # The others in the batch have not failed.
             return [COMPLETE if one.cancelled else RELEASE for one in held.batch]
-        return [decide_on_failure(one, error) for one in held.batch]
+        return [handling.decide_on_failure(one, error) for one in held.batch]
 
     def _finish(self, held: HeldDelivery, decisions: Decisions, *, still_runs: bool = False) -> None:
         """Settle a finished batch, unless it was given up; release those of its messages that have no decision.
@@ -214,7 +204,7 @@ class Executor(ABC):
             self.occupied.pop(held, None)
         if started is None:
             return
-        rest = [without_call(one) or RELEASE for one in held.batch[len(decisions) :]]
+        rest = [handling.without_call(one) or RELEASE for one in held.batch[len(decisions) :]]
         self._settle_batch(held, [*decisions, *rest], started)
         self._refill()
 
@@ -270,7 +260,7 @@ class Executor(ABC):
             held.give_up()
         self._stats.time_is_over(len(held.batch))
         error = HandlerTimeout(held.delivery.message_id, held.delivery.kind, held.timeout)
-        decisions = [decide_on_failure(one, error) for one in held.batch]
+        decisions = [handling.decide_on_failure(one, error) for one in held.batch]
         self._hang(held)
         self._settle_batch(held, decisions, started)
 
@@ -384,14 +374,14 @@ class ThreadExecutor(Executor):
                 return self._call_in_child(held, handler)
             self._limit_time(held, handler)
             if handler.session:
-                return call_in_session(held, handler, self._fork_guard)
+                return handling.call_in_session(held, handler, self._fork_guard)
             result = self._call_plain(held, handler)
             if handler.timeout is not None:
                 held.check_time()
             # A shortcut: the general way takes a tenth of a message's time.
             if result is None and handler.batch is None and not held.outcomes:
                 return _DONE
-            return decide_on_return(held, handler, result)
+            return handling.decide_on_return(held, handler, result)
         except BaseException as error:  # noqa: BLE001 - every exception of a handler is about its message
             return self._failed(held, error)
 
@@ -544,14 +534,14 @@ class TaskExecutor(Executor):
         )
 
     async def _call_handler(self, held: HeldDelivery, handler: Handler) -> Decisions:
-        in_session = partial(call_in_session, held, handler, self._fork_guard)
+        in_session = partial(handling.call_in_session, held, handler, self._fork_guard)
         if handler.session and handler.asynchronous:
             return await in_greenlet(in_session)
         if handler.session:
             return await self._in_thread(held, in_session)
         if handler.asynchronous:
             with self._fork_guard:
-                result = await finished(bound_call(handler, held)())
+                result = await finished(handling.bound_call(handler, held)())
         else:
             result = await self._in_thread(held, lambda: self._call_plain(held, handler))
             # A plain function around a coroutine.
@@ -559,7 +549,7 @@ class TaskExecutor(Executor):
                 with self._fork_guard:
                     result = await result
         held.check_time()
-        return decide_on_return(held, handler, result)
+        return handling.decide_on_return(held, handler, result)
 
     async def _in_thread(self, held: HeldDelivery, work: Callable[[], T]) -> T:
         """Call *work* in a thread, and await it. If the task is cancelled, the thread goes on: the handler hangs."""
