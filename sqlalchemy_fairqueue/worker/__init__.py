@@ -18,7 +18,7 @@ the first three threads and the limits, after failures too:
 ``<name>-groups``    due; groups count members that ended and enqueue follow-ups; housekeeping makes and drops days of
 ``-housekeeping``    the history and deletes what is old; samples record how queues stand.
 ``<name>-samples``
-``<name>-limits``    ``executor``: notices that the time of a handler is over. It has no connection.
+``<name>-limits``    ``executor``: interrupts handlers whose time is over, and fails them. It has no connection.
 a probe's thread     ``runtime``: asks the database whether it answers, on a connection for probes.
 handlers             ``executor``: ``<name>-handler-<n>`` threads, or tasks of the application's event loop, on the
                      connections of their sessions. For a handler with ``isolation="process"`` the thread waits for a

@@ -227,11 +227,6 @@ def _bury_reason(error: BaseException) -> str:
     return f"not retried: {name:.200}"
 
 
-def of_undecodable(error: PayloadError) -> Decision:
-    """Return the decision for a payload that the codec cannot decode: bury, since a retry would not help."""
-    return Decision(Verb.BURY, reason=f"its payload cannot be decoded: {check_text('error', str(error))}"[:1000])
-
-
 def of_unknown(error: WorkerError, delivery: Delivery, policy: RetryPolicy) -> Decision:
     """Return the decision for a kind without a handler: at first release it to other workers, with growing delays.
 
@@ -285,7 +280,7 @@ def text_of(error: BaseException) -> str:
         return check_text("error", error.text)
     trace = error.__traceback__
     # The frames of this package tell nothing about the handler.
-    while trace is not None and trace.tb_next is not None and _is_ours(trace.tb_frame.f_globals.get("__name__")):
+    while trace and trace.tb_next and str(trace.tb_frame.f_globals.get("__name__")).startswith(_OURS):
         trace = trace.tb_next
     text = "".join(traceback.format_exception(type(error), error, trace))
     if len(text) > _MOST:
@@ -300,10 +295,6 @@ def _ascii(text: str | None) -> str | None:
 def cause_of(outcome: BaseException) -> str | None:
     cause = outcome.__cause__ or outcome.__context__
     return None if cause is None else text_of(cause)
-
-
-def _is_ours(module: object) -> bool:
-    return isinstance(module, str) and module.startswith(_OURS)
 
 
 class NotCalled(Exception):
@@ -339,7 +330,9 @@ def begin_handling(held: HeldDelivery) -> Handler:
             handler.schema.decode(payload)
     except PayloadError as error:
         _log(logging.ERROR, held, error)
-        raise NotCalled(of_undecodable(error)) from None
+        # A retry would not help.
+        reason = f"its payload cannot be decoded: {check_text('error', str(error))}"[:1000]
+        raise NotCalled(Decision(Verb.BURY, reason=reason)) from None
     except WorkerError as error:
         decision = of_unknown(error, delivery, held.queue.options.retry)
         if decision.verb is Verb.RELEASE:

@@ -312,8 +312,9 @@ class ServedQueue:
         return first
 
     def lease_ids(self) -> list[int]:
-        """Return the ids of all leases of the queue, including the lease of a registered wait."""
-        return [*self.leases, *([] if self.waiting_lease is None else [self.waiting_lease])]
+        """Return the ids of all leases of the queue, including empty ones and the lease of a registered wait."""
+        waiting = () if self.waiting_lease is None else (self.waiting_lease,)
+        return sorted({*self.leases, *self.consumer.lease_ids(), *waiting})
 
     def held(self) -> list[TrackedLease]:
         """Return the leases with deliveries, and forget lost leases that have none."""
@@ -492,8 +493,7 @@ class Heartbeat:
         self.connection.close()
 
     def _end(self, queue: ServedQueue) -> None:
-        known = {*queue.leases, *queue.consumer.lease_ids(), queue.waiting_lease}
-        if lease_ids := sorted(one for one in known if one is not None):
+        if lease_ids := queue.lease_ids():
             doing = f"end {len(lease_ids)} leases of {queue.target.named()}"
             end = queue.target.call("fq_end_leases", doing, lease_ids=lease_ids)
             self.connection.run(end.rows, within=self.options.timings.end_leases)

@@ -53,7 +53,7 @@ class Settler(Looper):
         self._settled = settled
         self._timings = options.timings
         self._backoff = options.backoff("settle deliveries")
-        self._finished: deque[tuple[HeldDelivery, Decision | None]] = deque()
+        self._finished: deque[HeldDelivery] = deque()
         # Deliveries whose call was not answered yet.
         self._pending: dict[HeldDelivery, None] = {}
         # Deliveries whose message was locked, each with the time to try it again.
@@ -64,7 +64,8 @@ class Settler(Looper):
 
     def settle(self, held: HeldDelivery, decision: Decision | None) -> None:
         """Settle a delivery; None means that it is lost. Any thread may call it."""
-        self._finished.append((held, decision))
+        held.decision = decision
+        self._finished.append(held)
         self._event.set()
 
     @property
@@ -108,8 +109,8 @@ class Settler(Looper):
     def _gather(self) -> None:
         ended: list[HeldDelivery] = []
         while self._finished:
-            held, decision = self._finished.popleft()
-            held.decision = decision
+            held = self._finished.popleft()
+            decision = held.decision
             if decision is not None and not decision.sent:
                 self._pending[held] = None
                 continue
