@@ -11,7 +11,7 @@ the first three threads and the limits, after failures too:
 ``<name>-fetch``     ``fetcher``: dequeues when a queue's polls (``timings``) are due and there is room, and fills the
                      executor's buffer. It registers waits (``wakeups``), and gives back what unanswered dequeues took.
 ``<name>-settle``    ``settler``: settles what handlers finished, in batches.
-``<name>-heartbeat`` ``duties``: the heartbeat (``leases``) extends leases, hears signals while all handlers are at
+``<name>-heartbeat`` ``duties``: the heartbeat extends leases, hears signals while all handlers are at
                      work, and charges for running handlers. Other duties cut stuck calls of the fetcher and settler,
                      look for requests to stop, and start the rounds of the next row.
 ``<name>-schedules`` ``duties``: each runs one round on its own connection, then ends. Schedules run the slots that are

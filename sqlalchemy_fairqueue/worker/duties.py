@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlalchemy.exc import DBAPIError
 
-from sqlalchemy_fairqueue.database import schedules
+from sqlalchemy_fairqueue.database import deliveries, schedules
 from sqlalchemy_fairqueue.database.calls import call
+from sqlalchemy_fairqueue.database.deliveries import Token
 from sqlalchemy_fairqueue.database.errors import is_away, is_serialization_failure, sqlstate_of
 from sqlalchemy_fairqueue.database.messages import fold_groups
 from sqlalchemy_fairqueue.database.stats import StopRequest, read_stop_requests
@@ -27,11 +28,11 @@ from sqlalchemy_fairqueue.errors import FairQueueError, NotGranted
 from sqlalchemy_fairqueue.texts import logged, said
 from sqlalchemy_fairqueue.values.schedules import planned, timing_of
 from sqlalchemy_fairqueue.worker.connection import DedicatedConnection
-from sqlalchemy_fairqueue.worker.leases import ServedQueue, by_schema, run_all
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
+    from sqlalchemy_fairqueue.worker.leases import HeldDelivery, ServedQueue, TrackedLease
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
 
 R = TypeVar("R")
@@ -40,6 +41,141 @@ _LOCKED = "55P03"
 _CANCELLED = "57014"
 # Most bytes of the messages that one call enqueues.
 _BYTES = 8 * 2**20
+
+
+def run_all(steps: Iterable[Callable[[], R]]) -> list[R]:
+    """Call all steps, even if some fail, and return their results or raise the first failure."""
+    results, failures = [], []
+    for step in steps:
+        try:
+            results.append(step())
+        except Exception as error:  # noqa: BLE001 - raised below
+            failures.append(error)
+    if failures:
+        raise failures[0]
+    return results
+
+
+def by_schema(queues: Iterable[ServedQueue]) -> dict[str | None, dict[str, ServedQueue]]:
+    found: dict[str | None, dict[str, ServedQueue]] = {}
+    for queue in queues:
+        found.setdefault(queue.target.schema, {})[queue.target.queue] = queue
+    return found
+
+
+@dataclass(eq=False)
+class Heartbeat:
+    """What the heartbeat thread does for held deliveries while handlers work on them.
+
+    It calls *interrupt* with deliveries whose handlers should stop, since the lease is lost or the message cancelled.
+    """
+
+    connection: DedicatedConnection
+    options: WorkerOptions
+    queues: Sequence[ServedQueue]
+    interrupt: Callable[[list[HeldDelivery]], None]
+
+    def hear_all(self) -> None:
+        """Apply the signals of queues that the worker has not dequeued from lately, as when all handlers are busy."""
+        run_all(partial(self._hear, queue) for queue in self.queues)
+
+    def _hear(self, queue: ServedQueue) -> None:
+        now = self.options.clock()
+        is_due = now - queue.heard_at > self.options.timings.hear_after and queue.polls.next_at <= now
+        if is_due and queue.dequeuing.acquire(blocking=False):
+            try:
+                self.connection.run(queue.consumer.hear, within=self.options.beat)
+                queue.heard_at = self.options.clock()
+            finally:
+                queue.dequeuing.release()
+
+    def charge_all(self) -> None:
+        """Charge channels for running handlers, in queues fair by seconds, so that long handlers do not take over."""
+        run_all(partial(self._charge, queue) for queue in self.queues)
+
+    def _charge(self, queue: ServedQueue) -> None:
+        held = [one for lease in queue.held() for one in lease.held.copy()]
+        charges = [(one, to) for one in held if (to := one.charge_on()) is not None]
+        if not charges:
+            return
+        charged = [one.delivery for one, _ in charges]
+        tokens = [Token(one.message_id, one.row_id, one.lease.id, one.deliveries) for one in charged]
+        send = partial(deliveries.charge_running, target=queue.target, tokens=tokens, charges=[to for _, to in charges])
+        try:
+            self.connection.run(send, within=self.options.beat)
+        except Exception:
+            for one, (_, before) in charges:
+                one.not_charged(before)
+            raise
+
+    def extend_all(self) -> None:
+        self._tell_lost()
+        try:
+            held = [(queue, [lease for lease in queue.held() if not lease.lost]) for queue in self.queues]
+            held = [(queue, leases) for queue, leases in held if leases]
+            # A locked queue may use its share of the time until the first lease would be lost.
+            run_all(partial(self._extend, *held[number], held[number:]) for number in range(len(held)))
+        finally:
+            self._tell_lost()
+
+    def end(self) -> None:
+        """End leases without deliveries when the worker has stopped, and close the connection. Other leases expire."""
+        try:
+            run_all(partial(self._end, queue) for queue in self.queues)
+        except Exception as error:  # noqa: BLE001 - a stop must not fail by it
+            self.options.log.debug("could not end its leases, which expire: %s", logged(error))
+        self.connection.close()
+
+    def _end(self, queue: ServedQueue) -> None:
+        if lease_ids := queue.lease_ids():
+            doing = f"end {len(lease_ids)} leases of {queue.target.named()}"
+            end = queue.target.call("fq_end_leases", doing, lease_ids=lease_ids)
+            self.connection.run(end.rows, within=self.options.timings.end_leases)
+
+    def _extend(
+        self, queue: ServedQueue, leases: list[TrackedLease], left: list[tuple[ServedQueue, list[TrackedLease]]]
+    ) -> None:
+        by_id = {lease.lease_id: lease for lease in leases}
+        duration, sent_at = self.options.lease, self.options.clock()
+        # If the answer takes longer, a lease is lost.
+        first_end = min(lease.deadline for _, others in left for lease in others)
+        within = max(0.1, (first_end - sent_at) / len(left))
+        extend = partial(deliveries.heartbeat, target=queue.target, lease_ids=list(by_id), lease=duration)
+        self.options.stats.heartbeats += 1
+        for lease_id, expires_at, cancelled in self.connection.run(extend, within=within):
+            lease = by_id[lease_id]
+            if expires_at is None:
+                lease.lose()
+            else:
+                lease.extend(sent_at + duration.total_seconds())
+            if cancelled:
+                self._cancel(lease, set(cancelled))
+
+    def _cancel(self, lease: TrackedLease, message_ids: set[int]) -> None:
+        cancelled = []
+        for held in lease.held.copy():
+            if held.delivery.message_id in message_ids and not held.cancelled:
+                held.cancelled = True
+                held.first.cancelled_at = held.first.cancelled_at or self.options.clock()
+                cancelled.append(held)
+        if cancelled:
+            self.options.stats.cancelled += len(cancelled)
+            self.interrupt(cancelled)
+
+    def _tell_lost(self) -> None:
+        """Log each lost lease once, and interrupt its handlers."""
+        for queue in self.queues:
+            for lease in queue.held():
+                if lease.told or not lease.lost:
+                    continue
+                lease.told = True
+                held = list(lease.held.copy())
+                self.options.log.error(
+                    "lost lease %d with %d deliveries of queue %s: it could not be extended in time",
+                    *(lease.lease_id, len(held), queue.queue.name),
+                    extra={"queue": queue.queue.name, "lease_id": lease.lease_id},
+                )
+                self.interrupt(held)
 
 
 def cut_stuck_calls(connections: Sequence[DedicatedConnection], seconds: float) -> None:
@@ -420,8 +556,8 @@ class Housekeeping(Round):
     def _prune_expired(self, schema: str | None) -> None:
         deleted = most = self._timings.pruned_at_once
         while deleted == most and not self._stopping:
-            [(deleted, schedules)] = self._rows(schema, "fq_prune_expired", "prune what has expired", limit=most)
-            for schedule in schedules:
+            [(deleted, removed)] = self._rows(schema, "fq_prune_expired", "prune what has expired", limit=most)
+            for schedule in removed:
                 self._log.info(": schedule %s is removed: no worker has it in its code any more", schedule)
 
     def _forget_channels(self, schema: str | None) -> None:
@@ -430,7 +566,7 @@ class Housekeeping(Round):
         after: int | None = 0
         while after is not None and not self._stopping:
             limit = self._timings.forgotten_at_once
-            [(after,)] = self._rows(schema, "fq_mark_idle_channels", "mark idle channels", after=after, limit=limit)
+            [(after, _)] = self._rows(schema, "fq_mark_idle_channels", "mark idle channels", after=after, limit=limit)
         self._delete_channels(schema)
 
     def _delete_channels(self, schema: str | None) -> None:

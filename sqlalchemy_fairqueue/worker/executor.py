@@ -19,8 +19,7 @@ from sqlalchemy_fairqueue.queue.contexts import finished
 from sqlalchemy_fairqueue.worker import handling
 from sqlalchemy_fairqueue.worker.child_processes import ChildProcesses
 from sqlalchemy_fairqueue.worker.connection import in_greenlet
-from sqlalchemy_fairqueue.worker.handling import COMPLETE, RELEASE, Decision, Decisions
-from sqlalchemy_fairqueue.worker.leases import Buffer, HeldDelivery
+from sqlalchemy_fairqueue.worker.leases import COMPLETE, RELEASE, Buffer, Decision, HeldDelivery
 from sqlalchemy_fairqueue.worker.threads import Duty, ForkGuard, Looper, in_thread, join
 from sqlalchemy_fairqueue.worker.timings import Prefetch
 
@@ -178,11 +177,11 @@ class Executor(ABC):
         with self._fork_guard:
             return handling.bound_call(handler, held)()
 
-    def _call_in_child(self, held: HeldDelivery, handler: Handler) -> Decisions:
+    def _call_in_child(self, held: HeldDelivery, handler: Handler) -> handling.Decisions:
         call = handling.bound_call(handler, held, function=lambda *_, **__: self._children.call(held, handler))
         return handling.decide_on_return(held, handler, call())
 
-    def _failed(self, held: HeldDelivery, error: BaseException) -> Decisions:
+    def _failed(self, held: HeldDelivery, error: BaseException) -> handling.Decisions:
         if isinstance(error, HandlerTimeout) and not self._is_first_to_tell(held):
             return [None]
         if held.followers and any(one.cancelled for one in held.batch):
@@ -190,7 +189,7 @@ class Executor(ABC):
             return [COMPLETE if one.cancelled else RELEASE for one in held.batch]
         return [handling.decide_on_failure(one, error) for one in held.batch]
 
-    def _finish(self, held: HeldDelivery, decisions: Decisions, *, still_runs: bool = False) -> None:
+    def _finish(self, held: HeldDelivery, decisions: handling.Decisions, *, still_runs: bool = False) -> None:
         """Settle a finished batch, unless it was given up; release those of its messages that have no decision.
 
         *still_runs* says that the handler's task was cancelled, but its thread goes on.
@@ -208,7 +207,7 @@ class Executor(ABC):
         self._settle_batch(held, [*decisions, *rest], started)
         self._refill()
 
-    def _settle_batch(self, held: HeldDelivery, decisions: Decisions, started: float) -> None:
+    def _settle_batch(self, held: HeldDelivery, decisions: handling.Decisions, started: float) -> None:
         costs = [one.measured_cost for one in held.batch]
         for one, cost, decision in zip(held.batch, costs, decisions, strict=True):
             one.cost = cost
@@ -367,7 +366,7 @@ class ThreadExecutor(Executor):
                 self._changed.wait()
             self._idle -= 1
 
-    def _call(self, held: HeldDelivery) -> Decisions:
+    def _call(self, held: HeldDelivery) -> handling.Decisions:
         try:
             handler = self._begin_handling(held)
             if handler.isolated:
@@ -403,7 +402,7 @@ class TaskExecutor(Executor):
         self._clean_up = options.timings.cleanup
         self._loop = asyncio.get_running_loop()
         self._in_threads: set[HeldDelivery] = set()
-        self._tasks: dict[HeldDelivery, asyncio.Task[Decisions]] = {}
+        self._tasks: dict[HeldDelivery, asyncio.Task[handling.Decisions]] = {}
         # Deliveries whose tasks were cancelled. They are cancelled once, so that they can clean up.
         self._interrupted: set[HeldDelivery] = set()
         self._waiting: asyncio.Timeout | None = None
@@ -490,7 +489,7 @@ class TaskExecutor(Executor):
         else:
             task.cancel("its lease was lost" if held.lost else "its time is over")
 
-    def _done(self, held: HeldDelivery, task: asyncio.Task[Decisions]) -> None:
+    def _done(self, held: HeldDelivery, task: asyncio.Task[handling.Decisions]) -> None:
         del self._tasks[held]
         self._interrupted.discard(held)
         # A task that was cancelled before it began has done nothing.
@@ -503,7 +502,7 @@ class TaskExecutor(Executor):
         super()._hang(held, *what)
         self._call_in_loop(self._changed.set)
 
-    async def _call(self, held: HeldDelivery) -> Decisions:
+    async def _call(self, held: HeldDelivery) -> handling.Decisions:
         _current.set(self)
         try:
             handler = self._begin_handling(held)
@@ -516,7 +515,7 @@ class TaskExecutor(Executor):
             if (isinstance(error, GeneratorExit) and self._loop.is_closed()) or (
                 isinstance(error, asyncio.CancelledError) and self._is_cancelled_by_others(held)
             ):
-                decisions: Decisions = [RELEASE]
+                decisions: handling.Decisions = [RELEASE]
             else:
                 decisions = self._failed(held, _reason(held, error))
             if isinstance(error, asyncio.CancelledError):
@@ -533,7 +532,7 @@ class TaskExecutor(Executor):
             task is not None and task.cancelling() > 0 and held not in self._interrupted and uncounted < _CANCELLATIONS
         )
 
-    async def _call_handler(self, held: HeldDelivery, handler: Handler) -> Decisions:
+    async def _call_handler(self, held: HeldDelivery, handler: Handler) -> handling.Decisions:
         in_session = partial(handling.call_in_session, held, handler, self._fork_guard)
         if handler.session and handler.asynchronous:
             return await in_greenlet(in_session)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy_fairqueue.database.deliveries import held_tokens, settlement
 from sqlalchemy_fairqueue.queue.handlers import handlers_of
 from sqlalchemy_fairqueue.worker.connection import DedicatedConnection
-from sqlalchemy_fairqueue.worker.handling import RELEASE
+from sqlalchemy_fairqueue.worker.leases import RELEASE
 from sqlalchemy_fairqueue.worker.threads import Duty, Looper
 from sqlalchemy_fairqueue.worker.wakeups import FetchTrigger, WaitRegistration
 

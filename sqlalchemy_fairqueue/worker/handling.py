@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Awaitable, Callable, Sequence
 from contextvars import copy_context
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -30,20 +30,18 @@ from sqlalchemy_fairqueue.queue.results import encoded_result, results_of_batch
 from sqlalchemy_fairqueue.texts import logged, said
 from sqlalchemy_fairqueue.unit_of_work.operations import Settle, Verb
 from sqlalchemy_fairqueue.unit_of_work.sessions import guard, record, recorded
-from sqlalchemy_fairqueue.values.checks import check_duration, check_text
+from sqlalchemy_fairqueue.values.checks import check_text
 from sqlalchemy_fairqueue.values.outcomes import Bury, Outcome, Release, Retry, RetryPolicy
+from sqlalchemy_fairqueue.worker.leases import COMPLETE, RELEASE, Decision, HeldDelivery
 
 if TYPE_CHECKING:
     from datetime import timedelta
 
     from sqlalchemy.orm import Session
 
-    from sqlalchemy_fairqueue.database.calls import Target
-    from sqlalchemy_fairqueue.database.deliveries import EncodedResult
     from sqlalchemy_fairqueue.queue.handlers import Handler
     from sqlalchemy_fairqueue.queue.payloads import PayloadSchema
     from sqlalchemy_fairqueue.values.messages import Delivery
-    from sqlalchemy_fairqueue.worker.leases import HeldDelivery
     from sqlalchemy_fairqueue.worker.threads import ForkGuard
 
 # How often a handler is called in one attempt.
@@ -60,44 +58,8 @@ _FALLBACK = RetryPolicy()
 UNKNOWN_KIND_RELEASES = 15
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """How to settle a delivery: a verb and its arguments. If *sent*, the handler's own transaction has settled it."""
-
-    verb: Verb
-    delay: timedelta | None = None
-    reason: str | None = None
-    error: str | None = None
-    sent: bool = False
-    result: EncodedResult | None = None
-
-    def __post_init__(self) -> None:
-        """Make arguments storable, or refuse them, since the application's policies and outcomes may hold anything."""
-        if self.delay is not None:
-            object.__setattr__(self, "delay", check_duration("delay", self.delay))
-        for what, text in ("reason", self.reason), ("error", self.error):
-            if text is not None:
-                object.__setattr__(self, what, check_text(what, text))
-
-    def operation(
-        self, target: Target, delivery: Delivery, cost: int | None = None, charged: int | None = None
-    ) -> Settle:
-        """Return the operation that settles a delivery in this way; *cost* and *charged* as in Settle."""
-        return Settle(target, self.verb, delivery, self.delay, self.reason, self.error, cost, charged, self.result)
-
-    def in_ascii(self) -> Decision:
-        """Return the same decision with texts in ASCII, which every encoding can represent."""
-        return replace(self, reason=_ascii(self.reason), error=_ascii(self.error))
-
-    @property
-    def result_bytes(self) -> int:
-        return 0 if self.result is None else len(self.result.content or b"")
-
-
 Decisions = Sequence[Decision | None]
 """The decisions on the deliveries of a batch, in order; None if a delivery is no longer this worker's."""
-COMPLETE = Decision(Verb.COMPLETE)
-RELEASE = Decision(Verb.RELEASE)
 
 
 class RemoteError(Exception):
@@ -286,10 +248,6 @@ def text_of(error: BaseException) -> str:
     if len(text) > _MOST:
         text = f"{text[: _MOST // 2]}\n[...]\n{text[-_MOST // 2 :]}"
     return check_text("error", text)
-
-
-def _ascii(text: str | None) -> str | None:
-    return None if text is None else text.encode("ascii", "backslashreplace").decode()
 
 
 def cause_of(outcome: BaseException) -> str | None:

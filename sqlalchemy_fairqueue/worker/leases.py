@@ -1,4 +1,4 @@
-"""The queues of one worker, their leases and deliveries, and the heartbeat.
+"""The queues of one worker, their leases and deliveries, and how these are settled.
 
 The database's clock decides when a lease ends, and a worker that cannot ask must be on the safe side. So it counts a
 lease's duration from the moment **before** it sent the dequeue or the extension: the lease lives at least that long.
@@ -12,31 +12,27 @@ import threading
 from dataclasses import dataclass, field, replace
 from functools import partial
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from sqlalchemy_fairqueue.codecs import decoded
-from sqlalchemy_fairqueue.database import deliveries
-from sqlalchemy_fairqueue.database.deliveries import Token
 from sqlalchemy_fairqueue.errors import HandlerTimeout, LeaseLost, MessageCancelled, WorkerError
 from sqlalchemy_fairqueue.queue.consumer import Consumer
 from sqlalchemy_fairqueue.queue.contexts import AnyMiddleware, middleware_for, middleware_of
 from sqlalchemy_fairqueue.queue.handlers import Handler, handlers_of
-from sqlalchemy_fairqueue.texts import logged
+from sqlalchemy_fairqueue.unit_of_work.operations import Settle, Verb
+from sqlalchemy_fairqueue.values.checks import check_duration, check_text
 from sqlalchemy_fairqueue.values.messages import MOST_COST, Delivery, Lease, Once
 from sqlalchemy_fairqueue.worker.timings import Backoff, Clock, PollSchedule
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
     from datetime import timedelta
 
     from sqlalchemy_fairqueue.database.calls import Target
+    from sqlalchemy_fairqueue.database.deliveries import EncodedResult
     from sqlalchemy_fairqueue.queue import Queue
     from sqlalchemy_fairqueue.values.outcomes import Outcome, RetryPolicy
-    from sqlalchemy_fairqueue.worker.connection import DedicatedConnection
-    from sqlalchemy_fairqueue.worker.handling import Decision
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
-
-R = TypeVar("R")
 
 # Seconds that running handlers are charged ahead, so that a tenant does not look idle between two reports; fq_estimate
 # has the same number. New handlers are not charged, since most end before the next report.
@@ -44,6 +40,48 @@ _CHARGED_AHEAD = 2.0
 _CHARGED_AFTER = 0.5
 # Guards how much running handlers were charged, and whether their settlement has begun.
 _charging = threading.Lock()
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """How to settle a delivery: a verb and its arguments. If *sent*, the handler's own transaction has settled it."""
+
+    verb: Verb
+    delay: timedelta | None = None
+    reason: str | None = None
+    error: str | None = None
+    sent: bool = False
+    result: EncodedResult | None = None
+
+    def __post_init__(self) -> None:
+        """Make arguments storable, or refuse them, since the application's policies and outcomes may hold anything."""
+        if self.delay is not None:
+            object.__setattr__(self, "delay", check_duration("delay", self.delay))
+        for what, text in ("reason", self.reason), ("error", self.error):
+            if text is not None:
+                object.__setattr__(self, what, check_text(what, text))
+
+    def operation(
+        self, target: Target, delivery: Delivery, cost: int | None = None, charged: int | None = None
+    ) -> Settle:
+        """Return the operation that settles a delivery in this way; *cost* and *charged* as in Settle."""
+        return Settle(target, self.verb, delivery, self.delay, self.reason, self.error, cost, charged, self.result)
+
+    def in_ascii(self) -> Decision:
+        """Return the same decision with texts in ASCII, which every encoding can represent."""
+        return replace(self, reason=_ascii(self.reason), error=_ascii(self.error))
+
+    @property
+    def result_bytes(self) -> int:
+        return 0 if self.result is None else len(self.result.content or b"")
+
+
+def _ascii(text: str | None) -> str | None:
+    return None if text is None else text.encode("ascii", "backslashreplace").decode()
+
+
+COMPLETE = Decision(Verb.COMPLETE)
+RELEASE = Decision(Verb.RELEASE)
 
 
 @dataclass(slots=True, eq=False)
@@ -407,138 +445,3 @@ class Buffer:
             return self._waiting[0][2].taken_at
         except IndexError:
             return math.inf
-
-
-def run_all(steps: Iterable[Callable[[], R]]) -> list[R]:
-    """Call all steps, even if some fail, and return their results or raise the first failure."""
-    results, failures = [], []
-    for step in steps:
-        try:
-            results.append(step())
-        except Exception as error:  # noqa: BLE001 - raised below
-            failures.append(error)
-    if failures:
-        raise failures[0]
-    return results
-
-
-def by_schema(queues: Iterable[ServedQueue]) -> dict[str | None, dict[str, ServedQueue]]:
-    found: dict[str | None, dict[str, ServedQueue]] = {}
-    for queue in queues:
-        found.setdefault(queue.target.schema, {})[queue.target.queue] = queue
-    return found
-
-
-@dataclass(eq=False)
-class Heartbeat:
-    """What the heartbeat thread does for held deliveries while handlers work on them.
-
-    It calls *interrupt* with deliveries whose handlers should stop, since the lease is lost or the message cancelled.
-    """
-
-    connection: DedicatedConnection
-    options: WorkerOptions
-    queues: Sequence[ServedQueue]
-    interrupt: Callable[[list[HeldDelivery]], None]
-
-    def hear_all(self) -> None:
-        """Apply the signals of queues that the worker has not dequeued from lately, as when all handlers are busy."""
-        run_all(partial(self._hear, queue) for queue in self.queues)
-
-    def _hear(self, queue: ServedQueue) -> None:
-        now = self.options.clock()
-        is_due = now - queue.heard_at > self.options.timings.hear_after and queue.polls.next_at <= now
-        if is_due and queue.dequeuing.acquire(blocking=False):
-            try:
-                self.connection.run(queue.consumer.hear, within=self.options.beat)
-                queue.heard_at = self.options.clock()
-            finally:
-                queue.dequeuing.release()
-
-    def charge_all(self) -> None:
-        """Charge channels for running handlers, in queues fair by seconds, so that long handlers do not take over."""
-        run_all(partial(self._charge, queue) for queue in self.queues)
-
-    def _charge(self, queue: ServedQueue) -> None:
-        held = [one for lease in queue.held() for one in lease.held.copy()]
-        charges = [(one, to) for one in held if (to := one.charge_on()) is not None]
-        if not charges:
-            return
-        charged = [one.delivery for one, _ in charges]
-        tokens = [Token(one.message_id, one.row_id, one.lease.id, one.deliveries) for one in charged]
-        send = partial(deliveries.charge_running, target=queue.target, tokens=tokens, charges=[to for _, to in charges])
-        try:
-            self.connection.run(send, within=self.options.beat)
-        except Exception:
-            for one, (_, before) in charges:
-                one.not_charged(before)
-            raise
-
-    def extend_all(self) -> None:
-        self._tell_lost()
-        try:
-            held = [(queue, [lease for lease in queue.held() if not lease.lost]) for queue in self.queues]
-            held = [(queue, leases) for queue, leases in held if leases]
-            # A locked queue may use its share of the time until the first lease would be lost.
-            run_all(partial(self._extend, *held[number], held[number:]) for number in range(len(held)))
-        finally:
-            self._tell_lost()
-
-    def end(self) -> None:
-        """End leases without deliveries when the worker has stopped, and close the connection. Other leases expire."""
-        try:
-            run_all(partial(self._end, queue) for queue in self.queues)
-        except Exception as error:  # noqa: BLE001 - a stop must not fail by it
-            self.options.log.debug("could not end its leases, which expire: %s", logged(error))
-        self.connection.close()
-
-    def _end(self, queue: ServedQueue) -> None:
-        if lease_ids := queue.lease_ids():
-            doing = f"end {len(lease_ids)} leases of {queue.target.named()}"
-            end = queue.target.call("fq_end_leases", doing, lease_ids=lease_ids)
-            self.connection.run(end.rows, within=self.options.timings.end_leases)
-
-    def _extend(
-        self, queue: ServedQueue, leases: list[TrackedLease], left: list[tuple[ServedQueue, list[TrackedLease]]]
-    ) -> None:
-        by_id = {lease.lease_id: lease for lease in leases}
-        duration, sent_at = self.options.lease, self.options.clock()
-        # If the answer takes longer, a lease is lost.
-        first_end = min(lease.deadline for _, others in left for lease in others)
-        within = max(0.1, (first_end - sent_at) / len(left))
-        extend = partial(deliveries.heartbeat, target=queue.target, lease_ids=list(by_id), lease=duration)
-        self.options.stats.heartbeats += 1
-        for lease_id, expires_at, cancelled in self.connection.run(extend, within=within):
-            lease = by_id[lease_id]
-            if expires_at is None:
-                lease.lose()
-            else:
-                lease.extend(sent_at + duration.total_seconds())
-            if cancelled:
-                self._cancel(lease, set(cancelled))
-
-    def _cancel(self, lease: TrackedLease, message_ids: set[int]) -> None:
-        cancelled = []
-        for held in lease.held.copy():
-            if held.delivery.message_id in message_ids and not held.cancelled:
-                held.cancelled = True
-                held.first.cancelled_at = held.first.cancelled_at or self.options.clock()
-                cancelled.append(held)
-        if cancelled:
-            self.options.stats.cancelled += len(cancelled)
-            self.interrupt(cancelled)
-
-    def _tell_lost(self) -> None:
-        """Log each lost lease once, and interrupt its handlers."""
-        for queue in self.queues:
-            for lease in queue.held():
-                if lease.told or not lease.lost:
-                    continue
-                lease.told = True
-                held = list(lease.held.copy())
-                self.options.log.error(
-                    "lost lease %d with %d deliveries of queue %s: it could not be extended in time",
-                    *(lease.lease_id, len(held), queue.queue.name),
-                    extra={"queue": queue.queue.name, "lease_id": lease.lease_id},
-                )
-                self.interrupt(held)

@@ -19,16 +19,17 @@ from sqlalchemy_fairqueue.texts import logged, said, traced
 from sqlalchemy_fairqueue.worker.connection import DedicatedConnection
 from sqlalchemy_fairqueue.worker.duties import (
     Groups,
+    Heartbeat,
     Housekeeping,
     Round,
     Samples,
     Schedules,
     StopRequests,
+    by_schema,
     cut_stuck_calls,
 )
 from sqlalchemy_fairqueue.worker.fetcher import Fetcher
-from sqlalchemy_fairqueue.worker.handling import RELEASE
-from sqlalchemy_fairqueue.worker.leases import Heartbeat, HeldDelivery, ServedQueue, by_schema
+from sqlalchemy_fairqueue.worker.leases import RELEASE, HeldDelivery, ServedQueue
 from sqlalchemy_fairqueue.worker.settler import Settler
 from sqlalchemy_fairqueue.worker.threads import Duty, Looper
 from sqlalchemy_fairqueue.worker.wakeups import FetchTrigger

@@ -19,7 +19,7 @@ from sqlalchemy_fairqueue.queue.instrumentation import settled, settling
 from sqlalchemy_fairqueue.texts import logged, said
 from sqlalchemy_fairqueue.unit_of_work.operations import Verb, settle
 from sqlalchemy_fairqueue.worker.connection import DedicatedConnection
-from sqlalchemy_fairqueue.worker.handling import Decision, fallback, of_own_verb
+from sqlalchemy_fairqueue.worker.handling import fallback, of_own_verb
 from sqlalchemy_fairqueue.worker.threads import Duty, Looper
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from sqlalchemy_fairqueue.values.messages import Delivery
-    from sqlalchemy_fairqueue.worker.leases import HeldDelivery, ServedQueue
+    from sqlalchemy_fairqueue.worker.leases import Decision, HeldDelivery, ServedQueue
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
 
 # A lock_timeout, or a statement_timeout that is shorter.

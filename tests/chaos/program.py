@@ -22,9 +22,9 @@ from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import AsyncWorker, Delivery, Lease, Queue, Worker
 from sqlalchemy_fairqueue.unit_of_work.operations import Verb
+from sqlalchemy_fairqueue.worker.duties import Heartbeat
 from sqlalchemy_fairqueue.worker.executor import Executor
 from sqlalchemy_fairqueue.worker.fetcher import Fetcher
-from sqlalchemy_fairqueue.worker.leases import Heartbeat
 from sqlalchemy_fairqueue.worker.runtime import Runtime
 from sqlalchemy_fairqueue.worker.settler import Settler
 from tests.chaos.business import Handlers

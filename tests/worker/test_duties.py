@@ -15,8 +15,8 @@ from sqlalchemy.orm import Session
 from sqlalchemy_fairqueue import Enqueue, Queue, SchemaMismatch, Worker
 from sqlalchemy_fairqueue.reports import WorkerStats
 from sqlalchemy_fairqueue.worker.connection import DedicatedConnection
-from sqlalchemy_fairqueue.worker.duties import Groups, Housekeeping, Schedules, StopRequests
-from sqlalchemy_fairqueue.worker.leases import Heartbeat, ServedQueue, by_schema
+from sqlalchemy_fairqueue.worker.duties import Groups, Heartbeat, Housekeeping, Schedules, StopRequests, by_schema
+from sqlalchemy_fairqueue.worker.leases import ServedQueue
 from sqlalchemy_fairqueue.worker.threads import Duty, Looper
 from tests.fixtures.clock import Clock
 from tests.worker.helpers import until

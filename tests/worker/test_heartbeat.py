@@ -8,7 +8,8 @@ from typing import Any, cast
 import pytest
 
 from sqlalchemy_fairqueue import Queue
-from sqlalchemy_fairqueue.worker.leases import Heartbeat, TrackedLease
+from sqlalchemy_fairqueue.worker.duties import Heartbeat
+from sqlalchemy_fairqueue.worker.leases import TrackedLease
 from sqlalchemy_fairqueue.worker.telemetry import WorkerLog, WorkerStats
 from sqlalchemy_fairqueue.worker.timings import Timings
 

@@ -25,8 +25,7 @@ from sqlalchemy_fairqueue import (
 )
 from sqlalchemy_fairqueue.unit_of_work.operations import Verb
 from sqlalchemy_fairqueue.worker.fetcher import Fetcher
-from sqlalchemy_fairqueue.worker.handling import COMPLETE, Decision
-from sqlalchemy_fairqueue.worker.leases import HeldDelivery
+from sqlalchemy_fairqueue.worker.leases import COMPLETE, Decision, HeldDelivery
 from sqlalchemy_fairqueue.worker.settler import Settler
 from tests.fixtures.connections import Connect
 from tests.fixtures.database import Database
