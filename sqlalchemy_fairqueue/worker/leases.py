@@ -142,7 +142,8 @@ class WorkerLease(Lease):
 
     def _held(self, delivery: Delivery) -> HeldDelivery | None:
         known = set() if self.tracked is None else self.tracked.held.copy()
-        return next((held for held in known if held.is_of(delivery)), None)
+        token = delivery.message_id, delivery.deliveries
+        return next((held for held in known if (held.delivery.message_id, held.delivery.deliveries) == token), None)
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -187,10 +188,6 @@ class HeldDelivery:
     @property
     def batch(self) -> tuple[HeldDelivery, ...]:
         return (self, *self.followers)
-
-    def is_of(self, delivery: Delivery) -> bool:
-        own = self.delivery
-        return own.message_id == delivery.message_id and own.deliveries == delivery.deliveries
 
     def log(self, level: int, what: str) -> None:
         self.queue.options.log.message(level, self.delivery, what)

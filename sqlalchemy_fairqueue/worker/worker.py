@@ -23,7 +23,7 @@ from sqlalchemy_fairqueue.texts import said
 from sqlalchemy_fairqueue.worker.executor import TaskExecutor, ThreadExecutor
 from sqlalchemy_fairqueue.worker.options import WorkerOptions, check_handlers, check_sessions, worker_options
 from sqlalchemy_fairqueue.worker.runtime import Health, Runtime, at_once
-from sqlalchemy_fairqueue.worker.threads import WakeEvent, in_thread, on_signal, signals_wake_loop
+from sqlalchemy_fairqueue.worker.threads import WakeEvent, on_signal, signals_wake_loop
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -90,7 +90,7 @@ class Front:
         self._options.log.info("started on %s", [queue.name for queue in self._options.queues])
 
     async def _check(self, runtime: Runtime) -> None:
-        runtime.check()
+        await runtime.executor.run(runtime.check)
 
     def _ask(self, until: float) -> None:
         """Ask the worker to stop, once it has started, or shorten the grace period of its present stop."""
@@ -528,27 +528,24 @@ class AsyncWorker(Front):
         await self.stop()
 
     async def _check(self, runtime: Runtime) -> None:
-        """Check the installation in another thread, since its connection has its own event loop."""
+        """Check as a Worker does. Raise WorkerError if the engine can connect in this loop alone."""
         try:
-            await in_thread(runtime.check)
+            await super()._check(runtime)
         except Exception as error:
-            await self._check_loop(error)
-            raise
+            is_explained = isinstance(error, FairQueueError) or self._options.engine is not self._engine
+            if is_explained or not await self._connects_here():
+                raise
+            raise WorkerError(
+                f"worker {self.name} cannot make its own connections, in event loops of its own, and its engine can "
+                f"connect in this loop ({type(error).__name__}: {said(error)}); if the engine's async_creator serves "
+                "one loop, give AsyncWorker(worker_engine=...), an Engine or AsyncEngine that connects in any"
+            ) from error
 
-    async def _check_loop(self, error: Exception) -> None:
-        """Explain a failed connection: raise WorkerError if the engine can connect in this loop alone."""
-        if isinstance(error, FairQueueError) or self._options.engine is not self._engine:
-            return
-        try:
+    async def _connects_here(self) -> bool:
+        with suppress(Exception):
             async with asyncio.timeout(self._options.timings.connect), self._engine.connect():
-                pass
-        except Exception:  # noqa: BLE001 - it has nothing to do with loops
-            return
-        raise WorkerError(
-            f"worker {self.name} cannot make its own connections, in event loops of its own, and its engine can "
-            f"connect in this loop ({type(error).__name__}: {said(error)}); if the engine's async_creator serves one "
-            "loop, give AsyncWorker(worker_engine=...), an Engine or AsyncEngine that connects in any"
-        ) from error
+                return True
+        return False
 
     def _is_busy(self) -> bool:
         return self._life is not None and not self._life.done() and not self._life.get_loop().is_closed()
