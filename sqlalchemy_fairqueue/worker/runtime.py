@@ -16,18 +16,8 @@ from sqlalchemy_fairqueue.database.installation import check_installed, check_wr
 from sqlalchemy_fairqueue.errors import StartError, WorkerError
 from sqlalchemy_fairqueue.queue.handlers import LifespanFunction, follow_dead, lifespan_of
 from sqlalchemy_fairqueue.texts import logged, said, traced
+from sqlalchemy_fairqueue.worker import duties
 from sqlalchemy_fairqueue.worker.connection import DedicatedConnection
-from sqlalchemy_fairqueue.worker.duties import (
-    Groups,
-    Heartbeat,
-    Housekeeping,
-    Round,
-    Samples,
-    Schedules,
-    StopRequests,
-    by_schema,
-    cut_stuck_calls,
-)
 from sqlalchemy_fairqueue.worker.fetcher import Fetcher
 from sqlalchemy_fairqueue.worker.leases import RELEASE, HeldDelivery, ServedQueue
 from sqlalchemy_fairqueue.worker.settler import Settler
@@ -256,10 +246,10 @@ class Runtime:
         self.queues = [ServedQueue(queue, options, self.lifespan.resources_of(queue)) for queue in options.queues]
         ended = self._end_with_the_loop
         self.fetcher = Fetcher(options, self.queues, self.executor, self.settler, trigger=self.trigger, ended=ended)
-        self._stop_requests = StopRequests(by_schema(self.queues), options, partial(stop, self))
-        self._schedules: Schedules | None = None
-        self._groups: Groups | None = None
-        self._rounds: list[Round] = []
+        self._stop_requests = duties.StopRequests(duties.by_schema(self.queues), options, partial(stop, self))
+        self._schedules: duties.Schedules | None = None
+        self._groups: duties.Groups | None = None
+        self._rounds: list[duties.Round] = []
         self._looper = self._make_looper(drain=drain)
         self._health = HealthCheck(options)
         self._draining = self._drain(runs_slots=drain)
@@ -377,11 +367,11 @@ class Runtime:
         options, timings, beat = self._options, self._timings, self._options.beat
         # Nobody else cuts calls on this connection, and during a call no lease is extended.
         connection = DedicatedConnection(options, within=max(beat, timings.answer))
-        heartbeat = Heartbeat(connection, options, self.queues, self.executor.interrupt)
-        cut = partial(cut_stuck_calls, [self.fetcher.connection, self.settler.connection], options.stuck_after)
+        heartbeat = duties.Heartbeat(connection, options, self.queues, self.executor.interrupt)
+        cut = partial(duties.cut_stuck_calls, [self.fetcher.connection, self.settler.connection], options.stuck_after)
         obey = partial(self._stop_requests.poll, connection)
         check, charge_every, part = min(beat, timings.hear_after), timings.charge_every, (0.5, 1.0)
-        duties = [
+        listed = [
             Duty("cut stuck calls", cut, check),
             Duty("extend its leases", heartbeat.extend_all, beat, spread=(0.8, 1.0), is_urgent=True),
             Duty("hear signals", heartbeat.hear_all, check),
@@ -389,21 +379,21 @@ class Runtime:
             Duty("look for requests to stop", obey, timings.stop_requests_every, spread=part),
         ]
         if options.housekeeping:
-            schedules = self._schedules = Schedules(connection, self.queues, options)
-            groups = self._groups = Groups(connection, self.queues, options)
-            samples, housekeeping = Samples(self.queues, options), Housekeeping(options)
+            schedules = self._schedules = duties.Schedules(connection, self.queues, options)
+            groups = self._groups = duties.Groups(connection, self.queues, options)
+            samples, housekeeping = duties.Samples(self.queues, options), duties.Housekeeping(options)
             self._rounds = [schedules, groups, samples, housekeeping]
             if not drain:
-                duties.append(Duty("poll its schedules", schedules.poll, timings.schedules_every, spread=part))
+                listed.append(Duty("poll its schedules", schedules.poll, timings.schedules_every, spread=part))
             every, first = timings.housekeeping_every, timings.housekeeping_first
-            duties += [
+            listed += [
                 Duty("poll its groups", groups.poll, timings.groups_every, spread=part),
                 Duty("start its samples", samples.start, timings.samples_every, first=timings.samples_every),
                 Duty("start its housekeeping", housekeeping.start, every, spread=(0.5, 1.5), first=first),
             ]
         # A failed duty must be tried a few times before a lease ends.
         cap = max(options.lease.total_seconds() / 10, 0.05)
-        return Looper("heartbeat", duties, options, cap=cap, last=heartbeat.end)
+        return Looper("heartbeat", listed, options, cap=cap, last=heartbeat.end)
 
     def _end_with_the_loop(self) -> None:
         if self.executor.is_closed():
