@@ -137,9 +137,9 @@ async def test_a_thread_that_cannot_be_started(
             raise RuntimeError(refusals.pop())
         return await threads.in_thread(work)
 
-    monkeypatch.setattr(executor, "in_thread", in_thread)
     queue.handler("plain")(print)
-    send(engine, queue, 1, kind="plain")
     async with make(concurrency=1, retry=_AT_ONCE) as worker:
+        monkeypatch.setattr(executor, "in_thread", in_thread)
+        send(engine, queue, 1, kind="plain")
         await auntil(lambda: is_empty(database), "it is handled in the second attempt")
         assert (worker.stats.retried, worker.stats.hung) == (1, 0)
