@@ -104,20 +104,15 @@ class WaitRegistration:
 
     def notified(self, topics: Topics | None) -> None:
         """Poll queues that may have work: at once if a notification named this worker, a moment later if another."""
-        now = self.options.clock()
-        if topics is None:
-            queues = list(self.topics.values())
-            # After a failover the server may not know the waits.
-            for queue in queues:
+        now, earlier = self.options.clock(), []
+        for topic, queue in list(self.topics.items()):
+            if topics is None:
+                # After a failover the server may not know the waits.
                 queue.polls.waiting_until = 0.0
-            earlier = [queue.polls.poll_now(now) for queue in queues]
-        else:
-            heard = [
-                (queue.polls, str(queue.waiting_lease) in topics[topic])
-                for topic, queue in list(self.topics.items())
-                if topic in topics
-            ]
-            earlier = [polls.poll_now(now) if is_named else polls.poll_later(now) for polls, is_named in heard]
+                earlier.append(queue.polls.poll_now(now))
+            elif topic in topics:
+                is_named = str(queue.waiting_lease) in topics[topic]
+                earlier.append(queue.polls.poll_now(now) if is_named else queue.polls.poll_later(now))
         if earlier:
             self.options.stats.woken += 1
         if any(earlier):
