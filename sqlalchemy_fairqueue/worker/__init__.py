@@ -4,23 +4,23 @@ Read this before any other file here. ``Worker`` calls handlers in threads, ``As
 all else is the same for both. ``runtime`` creates the parts once for each start, ``timings`` holds all durations, and
 each part reads only the clock that it was given.
 
-Most threads have their own connection (``connection``), never a connection of the application's pool. ``looper`` runs
+Most threads have their own connection (``connection``), never a connection of the application's pool. ``threads`` runs
 the first three threads and the limits, after failures too:
 
 ==================== ==================================================================================================
 ``<name>-fetch``     ``fetcher``: dequeues when a queue's polls (``timings``) are due and there is room, and fills the
                      executor's buffer. It registers waits (``wakeups``), and gives back what unanswered dequeues took.
 ``<name>-settle``    ``settler``: settles what handlers finished, in batches.
-``<name>-heartbeat`` ``duties``: the heartbeat (``leases``) extends leases, hears signals while all handlers are at
+``<name>-heartbeat`` ``duties``: the heartbeat extends leases, hears signals while all handlers are at
                      work, and charges for running handlers. Other duties cut stuck calls of the fetcher and settler,
                      look for requests to stop, and start the rounds of the next row.
 ``<name>-schedules`` ``duties``: each runs one round on its own connection, then ends. Schedules run the slots that are
 ``<name>-groups``    due; groups count members that ended and enqueue follow-ups; housekeeping makes and drops days of
 ``-housekeeping``    the history and deletes what is old; samples record how queues stand.
 ``<name>-samples``
-``<name>-limits``    ``executor``: notices that the time of a handler is over. It has no connection.
+``<name>-limits``    ``executor``: interrupts handlers whose time is over, and fails them. It has no connection.
 a probe's thread     ``runtime``: asks the database whether it answers, on a connection for probes.
-handlers             ``executor``: ``<name>-handler-<n>`` threads, or the application's event loop (``tasks``), on the
+handlers             ``executor``: ``<name>-handler-<n>`` threads, or tasks of the application's event loop, on the
                      connections of their sessions. For a handler with ``isolation="process"`` the thread waits for a
                      process of ``child_processes``.
 fairqueue-listener   ``wakeups``: one for each process and database, shared by all workers of the process.
@@ -41,7 +41,7 @@ State that several threads share, and who writes it:
 * ``ChildProcesses``: a lock guards which child works on which delivery, so that a kill never hits another's child.
 * ``WorkerStats``: one thread writes each counter; ``failures``, ``timed_out`` and ``hung`` are written under a lock.
 
-Start (``Runtime.check``, ``Runtime.start``): check schemas, call on_start functions (``lifespan``), then start time
+Start (``Runtime.check``, ``Runtime.start``): check schemas, call on_start functions (``Lifespan``), then start time
 limits, handlers' threads, fetcher, settler, heartbeat. If a thread cannot be started, the worker stops the others. The
 listener starts with the fetcher's first poll.
 
@@ -74,7 +74,7 @@ Failures, and what the worker does then:
 * A handler raises, times out, or its payload cannot be decoded: ``handling`` decides, and the attempt counts. No
   exception, not even ``SystemExit``, ends a thread.
 * A handler blocks the event loop: deliveries in the buffer are given back, and no more are taken.
-* A handler forks: the child ends when it leaves the handler (``operating_system``).
+* A handler forks: the child ends when it leaves the handler (``threads``).
 * The event loop is closed without a stop: the worker gives back what it held, and stops.
 * The process dies: messages come back when their lease ends, and child processes kill themselves.
 """

@@ -29,16 +29,10 @@ from sqlalchemy_fairqueue.queue.contexts import Context, called
 from sqlalchemy_fairqueue.queue.results import UnkeptValue
 from sqlalchemy_fairqueue.texts import said
 from sqlalchemy_fairqueue.values.outcomes import Bury, Outcome, Release, Retry
-from sqlalchemy_fairqueue.worker.handling import (
-    RemoteError,
-    cause_of,
-    classes_of,
-    is_circumstance,
-    returned_outcome,
-    text_of,
-)
-from sqlalchemy_fairqueue.worker.leases import HeldDelivery, TrackedLease
-from sqlalchemy_fairqueue.worker.operating_system import ForkGuard
+from sqlalchemy_fairqueue.worker import handling
+from sqlalchemy_fairqueue.worker.handling import RemoteError
+from sqlalchemy_fairqueue.worker.leases import HeldDelivery, ServedQueue, TrackedLease
+from sqlalchemy_fairqueue.worker.threads import ForkGuard
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,7 +41,6 @@ if TYPE_CHECKING:
 
     from sqlalchemy_fairqueue.queue.handlers import Handler
     from sqlalchemy_fairqueue.values.messages import Delivery
-    from sqlalchemy_fairqueue.worker.leases import ServedQueue
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
 
     Request = tuple[Callable[..., Any], list[Delivery], bool, bool, int, timedelta | None]
@@ -122,7 +115,7 @@ def _handle(listener: _Listener, connection: Connection[Any, Any], call: bytes) 
         given = {"context": context} if takes_context else {}
         with ForkGuard():
             result = called(context, partial(function, deliveries if is_batch else deliveries[0], **given))
-        outcome = returned_outcome(result)
+        outcome = handling.returned_outcome(result)
         outcomes = {message_id: cast("Outcome", _plain(one)["outcome"]) for message_id, one in held.outcomes.items()}
         answer = Answer(settled=[one.settled for one in deliveries], cost=held.cost, outcomes=outcomes)
         if outcome is not None:
@@ -169,13 +162,13 @@ def _plain(outcome: Outcome | MessageCancelled) -> dict[str, Any]:
 def _with_error(answer: Answer, error: BaseException) -> bytes:
     if isinstance(error, (Retry, Release, Bury, MessageCancelled)):
         try:
-            text = cause_of(error)
+            text = handling.cause_of(error)
             cause = None if text is None else RemoteError(said(error), text)
             return pickle.dumps(replace(answer, cause=cause, **_plain(error)))
         except Exception as problem:  # noqa: BLE001 - classes of the application's may raise anything
             error = problem
-    summary, circumstance = f"{type(error).__name__}: {said(error)}", is_circumstance(error)
-    cause = RemoteError(summary, text_of(error), classes_of(error), circumstance=circumstance)
+    summary, circumstance = f"{type(error).__name__}: {said(error)}", handling.is_circumstance(error)
+    cause = RemoteError(summary, handling.text_of(error), handling.classes_of(error), circumstance=circumstance)
     return pickle.dumps(replace(answer, cause=cause))
 
 

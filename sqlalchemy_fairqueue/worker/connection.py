@@ -21,28 +21,20 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from sqlalchemy.exc import DBAPIError
 
+from sqlalchemy_fairqueue.database import engines
 from sqlalchemy_fairqueue.database.asynchronous import AsyncEngine
 from sqlalchemy_fairqueue.database.calls import ALONE
-from sqlalchemy_fairqueue.database.drivers import driver_of
-from sqlalchemy_fairqueue.database.engines import (
-    READ_COMMITTED,
-    isolate,
-    set_lock_timeout,
-    set_time_limit,
-    sets_up_transactions,
-    without_pool,
-)
+from sqlalchemy_fairqueue.database.drivers import Listener, driver_of
+from sqlalchemy_fairqueue.database.engines import READ_COMMITTED
 from sqlalchemy_fairqueue.database.errors import sqlstate_of
 from sqlalchemy_fairqueue.errors import IsolationError, LeaseLost
-from sqlalchemy_fairqueue.worker.timings import Timings
+from sqlalchemy_fairqueue.worker.timings import Clock, Timings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
 
     from sqlalchemy import Connection, Engine
 
-    from sqlalchemy_fairqueue.database.drivers import Listener
-    from sqlalchemy_fairqueue.worker.timings import Clock
 
 R = TypeVar("R")
 
@@ -94,7 +86,7 @@ class DedicatedConnection:
         self.made: int = 0
         self._is_async = isinstance(options.engine, AsyncEngine)
         engine = options.engine.sync_engine if isinstance(options.engine, AsyncEngine) else options.engine
-        self._engine = without_pool(engine)
+        self._engine = engines.without_pool(engine)
         self._driver = driver_of(engine)
         self._connect_within = options.timings.connect
         self._clock = options.clock
@@ -217,7 +209,7 @@ class DedicatedConnection:
         scope = asyncio.timeout(within)
         try:
             async with scope:
-                return await _greenlet(self._engine.connect)
+                return await in_greenlet(self._engine.connect)
         except TimeoutError:
             if not scope.expired():
                 raise
@@ -225,16 +217,16 @@ class DedicatedConnection:
 
     def _prepare(self, connection: Connection) -> None:
         """Set up a new connection, after the engine's listeners have."""
-        explicit = self._must_be_explicit or sets_up_transactions(connection)
-        isolate(connection, _ALONE if self._listens or not explicit else READ_COMMITTED)
+        explicit = self._must_be_explicit or engines.sets_up_transactions(connection)
+        engines.isolate(connection, _ALONE if self._listens or not explicit else READ_COMMITTED)
         if self._lock_timeout is not None:
-            set_lock_timeout(connection, timedelta(seconds=self._lock_timeout))
+            engines.set_lock_timeout(connection, timedelta(seconds=self._lock_timeout))
         if self._time_limit is not None:
-            set_time_limit(connection, timedelta(seconds=self._time_limit))
+            engines.set_time_limit(connection, timedelta(seconds=self._time_limit))
         connection.commit()
 
     def _waited(self, work: Callable[[], R]) -> R:
-        return cast("R", self._in_loop(_greenlet(work))) if self._is_async else work()
+        return cast("R", self._in_loop(in_greenlet(work))) if self._is_async else work()
 
     def _in_loop(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
         if self._loop is None:
@@ -271,7 +263,8 @@ class DedicatedConnection:
                 own.shutdown(socket.SHUT_RDWR)
 
 
-async def _greenlet(work: Callable[[], R]) -> R:
+async def in_greenlet(work: Callable[[], R]) -> R:
+    """Call what awaits by SQLAlchemy's ``await_only``."""
     # It needs greenlet.
     from sqlalchemy.util import greenlet_spawn  # noqa: PLC0415
 

@@ -7,7 +7,6 @@ work, the database lets the first one do it, and if that worker dies, another do
 
 from __future__ import annotations
 
-import itertools
 import logging
 import random
 import threading
@@ -15,40 +14,168 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlalchemy.exc import DBAPIError
 
+from sqlalchemy_fairqueue.database import deliveries, schedules
 from sqlalchemy_fairqueue.database.calls import call
+from sqlalchemy_fairqueue.database.deliveries import Token
 from sqlalchemy_fairqueue.database.errors import is_away, is_serialization_failure, sqlstate_of
 from sqlalchemy_fairqueue.database.messages import fold_groups
-from sqlalchemy_fairqueue.database.schedules import (
-    due_schedules,
-    fail_schedule,
-    read_schedules,
-    run_slots,
-    schedule_call,
-)
-from sqlalchemy_fairqueue.database.stats import read_stop_requests
+from sqlalchemy_fairqueue.database.stats import StopRequest, read_stop_requests
 from sqlalchemy_fairqueue.errors import FairQueueError, NotGranted
 from sqlalchemy_fairqueue.texts import logged, said
 from sqlalchemy_fairqueue.values.schedules import planned, timing_of
 from sqlalchemy_fairqueue.worker.connection import DedicatedConnection
-from sqlalchemy_fairqueue.worker.leases import by_schema, run_all
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
-    from sqlalchemy_fairqueue.database.schedules import DueSchedule, ScheduleDefinition
-    from sqlalchemy_fairqueue.database.stats import StopRequest
-    from sqlalchemy_fairqueue.worker.leases import ServedQueue
+    from sqlalchemy_fairqueue.worker.leases import HeldDelivery, ServedQueue, TrackedLease
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
 
+R = TypeVar("R")
 _LOCKED = "55P03"
 # The SQLSTATE of a statement that was cancelled by a statement_timeout or an operator.
 _CANCELLED = "57014"
 # The most bytes of the messages that one call enqueues.
 _BYTES = 8 * 2**20
+
+
+def run_all(steps: Iterable[Callable[[], R]]) -> list[R]:
+    """Call all steps, even if some fail, and return their results or raise the first failure."""
+    results, failures = [], []
+    for step in steps:
+        try:
+            results.append(step())
+        except Exception as error:  # noqa: BLE001 - raised below
+            failures.append(error)
+    if failures:
+        raise failures[0]
+    return results
+
+
+def by_schema(queues: Iterable[ServedQueue]) -> dict[str | None, dict[str, ServedQueue]]:
+    found: dict[str | None, dict[str, ServedQueue]] = {}
+    for queue in queues:
+        found.setdefault(queue.target.schema, {})[queue.target.queue] = queue
+    return found
+
+
+@dataclass(eq=False)
+class Heartbeat:
+    """What the heartbeat thread does for held deliveries while handlers work on them.
+
+    It calls *interrupt* with deliveries whose handlers should stop, since the lease is lost or the message cancelled.
+    """
+
+    connection: DedicatedConnection
+    options: WorkerOptions
+    queues: Sequence[ServedQueue]
+    interrupt: Callable[[list[HeldDelivery]], None]
+
+    def hear_all(self) -> None:
+        """Apply the signals of queues that the worker has not dequeued from lately, as when all handlers are busy."""
+        run_all(partial(self._hear, queue) for queue in self.queues)
+
+    def _hear(self, queue: ServedQueue) -> None:
+        now = self.options.clock()
+        is_due = now - queue.heard_at > self.options.timings.hear_after and queue.polls.next_at <= now
+        if is_due and queue.dequeuing.acquire(blocking=False):
+            try:
+                self.connection.run(queue.consumer.hear, within=self.options.beat)
+                queue.heard_at = self.options.clock()
+            finally:
+                queue.dequeuing.release()
+
+    def charge_all(self) -> None:
+        """Charge channels for running handlers, in queues fair by seconds, so that long handlers do not take over."""
+        run_all(partial(self._charge, queue) for queue in self.queues)
+
+    def _charge(self, queue: ServedQueue) -> None:
+        held = [one for lease in queue.held() for one in lease.held.copy()]
+        charges = [(one, to) for one in held if (to := one.charge_on()) is not None]
+        if not charges:
+            return
+        charged = [one.delivery for one, _ in charges]
+        tokens = [Token(one.message_id, one.row_id, one.lease.id, one.deliveries) for one in charged]
+        send = partial(deliveries.charge_running, target=queue.target, tokens=tokens, charges=[to for _, to in charges])
+        try:
+            self.connection.run(send, within=self.options.beat)
+        except Exception:
+            for one, (_, before) in charges:
+                one.not_charged(before)
+            raise
+
+    def extend_all(self) -> None:
+        self._tell_lost()
+        try:
+            held = [(queue, [lease for lease in queue.held() if not lease.lost]) for queue in self.queues]
+            held = [(queue, leases) for queue, leases in held if leases]
+            # A locked queue may use its share of the time until the first lease would be lost.
+            run_all(partial(self._extend, *held[number], held[number:]) for number in range(len(held)))
+        finally:
+            self._tell_lost()
+
+    def end(self) -> None:
+        """End leases without deliveries when the worker has stopped, and close the connection. Other leases expire."""
+        try:
+            run_all(partial(self._end, queue) for queue in self.queues)
+        except Exception as error:  # noqa: BLE001 - a stop must not fail by it
+            self.options.log.debug("could not end its leases, which expire: %s", logged(error))
+        self.connection.close()
+
+    def _end(self, queue: ServedQueue) -> None:
+        if lease_ids := queue.lease_ids():
+            doing = f"end {len(lease_ids)} leases of {queue.target.named()}"
+            end = queue.target.call("fq_end_leases", doing, lease_ids=lease_ids)
+            self.connection.run(end.rows, within=self.options.timings.end_leases)
+
+    def _extend(
+        self, queue: ServedQueue, leases: list[TrackedLease], left: list[tuple[ServedQueue, list[TrackedLease]]]
+    ) -> None:
+        by_id = {lease.lease_id: lease for lease in leases}
+        duration, sent_at = self.options.lease, self.options.clock()
+        # If the answer takes longer, a lease is lost.
+        first_end = min(lease.deadline for _, others in left for lease in others)
+        within = max(0.1, (first_end - sent_at) / len(left))
+        extend = partial(deliveries.heartbeat, target=queue.target, lease_ids=list(by_id), lease=duration)
+        self.options.stats.heartbeats += 1
+        for lease_id, expires_at, cancelled in self.connection.run(extend, within=within):
+            lease = by_id[lease_id]
+            if expires_at is None:
+                lease.lose()
+            else:
+                lease.extend(sent_at + duration.total_seconds())
+            if cancelled:
+                self._cancel(lease, set(cancelled))
+
+    def _cancel(self, lease: TrackedLease, message_ids: set[int]) -> None:
+        cancelled = []
+        for held in lease.held.copy():
+            if held.delivery.message_id in message_ids and not held.cancelled:
+                held.cancelled = True
+                held.first.cancelled_at = held.first.cancelled_at or self.options.clock()
+                cancelled.append(held)
+        if cancelled:
+            self.options.stats.cancelled += len(cancelled)
+            self.interrupt(cancelled)
+
+    def _tell_lost(self) -> None:
+        """Log each lost lease once, and interrupt its handlers."""
+        for queue in self.queues:
+            for lease in queue.held():
+                if lease.told or not lease.lost:
+                    continue
+                lease.told = True
+                held = list(lease.held.copy())
+                self.options.log.error(
+                    "lost lease %d with %d deliveries of queue %s: it could not be extended in time",
+                    *(lease.lease_id, len(held), queue.queue.name),
+                    extra={"queue": queue.queue.name, "lease_id": lease.lease_id},
+                )
+                self.interrupt(held)
 
 
 def cut_stuck_calls(connections: Sequence[DedicatedConnection], seconds: float) -> None:
@@ -104,8 +231,12 @@ class StopRequests:
 class Round(ABC):
     """Work that is too long for a duty: one round at a time, each in a thread and on a connection of its own."""
 
-    def __init__(self, word: str, step: str, options: WorkerOptions, **limits: float | None) -> None:
+    def __init__(
+        self, word: str, step: str, options: WorkerOptions, queues: Sequence[ServedQueue], **limits: float | None
+    ) -> None:
         self._thread_name = f"{options.name}-{word}"
+        self._schemas = list(dict.fromkeys(queue.schema for queue in options.queues))
+        self._queues = by_schema(queues)
         self._options = options
         self._log = options.log
         self._timings = options.timings
@@ -148,6 +279,13 @@ class Round(ABC):
     @abstractmethod
     def _work(self) -> None: ...
 
+    def _each(self, step: Callable[[str | None], R]) -> list[R]:
+        """Call *step* for each installation, even if some calls fail, and return the results."""
+        return run_all(partial(step, schema) for schema in self._schemas.copy() if not self._stopping)
+
+    def _rows(self, schema: str | None, function: str, doing: str, **arguments: Any) -> Sequence[Any]:
+        return self._connection.run(call(schema, function, doing, **arguments).rows)
+
 
 class Groups(Round):
     """Rounds that count members that ended, from the notes that transactions left, and then enqueue follow-ups.
@@ -158,15 +296,14 @@ class Groups(Round):
     """
 
     def __init__(self, polling: DedicatedConnection, queues: Sequence[ServedQueue], options: WorkerOptions) -> None:
-        super().__init__("groups", "finish groups", options, within=options.stuck_after)
+        super().__init__("groups", "finish groups", options, queues, within=options.stuck_after)
         self._polling = polling
-        self._queues = by_schema(queues)
         self.folded_at: float | None = None
         self.finished: int = 0
 
     def poll(self) -> None:
         """Begin a round if there is anything to do. Only the thread of the duties may call it."""
-        run_all(partial(self._poll, schema) for schema in self._queues)
+        self._each(self._poll)
 
     def _poll(self, schema: str | None) -> None:
         if self._polling.run(call(schema, "fq_groups_due", "poll for groups").value):
@@ -183,7 +320,7 @@ class Groups(Round):
     def _work(self) -> None:
         """Fold and finish groups until nothing is left, or another worker does it."""
         began = self._options.clock()
-        if all(run_all(partial(self._fold, schema) for schema in self._queues)):
+        if all(self._each(self._fold)):
             self.folded_at = began
 
     def _fold(self, schema: str | None) -> bool:
@@ -208,9 +345,8 @@ class Schedules(Round):
 
     def __init__(self, polling: DedicatedConnection, queues: Sequence[ServedQueue], options: WorkerOptions) -> None:
         limits = {"within": options.stuck_after, "lock_timeout": options.lock_timeout}
-        super().__init__("schedules", "run schedules", options, **limits)
+        super().__init__("schedules", "run schedules", options, queues, **limits)
         self._polling = polling
-        self._queues = by_schema(queues)
         self._declaring = [queue for queue in queues if queue.queue.schedules.declared]
         # The number of polling connections made when the schedules of the code were last set, or None.
         self._declared_on: int | None = None
@@ -224,7 +360,7 @@ class Schedules(Round):
         """Begin a round if a schedule is due. Return the seconds until the next is due, or None if none is soon."""
         if self.is_under_way:
             return None
-        return min(filter(None, run_all(partial(self._poll, schema) for schema in self._queues)), default=None)
+        return min(filter(None, self._each(self._poll)), default=None)
 
     def _poll(self, schema: str | None) -> float | None:
         waits = [due.due_at - due.read_at for due in self._find(self._polling, schema)]
@@ -249,18 +385,18 @@ class Schedules(Round):
     def _work(self) -> None:
         self._held.clear()
         try:
-            steps: list[Callable[[], None]] = [self._declare]
-            run_all(steps + [partial(self._run_due, schema) for schema in self._queues])
+            steps: list[Callable[[], object]] = [self._declare, partial(self._each, self._run_due)]
+            run_all(steps)
         except Exception as error:
             # An error that another attempt cannot fix must not keep a drain for ever.
             self._ended = not (is_away(error) or is_serialization_failure(error) or isinstance(error, OSError))
             raise
         self._ended = True
 
-    def _find(self, connection: DedicatedConnection, schema: str | None) -> list[DueSchedule]:
+    def _find(self, connection: DedicatedConnection, schema: str | None) -> list[schedules.DueSchedule]:
         queues = self._queues[schema]
         ask = partial(
-            due_schedules,
+            schedules.due_schedules,
             schema=schema,
             queues=sorted(queues),
             in_code=[(name, *key) for name, queue in queues.items() for key in queue.queue.schedules.declared],
@@ -282,12 +418,12 @@ class Schedules(Round):
         run_all(partial(self._declare_one, *one) for one in declared)
         self._declared_on = made
 
-    def _declare_one(self, queue: ServedQueue, key: tuple[str, str], definition: ScheduleDefinition) -> None:
+    def _declare_one(self, queue: ServedQueue, key: tuple[str, str], definition: schedules.ScheduleDefinition) -> None:
         channel, name = key
-        read = partial(read_schedules, target=queue.target, channel=channel, name=name, limit=1)
+        read = partial(schedules.read_schedules, target=queue.target, channel=channel, name=name, limit=1)
         if self._declared_on is not None and self._connection.run(read):
             return
-        outcome = self._connection.run(schedule_call(queue.target, definition).value)
+        outcome = self._connection.run(schedules.schedule_call(queue.target, definition).value)
         self._log.log(
             logging.DEBUG if outcome == "same" else logging.INFO,
             ": schedule %s of queue %s is %s by the code",
@@ -302,7 +438,7 @@ class Schedules(Round):
             random.shuffle(found)
             progress = [self._run_one(schema, due) for due in found if not self._stopping]
 
-    def _run_one(self, schema: str | None, due: DueSchedule) -> bool:
+    def _run_one(self, schema: str | None, due: schedules.DueSchedule) -> bool:
         """Run due slots of a schedule, or note why that is impossible. Return False if the schedule is left for now."""
         channel = schema, due.queue, due.channel
         if channel in self._held:
@@ -327,7 +463,7 @@ class Schedules(Round):
         except (FairQueueError, ArithmeticError, LookupError, TypeError, ValueError) as error:
             return self._note(schema, due, error)
 
-    def _run_slots(self, schema: str | None, due: DueSchedule) -> bool:
+    def _run_slots(self, schema: str | None, due: schedules.DueSchedule) -> bool:
         """Run a bounded number of due slots in one transaction, so that other schedules need not wait long.
 
         Return False if another worker was first, or the row is locked.
@@ -336,7 +472,7 @@ class Schedules(Round):
         most = max(1, min(self._timings.slots_at_once, _BYTES // max(due.content_size, 1)))
         plan = planned(timing, due.catch_up, due.done_until, due.read_at, most)
         run = partial(
-            run_slots,
+            schedules.run_slots,
             schema=schema,
             due=due,
             slots=plan.slots,
@@ -350,10 +486,10 @@ class Schedules(Round):
             self._log.debug(": schedule %s of channel %s of queue %s enqueued messages %s", *_words(due), ids)
         return made is not None
 
-    def _note(self, schema: str | None, due: DueSchedule, error: BaseException) -> bool:
+    def _note(self, schema: str | None, due: schedules.DueSchedule, error: BaseException) -> bool:
         """Note why a schedule cannot be run. Return False if its row has changed meanwhile, or is locked."""
         delay = timedelta(seconds=self._timings.schedule_again)
-        note = partial(fail_schedule, schema=schema, due=due, problem=said(error), delay=delay)
+        note = partial(schedules.fail_schedule, schema=schema, due=due, problem=said(error), delay=delay)
         noted = self._connection.run(note)
         if noted:
             self._log.warning(
@@ -363,7 +499,7 @@ class Schedules(Round):
         return noted
 
 
-def _words(due: DueSchedule) -> tuple[str, str, str]:
+def _words(due: schedules.DueSchedule) -> tuple[str, str, str]:
     return due.name, due.channel, due.queue
 
 
@@ -371,18 +507,16 @@ class Samples(Round):
     """Rounds that keep this minute's samples, for the dashboard and ``fairqueue trend``; one worker writes them."""
 
     def __init__(self, queues: Sequence[ServedQueue], options: WorkerOptions) -> None:
-        super().__init__("samples", "keep samples", options, within=options.timings.housekeeping_call)
-        self._queues = by_schema(queues)
+        super().__init__("samples", "keep samples", options, queues, within=options.timings.housekeeping_call)
 
     def _work(self) -> None:
-        run_all(partial(self._keep, schema) for schema in list(self._queues) if not self._stopping)
+        self._each(self._keep)
 
     def _keep(self, schema: str | None) -> None:
         try:
-            keep = call(schema, "fq_keep_samples", "keep samples", queues=sorted(self._queues[schema]))
-            self._connection.run(keep.value)
+            self._rows(schema, "fq_keep_samples", "keep samples", queues=sorted(self._queues[schema]))
         except NotGranted as error:
-            del self._queues[schema]
+            self._schemas.remove(schema)
             self._log.warning("leaves samples to others: %s", logged(error))
 
 
@@ -398,20 +532,15 @@ class Housekeeping(Round):
         # A role's statement_timeout is meant for users, so it is overridden. A connection of a transaction pooler keeps
         # no settings.
         limits = {"within": limit, "time_limit": limit if options.listen else None}
-        super().__init__("housekeeping", "do its housekeeping", options, **limits)
-        self._schemas = list(dict.fromkeys(queue.schema for queue in options.queues))
+        super().__init__("housekeeping", "do its housekeeping", options, (), **limits)
 
     def _work(self) -> None:
         tasks = self._keep_history, self._prune_dead_letters, self._prune_expired, self._forget_channels
-        to_do = itertools.product(self._schemas, tasks)
-        run_all(partial(task, schema) for schema, task in to_do if not self._stopping)
-
-    def _call(self, schema: str | None, function: str, doing: str, **arguments: int) -> Sequence[Any]:
-        return self._connection.run(call(schema, function, doing, **arguments).rows)
+        run_all(partial(self._each, task) for task in tasks)
 
     def _keep_history(self, schema: str | None) -> None:
         ahead = self._timings.history_days
-        made = self._call(schema, "fq_keep_history", "keep the partitions of the history", ahead=ahead)
+        made = self._rows(schema, "fq_keep_history", "keep the partitions of the history", ahead=ahead)
         for partition, action in made:
             self._log.info(": partition %s %s", partition, action)
 
@@ -419,7 +548,7 @@ class Housekeeping(Round):
         more = True
         while more and not self._stopping:
             limit = self._timings.pruned_at_once
-            pruned = self._call(schema, "fq_prune_dead_letters", "prune dead letters", limit=limit)
+            pruned = self._rows(schema, "fq_prune_dead_letters", "prune dead letters", limit=limit)
             more = any(one.more for one in pruned)
             for queue, deleted, _ in pruned:
                 self._log.info(": %s dead letters of queue %s deleted after their retention", deleted, queue)
@@ -427,8 +556,8 @@ class Housekeeping(Round):
     def _prune_expired(self, schema: str | None) -> None:
         deleted = most = self._timings.pruned_at_once
         while deleted == most and not self._stopping:
-            [(deleted, schedules)] = self._call(schema, "fq_prune_expired", "prune what has expired", limit=most)
-            for schedule in schedules:
+            [(deleted, removed)] = self._rows(schema, "fq_prune_expired", "prune what has expired", limit=most)
+            for schedule in removed:
                 self._log.info(": schedule %s is removed: no worker has it in its code any more", schedule)
 
     def _forget_channels(self, schema: str | None) -> None:
@@ -437,14 +566,13 @@ class Housekeeping(Round):
         after: int | None = 0
         while after is not None and not self._stopping:
             limit = self._timings.forgotten_at_once
-            mark = call(schema, "fq_mark_idle_channels", "mark idle channels", after=after, limit=limit)
-            after = self._connection.run(mark.value)
+            [(after, _)] = self._rows(schema, "fq_mark_idle_channels", "mark idle channels", after=after, limit=limit)
         self._delete_channels(schema)
 
     def _delete_channels(self, schema: str | None) -> None:
         forgotten, more, size = 0, True, self._timings.forgotten_at_once
         while more and not self._stopping:
-            [row] = self._call(schema, "fq_forget_channels", "forget idle channels", limit=size)
+            [row] = self._rows(schema, "fq_forget_channels", "forget idle channels", limit=size)
             forgotten, more = forgotten + row.forgotten, row.more
         if forgotten:
             self._log.info(": %s idle channels forgotten", forgotten)

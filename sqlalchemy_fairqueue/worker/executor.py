@@ -1,49 +1,38 @@
-"""Executors call the handlers of one worker, in threads or as tasks of an event loop (``tasks``)."""
+"""Executors call the handlers of one worker, in threads or as tasks of an event loop."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import inspect
 import logging
 import math
 import shlex
 import threading
 from abc import ABC, abstractmethod
-from contextvars import copy_context
-from typing import TYPE_CHECKING, Any
+from contextvars import Context, ContextVar, copy_context
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from sqlalchemy_fairqueue.errors import HandlerTimeout
-from sqlalchemy_fairqueue.queue.results import encoded_result, results_of_batch
-from sqlalchemy_fairqueue.unit_of_work.operations import Verb
+from sqlalchemy_fairqueue.errors import FairQueueError, HandlerTimeout
+from sqlalchemy_fairqueue.queue.contexts import finished
+from sqlalchemy_fairqueue.worker import handling
 from sqlalchemy_fairqueue.worker.child_processes import ChildProcesses
-from sqlalchemy_fairqueue.worker.handling import (
-    COMPLETE,
-    RELEASE,
-    Decision,
-    Decisions,
-    begin_handling,
-    bound_call,
-    call_in_session,
-    decide_on_failure,
-    of_error,
-    of_return,
-    without_call,
-)
-from sqlalchemy_fairqueue.worker.leases import Buffer
-from sqlalchemy_fairqueue.worker.looper import Duty, Looper
-from sqlalchemy_fairqueue.worker.operating_system import ForkGuard, join
+from sqlalchemy_fairqueue.worker.connection import in_greenlet
+from sqlalchemy_fairqueue.worker.leases import COMPLETE, RELEASE, Buffer, Decision, HeldDelivery
+from sqlalchemy_fairqueue.worker.threads import Duty, ForkGuard, Looper, in_thread, join
 from sqlalchemy_fairqueue.worker.timings import Prefetch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from sqlalchemy_fairqueue.queue.handlers import Handler
-    from sqlalchemy_fairqueue.worker.leases import HeldDelivery
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
-    from sqlalchemy_fairqueue.worker.telemetry import WorkerStats
     from sqlalchemy_fairqueue.worker.wakeups import FetchTrigger
 
     SettleCallback = Callable[[HeldDelivery, Decision | None], None]
 
-
+T = TypeVar("T")
 _DONE = (COMPLETE,)
 
 
@@ -58,28 +47,24 @@ class Executor(ABC):
         occupied: Deliveries whose handlers run or hang, and since when.
     """
 
-    def __init__(
-        self, options: WorkerOptions, stats: WorkerStats, trigger: FetchTrigger, settle: SettleCallback
-    ) -> None:
+    def __init__(self, options: WorkerOptions, trigger: FetchTrigger, settle: SettleCallback) -> None:
         self.prefetch: Prefetch = Prefetch(options.concurrency, options.timings, options.prefetch)
         self.buffer: Buffer = Buffer()
         self.running: dict[HeldDelivery, float] = {}
         self.occupied: dict[HeldDelivery, float] = {}
-        self._options = options
-        self._log = options.log
         self._concurrency = options.concurrency
         self._clock = options.clock
         self._timings = options.timings
         self._trigger = trigger
         self._settle = settle
-        self._stats = stats
+        self._stats = options.stats
         self._fork_guard = ForkGuard()
         self._children = ChildProcesses(options)
         # Time limits have a thread of their own, since Python threads cannot be interrupted, a blocked event loop runs
         # no timer, and the heartbeat waits for the database. Most handlers return long before their limit, so there is
         # no list of limits; the thread looks through the running handlers when the first limit may be over.
         duty = Duty("check the time of its handlers", self._check_time, self._timings.longest_sleep)
-        self._time_limits = Looper("limits", [duty], options, stats)
+        self._time_limits = Looper("limits", [duty], options)
         # Seconds between the end of a handler's timeout and its failure, so that a cancelled handler can clean up.
         self._clean_up = 0.0
         self._hung: set[HeldDelivery] = set()
@@ -93,9 +78,8 @@ class Executor(ABC):
 
     def close(self) -> None:
         """End the thread of time limits and all child processes, after a stop."""
-        self._time_limits.stop()
         until = self._clock() + self._timings.stop_part
-        self._time_limits.join(lambda: until - self._clock())
+        self._time_limits.end(lambda: until - self._clock())
         self._children.close()
 
     def begin_stop(self) -> None:
@@ -113,10 +97,7 @@ class Executor(ABC):
         return max(0.0, self._grace_until - self._clock())
 
     def give_up(self) -> list[HeldDelivery]:
-        """Abandon running handlers and kill child processes. Return the deliveries that the caller must settle.
-
-        A delivery beyond its timeout is settled as failed here.
-        """
+        """Fail handlers beyond their timeout, abandon others and kill child processes. Return what to settle."""
         given_up: list[HeldDelivery] = []
         for held in list(self.running):
             if held.timed_out:
@@ -127,13 +108,16 @@ class Executor(ABC):
             self._children.kill(held)
         return given_up
 
+    async def run(self, work: Callable[[], Any]) -> Any:
+        """Call a function of the application, or one that waits for threads."""
+        return work()
+
     @abstractmethod
     async def wait(self) -> None:
         """Wait for running handlers until the grace period ends."""
 
-    @abstractmethod
-    async def clean_up(self) -> None:
-        """Give abandoned handlers a moment to clean up."""
+    async def clean_up(self) -> None:  # noqa: B027 - nothing can interrupt a thread
+        """Give abandoned handlers a moment to clean up, except in threads."""
 
     @abstractmethod
     def calls_this(self) -> bool: ...
@@ -155,79 +139,57 @@ class Executor(ABC):
         return False
 
     def interrupt(self, deliveries: list[HeldDelivery]) -> None:
-        """Interrupt the handlers of lost or cancelled deliveries, except in threads, which cannot be interrupted."""
-        for held in deliveries:
-            self._children.kill(held.first)
+        """Interrupt the handlers of lost or cancelled deliveries. The heartbeat's thread calls it."""
+        for held in {one.first for one in deliveries}:
+            self._interrupt(held)
         if any(held.cancelled for held in deliveries):
             self._time_limits.wake_by(self._clock() + self._timings.ignored_cancel)
+
+    def _interrupt(self, held: HeldDelivery) -> None:
+        """Interrupt a handler that must not go on, except in a thread, which cannot be interrupted."""
+        self._children.kill(held)
 
     def _begin_handling(self, held: HeldDelivery) -> Handler:
         """Begin a batch and return its handler, or raise NotCalled. Settle later messages that cannot be handled."""
         followers, held.followers = held.followers, []
         try:
-            handler = begin_handling(held, self._options)
+            handler = handling.begin_handling(held)
         except BaseException:
             # Only the first message is affected; the others are delivered again without it.
             for follower in followers:
-                self._settle(follower, without_call(follower) or RELEASE)
+                self._settle(follower, handling.without_call(follower) or RELEASE)
             raise
         for follower in followers:
             try:
-                begin_handling(follower, self._options)
+                handling.begin_handling(follower)
                 held.followers.append(follower)
             except BaseException as error:  # noqa: BLE001 - it is about its message alone
                 # This message has no share in the cost of the call.
                 follower.first = follower
-                self._settle(follower, decide_on_failure(follower, error, self._options))
+                self._settle(follower, handling.decide_on_failure(follower, error))
         return handler
 
     def _limit_time(self, held: HeldDelivery, handler: Handler) -> None:
-        if handler.timeout is not None:
-            held.limit_time(handler.timeout)
-            assert held.time_over_at is not None  # noqa: S101 - it has just been set
-            self._time_limits.wake_by(held.time_over_at + self._clean_up)
+        if (over_at := held.limit_time(handler.timeout)) is not None:
+            self._time_limits.wake_by(over_at)
 
     def _call_plain(self, held: HeldDelivery, handler: Handler) -> Any:
         with self._fork_guard:
-            return bound_call(handler, held)()
+            return handling.bound_call(handler, held)()
 
-    def _call_in_session(self, held: HeldDelivery, handler: Handler) -> Decisions:
-        options = self._options
-        sessions = options.session_factory if handler.asynchronous else options.sync_session_factory
-        assert sessions is not None  # noqa: S101 - the worker has checked it
-        return call_in_session(sessions, held, handler, self._fork_guard, self._decisions)
+    def _call_in_child(self, held: HeldDelivery, handler: Handler) -> handling.Decisions:
+        call = handling.bound_call(handler, held, function=lambda *_, **__: self._children.call(held, handler))
+        return handling.decide_on_return(held, handler, call())
 
-    def _call_in_child(self, held: HeldDelivery, handler: Handler) -> Decisions:
-        call = bound_call(handler, held, function=lambda *_, **__: self._children.call(held, handler))
-        return self._decisions(held, handler, call())
-
-    def _decisions(self, held: HeldDelivery, handler: Handler, result: object) -> list[Decision]:
-        values = [result] if handler.batch is None else results_of_batch(result, len(held.batch))
-        return [self._decide(one, handler, result, value) for one, value in zip(held.batch, values, strict=True)]
-
-    def _decide(self, held: HeldDelivery, handler: Handler, result: object, value: object) -> Decision:
-        policy = held.queue.policy(handler, self._options.retry)
-        outcome = held.first.outcomes.get(held.delivery.message_id)
-        if outcome is not None:
-            return of_error(outcome, held.delivery, policy)
-        decision = of_return(result, held.delivery, policy)
-        if not held.delivery.keeps_result or decision is not COMPLETE:
-            return decision
-        kept = encoded_result(held.queue.queue.codec, handler.schema, value)
-        if kept.problem is not None:
-            what = f"is completed, and what its handler returned is not kept: {kept.problem}"
-            self._log.message(logging.WARNING, held.delivery, what)
-        return Decision(Verb.COMPLETE, result=kept)
-
-    def _failed(self, held: HeldDelivery, error: BaseException) -> Decisions:
+    def _failed(self, held: HeldDelivery, error: BaseException) -> handling.Decisions:
         if isinstance(error, HandlerTimeout) and not self._is_first_to_tell(held):
             return [None]
         if held.followers and any(one.cancelled for one in held.batch):
             # The others in the batch have not failed.
             return [COMPLETE if one.cancelled else RELEASE for one in held.batch]
-        return [decide_on_failure(one, error, self._options) for one in held.batch]
+        return [handling.decide_on_failure(one, error) for one in held.batch]
 
-    def _finish(self, held: HeldDelivery, decisions: Decisions, *, still_runs: bool = False) -> None:
+    def _finish(self, held: HeldDelivery, decisions: handling.Decisions, *, still_runs: bool = False) -> None:
         """Settle a finished batch, unless it was given up; release those of its messages that have no decision.
 
         *still_runs* says that the handler's task was cancelled, but its thread goes on.
@@ -241,11 +203,11 @@ class Executor(ABC):
             self.occupied.pop(held, None)
         if started is None:
             return
-        rest = [without_call(one) or RELEASE for one in held.batch[len(decisions) :]]
+        rest = [handling.without_call(one) or RELEASE for one in held.batch[len(decisions) :]]
         self._settle_batch(held, [*decisions, *rest], started)
         self._refill()
 
-    def _settle_batch(self, held: HeldDelivery, decisions: Decisions, started: float) -> None:
+    def _settle_batch(self, held: HeldDelivery, decisions: handling.Decisions, started: float) -> None:
         costs = [one.measured_cost for one in held.batch]
         for one, cost, decision in zip(held.batch, costs, decisions, strict=True):
             one.cost = cost
@@ -260,7 +222,7 @@ class Executor(ABC):
             self._trigger.set()
 
     def _check_time(self) -> float:
-        """Fail handlers beyond their timeout; count those that ignore a cancel. Return seconds until the next check."""
+        """End handlers beyond their timeout; count those that ignore a cancel. Return seconds until the next check."""
         began = self._clock()
         next_at = math.inf
         for held in list(self.running):
@@ -268,24 +230,24 @@ class Executor(ABC):
             if held in self._children:
                 continue
             for since, allowed, act in (
+                (held.time_over_at, 0.0, self._interrupt),
                 (held.time_over_at, self._clean_up, self._expire),
                 (held.cancelled_at, self._timings.ignored_cancel, self._ignore),
             ):
-                if since is None:
-                    continue
-                if since + allowed <= self._clock():
+                at = math.inf if since is None else since + allowed
+                if at <= self._clock():
                     act(held)
                 else:
-                    next_at = min(next_at, since + allowed)
+                    next_at = min(next_at, at)
         return next_at - began
 
     def _ignore(self, held: HeldDelivery) -> None:
-        """Count a handler that runs on after its message was cancelled as hanging. It may still settle the message."""
-        ago = self._clock() - (held.cancelled_at or 0.0)
+        """Count a handler as hanging that runs on though its message was cancelled. It may still settle the message."""
+        ago, name = self._clock() - (held.cancelled_at or 0.0), shlex.quote(held.queue.options.name)
         self._hang(
             held,
             f"was cancelled {ago:.0f} s ago, and its handler still runs without asking context.check() "
-            f"('fairqueue workers stop {shlex.quote(self._options.name)} {held.queue.reference}' stops its worker)",
+            f"('fairqueue workers stop {name} {held.queue.reference}' stops its worker)",
         )
 
     def _expire(self, held: HeldDelivery) -> None:
@@ -297,7 +259,7 @@ class Executor(ABC):
             held.give_up()
         self._stats.time_is_over(len(held.batch))
         error = HandlerTimeout(held.delivery.message_id, held.delivery.kind, held.timeout)
-        decisions = [decide_on_failure(one, error, self._options) for one in held.batch]
+        decisions = [handling.decide_on_failure(one, error) for one in held.batch]
         self._hang(held)
         self._settle_batch(held, decisions, started)
 
@@ -322,24 +284,18 @@ class Executor(ABC):
         level, so = logging.WARNING, ""
         if hung >= self._concurrency:
             level, so = logging.ERROR, "; the worker takes no messages until one returns: restart its process"
-        self._log.message(
-            level,
-            held.delivery,
-            f"{what}: {hung} of {self._concurrency} handlers hang{so}",
-        )
+        held.log(level, f"{what}: {hung} of {self._concurrency} handlers hang{so}")
 
     def _returned(self, held: HeldDelivery) -> None:
         """Note the return of a handler that may be counted as hanging."""
         with self._lock:
             since = self.occupied.pop(held, None)
-            held.returned()
             if since is None or held not in self._hung:
                 return
             self._hung.discard(held)
             hung = self._stats.hang(-1)
-        self._log.message(
+        held.log(
             logging.WARNING,
-            held.delivery,
             f"no longer hangs: its handler has returned after {self._clock() - since:.1f} s"
             f"{', which settles nothing' if held.given_up else ''}; {hung} of {self._concurrency} handlers hang",
         )
@@ -349,10 +305,8 @@ class Executor(ABC):
 class ThreadExecutor(Executor):
     """An executor with daemon threads, so that a handler that never returns does not keep the process alive."""
 
-    def __init__(
-        self, options: WorkerOptions, stats: WorkerStats, trigger: FetchTrigger, settle: SettleCallback
-    ) -> None:
-        super().__init__(options, stats, trigger, settle)
+    def __init__(self, options: WorkerOptions, trigger: FetchTrigger, settle: SettleCallback) -> None:
+        super().__init__(options, trigger, settle)
         self._changed = threading.Condition()
         self._idle = 0
         # Until when a stop waits for hanging handlers.
@@ -385,9 +339,6 @@ class ThreadExecutor(Executor):
         for thread in self._threads:
             join(thread, self._left)
 
-    async def clean_up(self) -> None:
-        """Do nothing, since nothing can interrupt a thread."""
-
     def _left(self) -> float:
         if self.running:
             self._leave_at = math.inf
@@ -415,20 +366,222 @@ class ThreadExecutor(Executor):
                 self._changed.wait()
             self._idle -= 1
 
-    def _call(self, held: HeldDelivery) -> Decisions:
+    def _call(self, held: HeldDelivery) -> handling.Decisions:
         try:
             handler = self._begin_handling(held)
             if handler.isolated:
                 return self._call_in_child(held, handler)
             self._limit_time(held, handler)
             if handler.session:
-                return self._call_in_session(held, handler)
+                return handling.call_in_session(held, handler, self._fork_guard)
             result = self._call_plain(held, handler)
             if handler.timeout is not None:
                 held.check_time()
             # A shortcut: the general way takes a tenth of a message's time.
             if result is None and handler.batch is None and not held.outcomes:
                 return _DONE
-            return self._decisions(held, handler, result)
+            return handling.decide_on_return(held, handler, result)
         except BaseException as error:  # noqa: BLE001 - every exception of a handler is about its message
             return self._failed(held, error)
+
+
+# How often a delivery is released uncounted because its task was cancelled; a handler that cancels itself must end.
+_CANCELLATIONS = 10
+# The executor of the running handler, also in tasks and threads that the handler starts.
+_current: ContextVar[TaskExecutor | None] = ContextVar("fairqueue_executor", default=None)
+
+
+class TaskExecutor(Executor):
+    """Runs tasks in the loop that it was created in; the task of a plain function waits for a thread or child process.
+
+    The fetcher adds deliveries to the buffer in its thread; everything else happens in the loop.
+    """
+
+    def __init__(self, options: WorkerOptions, trigger: FetchTrigger, settle: SettleCallback) -> None:
+        super().__init__(options, trigger, settle)
+        self._clean_up = options.timings.cleanup
+        self._loop = asyncio.get_running_loop()
+        self._in_threads: set[HeldDelivery] = set()
+        self._tasks: dict[HeldDelivery, asyncio.Task[handling.Decisions]] = {}
+        # Deliveries whose tasks were cancelled. They are cancelled once, so that they can clean up.
+        self._interrupted: set[HeldDelivery] = set()
+        self._waiting: asyncio.Timeout | None = None
+        # Set when a handler has finished; a stop waits for it.
+        self._changed = asyncio.Event()
+        # When the loop was last asked to take from the buffer, and has not done so.
+        self._called_at: float | None = None
+
+    def begin(self) -> None:
+        """Begin deliveries that were added to the buffer. The fetcher's thread calls it."""
+        if self._called_at is None:
+            # Not the present time: deliveries that have waited too long have waited for the loop as long.
+            self._called_at = self.buffer.filled_at
+        self._call_in_loop(self._begin)
+
+    def _interrupt(self, held: HeldDelivery) -> None:
+        super()._interrupt(held)
+        self._call_in_loop(self._cancel, held)
+
+    def free(self) -> int:
+        """Return how many handlers could begin; zero if the loop is blocked, so that no messages wait for the loop."""
+        called_at = self._called_at
+        is_blocked = called_at is not None and self._clock() - called_at > self._timings.stale_after
+        return 0 if is_blocked else super().free()
+
+    def is_closed(self) -> bool:
+        return self._loop.is_closed()
+
+    def calls_this(self) -> bool:
+        return _current.get() is self
+
+    def shorten_grace(self, until: float) -> None:
+        super().shorten_grace(until)
+        if self._waiting is not None and not self._waiting.expired():
+            self._waiting.reschedule(self._loop.time() + self.grace_left())
+
+    async def run(self, work: Callable[[], Any]) -> Any:
+        return await in_thread(work)
+
+    async def wait(self) -> None:
+        """Wait for running handlers until the grace period ends, but not for hanging ones."""
+        try:
+            async with asyncio.timeout(self.grace_left()) as self._waiting:
+                while self.running:
+                    self._changed.clear()
+                    await self._changed.wait()
+        except TimeoutError:
+            pass
+        finally:
+            self._waiting = None
+
+    async def clean_up(self) -> None:
+        """Cancel abandoned tasks, and give them a moment to clean up."""
+        for held, task in self._tasks.items():
+            self._interrupted.add(held)
+            task.cancel("the worker stops")
+        if self._tasks:
+            await asyncio.wait(self._tasks.values(), timeout=self._timings.cleanup)
+
+    def _call_in_loop(self, function: Callable[..., None], *given: Any) -> None:
+        # A closed loop has no handlers.
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(function, *given)
+
+    def _begin(self) -> None:
+        self._called_at = None
+        while len(self.occupied) < self._concurrency and not self._stopping.is_set():
+            held = self.buffer.pop()
+            if held is None:
+                return
+            self.occupied[held] = self.running[held] = self._clock()
+            name = f"{held.delivery.kind}-{held.delivery.message_id}"
+            # A hanging handler in a thread may have called this, in its own context.
+            task = self._tasks[held] = self._loop.create_task(self._call(held), name=name, context=Context())
+            task.add_done_callback(partial(self._done, held))
+
+    def _cancel(self, held: HeldDelivery) -> None:
+        task = self._tasks.get(held)
+        if task is None or held in self._interrupted:
+            return
+        self._interrupted.add(held)
+        if any(one.cancelled for one in held.batch):
+            task.cancel("its message was cancelled")
+        else:
+            task.cancel("its lease was lost" if held.lost else "its time is over")
+
+    def _done(self, held: HeldDelivery, task: asyncio.Task[handling.Decisions]) -> None:
+        del self._tasks[held]
+        self._interrupted.discard(held)
+        # A task that was cancelled before it began has done nothing.
+        decisions = [] if task.cancelled() else task.result()
+        self._finish(held, decisions, still_runs=held in self._in_threads)
+        self._changed.set()
+        self._begin()
+
+    def _hang(self, held: HeldDelivery, *what: str) -> None:
+        super()._hang(held, *what)
+        self._call_in_loop(self._changed.set)
+
+    async def _call(self, held: HeldDelivery) -> handling.Decisions:
+        _current.set(self)
+        try:
+            handler = self._begin_handling(held)
+            if handler.isolated:
+                return await in_thread(lambda: self._call_in_child(held, handler))
+            self._limit_time(held, handler)
+            return await self._call_handler(held, handler)
+        except BaseException as error:  # noqa: BLE001 - every exception of a handler is about its message
+            # If the loop was closed, the handler has not failed either.
+            if (isinstance(error, GeneratorExit) and self._loop.is_closed()) or (
+                isinstance(error, asyncio.CancelledError) and self._is_cancelled_by_others(held)
+            ):
+                decisions: handling.Decisions = [RELEASE]
+            else:
+                decisions = self._failed(held, _reason(held, error))
+            if isinstance(error, asyncio.CancelledError):
+                # Its thread or child process may go on.
+                held.give_up()
+                self._children.kill(held)
+            return decisions
+
+    def _is_cancelled_by_others(self, held: HeldDelivery) -> bool:
+        """Return whether a handler's task was cancelled from outside the worker, usually as its event loop ends."""
+        task = asyncio.current_task()
+        uncounted = held.delivery.deliveries - held.delivery.attempt
+        return (
+            task is not None and task.cancelling() > 0 and held not in self._interrupted and uncounted < _CANCELLATIONS
+        )
+
+    async def _call_handler(self, held: HeldDelivery, handler: Handler) -> handling.Decisions:
+        in_session = partial(handling.call_in_session, held, handler, self._fork_guard)
+        if handler.session and handler.asynchronous:
+            return await in_greenlet(in_session)
+        if handler.session:
+            return await self._in_thread(held, in_session)
+        if handler.asynchronous:
+            with self._fork_guard:
+                result = await finished(handling.bound_call(handler, held)())
+        else:
+            result = await self._in_thread(held, lambda: self._call_plain(held, handler))
+            # A plain function around a coroutine.
+            if inspect.isawaitable(result):
+                with self._fork_guard:
+                    result = await result
+        held.check_time()
+        return handling.decide_on_return(held, handler, result)
+
+    async def _in_thread(self, held: HeldDelivery, work: Callable[[], T]) -> T:
+        """Call *work* in a thread, and await it. If the task is cancelled, the thread goes on: the handler hangs."""
+
+        def run() -> T:
+            try:
+                # It may have been cancelled before the thread began.
+                held.check()
+                return work()
+            finally:
+                # Before the loop gets the result.
+                self._call_in_loop(self._thread_has_ended, held)
+
+        self._in_threads.add(held)
+        try:
+            return await in_thread(run)
+        except Exception:
+            # The thread has ended, or the system had none.
+            self._in_threads.discard(held)
+            raise
+
+    def _thread_has_ended(self, held: HeldDelivery) -> None:
+        self._in_threads.discard(held)
+        if held not in self._tasks:
+            self._returned(held)
+            self._begin()
+
+
+def _reason(held: HeldDelivery, error: BaseException) -> BaseException:
+    """Return why a task was cancelled, if its delivery tells; any other error as it is."""
+    if isinstance(error, asyncio.CancelledError):
+        try:
+            held.check()
+        except FairQueueError as reason:
+            return reason
+    return error

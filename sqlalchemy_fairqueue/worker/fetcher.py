@@ -8,14 +8,15 @@ since the network may deliver the dequeue much later.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
 from sqlalchemy_fairqueue.database.deliveries import held_tokens, settlement
 from sqlalchemy_fairqueue.queue.handlers import handlers_of
-from sqlalchemy_fairqueue.worker.handling import RELEASE
-from sqlalchemy_fairqueue.worker.looper import Duty, Looper
+from sqlalchemy_fairqueue.worker.connection import DedicatedConnection
+from sqlalchemy_fairqueue.worker.leases import RELEASE
+from sqlalchemy_fairqueue.worker.threads import Duty, Looper
+from sqlalchemy_fairqueue.worker.wakeups import FetchTrigger, WaitRegistration
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -23,64 +24,67 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from sqlalchemy_fairqueue.values.messages import Batch, Deliveries, Delivery
-    from sqlalchemy_fairqueue.worker.connection import DedicatedConnection
     from sqlalchemy_fairqueue.worker.executor import Executor
     from sqlalchemy_fairqueue.worker.leases import ServedQueue
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
     from sqlalchemy_fairqueue.worker.settler import Settler
-    from sqlalchemy_fairqueue.worker.telemetry import WorkerStats
-    from sqlalchemy_fairqueue.worker.wakeups import FetchTrigger, WaitRegistration
 
 
-@dataclass(kw_only=True, eq=False)
 class Fetcher(Looper):
     """The thread that takes the messages of one worker. It ends by itself if the executor is closed.
 
     Attributes:
-        ended: Called at the end of the thread.
         unanswered: For each lease of an unanswered dequeue, the time of the next lookup by the worker's clock, and the
             last delay in seconds, which doubles.
     """
 
-    connection: DedicatedConnection
-    options: WorkerOptions
-    queues: Sequence[ServedQueue]
-    executor: Executor
-    trigger: FetchTrigger
-    settler: Settler
-    waits: WaitRegistration
-    stats: WorkerStats
-    ended: Callable[[], None]
-    unanswered: dict[tuple[ServedQueue, int], tuple[float, float]] = field(default_factory=dict, init=False)
-    # The number of connections made when all leases were last looked up.
-    _made: int = field(default=0, init=False)
-
-    def __post_init__(self) -> None:
-        duty = Duty("fetch messages", self._round, self.options.timings.fetch_check)
-        super().__init__("fetch", [duty], self.options, self.stats, event=self.trigger, last=self._end)
-        self._timings = self.options.timings
-        self._in_turn = list(self.queues)
-        self._lookups = self.options.backoff("look up unanswered dequeues")
+    def __init__(
+        self,
+        options: WorkerOptions,
+        queues: Sequence[ServedQueue],
+        executor: Executor,
+        settler: Settler,
+        *,
+        trigger: FetchTrigger,
+        ended: Callable[[], None],
+    ) -> None:
+        duty = Duty("fetch messages", self._round, options.timings.fetch_check)
+        super().__init__("fetch", [duty], options, event=trigger, last=self._end)
+        self.connection: DedicatedConnection = DedicatedConnection(options)
+        self.options = options
+        self.settler = settler
+        self.unanswered: dict[tuple[ServedQueue, int], tuple[float, float]] = {}
+        self._queues = queues
+        self._in_turn = list(queues)
+        self._executor = executor
+        self._trigger = trigger
+        self._waits = WaitRegistration(self.connection, options, trigger)
+        # Called at the end of the thread.
+        self._ended = ended
+        # The number of connections made when all leases were last looked up.
+        self._made = 0
+        self._timings = options.timings
+        self._lookups = options.backoff("look up unanswered dequeues")
 
     def is_over(self) -> bool:
-        return self._stopping or self.executor.is_closed()
+        return self._stopping or self._executor.is_closed()
 
     def _end(self) -> None:
         # A dequeue that ended during the stop may have added to the buffer.
         self.give_back()
-        self.waits.close(self.queues)
+        self._waits.close(self._queues)
         self.connection.close()
-        self.ended()
+        self._ended()
 
     def give_back(self) -> None:
         """Release all deliveries in the buffer; these attempts do not count."""
-        while (held := self.executor.buffer.pop()) is not None:
+        while (held := self._executor.buffer.pop()) is not None:
             for one in held.batch:
                 self.settler.settle(one, RELEASE)
 
     def _round(self) -> float:
         """Take what there is room for. Return the longest wait until the next round."""
-        executor, trigger, now = self.executor, self.trigger, self._clock()
+        executor, trigger, now = self._executor, self._trigger, self._clock()
         trigger.refill_at = -1
         # No handler has taken from the buffer for long: other workers may be free.
         if now - executor.buffer.next_taken_at() > self._timings.stale_after:
@@ -102,7 +106,7 @@ class Fetcher(Looper):
         if due:
             self._take(due, room)
             return 0
-        next_at = [queue.polls.next_at for queue in self.queues] + [at for at, _ in self.unanswered.values()]
+        next_at = [queue.polls.next_at for queue in self._queues] + [at for at, _ in self.unanswered.values()]
         return max(0.0, min(next_at) - now)
 
     def note_unanswered(self, queue: ServedQueue, lease_id: int | None) -> None:
@@ -118,7 +122,7 @@ class Fetcher(Looper):
         """
         if self._made != self.connection.made:
             self._made = self.connection.made
-            for queue in self.queues:
+            for queue in self._queues:
                 for lease in queue.held():
                     self.note_unanswered(queue, lease.lease_id)
         for (queue, lease_id), (at, wait) in list(self.unanswered.items()):
@@ -132,7 +136,7 @@ class Fetcher(Looper):
                     del self.unanswered[queue, lease_id]
                 self._lookups.succeeded()
             except BaseException as error:  # noqa: BLE001 - it is tried again
-                self.stats.failed()
+                self._stats.failed()
                 # The dequeue may have failed before it reached the database.
                 self.unanswered[queue, lease_id] = self._clock() + max(again, self._lookups.failed(error)), again
                 break
@@ -171,18 +175,18 @@ class Fetcher(Looper):
                 room -= self._take_from(queue, limit, spare)
                 queue.backoff.succeeded()
             except BaseException as error:  # noqa: BLE001 - after any failure the worker and its other queues go on
-                self.stats.failed()
+                self._stats.failed()
                 queue.polls.failed(self._clock(), queue.backoff.failed(error))
         first = due[0]
         self._in_turn.remove(first)
         self._in_turn.append(first)
 
     def _spare(self) -> int:
-        return self.options.max_bytes - self.executor.buffer.size()
+        return self.options.max_bytes - self._executor.buffer.size()
 
     def _take_from(self, queue: ServedQueue, limit: int, max_bytes: int) -> int:
         consumer = queue.consumer
-        self.waits.before_poll(queue)
+        self._waits.before_poll(queue)
         began = self._clock()
         queue.polls.begin(began)
         with queue.dequeuing:
@@ -199,17 +203,17 @@ class Fetcher(Looper):
                 self.note_unanswered(queue, lease_id)
                 raise
             now = queue.heard_at = self._clock()
-            self.executor.prefetch.fetched(now - began)
+            self._executor.prefetch.fetched(now - began)
             batches, failure = self._batches(queue, taken, max_bytes)
-        self.stats.dequeues += 1
+        self._stats.dequeues += 1
         due_in = None if taken.due_in is None else taken.due_in.total_seconds()
         if taken:
             self._hand_on(queue, batches, now)
-            self.stats.taken += sum(map(len, batches))
+            self._stats.taken += sum(map(len, batches))
             queue.polls.found(now, due_in, count=len(taken), full=len(taken) == limit)
-            self.waits.after_work(queue)
+            self._waits.after_work(queue)
         else:
-            self.stats.empty += 1
+            self._stats.empty += 1
             queue.polls.nothing(now, due_in, locked=consumer.is_held_up)
         if failure is not None:
             raise failure
@@ -254,5 +258,5 @@ class Fetcher(Looper):
         return batches, None
 
     def _hand_on(self, queue: ServedQueue, batches: list[list[Delivery]], now: float) -> None:
-        self.executor.buffer.extend([queue.hold(batch, now) for batch in batches])
-        self.executor.begin()
+        self._executor.buffer.extend([queue.hold(batch, now) for batch in batches])
+        self._executor.begin()

@@ -7,10 +7,10 @@ import inspect
 import logging
 import traceback
 import warnings
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextvars import copy_context
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -26,28 +26,23 @@ from sqlalchemy_fairqueue.errors import (
     WorkerError,
 )
 from sqlalchemy_fairqueue.queue.contexts import Context, call_of, finished, variables_of
-from sqlalchemy_fairqueue.queue.handlers import handlers_of
+from sqlalchemy_fairqueue.queue.results import encoded_result, results_of_batch
 from sqlalchemy_fairqueue.texts import logged, said
 from sqlalchemy_fairqueue.unit_of_work.operations import Settle, Verb
 from sqlalchemy_fairqueue.unit_of_work.sessions import guard, record, recorded
-from sqlalchemy_fairqueue.values.checks import check_duration, check_text
+from sqlalchemy_fairqueue.values.checks import check_text
 from sqlalchemy_fairqueue.values.outcomes import Bury, Outcome, Release, Retry, RetryPolicy
+from sqlalchemy_fairqueue.worker.leases import COMPLETE, RELEASE, Decision, HeldDelivery
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
     from datetime import timedelta
 
     from sqlalchemy.orm import Session
 
-    from sqlalchemy_fairqueue.database.calls import Target
-    from sqlalchemy_fairqueue.database.deliveries import EncodedResult
     from sqlalchemy_fairqueue.queue.handlers import Handler
     from sqlalchemy_fairqueue.queue.payloads import PayloadSchema
     from sqlalchemy_fairqueue.values.messages import Delivery
-    from sqlalchemy_fairqueue.worker.leases import HeldDelivery
-    from sqlalchemy_fairqueue.worker.operating_system import ForkGuard
-    from sqlalchemy_fairqueue.worker.options import WorkerOptions
-    from sqlalchemy_fairqueue.worker.telemetry import WorkerLog
+    from sqlalchemy_fairqueue.worker.threads import ForkGuard
 
 # The most calls of a handler in one attempt.
 _TRIES = 4
@@ -63,44 +58,8 @@ _FALLBACK = RetryPolicy()
 UNKNOWN_KIND_RELEASES = 15
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """How to settle a delivery: a verb and its arguments. If *sent*, the handler's own transaction has settled it."""
-
-    verb: Verb
-    delay: timedelta | None = None
-    reason: str | None = None
-    error: str | None = None
-    sent: bool = False
-    result: EncodedResult | None = None
-
-    def __post_init__(self) -> None:
-        """Make the arguments storable, or refuse them, since outcomes of the application may hold anything."""
-        if self.delay is not None:
-            object.__setattr__(self, "delay", check_duration("delay", self.delay))
-        for what, text in ("reason", self.reason), ("error", self.error):
-            if text is not None:
-                object.__setattr__(self, what, check_text(what, text))
-
-    def operation(
-        self, target: Target, delivery: Delivery, cost: int | None = None, charged: int | None = None
-    ) -> Settle:
-        """Return the operation that settles a delivery in this way; *cost* and *charged* as in Settle."""
-        return Settle(target, self.verb, delivery, self.delay, self.reason, self.error, cost, charged, self.result)
-
-    def in_ascii(self) -> Decision:
-        """Return the same decision with texts in ASCII, which every encoding can represent."""
-        return replace(self, reason=_ascii(self.reason), error=_ascii(self.error))
-
-    @property
-    def result_bytes(self) -> int:
-        return 0 if self.result is None else len(self.result.content or b"")
-
-
 Decisions = Sequence[Decision | None]
 """The decisions on the deliveries of a batch, in order; None if a delivery is no longer this worker's."""
-COMPLETE = Decision(Verb.COMPLETE)
-RELEASE = Decision(Verb.RELEASE)
 
 
 class RemoteError(Exception):
@@ -230,11 +189,6 @@ def _bury_reason(error: BaseException) -> str:
     return f"not retried: {name:.200}"
 
 
-def of_undecodable(error: PayloadError) -> Decision:
-    """Return the decision for a payload that the codec cannot decode: bury, since a retry would not help."""
-    return Decision(Verb.BURY, reason=f"its payload cannot be decoded: {check_text('error', str(error))}"[:1000])
-
-
 def of_unknown(error: WorkerError, delivery: Delivery, policy: RetryPolicy) -> Decision:
     """Return the decision for a kind without a handler: at first release the message to other workers, later fail.
 
@@ -288,7 +242,7 @@ def text_of(error: BaseException) -> str:
         return check_text("error", error.text)
     trace = error.__traceback__
     # The frames of this package tell nothing about the handler.
-    while trace is not None and trace.tb_next is not None and _is_ours(trace.tb_frame.f_globals.get("__name__")):
+    while trace and trace.tb_next and str(trace.tb_frame.f_globals.get("__name__")).startswith(_OURS):
         trace = trace.tb_next
     text = "".join(traceback.format_exception(type(error), error, trace))
     if len(text) > _MOST:
@@ -296,17 +250,9 @@ def text_of(error: BaseException) -> str:
     return check_text("error", text)
 
 
-def _ascii(text: str | None) -> str | None:
-    return None if text is None else text.encode("ascii", "backslashreplace").decode()
-
-
 def cause_of(outcome: BaseException) -> str | None:
     cause = outcome.__cause__ or outcome.__context__
     return None if cause is None else text_of(cause)
-
-
-def _is_ours(module: object) -> bool:
-    return isinstance(module, str) and module.startswith(_OURS)
 
 
 class NotCalled(Exception):
@@ -322,13 +268,13 @@ def without_call(held: HeldDelivery) -> Decision | None:
     return RELEASE if held.lost else COMPLETE if held.cancelled else None
 
 
-def begin_handling(held: HeldDelivery, options: WorkerOptions) -> Handler:
+def begin_handling(held: HeldDelivery) -> Handler:
     """Begin a delivery, check its payload, and return its handler; raise NotCalled if there is nothing to call."""
     if (decision := without_call(held)) is not None:
         raise NotCalled(decision)
     delivery = held.delivery
     held.begin()
-    held.max_attempts = limit_of(delivery, _policy(held, options.retry))
+    held.max_attempts = limit_of(delivery, held.queue.policy(delivery.kind))
     try:
         # Decoded here and not at the dequeue, where all other messages would wait; here the lease is extended
         # meanwhile.
@@ -341,14 +287,16 @@ def begin_handling(held: HeldDelivery, options: WorkerOptions) -> Handler:
             _check_known(handler.schema, payload)
             handler.schema.decode(payload)
     except PayloadError as error:
-        _log(logging.ERROR, options.log, held, error)
-        raise NotCalled(of_undecodable(error)) from None
+        _log(logging.ERROR, held, error)
+        # A retry would not help.
+        reason = f"its payload cannot be decoded: {check_text('error', str(error))}"[:1000]
+        raise NotCalled(Decision(Verb.BURY, reason=reason)) from None
     except WorkerError as error:
-        decision = of_unknown(error, delivery, options.retry)
+        decision = of_unknown(error, delivery, held.queue.options.retry)
         if decision.verb is Verb.RELEASE:
-            options.log.message(logging.WARNING, delivery, f"is given back for later, uncounted: {logged(error)}")
+            held.log(logging.WARNING, f"is given back for later, uncounted: {logged(error)}")
         else:
-            _log(logging.ERROR, options.log, held, error, decision)
+            _log(logging.ERROR, held, error, decision)
         raise NotCalled(decision) from None
     return handler
 
@@ -418,13 +366,7 @@ class CommitCheck:
         )
 
 
-def call_in_session(
-    sessions: Callable[[], Session | AsyncSession],
-    held: HeldDelivery,
-    handler: Handler,
-    around: ForkGuard,
-    decide: Callable[[HeldDelivery, Handler, object], list[Decision]],
-) -> Decisions:
+def call_in_session(held: HeldDelivery, handler: Handler, around: ForkGuard) -> Decisions:
     """Call a handler with a session whose COMMIT settles the delivery; for an AsyncSession, call this in a greenlet.
 
     A transaction that could not be serialized is tried again a few times. Each call gets the delivery as it was
@@ -432,6 +374,9 @@ def call_in_session(
     """
     headers = [deepcopy(one.delivery.headers) for one in held.batch]
     left = _TRIES
+    options = held.queue.options
+    sessions = options.session_factory if handler.asynchronous else options.sync_session_factory
+    assert sessions is not None  # noqa: S101 - the worker has checked it
     while True:
         made = sessions()
         session = made.sync_session if isinstance(made, AsyncSession) else made
@@ -444,7 +389,7 @@ def call_in_session(
                 if handler.asynchronous:
                     result = _wait(finished(result))
             check.returned = True
-            decisions = _settle_in(session, held, decide(held, handler, result))
+            decisions = _settle_in(session, held, decide_on_return(held, handler, result))
             # Hooks of the COMMIT see the context variables of the handler, though its middleware has ended.
             (variables_of(context) or copy_context()).run(session.commit)
         except Exception as error:
@@ -487,19 +432,40 @@ def _settle_in(session: Session, held: HeldDelivery, decisions: list[Decision]) 
     return made
 
 
-def decide_on_failure(held: HeldDelivery, error: BaseException, options: WorkerOptions) -> Decision | None:
+def decide_on_return(held: HeldDelivery, handler: Handler, result: object) -> list[Decision]:
+    """Return the decisions on a batch whose handler returned *result*; raise like :func:`returned_outcome`."""
+    values = [result] if handler.batch is None else results_of_batch(result, len(held.batch))
+    return [_of_value(one, handler, result, value) for one, value in zip(held.batch, values, strict=True)]
+
+
+def _of_value(held: HeldDelivery, handler: Handler, result: object, value: object) -> Decision:
+    policy = held.queue.policy(handler.kind)
+    outcome = held.first.outcomes.get(held.delivery.message_id)
+    if outcome is not None:
+        return of_error(outcome, held.delivery, policy)
+    decision = of_return(result, held.delivery, policy)
+    if not held.delivery.keeps_result or decision is not COMPLETE:
+        return decision
+    kept = encoded_result(held.queue.queue.codec, handler.schema, value)
+    if kept.problem is not None:
+        what = f"is completed, and what its handler returned is not kept: {kept.problem}"
+        held.log(logging.WARNING, what)
+    return Decision(Verb.COMPLETE, result=kept)
+
+
+def decide_on_failure(held: HeldDelivery, error: BaseException) -> Decision | None:
     """Return the decision on a delivery whose handler raised, even an unreadable error; None if it was given up."""
     try:
-        return _decide(held, error, options)
+        return _decide(held, error)
     except BaseException as again:  # noqa: BLE001 - see above
         trouble = WorkerError(
             f"a {type(error).__name__} failed while it was examined: {type(again).__name__}: {said(again)}"
         )
-        _log(logging.ERROR, options.log, held, trouble)
+        _log(logging.ERROR, held, trouble)
         return of_error(trouble, held.delivery, RetryPolicy())
 
 
-def _decide(held: HeldDelivery, error: BaseException, options: WorkerOptions) -> Decision | None:
+def _decide(held: HeldDelivery, error: BaseException) -> Decision | None:
     if isinstance(error, NotCalled):
         return error.decision
     if held.cancelled or (isinstance(error, MessageCancelled) and error.message_id == held.delivery.message_id):
@@ -508,20 +474,14 @@ def _decide(held: HeldDelivery, error: BaseException, options: WorkerOptions) ->
     if held.given_up and isinstance(error, LeaseLost):
         # No log line, since the stop has logged this delivery.
         return None
-    decision = of_error(error, held.delivery, _policy(held, options.retry))
+    decision = of_error(error, held.delivery, held.queue.policy(held.delivery.kind))
     if not isinstance(error, Outcome):
         level = logging.ERROR if isinstance(error, WorkerError) else logging.WARNING
-        _log(level, options.log, held, error, decision)
+        _log(level, held, error, decision)
     return decision
 
 
-def _policy(held: HeldDelivery, default: RetryPolicy) -> RetryPolicy:
-    return held.queue.policy(handlers_of(held.queue.queue).get(held.delivery.kind), default)
-
-
-def _log(
-    level: int, log: WorkerLog, held: HeldDelivery, error: BaseException, decision: Decision | None = None
-) -> None:
+def _log(level: int, held: HeldDelivery, error: BaseException, decision: Decision | None = None) -> None:
     """Log a failed attempt, and the command that shows its traceback, which is too long for a log."""
     shown = ""
     if decision is not None and decision.error is not None:
@@ -529,4 +489,4 @@ def _log(
         shown = f"; traceback: fairqueue {noun} show {held.delivery.message_id} {held.queue.reference}"
     attempt = f"attempt {held.delivery.attempt} of {held.max_attempts}"
     name = "" if isinstance(error, RemoteError) else f"{type(error).__name__}: "
-    log.message(level, held.delivery, f"failed at {attempt}: {name}{logged(error)}{shown}")
+    held.log(level, f"failed at {attempt}: {name}{logged(error)}{shown}")

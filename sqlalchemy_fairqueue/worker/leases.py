@@ -1,4 +1,4 @@
-"""The queues of one worker, their leases and deliveries, and the heartbeat.
+"""The queues of one worker, their leases and deliveries, and how these are settled.
 
 The database's clock decides when a lease ends, and a worker that cannot ask must be on the safe side. So it counts a
 lease's duration from the moment **before** it sent the dequeue or the extension: the lease lives at least that long.
@@ -12,35 +12,27 @@ import threading
 from dataclasses import dataclass, field, replace
 from functools import partial
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from sqlalchemy_fairqueue.codecs import decoded
-from sqlalchemy_fairqueue.database import deliveries
-from sqlalchemy_fairqueue.database.deliveries import Token
 from sqlalchemy_fairqueue.errors import HandlerTimeout, LeaseLost, MessageCancelled, WorkerError
 from sqlalchemy_fairqueue.queue.consumer import Consumer
-from sqlalchemy_fairqueue.queue.contexts import middleware_for, middleware_of
-from sqlalchemy_fairqueue.queue.handlers import handlers_of
-from sqlalchemy_fairqueue.texts import logged
-from sqlalchemy_fairqueue.values.messages import MOST_COST, Lease, Once
-from sqlalchemy_fairqueue.worker.timings import PollSchedule
+from sqlalchemy_fairqueue.queue.contexts import AnyMiddleware, middleware_for, middleware_of
+from sqlalchemy_fairqueue.queue.handlers import Handler, handlers_of
+from sqlalchemy_fairqueue.unit_of_work.operations import Settle, Verb
+from sqlalchemy_fairqueue.values.checks import check_duration, check_text
+from sqlalchemy_fairqueue.values.messages import MOST_COST, Delivery, Lease, Once
+from sqlalchemy_fairqueue.worker.timings import Backoff, Clock, PollSchedule
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
     from datetime import timedelta
 
     from sqlalchemy_fairqueue.database.calls import Target
+    from sqlalchemy_fairqueue.database.deliveries import EncodedResult
     from sqlalchemy_fairqueue.queue import Queue
-    from sqlalchemy_fairqueue.queue.contexts import AnyMiddleware
-    from sqlalchemy_fairqueue.queue.handlers import Handler
-    from sqlalchemy_fairqueue.values.messages import Delivery
     from sqlalchemy_fairqueue.values.outcomes import Outcome, RetryPolicy
-    from sqlalchemy_fairqueue.worker.connection import DedicatedConnection
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
-    from sqlalchemy_fairqueue.worker.telemetry import WorkerStats
-    from sqlalchemy_fairqueue.worker.timings import Backoff, Clock
-
-R = TypeVar("R")
 
 # Seconds that running handlers are charged ahead, so that a tenant does not look idle between two charges; fq_estimate
 # has the same number. New handlers are not charged, since most end before the next charge.
@@ -50,21 +42,61 @@ _CHARGED_AFTER = 0.5
 _charging = threading.Lock()
 
 
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """How to settle a delivery: a verb and its arguments. If *sent*, the handler's own transaction has settled it."""
+
+    verb: Verb
+    delay: timedelta | None = None
+    reason: str | None = None
+    error: str | None = None
+    sent: bool = False
+    result: EncodedResult | None = None
+
+    def __post_init__(self) -> None:
+        """Make arguments storable, or refuse them, since the application's policies and outcomes may hold anything."""
+        if self.delay is not None:
+            object.__setattr__(self, "delay", check_duration("delay", self.delay))
+        for what, text in ("reason", self.reason), ("error", self.error):
+            if text is not None:
+                object.__setattr__(self, what, check_text(what, text))
+
+    def operation(
+        self, target: Target, delivery: Delivery, cost: int | None = None, charged: int | None = None
+    ) -> Settle:
+        """Return the operation that settles a delivery in this way; *cost* and *charged* as in Settle."""
+        return Settle(target, self.verb, delivery, self.delay, self.reason, self.error, cost, charged, self.result)
+
+    def in_ascii(self) -> Decision:
+        """Return the same decision with texts in ASCII, which every encoding can represent."""
+        return replace(self, reason=_ascii(self.reason), error=_ascii(self.error))
+
+    @property
+    def result_bytes(self) -> int:
+        return 0 if self.result is None else len(self.result.content or b"")
+
+
+def _ascii(text: str | None) -> str | None:
+    return None if text is None else text.encode("ascii", "backslashreplace").decode()
+
+
+COMPLETE = Decision(Verb.COMPLETE)
+RELEASE = Decision(Verb.RELEASE)
+
+
 @dataclass(slots=True, eq=False)
 class TrackedLease:
     """A lease of a worker: until when it is known to live, and the deliveries under it.
 
     Attributes:
         deadline: The lease is known to live until then, by the worker's clock.
-        given_up: The message ids and delivery numbers of deliveries that were settled while their handlers still run.
-        told: Whether the handlers were told that the lease is lost.
+        told: Whether the handlers were told of its loss.
     """
 
     lease_id: int
     deadline: float
     clock: Clock
     held: set[HeldDelivery] = field(default_factory=set)
-    given_up: set[tuple[int, int]] = field(default_factory=set)
     told: bool = False
     _lost: bool = False
 
@@ -99,16 +131,19 @@ class WorkerLease(Lease):
         return self.tracked is not None and self.tracked.lost
 
     def lost_for(self, delivery: Delivery) -> bool:
-        """Return whether the lease may have ended, or the worker has settled the delivery without its handler."""
-        tracked = self.tracked
-        return tracked is not None and (tracked.lost or (delivery.message_id, delivery.deliveries) in tracked.given_up)
+        """Return whether the lease may have ended, or the worker has settled the delivery."""
+        held = self._held(delivery)
+        return self.lost or (self.tracked is not None and (held is None or held.given_up))
 
     def measured(self, delivery: Delivery) -> tuple[int | None, int | None]:
         """Return the cost of a delivery in a queue fair by seconds, and the cost charged so far; stop charging."""
-        for held in () if self.tracked is None else self.tracked.held.copy():
-            if held.delivery == delivery:
-                return held.measured_cost, held.stop_charging()
-        return None, None
+        held = self._held(delivery)
+        return (None, None) if held is None else (held.measured_cost, held.stop_charging())
+
+    def _held(self, delivery: Delivery) -> HeldDelivery | None:
+        known = set() if self.tracked is None else self.tracked.held.copy()
+        token = delivery.message_id, delivery.deliveries
+        return next((held for held in known if (held.delivery.message_id, held.delivery.deliveries) == token), None)
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -122,6 +157,7 @@ class HeldDelivery:
         max_attempts: The effective limit of attempts; set when the handler begins.
         first: The first delivery of its batch; itself if it has no batch.
         outcomes: What the handler asked for single deliveries of its batch, by message id.
+        decision: How to settle it, once its handler has ended; None if it is lost.
         charged: The milliseconds charged to its channel while its handler runs; None if only the dequeue has charged.
     """
 
@@ -138,6 +174,7 @@ class HeldDelivery:
     cost: int | None = None
     followers: list[HeldDelivery] = field(default_factory=list)
     outcomes: dict[int, Outcome] = field(default_factory=dict)
+    decision: Decision | None = None
     charged: int | None = None
     max_attempts: int = field(init=False)
     first: HeldDelivery = field(init=False)
@@ -151,6 +188,9 @@ class HeldDelivery:
     @property
     def batch(self) -> tuple[HeldDelivery, ...]:
         return (self, *self.followers)
+
+    def log(self, level: int, what: str) -> None:
+        self.queue.options.log.message(level, self.delivery, what)
 
     def follow(self, first: HeldDelivery) -> None:
         self.first = first
@@ -166,6 +206,12 @@ class HeldDelivery:
         self.cost = None
         self.outcomes.clear()
         self._is_settling = False
+
+    @property
+    def settlement(self) -> Decision:
+        """The decision of a delivery that is being settled."""
+        assert self.decision is not None  # noqa: S101 - lost deliveries are not settled
+        return self.decision
 
     @property
     def began(self) -> bool:
@@ -203,6 +249,8 @@ class HeldDelivery:
 
     def stop_charging(self) -> int | None:
         """Stop charging, since the delivery is being settled, and return the milliseconds charged so far."""
+        if not self.delivery.is_timed:
+            return None
         with _charging:
             self._is_settling = True
             return self.charged
@@ -228,20 +276,15 @@ class HeldDelivery:
         served: ServedQueue | None = self.queue
         return None if served is None else served.queue
 
-    def limit_time(self, timeout: timedelta | None) -> None:
+    def limit_time(self, timeout: timedelta | None) -> float | None:
         self.timeout = timeout
         self.time_over_at = None if timeout is None else self.lease.clock() + timeout.total_seconds()
+        return self.time_over_at
 
     def give_up(self) -> None:
         """Note that the worker settles the batch without the handler, so that the handler can no longer settle it."""
         for held in self.batch:
             held.given_up = True
-            held.lease.given_up.add((held.delivery.message_id, held.delivery.deliveries))
-
-    def returned(self) -> None:
-        """Note that the handler has returned after it was given up."""
-        for held in self.batch:
-            held.lease.given_up.discard((held.delivery.message_id, held.delivery.deliveries))
 
     def check(self) -> None:
         """Raise LeaseLost, MessageCancelled or HandlerTimeout if the handler may not go on."""
@@ -270,6 +313,7 @@ class ServedQueue:
 
     def __init__(self, queue: Queue, options: WorkerOptions, resources: Mapping[str, Any]) -> None:
         self.queue = queue
+        self.options = options
         self.resources = resources
         schema = "" if queue.schema is None else f" --schema {shlex.quote(queue.schema)}"
         self.reference: str = options.references.get(
@@ -283,15 +327,13 @@ class ServedQueue:
         self.dequeuing: threading.Lock = threading.Lock()
         self.heard_at: float = 0.0
         self.waiting_lease: int | None = None
-        self._clock = options.clock
-        self._lease_seconds = options.ask.total_seconds()
         self._middleware = middleware_of(queue, options.middleware)
         self._around: dict[str, tuple[AnyMiddleware, ...]] = {}
 
     def track(self, lease: Lease, sent_at: float) -> WorkerLease:
         """Note the lease of a dequeue that was sent at *sent_at*, and return the lease for its deliveries."""
-        until = sent_at + self._lease_seconds
-        tracked = self.leases.setdefault(lease.id, TrackedLease(lease.id, until, self._clock))
+        until = sent_at + self.options.ask.total_seconds()
+        tracked = self.leases.setdefault(lease.id, TrackedLease(lease.id, until, self.options.clock))
         tracked.extend(until)
         return WorkerLease(lease.id, lease.consumer, lease.expires_at, tracked)
 
@@ -305,8 +347,9 @@ class ServedQueue:
         return first
 
     def lease_ids(self) -> list[int]:
-        """Return the ids of all leases of the queue, including the lease of a registered wait."""
-        return [*self.leases, *([] if self.waiting_lease is None else [self.waiting_lease])]
+        """Return the ids of all leases of the queue, including empty ones and the lease of a registered wait."""
+        waiting = () if self.waiting_lease is None else (self.waiting_lease,)
+        return sorted({*self.leases, *self.consumer.lease_ids(), *waiting})
 
     def held(self) -> list[TrackedLease]:
         """Return the leases with deliveries, and forget lost leases that have none."""
@@ -335,8 +378,9 @@ class ServedQueue:
             found = self._around[handler.kind] = middleware_for(handler, self._middleware)
         return found
 
-    def policy(self, handler: Handler | None, default: RetryPolicy) -> RetryPolicy:
-        return default if handler is None or handler.retry is None else handler.retry
+    def policy(self, kind: str) -> RetryPolicy:
+        handler = handlers_of(self.queue).get(kind)
+        return self.options.retry if handler is None or handler.retry is None else handler.retry
 
 
 # The buffer may remember this many channels without need, since a clean-up looks through all of them.
@@ -398,139 +442,3 @@ class Buffer:
             return self._waiting[0][2].taken_at
         except IndexError:
             return math.inf
-
-
-def run_all(steps: Iterable[Callable[[], R]]) -> list[R]:
-    """Call all steps, even if some fail, and return their results or raise the first failure."""
-    results, failures = [], []
-    for step in steps:
-        try:
-            results.append(step())
-        except Exception as error:  # noqa: BLE001 - raised below
-            failures.append(error)
-    if failures:
-        raise failures[0]
-    return results
-
-
-def by_schema(queues: Iterable[ServedQueue]) -> dict[str | None, dict[str, ServedQueue]]:
-    found: dict[str | None, dict[str, ServedQueue]] = {}
-    for queue in queues:
-        found.setdefault(queue.target.schema, {})[queue.target.queue] = queue
-    return found
-
-
-@dataclass(kw_only=True, eq=False)
-class Heartbeat:
-    """What the heartbeat thread does for held deliveries while handlers work on them.
-
-    It calls *interrupt* with deliveries whose handlers should stop, since the lease is lost or the message cancelled.
-    """
-
-    connection: DedicatedConnection
-    options: WorkerOptions
-    queues: Sequence[ServedQueue]
-    interrupt: Callable[[list[HeldDelivery]], None]
-    stats: WorkerStats
-
-    def hear_all(self) -> None:
-        """Apply the signals of queues that the worker has not dequeued from lately, as when all handlers are busy."""
-        run_all(partial(self._hear, queue) for queue in self.queues)
-
-    def _hear(self, queue: ServedQueue) -> None:
-        now = self.options.clock()
-        is_due = now - queue.heard_at > self.options.timings.hear_after and queue.polls.next_at <= now
-        if is_due and queue.dequeuing.acquire(blocking=False):
-            try:
-                self.connection.run(queue.consumer.hear, within=self.options.beat)
-                queue.heard_at = self.options.clock()
-            finally:
-                queue.dequeuing.release()
-
-    def charge_all(self) -> None:
-        """Charge channels for running handlers, in queues fair by seconds, so that long handlers do not take over."""
-        run_all(partial(self._charge, queue) for queue in self.queues)
-
-    def _charge(self, queue: ServedQueue) -> None:
-        held = [one for lease in queue.held() for one in lease.held.copy()]
-        charges = [(one, to) for one in held if (to := one.charge_on()) is not None]
-        if not charges:
-            return
-        charged = [one.delivery for one, _ in charges]
-        tokens = [Token(one.message_id, one.row_id, one.lease.id, one.deliveries) for one in charged]
-        send = partial(deliveries.charge_running, target=queue.target, tokens=tokens, charges=[to for _, to in charges])
-        try:
-            self.connection.run(send, within=self.options.beat)
-        except Exception:
-            for one, (_, before) in charges:
-                one.not_charged(before)
-            raise
-
-    def extend_all(self) -> None:
-        self._tell_lost()
-        try:
-            held = [(queue, [lease for lease in queue.held() if not lease.lost]) for queue in self.queues]
-            held = [(queue, leases) for queue, leases in held if leases]
-            # A locked queue may use its share of the time until the first lease would be lost.
-            run_all(partial(self._extend, *held[number], held[number:]) for number in range(len(held)))
-        finally:
-            self._tell_lost()
-
-    def end(self) -> None:
-        """End leases without deliveries when the worker has stopped, and close the connection. Other leases expire."""
-        try:
-            run_all(partial(self._end, queue) for queue in self.queues)
-        except Exception as error:  # noqa: BLE001 - a stop must not fail by it
-            self.options.log.debug("could not end its leases, which expire: %s", logged(error))
-        self.connection.close()
-
-    def _end(self, queue: ServedQueue) -> None:
-        known = {*queue.leases, *queue.consumer.lease_ids(), queue.waiting_lease}
-        if lease_ids := sorted(one for one in known if one is not None):
-            end = queue.target.call("fq_end_leases", f"end {len(lease_ids)} leases of", lease_ids=lease_ids)
-            self.connection.run(end.rows, within=self.options.timings.end_leases)
-
-    def _extend(
-        self, queue: ServedQueue, leases: list[TrackedLease], left: list[tuple[ServedQueue, list[TrackedLease]]]
-    ) -> None:
-        by_id = {lease.lease_id: lease for lease in leases}
-        duration, sent_at = self.options.lease, self.options.clock()
-        # If the answer takes longer than this, a lease is lost.
-        first_end = min(lease.deadline for _, others in left for lease in others)
-        within = max(0.1, (first_end - sent_at) / len(left))
-        extend = partial(deliveries.heartbeat, target=queue.target, lease_ids=list(by_id), lease=duration)
-        self.stats.heartbeats += 1
-        for lease_id, expires_at, cancelled in self.connection.run(extend, within=within):
-            lease = by_id[lease_id]
-            if expires_at is None:
-                lease.lose()
-            else:
-                lease.extend(sent_at + duration.total_seconds())
-            if cancelled:
-                self._cancel(lease, set(cancelled))
-
-    def _cancel(self, lease: TrackedLease, message_ids: set[int]) -> None:
-        cancelled = []
-        for held in lease.held.copy():
-            if held.delivery.message_id in message_ids and not held.cancelled:
-                held.cancelled = True
-                held.first.cancelled_at = held.first.cancelled_at or self.options.clock()
-                cancelled.append(held)
-        if cancelled:
-            self.stats.cancelled += len(cancelled)
-            self.interrupt(cancelled)
-
-    def _tell_lost(self) -> None:
-        """Log each lost lease once, and interrupt its handlers."""
-        for queue in self.queues:
-            for lease in queue.held():
-                if lease.told or not lease.lost:
-                    continue
-                lease.told = True
-                held = list(lease.held.copy())
-                self.options.log.error(
-                    "lost lease %d with %d deliveries of queue %s: it could not be extended in time",
-                    *(lease.lease_id, len(held), queue.queue.name),
-                    extra={"queue": queue.queue.name, "lease_id": lease.lease_id},
-                )
-                self.interrupt(held)

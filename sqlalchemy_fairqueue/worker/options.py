@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 import multiprocessing
 import os
 import pickle
 import secrets
 import socket
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypedDict
@@ -20,24 +21,19 @@ from sqlalchemy_fairqueue.database.asynchronous import AsyncEngine, AsyncSession
 from sqlalchemy_fairqueue.database.drivers import driver_of
 from sqlalchemy_fairqueue.errors import InvalidArgument, WorkerError
 from sqlalchemy_fairqueue.queue import Queue
-from sqlalchemy_fairqueue.queue.contexts import check_middleware, middleware_for, middleware_of
+from sqlalchemy_fairqueue.queue.contexts import AnyMiddleware, check_middleware, middleware_for, middleware_of
 from sqlalchemy_fairqueue.queue.deliveries import MAX_BYTES, MOST_BYTES
-from sqlalchemy_fairqueue.queue.handlers import handlers_of
+from sqlalchemy_fairqueue.queue.handlers import Handler, handlers_of, lifespan_of
 from sqlalchemy_fairqueue.texts import said
 from sqlalchemy_fairqueue.values.checks import check_count, check_duration, check_name
 from sqlalchemy_fairqueue.values.outcomes import RetryPolicy
 from sqlalchemy_fairqueue.worker.connection import ConnectionOptions
-from sqlalchemy_fairqueue.worker.telemetry import WorkerLog
-from sqlalchemy_fairqueue.worker.timings import Backoff
+from sqlalchemy_fairqueue.worker.telemetry import WorkerLog, WorkerStats
+from sqlalchemy_fairqueue.worker.timings import Backoff, Clock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     from sqlalchemy.orm import Session
 
-    from sqlalchemy_fairqueue.queue.contexts import AnyMiddleware
-    from sqlalchemy_fairqueue.queue.handlers import Handler
-    from sqlalchemy_fairqueue.worker.timings import Clock
 
 MOST_PREFETCH = 500
 _INTERVAL_WITH_NOTIFICATIONS = timedelta(seconds=5)
@@ -64,7 +60,7 @@ class WorkerArguments(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerOptions(ConnectionOptions):
-    """The checked arguments of a worker; :class:`sqlalchemy_fairqueue.Worker` documents them.
+    """The checked arguments of a worker, which :class:`sqlalchemy_fairqueue.Worker` documents, and its stats.
 
     Attributes:
         session_factory: Creates the sessions of async functions.
@@ -87,10 +83,13 @@ class WorkerOptions(ConnectionOptions):
     session_factory: Callable[[], AsyncSession] | None = None
     sync_session_factory: Callable[[], Session] | None = None
     references: Mapping[tuple[str | None, str], str] = field(default_factory=dict)
+    stats: WorkerStats = field(default_factory=WorkerStats)
 
     def __post_init__(self) -> None:
         driver_of(self.engine.sync_engine if isinstance(self.engine, AsyncEngine) else self.engine)
         _check_queues(self.queues)
+        for queue in self.queues:
+            self.stats.attempts(queue.name)
         check_count("concurrency", self.concurrency, 1, 10_000)
         check_count("prefetch", self.prefetch, 0, MOST_PREFETCH)
         check_count("max_bytes", self.max_bytes, 1, MOST_BYTES)
@@ -187,8 +186,8 @@ def worker_options(arguments: WorkerArguments, **given: Any) -> WorkerOptions:
     return WorkerOptions(**given)
 
 
-def check_handlers(options: WorkerOptions) -> None:
-    """Refuse queues without handlers, whose messages would all die, and handlers that cannot be called."""
+def check_handlers(options: WorkerOptions, *, in_loop: bool) -> None:
+    """Refuse queues without handlers, whose messages would all die, and functions that the worker cannot call."""
     check_isolated(options.queues)
     for queue in options.queues:
         if not handlers_of(queue):
@@ -198,6 +197,24 @@ def check_handlers(options: WorkerOptions) -> None:
             )
         for handler in handlers_of(queue).values():
             middleware_for(handler, middleware_of(queue, options.middleware))
+            if handler.asynchronous and not in_loop:
+                raise WorkerError(
+                    f"the handler of kind {handler.kind!r} of queue {queue.name!r} is async, and this worker calls "
+                    "handlers in threads; use an AsyncWorker, or make it a plain function"
+                )
+        for one in itertools.chain(*lifespan_of(queue)):
+            if one.asynchronous and not in_loop:
+                raise WorkerError(
+                    f"function {one.name!r} of the start or stop of queue {queue.name!r} is async, and this worker "
+                    "has no event loop; use an AsyncWorker, or make it a plain function"
+                )
+    takers = options.session_handlers(asynchronous=False)
+    if in_loop and takers and options.sync_session_factory is None:
+        raise WorkerError(
+            f"the handler of kind {takers[0].kind!r} is a plain function that takes a session, and this worker has "
+            "AsyncSessions; make it async, or give AsyncWorker(sync_session_factory=sessionmaker(engine)), with a "
+            "sync engine to the same database"
+        )
 
 
 def check_sessions(

@@ -1,48 +1,39 @@
-"""Runtime of a worker from its start to its stop: it creates all parts, and starts and stops their threads."""
+"""Runtime of a worker from its start to its stop: functions of the application, parts and their threads, health."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import inspect
 import math
 import threading
 from dataclasses import dataclass, replace
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy_fairqueue.database.installation import check_installed, check_writable, read_version
-from sqlalchemy_fairqueue.queue.handlers import follow_dead
-from sqlalchemy_fairqueue.texts import logged
+from sqlalchemy_fairqueue.errors import StartError, WorkerError
+from sqlalchemy_fairqueue.queue.handlers import LifespanFunction, follow_dead, lifespan_of
+from sqlalchemy_fairqueue.texts import logged, said, traced
+from sqlalchemy_fairqueue.worker import duties
 from sqlalchemy_fairqueue.worker.connection import DedicatedConnection
-from sqlalchemy_fairqueue.worker.duties import (
-    Groups,
-    Housekeeping,
-    Round,
-    Samples,
-    Schedules,
-    StopRequests,
-    cut_stuck_calls,
-)
-from sqlalchemy_fairqueue.worker.executor import Executor
 from sqlalchemy_fairqueue.worker.fetcher import Fetcher
-from sqlalchemy_fairqueue.worker.handling import RELEASE
-from sqlalchemy_fairqueue.worker.leases import Heartbeat, ServedQueue, by_schema
-from sqlalchemy_fairqueue.worker.lifespan import Lifespan
-from sqlalchemy_fairqueue.worker.looper import Duty, Looper
+from sqlalchemy_fairqueue.worker.leases import RELEASE, HeldDelivery, ServedQueue
 from sqlalchemy_fairqueue.worker.settler import Settler
-from sqlalchemy_fairqueue.worker.wakeups import FetchTrigger, WaitRegistration
+from sqlalchemy_fairqueue.worker.threads import Duty, Looper
+from sqlalchemy_fairqueue.worker.wakeups import FetchTrigger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 
     from sqlalchemy import Connection
 
-    from sqlalchemy_fairqueue.worker.executor import SettleCallback
-    from sqlalchemy_fairqueue.worker.leases import HeldDelivery
-    from sqlalchemy_fairqueue.worker.lifespan import Run
+    from sqlalchemy_fairqueue.queue import Queue
+    from sqlalchemy_fairqueue.worker.executor import Executor
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
-    from sqlalchemy_fairqueue.worker.telemetry import WorkerStats
+
+    Run = Callable[[Callable[[], Any]], Awaitable[Any]]
 
 
 # A probe gives up after a second or a few; a database that needs longer is not ready.
@@ -119,14 +110,119 @@ class HealthCheck:
         check_writable(connection)
 
 
-E = TypeVar("E", bound=Executor)
+_END = object()
 
 
-class Runtime(Generic[E]):
+class Lifespan:
+    """The on_start and on_stop functions of one start of a worker, and the resources; *run* calls plain functions.
+
+    A generator is recorded before it begins, so that one that is interrupted while it starts still closes what it
+    opened.
+    """
+
+    def __init__(self, options: WorkerOptions, run: Run) -> None:
+        self._run = run
+        self._log = options.log
+        self._queues = options.queues
+        self._resources: dict[int, dict[str, Any]] = {id(queue): {} for queue in options.queues}
+        # By function, since queues may share one.
+        self._started: dict[Callable[..., Any], Any] = {}
+        # What is to be continued, and called, at the stop.
+        self._open = contextlib.AsyncExitStack()
+        self._stops = contextlib.AsyncExitStack()
+        self._stopping: set[Callable[..., Any]] = set()
+
+    def resources_of(self, queue: Queue) -> Mapping[str, Any]:
+        """Return the resources of a queue by name. The start fills them."""
+        return self._resources[id(queue)]
+
+    async def start(self) -> None:
+        """Call the on_start functions. If one fails, stop the functions before it and raise StartError."""
+        try:
+            for queue in self._queues:
+                starts, stops = lifespan_of(queue)
+                for one in starts:
+                    if one.function not in self._started:
+                        self._started[one.function] = await self._begin(queue, one)
+                    self._resources[id(queue)][one.name] = self._started[one.function]
+                # From now on these must run at the stop.
+                for one in stops:
+                    if one.function not in self._stopping:
+                        self._stopping.add(one.function)
+                        self._stops.push_async_callback(self._finish, queue, one)
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def stop(self) -> None:
+        """Call on_stop functions, then finish on_start generators, in reverse order. Call it in the task of start."""
+        await self._stops.aclose()
+        await self._open.aclose()
+
+    async def _finish(self, queue: Queue, one: LifespanFunction) -> None:
+        with self._logging(queue, one, "on_stop"):
+            await self._call(queue, one)
+
+    async def _close(self, queue: Queue, one: LifespanFunction, generator: Any) -> None:
+        # An interrupted start may not have begun the generator.
+        if not one.asynchronous and inspect.getgeneratorstate(generator) == inspect.GEN_CREATED:
+            return
+        with self._logging(queue, one, "on_start"):
+            try:
+                if await self._next(one, generator) is not _END:
+                    raise WorkerError("it yielded a second time, and what follows did not run; yield once")
+            finally:
+                if one.asynchronous:
+                    await generator.aclose()
+                else:
+                    generator.close()
+
+    async def _begin(self, queue: Queue, one: LifespanFunction) -> Any:
+        """Return the resource of an on_start function."""
+        try:
+            made = await self._call(queue, one)
+            if one.generator:
+                self._open.push_async_callback(self._close, queue, one, made)
+                made = await self._next(one, made)
+                if made is _END:
+                    raise WorkerError("it did not yield; yield the resource once")  # noqa: TRY301 - as if it raised that
+        except Exception as error:
+            self._tell(f"on_start function {one.name!r} of queue {queue.name!r} failed", error)
+            raise StartError(queue.name, one.name, f"{type(error).__name__}: {said(error)}") from error
+        return made
+
+    async def _call(self, queue: Queue, one: LifespanFunction) -> Any:
+        resources = self._resources[id(queue)]
+        call = partial(one.function, **{parameter: resources[name] for parameter, name in one.takes.items()})
+        if one.generator:
+            return call()
+        return await (call() if one.asynchronous else self._run(call))
+
+    async def _next(self, one: LifespanFunction, generator: Any) -> Any:
+        return await (anext(generator, _END) if one.asynchronous else self._run(partial(next, generator, _END)))
+
+    @contextlib.contextmanager
+    def _logging(self, queue: Queue, one: LifespanFunction, verb: str) -> Iterator[None]:
+        try:
+            yield
+        except BaseException as error:  # noqa: BLE001 - the others are to be stopped, too
+            self._tell(f"{verb} function {one.name!r} of queue {queue.name!r} failed at the stop", error)
+
+    def _tell(self, what: str, error: BaseException) -> None:
+        self._log.error(": %s: %s: %s", what, type(error).__name__, logged(error), exc_info=traced(error))
+
+
+def at_once(coroutine: Coroutine[Any, Any, None]) -> None:
+    """Run a coroutine that never waits, without an event loop."""
+    with contextlib.suppress(StopIteration):
+        coroutine.send(None)
+        raise AssertionError("it waits")
+
+
+class Runtime:
     """The parts of one worker.
 
     Args:
-        run: Calls functions that block: the waits of a stop for threads, and plain on_start and on_stop functions.
         stop: Begins the stop of the worker without waiting, when an operator asks for it.
         drain: Whether the worker ends once it is drained; then it runs only slots that are due at its start.
     """
@@ -134,49 +230,29 @@ class Runtime(Generic[E]):
     def __init__(
         self,
         options: WorkerOptions,
-        make_executor: Callable[[WorkerOptions, WorkerStats, FetchTrigger, SettleCallback], E],
-        stats: WorkerStats,
-        run: Run,
-        stop: Callable[[Runtime[E]], None],
+        executor: type[Executor],
+        stop: Callable[[Runtime], None],
         *,
         drain: bool = False,
     ) -> None:
         self._options = options
         self._clock = options.clock
         self._timings = options.timings
-        self._stats = stats
-        self._run = run
-        self.lifespan = Lifespan(options, run)
-        self.queues = [ServedQueue(queue, options, self.lifespan.resources_of(queue)) for queue in options.queues]
+        self._stats = options.stats
         self.trigger = FetchTrigger(options.clock)
-        settling = DedicatedConnection(options, lock_timeout=options.lock_timeout)
-        self.settler = Settler(settling, options, stats, self.trigger.settled)
-        self.executor = make_executor(options, stats, self.trigger, self.settler.settle)
-        fetching = DedicatedConnection(options)
-        self.fetcher = Fetcher(
-            connection=fetching,
-            options=options,
-            queues=self.queues,
-            executor=self.executor,
-            trigger=self.trigger,
-            settler=self.settler,
-            waits=WaitRegistration(fetching, options, self.trigger, stats),
-            stats=stats,
-            ended=self._end_with_the_loop,
-        )
-        self._stop_requests = StopRequests(by_schema(self.queues), options, partial(stop, self))
-        self._schedules: Schedules | None = None
-        self._groups: Groups | None = None
-        self._rounds: list[Round] = []
-        self._looper = self._make_looper(watched=[fetching, settling], drain=drain)
+        self.settler = Settler(options, self.trigger.settled)
+        self.executor = executor(options, self.trigger, self.settler.settle)
+        self.lifespan = Lifespan(options, self.executor.run)
+        self.queues = [ServedQueue(queue, options, self.lifespan.resources_of(queue)) for queue in options.queues]
+        ended = self._end_with_the_loop
+        self.fetcher = Fetcher(options, self.queues, self.executor, self.settler, trigger=self.trigger, ended=ended)
+        self._stop_requests = duties.StopRequests(duties.by_schema(self.queues), options, partial(stop, self))
+        self._schedules: duties.Schedules | None = None
+        self._groups: duties.Groups | None = None
+        self._rounds: list[duties.Round] = []
+        self._looper = self._make_looper(drain=drain)
         self._health = HealthCheck(options)
-        # The count of taken messages when the worker held none, and when that was first seen.
-        self._idle: tuple[int, float] | None = None
-        # The same, for the fold of groups that comes before queues are polled once more.
-        self._unfolded: tuple[int, float] | None = None
-        # The count of finished groups when that was seen.
-        self._finished = 0
-        self._runs_slots_once = drain
+        self._draining = self._drain(runs_slots=drain)
         self._loopers: list[Looper] = [self.fetcher, self.settler, self._looper]
 
     def check(self) -> None:
@@ -207,47 +283,47 @@ class Runtime(Generic[E]):
         return self._health.check(ended, self._stats.hung)
 
     def is_drained(self) -> bool:
-        """Return whether nothing can be delivered now and all taken messages are settled; call it until it is True.
+        """Return whether nothing can be delivered now and all taken messages are settled; call it until it is True."""
+        return next(self._draining, True)
+
+    def _drain(self, *, runs_slots: bool) -> Iterator[bool]:
+        """Yield False until the worker is drained.
 
         Slots of schedules that are due at the start run first. Later ones are left, since they could keep a worker for
         ever. Once all messages are settled, groups are folded, and each queue is polled once more for what handlers and
         the fold enqueued. The worker is drained if these polls do not raise the count of taken messages.
         """
-        taken, now = self._stats.taken, self._clock()
-        slots_due = self._runs_slots_once and self._schedules is not None and not self._schedules.run_once()
-        if slots_due or any(queue.held() for queue in self.queues):
-            self._idle = self._unfolded = None
-            return False
-        if self._idle is None or self._idle[0] != taken:
-            if self._groups is not None:
-                # Messages that were taken after a fold began, and settled before this call, must still be folded.
-                if self._unfolded is None or self._unfolded[0] != taken:
-                    self._unfolded = taken, now
-                if self._groups.folded_at is None or self._groups.folded_at < self._unfolded[1]:
-                    self._groups.start()
-                    return False
-                self._unfolded = None
-                self._finished = self._groups.finished
-            self._idle = taken, now
+        schedules, groups, stats = self._schedules, self._groups, self._options.stats
+        while runs_slots and schedules is not None and not schedules.run_once():
+            yield False
+        finished = 0
+        while True:
+            taken = stats.taken
+            while any(queue.held() for queue in self.queues):
+                yield False
+                taken = stats.taken
+            since = self._clock()
+            if groups is not None:
+                # What was settled after a fold began is folded by the next one.
+                while stats.taken == taken and (groups.folded_at is None or groups.folded_at < since):
+                    groups.start()
+                    yield False
+                finished, since = groups.finished, self._clock()
             for queue in self.queues:
-                queue.polls.poll_now(now)
+                queue.polls.poll_now(since)
             self.trigger.set()
-            return False
-        idle_at = self._idle[1]
-        if self._stats.taken != taken or not all(queue.polls.empty_at >= idle_at for queue in self.queues):
-            return False
-        if self._groups is None or self._groups.end(self._finished):
-            return True
-        # The follow-up of a group that was finished since then may be there now.
-        self._idle = None
-        return False
+            while stats.taken == taken and not all(queue.polls.empty_at >= since for queue in self.queues):
+                yield False
+            # The follow-up of a group that was finished meanwhile may be there now.
+            if stats.taken == taken and (groups is None or groups.end(finished)):
+                return
 
     async def end(self) -> None:
         """Stop as this package's docstring describes. An interrupt or a cancel ends the grace period, not the stop."""
         executor, began = self.executor, self._clock()
         try:
             executor.begin_stop()
-            await self._run(partial(self.stop_fetching, executor.grace_left))
+            await self.executor.run(partial(self.stop_fetching, executor.grace_left))
             await executor.wait()
         except asyncio.CancelledError:
             pass
@@ -255,16 +331,15 @@ class Runtime(Generic[E]):
             given_up, waited = executor.give_up(), self._clock() - began
             with contextlib.suppress(asyncio.CancelledError):
                 await executor.clean_up()
-            await self._run(partial(self.stop, given_up, waited))
+            await self.executor.run(partial(self.stop, given_up, waited))
 
     def stop_fetching(self, left: Callable[[], float]) -> None:
         """Take no further messages, and release buffered ones; these attempts do not count.
 
         The present dequeue gets the seconds that *left* returns, and at least one.
         """
-        self.fetcher.stop()
         until = self._clock() + self._timings.stop_dequeue
-        self.fetcher.join(lambda: max(left(), until - self._clock()))
+        self.fetcher.end(lambda: max(left(), until - self._clock()))
         self.fetcher.give_back()
 
     def stop(self, given_up: list[HeldDelivery], after: float = 0.0) -> None:
@@ -281,30 +356,22 @@ class Runtime(Generic[E]):
         self.executor.close()
         for held in given_up:
             self.settler.settle(held, RELEASE)
-        self.settler.stop()
         until = self._clock() + self._timings.stop_part
-        self.settler.join(lambda: until - self._clock())
-        self._looper.stop()
+        self.settler.end(lambda: until - self._clock())
         for part in self._rounds:
             part.stop()
         until = max(until, self._clock() + 0.1)
-        self._looper.join(lambda: until - self._clock())
+        self._looper.end(lambda: until - self._clock())
 
-    def _make_looper(self, watched: list[DedicatedConnection], *, drain: bool) -> Looper:
+    def _make_looper(self, *, drain: bool) -> Looper:
         options, timings, beat = self._options, self._timings, self._options.beat
         # A limit of its own, since nobody else cuts calls on this connection, and during a call no lease is extended.
         connection = DedicatedConnection(options, within=max(beat, timings.answer))
-        heartbeat = Heartbeat(
-            connection=connection,
-            options=options,
-            queues=self.queues,
-            interrupt=self.executor.interrupt,
-            stats=self._stats,
-        )
-        cut = partial(cut_stuck_calls, watched, options.stuck_after)
+        heartbeat = duties.Heartbeat(connection, options, self.queues, self.executor.interrupt)
+        cut = partial(duties.cut_stuck_calls, [self.fetcher.connection, self.settler.connection], options.stuck_after)
         obey = partial(self._stop_requests.poll, connection)
         check, charge_every, part = min(beat, timings.hear_after), timings.charge_every, (0.5, 1.0)
-        duties = [
+        listed = [
             Duty("cut stuck calls", cut, check),
             Duty("extend its leases", heartbeat.extend_all, beat, spread=(0.8, 1.0), is_urgent=True),
             Duty("hear signals", heartbeat.hear_all, check),
@@ -312,21 +379,21 @@ class Runtime(Generic[E]):
             Duty("look for requests to stop", obey, timings.stop_requests_every, spread=part),
         ]
         if options.housekeeping:
-            schedules = self._schedules = Schedules(connection, self.queues, options)
-            groups = self._groups = Groups(connection, self.queues, options)
-            samples, housekeeping = Samples(self.queues, options), Housekeeping(options)
+            schedules = self._schedules = duties.Schedules(connection, self.queues, options)
+            groups = self._groups = duties.Groups(connection, self.queues, options)
+            samples, housekeeping = duties.Samples(self.queues, options), duties.Housekeeping(options)
             self._rounds = [schedules, groups, samples, housekeeping]
             if not drain:
-                duties.append(Duty("poll its schedules", schedules.poll, timings.schedules_every, spread=part))
+                listed.append(Duty("poll its schedules", schedules.poll, timings.schedules_every, spread=part))
             every, first = timings.housekeeping_every, timings.housekeeping_first
-            duties += [
+            listed += [
                 Duty("poll its groups", groups.poll, timings.groups_every, spread=part),
                 Duty("start its samples", samples.start, timings.samples_every, first=timings.samples_every),
                 Duty("start its housekeeping", housekeeping.start, every, spread=(0.5, 1.5), first=first),
             ]
         # A failed duty must be tried a few times before a lease ends.
         cap = max(options.lease.total_seconds() / 10, 0.05)
-        return Looper("heartbeat", duties, options, self._stats, cap=cap, last=heartbeat.end)
+        return Looper("heartbeat", listed, options, cap=cap, last=heartbeat.end)
 
     def _end_with_the_loop(self) -> None:
         if self.executor.is_closed():

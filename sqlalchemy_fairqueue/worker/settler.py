@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sqlalchemy.exc import DataError, DBAPIError, ProgrammingError
@@ -19,8 +18,9 @@ from sqlalchemy_fairqueue.errors import FairQueueError, LeaseLost
 from sqlalchemy_fairqueue.queue.instrumentation import settled, settling
 from sqlalchemy_fairqueue.texts import logged, said
 from sqlalchemy_fairqueue.unit_of_work.operations import Verb, settle
+from sqlalchemy_fairqueue.worker.connection import DedicatedConnection
 from sqlalchemy_fairqueue.worker.handling import fallback, of_own_verb
-from sqlalchemy_fairqueue.worker.looper import Duty, Looper
+from sqlalchemy_fairqueue.worker.threads import Duty, Looper
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -28,13 +28,8 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from sqlalchemy_fairqueue.values.messages import Delivery
-    from sqlalchemy_fairqueue.worker.connection import DedicatedConnection
-    from sqlalchemy_fairqueue.worker.handling import Decision
-    from sqlalchemy_fairqueue.worker.leases import HeldDelivery, ServedQueue
+    from sqlalchemy_fairqueue.worker.leases import Decision, HeldDelivery, ServedQueue
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
-    from sqlalchemy_fairqueue.worker.telemetry import WorkerLog, WorkerStats
-
-    Settlements = Sequence[tuple[HeldDelivery, Decision]]
 
 # SQLSTATEs of a lock_timeout, or of a statement_timeout that is shorter.
 _LOCKED = {"55P03", "57014"}
@@ -44,139 +39,273 @@ _UNTRANSLATABLE = "22P05"
 _INVALID = "22023"
 # The role lacks a privilege, for all messages.
 _FORBIDDEN = "42501"
+_RETURNING = (Verb.RETRY, Verb.RELEASE)
 
 
-@dataclass(eq=False)
-class SettlementWriter:
-    """Writes and counts the settlements of one worker, for the settler."""
+class Settler(Looper):
+    """The thread that settles the deliveries of one worker. It tells *settled* which queues may have room now."""
 
-    connection: DedicatedConnection
-    log: WorkerLog
-    stats: WorkerStats
+    def __init__(self, options: WorkerOptions, settled: Callable[[set[ServedQueue]], None]) -> None:
+        duty = Duty("settle deliveries", self._step, options.timings.longest_sleep)
+        super().__init__("settle", [duty], options, last=self._end)
+        self.connection: DedicatedConnection = DedicatedConnection(options, lock_timeout=options.lock_timeout)
+        self._log = options.log
+        self._settled = settled
+        self._timings = options.timings
+        self._backoff = options.backoff("settle deliveries")
+        self._finished: deque[HeldDelivery] = deque()
+        # Deliveries whose call was not answered yet.
+        self._pending: dict[HeldDelivery, None] = {}
+        # Deliveries whose message was locked, each with the time to try it again.
+        self._locked: deque[tuple[float, HeldDelivery]] = deque()
+        self._give_up_at: float | None = None
+        # No call before this time, since the database is away.
+        self._retry_at = 0.0
 
-    def write(self, queue: ServedQueue, verb: Verb, settlements: Settlements) -> list[tuple[HeldDelivery, Decision]]:
+    def settle(self, held: HeldDelivery, decision: Decision | None) -> None:
+        """Settle a delivery; None means that it is lost. Any thread may call it."""
+        held.decision = decision
+        self._finished.append(held)
+        self._event.set()
+
+    @property
+    def backlog(self) -> int:
+        return len(self._finished) + len(self._pending)
+
+    def stop(self) -> None:
+        """Settle what is left and stop; give up after ten seconds, if the database is away."""
+        self._give_up_at = self._clock() + self._timings.settle_at_stop
+        self._retry_at = 0.0
+        super().stop()
+
+    def is_over(self) -> bool:
+        if self._give_up_at is None or self._finished:
+            return False
+        return not (self._pending or self._locked) or self._clock() > self._give_up_at
+
+    def _end(self) -> None:
+        if left := len(self._pending) + len(self._locked):
+            self._log.error("leaves %d deliveries unsettled: they come back when their lease ends", left)
+        self.connection.close()
+
+    def _step(self) -> float | None:
+        """Send what is pending, unless the database is away. Return the seconds until the next call, or None."""
+        try:
+            self._gather()
+            if (wait := self._retry_at - self._clock()) > 0:
+                return wait
+            self._flush()
+            self._try_locked()
+            self._backoff.succeeded()
+        except BaseException as error:  # noqa: BLE001 - after any failure deliveries wait to be settled
+            self._stats.failed()
+            wait = self._backoff.failed(error)
+            # An error of one queue's schema must not hold up other queues.
+            if not isinstance(error, FairQueueError):
+                self._retry_at = self._clock() + wait
+            return wait
+        return self._locked[0][0] - self._clock() if self._locked else None
+
+    def _gather(self) -> None:
+        ended: list[HeldDelivery] = []
+        while self._finished:
+            held = self._finished.popleft()
+            decision = held.decision
+            if decision is not None and not decision.sent:
+                self._pending[held] = None
+                continue
+            # The handler's own transaction has settled the delivery, or the delivery is lost.
+            if decision is None:
+                self.count_lost([held.delivery])
+            else:
+                self.count(decision.verb, [held])
+            ended.append(held)
+        if ended:
+            self._note_ended(ended)
+
+    def _flush(self) -> None:
+        """Send all that is pending. The FairQueueError of one queue is raised when the others are settled."""
+        groups: dict[tuple[ServedQueue, Verb], list[HeldDelivery]] = {}
+        for held in self._pending:
+            groups.setdefault((held.queue, held.settlement.verb), []).append(held)
+        refused: FairQueueError | None = None
+        for (queue, verb), deliveries in groups.items():
+            for chunk in self._chunks(deliveries):
+                try:
+                    self._send(queue, verb, chunk)
+                except FairQueueError as error:
+                    refused = error
+        if refused is not None:
+            raise refused
+
+    def _chunks(self, deliveries: list[HeldDelivery]) -> Iterator[list[HeldDelivery]]:
+        """Yield the deliveries of each call, bounded by number and by bytes of results; one result may be larger."""
+        chunk: list[HeldDelivery] = []
+        size = 0
+        for held in deliveries:
+            size += held.settlement.result_bytes
+            if chunk and (len(chunk) == self._timings.settle_batch or size > self._timings.settle_bytes):
+                yield chunk
+                chunk, size = [], held.settlement.result_bytes
+            chunk.append(held)
+        yield chunk
+
+    def _send(self, queue: ServedQueue, verb: Verb, deliveries: list[HeldDelivery]) -> None:
+        locked = self.write(queue, verb, deliveries)
+        for held in deliveries:
+            self._pending.pop(held, None)
+        for held in locked:
+            self._locked.append((self._clock() + self._timings.locked_again, held))
+            what = f"cannot be settled by {verb.value} yet: somebody has it locked (pg_locks tells who)"
+            held.log(logging.WARNING, what)
+        self._note_ended([held for held in deliveries if held not in locked])
+
+    def _try_locked(self) -> None:
+        """Try the longest waiting locked message again, alone, so that others do not wait for it."""
+        if self._locked and (self._locked[0][0] <= self._clock() or self._give_up_at is not None):
+            _, held = self._locked.popleft()
+            self._pending[held] = None
+            self._send(held.queue, held.settlement.verb, [held])
+
+    def _note_ended(self, deliveries: list[HeldDelivery]) -> None:
+        """Forget deliveries, and let their queues be polled if that made room, and when a message is due again."""
+        for held in deliveries:
+            held.lease.held.discard(held)
+            if held.decision is not None and held.decision.delay:
+                held.queue.polls.poll_at(self._clock() + held.decision.delay.total_seconds())
+        self._settled({held.queue for held in deliveries if self._makes_room(held)})
+
+    def _makes_room(self, held: HeldDelivery) -> bool:
+        """Return whether a dequeue may find something now: a free slot or ordering key, or the returned message."""
+        decision = held.decision
+        if decision is None or held.delivery.holds_slot or held.delivery.ordering_key is not None:
+            return True
+        # A limit that was set after the dequeue makes the message hold a slot that the dequeue did not know of.
+        if self._clock() - held.taken_at > self._timings.may_hold_slot:
+            return True
+        return decision.verb in _RETURNING and not decision.delay
+
+    def write(self, queue: ServedQueue, verb: Verb, deliveries: list[HeldDelivery]) -> list[HeldDelivery]:
         """Settle deliveries, and return those whose message another transaction has locked.
 
         Raises:
             FairQueueError: The schema does not fit this library.
             DBAPIError: The database is away, or the role may not settle.
         """
-        ordered = sorted(settlements, key=lambda one: one[0].delivery.deliveries)
-        newest = {one[0].delivery.message_id: one for one in ordered}
-        if len(newest) < len(settlements):
+        ordered = sorted(deliveries, key=lambda held: held.delivery.deliveries)
+        newest = {held.delivery.message_id: held for held in ordered}
+        if len(newest) < len(deliveries):
             # The database reports messages. If a message has two deliveries, it would not tell which is lost.
-            older = [one for one in settlements if newest[one[0].delivery.message_id] is not one]
+            older = [held for held in deliveries if newest[held.delivery.message_id] is not held]
             return self.write(queue, verb, older) + self.write(queue, verb, list(newest.values()))
-        self.stats.flushes += 1
+        self._stats.flushes += 1
         lost: set[int] = set()
         try:
             # Prefetched deliveries without a handler were not worked on.
-            with settling(queue.queue.name, verb.value, lambda: [one.delivery for one, _ in settlements if one.began]):
-                self.connection.run(lambda connection: _send(connection, queue, verb, settlements))
+            with settling(queue.queue.name, verb.value, lambda: [held.delivery for held in deliveries if held.began]):
+                self.connection.run(lambda connection: _settle(connection, queue, verb, deliveries))
         except LeaseLost as error:
-            lost = self._lost(queue, verb, settlements, error)
+            lost = self._lost(queue, verb, deliveries, error)
         except (DBAPIError, UnicodeError, _Unsendable) as error:
             state = _state(error)
             # These errors do not concern a message. All others may, since a trigger may raise anything.
             is_passing = is_away(error) or is_serialization_failure(error)
             if state == _FORBIDDEN or (state not in _LOCKED and is_passing):
                 raise
-            if state == _UNTRANSLATABLE and (plain := self._in_ascii(queue, settlements)):
-                return self.write(queue, verb, plain)
-            if len(settlements) > 1:
-                half = len(settlements) // 2
-                return self.write(queue, verb, settlements[:half]) + self.write(queue, verb, settlements[half:])
-            if state in _LOCKED:
-                return list(settlements)
-            return self._refused(queue, *settlements[0], error)
-        self.count(
-            verb, [one for one in settlements if one[0].delivery.message_id not in lost] if lost else settlements
-        )
+            if state == _UNTRANSLATABLE and self._are_in_ascii_now(queue, deliveries):
+                return self.write(queue, verb, deliveries)
+            if len(deliveries) > 1:
+                half = len(deliveries) // 2
+                return self.write(queue, verb, deliveries[:half]) + self.write(queue, verb, deliveries[half:])
+            return deliveries if state in _LOCKED else self._refused(deliveries[0], error)
+        self.count(verb, [held for held in deliveries if held.delivery.message_id not in lost] if lost else deliveries)
         return []
 
     def count_lost(self, deliveries: Sequence[Delivery]) -> None:
-        self.stats.lost += len(deliveries)
+        self._stats.lost += len(deliveries)
         settled("lost", lambda: deliveries)
 
-    def count(self, verb: Verb, settlements: Settlements) -> None:
+    def count(self, verb: Verb, deliveries: list[HeldDelivery]) -> None:
         """Count settled deliveries, and log new dead letters."""
-        stats = self.stats
-        number = len(settlements)
-        if verb is not Verb.RETRY:
-            settled(verb.value, lambda: [held.delivery for held, _ in settlements])
+        stats = self._stats
+        if verb is Verb.RETRY:
+            # As a fallback it may be the last attempt, and then the database makes a dead letter.
+            over = [held for held in deliveries if of_own_verb(verb, held.delivery).verb is Verb.BURY]
+            for held in over:
+                held.decision = of_own_verb(verb, held.delivery)
+            if over:
+                self.count(Verb.BURY, over)
+                deliveries = [held for held in deliveries if held not in over]
+        settled(verb.value, lambda: [held.delivery for held in deliveries])
         match verb:
             case Verb.COMPLETE:
-                stats.completed += number
+                stats.completed += len(deliveries)
             case Verb.RETRY:
-                # A retry as a fallback may come after the last attempt; then the database makes a dead letter.
-                over = [(held, of_own_verb(verb, held.delivery)) for held, _ in settlements]
-                over = [one for one in over if one[1].verb is Verb.BURY]
-                stats.retried += number - len(over)
-                dead = {id(held) for held, _ in over}
-                settled(verb.value, lambda: [held.delivery for held, _ in settlements if id(held) not in dead])
-                if over:
-                    self.count(Verb.BURY, over)
+                stats.retried += len(deliveries)
             case Verb.RELEASE:
-                stats.released += number
+                stats.released += len(deliveries)
             case Verb.BURY:
-                for held, decision in settlements:
+                for held in deliveries:
                     attempt = f"attempt {held.delivery.attempt} of {held.max_attempts}"
-                    what = f"is a dead letter now, at {attempt}: {decision.reason}"
-                    self.log.message(logging.WARNING, held.delivery, what)
-                # Counted last, so that whoever sees the figure finds the log line.
-                stats.buried += number
+                    what = f"is a dead letter now, at {attempt}: {held.settlement.reason}"
+                    held.log(logging.WARNING, what)
+                # Last, so that whoever sees the figure finds the log line.
+                stats.buried += len(deliveries)
 
-    def _lost(self, queue: ServedQueue, verb: Verb, settlements: Settlements, error: LeaseLost) -> set[int]:
+    def _lost(self, queue: ServedQueue, verb: Verb, deliveries: list[HeldDelivery], error: LeaseLost) -> set[int]:
         """Log lost deliveries, unless their handlers settled them. Return the ids that the call did not settle."""
-        gone = [held for held, _ in settlements if held.delivery.message_id in error.message_ids]
+        gone = [held for held in deliveries if held.delivery.message_id in error.message_ids]
         for held in gone:
             if held.delivery.settled:
-                own = of_own_verb(Verb(held.delivery.settled[-1]), held.delivery)
-                self.count(own.verb, [(held, own)])
+                held.decision = of_own_verb(Verb(held.delivery.settled[-1]), held.delivery)
+                self.count(held.decision.verb, [held])
         left = [held.delivery for held in gone if not held.delivery.settled]
         lost = [delivery.message_id for delivery in left]
         if lost:
-            what = f"could not {verb.value} {len(lost)} of {len(settlements)} deliveries"
+            what = f"could not {verb.value} {len(lost)} of {len(deliveries)} deliveries"
             self._warn(queue, lost, what, "somebody else has them, or settled them")
             self.count_lost(left)
         return set(error.message_ids)
 
-    def _in_ascii(self, queue: ServedQueue, settlements: Settlements) -> Settlements:
-        plain = [(held, decision.in_ascii()) for held, decision in settlements]
-        changed = [held.delivery.message_id for held, decision in settlements if decision != decision.in_ascii()]
-        if not changed:
-            return []
-        why = "the database's encoding, or the connection's, has no bytes for it otherwise"
-        self._warn(queue, changed, f"keeps in ASCII what is said of {len(changed)} message(s)", why)
-        return plain
+    def _are_in_ascii_now(self, queue: ServedQueue, deliveries: list[HeldDelivery]) -> bool:
+        """Convert texts to ASCII, which every encoding can represent. Return whether that changed any."""
+        changed = []
+        for held in deliveries:
+            before, held.decision = held.settlement, held.settlement.in_ascii()
+            if held.decision != before:
+                changed.append(held.delivery.message_id)
+        if changed:
+            why = "the database's encoding, or the connection's, has no bytes for it otherwise"
+            self._warn(queue, changed, f"keeps in ASCII what is said of {len(changed)} message(s)", why)
+        return bool(changed)
 
     def _warn(self, queue: ServedQueue, message_ids: list[int], what: str, why: str) -> None:
         name = queue.queue.name
         extra = {"queue": name, "message_ids": tuple(message_ids)}
-        self.log.warning("%s of queue %s: %s: %s", what, name, why, tuple(message_ids[:20]), extra=extra)
+        self._log.warning("%s of queue %s: %s: %s", what, name, why, tuple(message_ids[:20]), extra=extra)
 
-    def _refused(
-        self, queue: ServedQueue, held: HeldDelivery, decision: Decision, error: DBAPIError | UnicodeError | _Unsendable
-    ) -> list[tuple[HeldDelivery, Decision]]:
+    def _refused(self, held: HeldDelivery, error: DBAPIError | UnicodeError | _Unsendable) -> list[HeldDelivery]:
         """Log the refusal, and settle by the next best verb, since the message would otherwise stay leased."""
-        instead = fallback(decision, held.delivery)
+        verb, instead = held.settlement.verb, fallback(held.settlement, held.delivery)
         then = "" if instead is None else f", so the worker tries to {instead.verb.value} it"
-        what = f"cannot be settled by {decision.verb.value}{then}: {logged(error)}"
-        self.log.message(logging.ERROR, held.delivery, what)
-        queue.consumer.forget_leases()
-        return [] if instead is None else self.write(queue, instead.verb, [(held, instead)])
+        held.log(logging.ERROR, f"cannot be settled by {verb.value}{then}: {logged(error)}")
+        held.queue.consumer.forget_leases()
+        if instead is None:
+            return []
+        held.decision = instead
+        return self.write(held.queue, instead.verb, [held])
 
 
-def _send(connection: Connection, queue: ServedQueue, verb: Verb, settlements: Settlements) -> None:
+def _settle(connection: Connection, queue: ServedQueue, verb: Verb, deliveries: list[HeldDelivery]) -> None:
     try:
         operations = [
-            decision.operation(
+            held.settlement.operation(
                 queue.target,
                 held.delivery,
                 held.measured_cost if held.cost is None else held.cost,
-                held.stop_charging() if held.delivery.is_timed else None,
+                held.stop_charging(),
             )
-            for held, decision in settlements
+            for held in deliveries
         ]
         settle(connection, queue.target, verb, operations)
     except LeaseLost:
@@ -208,162 +337,3 @@ def _state(error: DBAPIError | UnicodeError | _Unsendable) -> str:
         getattr(error.orig, "__cause__", None), ValueError
     )
     return sqlstate_of(error) or (_INVALID if is_refused else "")
-
-
-_RETURNING = (Verb.RETRY, Verb.RELEASE)
-
-
-class Settler(Looper):
-    """The thread that settles the deliveries of one worker. It tells *settled* which queues may have room now."""
-
-    def __init__(
-        self,
-        connection: DedicatedConnection,
-        options: WorkerOptions,
-        stats: WorkerStats,
-        settled: Callable[[set[ServedQueue]], None],
-    ) -> None:
-        duty = Duty("settle deliveries", self._step, options.timings.longest_sleep)
-        super().__init__("settle", [duty], options, stats, last=self._end)
-        self._connection = connection
-        self._log = options.log
-        self._settled = settled
-        self._timings = options.timings
-        self._writer = SettlementWriter(connection, options.log, stats)
-        self._backoff = options.backoff("settle deliveries")
-        self._finished: deque[tuple[HeldDelivery, Decision | None]] = deque()
-        # The deliveries of calls that were not answered yet.
-        self._pending: dict[HeldDelivery, Decision] = {}
-        # Deliveries whose message was locked, each with the time of the next try.
-        self._locked: deque[tuple[float, HeldDelivery, Decision]] = deque()
-        self._give_up_at: float | None = None
-        # No call before this time, since the database is away.
-        self._retry_at = 0.0
-
-    def settle(self, held: HeldDelivery, decision: Decision | None) -> None:
-        """Settle a delivery; None means that it is lost. Any thread may call it."""
-        self._finished.append((held, decision))
-        self._event.set()
-
-    @property
-    def backlog(self) -> int:
-        return len(self._finished) + len(self._pending)
-
-    def stop(self) -> None:
-        """Settle what is left and stop; give up after ten seconds, if the database is away."""
-        self._give_up_at = self._clock() + self._timings.settle_at_stop
-        self._retry_at = 0.0
-        super().stop()
-
-    def is_over(self) -> bool:
-        if self._give_up_at is None or self._finished:
-            return False
-        return not (self._pending or self._locked) or self._clock() > self._give_up_at
-
-    def _end(self) -> None:
-        if left := len(self._pending) + len(self._locked):
-            self._log.error("leaves %d deliveries unsettled: they come back when their lease ends", left)
-        self._connection.close()
-
-    def _step(self) -> float | None:
-        """Send what is pending, unless the database is away. Return the seconds until the next call, or None."""
-        try:
-            self._gather()
-            if (wait := self._retry_at - self._clock()) > 0:
-                return wait
-            self._flush()
-            self._try_locked()
-            self._backoff.succeeded()
-        except BaseException as error:  # noqa: BLE001 - after any failure deliveries wait to be settled
-            self._stats.failed()
-            wait = self._backoff.failed(error)
-            # An error of one queue's schema must not hold up other queues.
-            if not isinstance(error, FairQueueError):
-                self._retry_at = self._clock() + wait
-            return wait
-        return self._locked[0][0] - self._clock() if self._locked else None
-
-    def _gather(self) -> None:
-        queues: set[ServedQueue] = set()
-        is_settled = False
-        while self._finished:
-            held, decision = self._finished.popleft()
-            if decision is not None and not decision.sent:
-                self._pending[held] = decision
-                continue
-            # The handler's own transaction has settled the delivery, or the delivery is lost.
-            if decision is None:
-                self._writer.count_lost([held.delivery])
-            else:
-                self._writer.count(decision.verb, [(held, decision)])
-                self._poll_when_due(held.queue, [decision])
-            held.lease.held.discard(held)
-            if self._makes_room(held, decision):
-                queues.add(held.queue)
-            is_settled = True
-        if is_settled:
-            self._settled(queues)
-
-    def _flush(self) -> None:
-        """Send all that is pending. The FairQueueError of one queue is raised when the others are settled."""
-        groups: dict[tuple[ServedQueue, Verb], list[tuple[HeldDelivery, Decision]]] = {}
-        for held, decision in self._pending.items():
-            groups.setdefault((held.queue, decision.verb), []).append((held, decision))
-        refused: FairQueueError | None = None
-        for (queue, verb), settlements in groups.items():
-            for chunk in self._chunks(settlements):
-                try:
-                    self._send(queue, verb, chunk)
-                except FairQueueError as error:
-                    refused = error
-        if refused is not None:
-            raise refused
-
-    def _chunks(
-        self, settlements: list[tuple[HeldDelivery, Decision]]
-    ) -> Iterator[list[tuple[HeldDelivery, Decision]]]:
-        """Yield the deliveries of each call, bounded by number and by bytes of results; one result may be larger."""
-        most, most_bytes = self._timings.settle_batch, self._timings.settle_bytes
-        chunk: list[tuple[HeldDelivery, Decision]] = []
-        size = 0
-        for held, decision in settlements:
-            if chunk and (len(chunk) == most or size + decision.result_bytes > most_bytes):
-                yield chunk
-                chunk, size = [], 0
-            chunk.append((held, decision))
-            size += decision.result_bytes
-        yield chunk
-
-    def _send(self, queue: ServedQueue, verb: Verb, settlements: list[tuple[HeldDelivery, Decision]]) -> None:
-        locked = dict(self._writer.write(queue, verb, settlements))
-        for held, _ in settlements:
-            self._pending.pop(held, None)
-            if held not in locked:
-                held.lease.held.discard(held)
-        for held, decision in locked.items():
-            self._locked.append((self._clock() + self._timings.locked_again, held, decision))
-            what = f"cannot be settled by {verb.value} yet: somebody has it locked (pg_locks tells who)"
-            self._log.message(logging.WARNING, held.delivery, what)
-        self._poll_when_due(queue, [decision for _, decision in settlements])
-        self._settled({queue} if any(self._makes_room(held, decision) for held, decision in settlements) else set())
-
-    def _try_locked(self) -> None:
-        """Try the longest waiting locked message again, alone, so that others do not wait for it."""
-        if self._locked and (self._locked[0][0] <= self._clock() or self._give_up_at is not None):
-            _, held, decision = self._locked.popleft()
-            self._pending[held] = decision
-            self._send(held.queue, decision.verb, [(held, decision)])
-
-    def _poll_when_due(self, queue: ServedQueue, decisions: list[Decision]) -> None:
-        delays = [decision.delay for decision in decisions if decision.delay]
-        if delays:
-            queue.polls.poll_at(self._clock() + min(delays).total_seconds())
-
-    def _makes_room(self, held: HeldDelivery, decision: Decision | None) -> bool:
-        """Return whether a dequeue may find something now: a free slot or ordering key, or the returned message."""
-        if decision is None or held.delivery.holds_slot or held.delivery.ordering_key is not None:
-            return True
-        # A limit that was set after the dequeue makes the message hold a slot that the dequeue did not know of.
-        if self._clock() - held.taken_at > self._timings.may_hold_slot:
-            return True
-        return decision.verb in _RETURNING and not decision.delay

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy_fairqueue.texts import clean
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, MutableMapping
+    from collections.abc import MutableMapping
 
-    from sqlalchemy_fairqueue.queue import Queue
     from sqlalchemy_fairqueue.values.messages import Delivery
 
 
@@ -170,14 +169,6 @@ class WorkerStats:
         with self._lock:
             self.hung += change
             return self.hung
-
-    @classmethod
-    def of(cls, queues: Iterable[Queue]) -> WorkerStats:
-        """Return the stats of a new worker of these queues."""
-        made = cls()
-        for queue in queues:
-            made.attempts(queue.name)
-        return made
 
     @property
     def queues(self) -> list[str]:

@@ -215,9 +215,8 @@ class PollSchedule:
     _lately: float = 0.0
     _lately_at: float = 0.0
     _nothing: int = 0
-    _asked_again: bool = False
     _asked_at: float = inf
-    _late_at: float = inf
+    _woken_at: float = inf
 
     def needs_wait(self, now: float) -> bool:
         """Return whether to register a wait: the last poll gave nothing, and few messages came lately."""
@@ -241,9 +240,8 @@ class PollSchedule:
     def begin(self, now: float) -> None:
         self._began_at = now
         self.empty_at = 0.0
-        self._asked_again = False
-        # This poll sees all commits before it.
-        self._late_at = inf
+        # This poll sees all earlier commits.
+        self._woken_at = inf
 
     def found(self, now: float, due_in: float | None, *, count: int, full: bool) -> None:
         """Note that a poll gave *count* messages; *full* says that these are as many as it asked for."""
@@ -275,11 +273,7 @@ class PollSchedule:
 
     def poll_now(self, now: float) -> bool:
         """Poll now, since there may be messages. Return whether this makes the next poll earlier."""
-        self._asked_again = True
-        if self.next_at <= now:
-            return False
-        self.next_at = now
-        return True
+        return self._wake(now)
 
     def poll_at(self, at: float) -> None:
         """Poll at that time, when a message is due that this worker has returned with a delay."""
@@ -287,9 +281,12 @@ class PollSchedule:
         self.next_at = min(self.next_at, at)
 
     def poll_later(self, now: float) -> bool:
-        """Poll a moment later, since the woken consumer may be dead or busy. Return what :meth:`poll_now` returns."""
-        # A poll that begins meanwhile resets this request, and sees the messages.
-        at = self._late_at = min(self._late_at, now + self.timings.poll_later)
+        """Poll a moment later, since the consumer that was woken may be dead or busy. Return as :meth:`poll_now`."""
+        return self._wake(now + self.timings.poll_later)
+
+    def _wake(self, at: float) -> bool:
+        # A poll that begins meanwhile resets this, and sees the messages.
+        at = self._woken_at = min(self._woken_at, at)
         if self.next_at <= at:
             return False
         self.next_at = at
@@ -313,7 +310,7 @@ class PollSchedule:
         self.next_at = at
         if self._asked_at <= self._began_at:
             self._asked_at = inf
-        earlier = min(self._began_at if self._asked_again else inf, self._late_at, self._asked_at)
+        earlier = min(self._woken_at, self._asked_at)
         if earlier < at:
             self.next_at = min(self.next_at, earlier)
 

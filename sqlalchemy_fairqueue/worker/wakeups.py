@@ -22,26 +22,22 @@ from functools import partial
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-from sqlalchemy import event
+from sqlalchemy import Engine, event
 
 from sqlalchemy_fairqueue.errors import FairQueueError
 from sqlalchemy_fairqueue.times import microseconds
 from sqlalchemy_fairqueue.worker.connection import ConnectionOptions, DedicatedConnection
-from sqlalchemy_fairqueue.worker.looper import WakeEvent
 from sqlalchemy_fairqueue.worker.telemetry import WorkerLog
-from sqlalchemy_fairqueue.worker.timings import Backoff
+from sqlalchemy_fairqueue.worker.threads import WakeEvent
+from sqlalchemy_fairqueue.worker.timings import Backoff, Clock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
-
-    from sqlalchemy import Engine
 
     from sqlalchemy_fairqueue.database.asynchronous import AsyncEngine
     from sqlalchemy_fairqueue.database.drivers import Listener
     from sqlalchemy_fairqueue.worker.leases import ServedQueue
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
-    from sqlalchemy_fairqueue.worker.telemetry import WorkerStats
-    from sqlalchemy_fairqueue.worker.timings import Clock
 
     Key = tuple[object, ...]
     # The leases or messages that notifications named, by topic.
@@ -81,7 +77,6 @@ class WaitRegistration:
     connection: DedicatedConnection
     options: WorkerOptions
     trigger: FetchTrigger
-    stats: WorkerStats
     topics: dict[str, ServedQueue] = field(default_factory=dict, init=False)
     _listening: Listening | None = field(default=None, init=False)
 
@@ -109,22 +104,17 @@ class WaitRegistration:
 
     def notified(self, topics: Topics | None) -> None:
         """Poll queues that may have work: at once if a notification named this worker, a moment later if another."""
-        now = self.options.clock()
-        if topics is None:
-            queues = list(self.topics.values())
-            # After a failover the server may not know the waits.
-            for queue in queues:
+        now, earlier = self.options.clock(), []
+        for topic, queue in list(self.topics.items()):
+            if topics is None:
+                # After a failover the server may not know the waits.
                 queue.polls.waiting_until = 0.0
-            earlier = [queue.polls.poll_now(now) for queue in queues]
-        else:
-            heard = [
-                (queue.polls, str(queue.waiting_lease) in topics[topic])
-                for topic, queue in list(self.topics.items())
-                if topic in topics
-            ]
-            earlier = [polls.poll_now(now) if is_named else polls.poll_later(now) for polls, is_named in heard]
+                earlier.append(queue.polls.poll_now(now))
+            elif topic in topics:
+                is_named = str(queue.waiting_lease) in topics[topic]
+                earlier.append(queue.polls.poll_now(now) if is_named else queue.polls.poll_later(now))
         if earlier:
-            self.stats.woken += 1
+            self.options.stats.woken += 1
         if any(earlier):
             self.trigger.set()
 

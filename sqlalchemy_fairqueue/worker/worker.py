@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import threading
 from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from math import inf
-from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Generic, Self
+from typing import TYPE_CHECKING, Self, Unpack
 
 from sqlalchemy import Engine
 from sqlalchemy.orm import Session, sessionmaker
@@ -20,37 +18,38 @@ from sqlalchemy_fairqueue.database.asynchronous import AsyncEngine, AsyncSession
 from sqlalchemy_fairqueue.database.engines import refused
 from sqlalchemy_fairqueue.errors import FairQueueError, WorkerError
 from sqlalchemy_fairqueue.figures.leftovers import read_leftovers
-from sqlalchemy_fairqueue.queue.handlers import handlers_of, lifespan_of, session_type_of
+from sqlalchemy_fairqueue.queue.handlers import session_type_of
 from sqlalchemy_fairqueue.texts import said
-from sqlalchemy_fairqueue.worker.executor import ThreadExecutor
-from sqlalchemy_fairqueue.worker.lifespan import at_once, here
-from sqlalchemy_fairqueue.worker.operating_system import in_thread, on_signal, signals_wake_loop
+from sqlalchemy_fairqueue.worker.executor import TaskExecutor, ThreadExecutor
 from sqlalchemy_fairqueue.worker.options import WorkerOptions, check_handlers, check_sessions, worker_options
-from sqlalchemy_fairqueue.worker.runtime import E, Health, Runtime
-from sqlalchemy_fairqueue.worker.tasks import TaskExecutor
-from sqlalchemy_fairqueue.worker.telemetry import WorkerStats
+from sqlalchemy_fairqueue.worker.runtime import Health, Runtime, at_once
+from sqlalchemy_fairqueue.worker.threads import WakeEvent, on_signal, signals_wake_loop
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Unpack
 
     from sqlalchemy_fairqueue.queue import Queue
     from sqlalchemy_fairqueue.values.reports import Leftovers
+    from sqlalchemy_fairqueue.worker.executor import Executor
     from sqlalchemy_fairqueue.worker.options import WorkerArguments
+    from sqlalchemy_fairqueue.worker.telemetry import WorkerStats
 
 
-class Front(Generic[E]):
+class Front:
     """The public members of both workers, and their life from a start to a stop; each start uses a new runtime."""
 
     def __init__(self, options: WorkerOptions) -> None:
         self._options = options
-        self._runtime: Runtime[E] | None = None
-        # The executor of the last start; it may still be stopping.
-        self._executor: E | None = None
+        self._runtime: Runtime | None = None
+        # The executor of the last start, which may still be stopping.
+        self._executor: Executor | None = None
         self._draining = False
-        # Whether only checks and on_start functions have begun so far, which a signal ends.
+        # Set when the worker is asked to stop, and the end of the grace period.
+        self._asked: WakeEvent | asyncio.Event = WakeEvent()
+        self._grace_until = inf
+        # Whether nothing has begun but checks and functions of on_start, which a signal ends.
         self._checking = False
-        self.stats: WorkerStats = WorkerStats.of(options.queues)
+        self.stats: WorkerStats = options.stats
 
     @property
     def name(self) -> str:
@@ -72,7 +71,7 @@ class Front(Generic[E]):
         problem = "it is not started" if self._executor is None else "it stops, or has stopped"
         return Health(alive=True, ready=False, problems=(problem,))
 
-    async def _begin(self, runtime: Runtime[E]) -> None:
+    async def _begin(self, runtime: Runtime) -> None:
         """Begin to work, or undo what has begun and raise why that is impossible."""
         self._checking = True
         try:
@@ -90,12 +89,19 @@ class Front(Generic[E]):
         self._runtime = runtime
         self._options.log.info("started on %s", [queue.name for queue in self._options.queues])
 
-    async def _check(self, runtime: Runtime[E]) -> None:
-        runtime.check()
+    async def _check(self, runtime: Runtime) -> None:
+        await runtime.executor.run(runtime.check)
 
-    async def _end(self, runtime: Runtime[E], until: float) -> None:
+    def _ask(self, until: float) -> None:
+        """Ask the worker to stop, once it has started, or shorten the grace period of its present stop."""
+        self._grace_until = min(self._grace_until, until)
+        if self._executor is not None:
+            self._executor.shorten_grace(until)
+        self._asked.set()
+
+    async def _end(self, runtime: Runtime) -> None:
         self._runtime = None
-        runtime.executor.shorten_grace(until)
+        runtime.executor.shorten_grace(self._grace_until)
         try:
             await runtime.end()
         finally:
@@ -118,7 +124,7 @@ class _StoppedAtStart(BaseException):
     """A signal came before the worker had begun. A BaseException, so that no error handler catches it."""
 
 
-class Worker(Front[ThreadExecutor]):
+class Worker(Front):
     """Takes messages of one or several queues and calls their handlers in threads.
 
     It holds three connections besides those of its handlers' sessions, and shares a listening one with the other
@@ -164,13 +170,9 @@ class Worker(Front[ThreadExecutor]):
             raise refused(engine, "an Engine", "use an AsyncWorker")
         super().__init__(worker_options(options, engine=engine, queues=queues, sync_session_factory=session_factory))
         self._engine = engine
-        # Reentrant, since a signal handler of the application may call stop() while the same thread does.
+        # Both reentrant, since a signal handler of the application may call stop() while the same thread does.
         self._lock = threading.RLock()
-        self._starting = False
-        # The end of the grace period, if a stop came during the start.
-        self._stop_asked: float | None = None
-        # run() waits for an entry, which stop() puts. This queue is reentrant, too.
-        self._stops: SimpleQueue[None] | None = None
+        self._asked: WakeEvent
 
     def leftovers(self) -> tuple[Leftovers, ...]:
         """Return the messages that the worker's queues hold now, and why they wait: what ``run(drain=True)`` has left.
@@ -213,24 +215,28 @@ class Worker(Front[ThreadExecutor]):
             >>> worker.stop(grace=timedelta(seconds=30))
         """
         with self._lock:
-            self._check_idle()
-            self._check_handlers()
-            self._starting = True
-            try:
-                at_once(self._begin(self._make_runtime()))
-            finally:
-                self._starting = False
-                asked, self._stop_asked = self._stop_asked, None
-            if asked is not None:
-                self._stop(asked)
+            self._renew()
+            self._start()
+            if self._asked.wait(0.0):
+                self._finish()
 
-    def _make_runtime(self) -> Runtime[ThreadExecutor]:
+    def _renew(self) -> None:
+        self._check_idle()
+        self._asked, self._grace_until = WakeEvent(), inf
+
+    def _start(self) -> None:
+        with self._lock:
+            self._check_idle()
+            check_handlers(self._options, in_loop=False)
+            at_once(self._begin(self._make_runtime()))
+
+    def _make_runtime(self) -> Runtime:
         sessions = self._options.sync_session_factory
         if sessions is None:
             sessions = sessionmaker(self._engine, class_=session_type_of(self._options.queues, Session))
         options = replace(self._options, sync_session_factory=sessions)
         check_sessions(options, sessions, Session)
-        return Runtime(options, ThreadExecutor, self.stats, here, self._stop_soon, drain=self._draining)
+        return Runtime(options, ThreadExecutor, self._stop_soon, drain=self._draining)
 
     def stop(self, grace: timedelta | None = None) -> None:
         """Take no further messages, let handlers finish, release the rest, and return. The worker can start again.
@@ -246,43 +252,30 @@ class Worker(Front[ThreadExecutor]):
         Raises:
             InvalidArgument: The grace is no duration.
         """
-        until, executor = self._until(grace), self._executor
-        if executor is not None and not self._starting:
-            # Without the lock, which the present stop holds.
-            executor.shorten_grace(until)
-        if executor is not None and executor.calls_this():
-            threading.Thread(target=self._stop, args=(until,), name=f"{self.name}-stop", daemon=True).start()
+        # Before the lock, which the present stop holds.
+        self._ask(self._until(grace))
+        if self._executor is not None and self._executor.calls_this():
+            self._in_thread(self._finish)
         else:
-            self._stop(until)
+            self._finish()
 
-    def _stop_soon(self, runtime: Runtime[ThreadExecutor]) -> None:
+    def _finish(self) -> None:
+        with self._lock:
+            if self._runtime is not None:
+                at_once(self._end(self._runtime))
+
+    def _stop_soon(self, runtime: Runtime) -> None:
         """Stop this runtime in another thread, since the stop waits for the caller's thread."""
-        threading.Thread(target=self._stop_if_running, args=(runtime,), name=f"{self.name}-stop", daemon=True).start()
 
-    def _stop_if_running(self, runtime: Runtime[ThreadExecutor]) -> None:
-        with self._lock:
-            if self._runtime is not runtime:
-                return
-            if self._stops is not None:
-                # Let run() finish the stop, so that the process does not end before.
-                self._stops.put(None)
-                return
-            self._stop(self._until())
+        def stop() -> None:
+            with self._lock:
+                if self._runtime is runtime:
+                    self.stop()
 
-    def _stop(self, until: float) -> None:
-        with self._lock:
-            if self._runtime is None:
-                # A signal handler may call this during a start or right before it.
-                if self._starting:
-                    self._stop_asked = until
-                if self._stops is not None:
-                    self._stops.put(None)
-                return
-            try:
-                at_once(self._end(self._runtime, until))
-            finally:
-                if self._stops is not None:
-                    self._stops.put(None)
+        self._in_thread(stop)
+
+    def _in_thread(self, stop: Callable[[], None]) -> None:
+        threading.Thread(target=stop, name=f"{self.name}-stop", daemon=True).start()
 
     def run(self, *, handle_signals: bool = False, drain: bool = False) -> None:
         """Work until another thread or a signal calls ``stop``.
@@ -299,38 +292,35 @@ class Worker(Front[ThreadExecutor]):
         Raises:
             InvalidArgument: Signals cannot be handled outside of the main thread. Other errors are as for ``start``.
         """
-        stops: SimpleQueue[None] = SimpleQueue()
 
         def stop() -> None:
-            stops.put(None)
+            self._ask(self._until())
             if self._checking:
                 # Raised at once, since nothing has begun, and a check on a silent database may take half a minute.
                 raise _StoppedAtStart
 
         with self._lock:
-            self._check_idle()
-            self._stops = stops
+            self._renew()
             self._draining = drain
         try:
             with on_signal(stop, *self._options.signals) if handle_signals else nullcontext():
                 try:
-                    self.start()
+                    self._start()
                 except _StoppedAtStart:
                     self._options.log.info("was stopped before it had started")
                     return
                 try:
-                    self._wait(stops, self._runtime if drain else None)
+                    self._wait()
                 finally:
                     self.stop()
         finally:
-            self._stops = None
             self._draining = False
 
-    def _wait(self, stops: SimpleQueue[None], draining: Runtime[ThreadExecutor] | None) -> None:
-        timings = self._options.timings
+    def _wait(self) -> None:
+        """Wait for a stop, or until the worker is drained."""
+        timings, draining = self._options.timings, self._runtime if self._draining else None
         while draining is None or not draining.is_drained():
-            with suppress(Empty):
-                stops.get(timeout=timings.signal_check if draining is None else timings.drain_check)
+            if self._asked.wait(timings.signal_check if draining is None else timings.drain_check):
                 break
 
     def __enter__(self) -> Self:
@@ -340,24 +330,8 @@ class Worker(Front[ThreadExecutor]):
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    def _check_handlers(self) -> None:
-        check_handlers(self._options)
-        for queue in self._options.queues:
-            for handler in handlers_of(queue).values():
-                if handler.asynchronous:
-                    raise WorkerError(
-                        f"the handler of kind {handler.kind!r} of queue {queue.name!r} is async, and this worker calls "
-                        "handlers in threads; use an AsyncWorker, or make it a plain function"
-                    )
-            for one in itertools.chain(*lifespan_of(queue)):
-                if one.asynchronous:
-                    raise WorkerError(
-                        f"function {one.name!r} of the start or stop of queue {queue.name!r} is async, and this worker "
-                        "has no event loop; use an AsyncWorker, or make it a plain function"
-                    )
 
-
-class AsyncWorker(Front[TaskExecutor]):
+class AsyncWorker(Front):
     """Takes messages of one or several queues and calls their handlers in an event loop.
 
     The worker's own calls to the database run in threads with their own connections, so a handler that blocks the loop
@@ -401,9 +375,7 @@ class AsyncWorker(Front[TaskExecutor]):
         # One task for start and stop, since what a task opens may have to be closed by the same task.
         self._life: asyncio.Task[None] | None = None
         self._started: asyncio.Future[None] | None = None
-        # Whether the worker was asked to stop, and the end of the grace period.
-        self._asked = asyncio.Event()
-        self._grace_until = inf
+        self._asked: asyncio.Event
 
     async def leftovers(self) -> tuple[Leftovers, ...]:
         """Return the messages that the worker's queues hold now, and why they wait, as :meth:`Worker.leftovers` does.
@@ -434,7 +406,7 @@ class AsyncWorker(Front[TaskExecutor]):
             calls-1 Health(alive=True, ready=True, problems=())
         """
         self._check_idle()
-        self._check_handlers()
+        check_handlers(self._options, in_loop=True)
         runtime, loop = self._make_runtime(), asyncio.get_running_loop()
         self._asked, self._grace_until = asyncio.Event(), inf
         started = self._started = loop.create_future()
@@ -446,7 +418,7 @@ class AsyncWorker(Front[TaskExecutor]):
             await asyncio.wait({life})
             raise
 
-    def _make_runtime(self) -> Runtime[TaskExecutor]:
+    def _make_runtime(self) -> Runtime:
         sessions = self._options.session_factory
         if sessions is None:
             sessions = _sessions(self._engine, session_type_of(self._options.queues, AsyncSession))
@@ -455,9 +427,9 @@ class AsyncWorker(Front[TaskExecutor]):
         if options.sync_session_factory is not None:
             check_sessions(options, options.sync_session_factory, Session, "sync_session_factory")
         stop = partial(self._stop_soon, asyncio.get_running_loop())
-        return Runtime(options, TaskExecutor, self.stats, in_thread, stop, drain=self._draining)
+        return Runtime(options, TaskExecutor, stop, drain=self._draining)
 
-    async def _live(self, runtime: Runtime[TaskExecutor], started: asyncio.Future[None]) -> None:
+    async def _live(self, runtime: Runtime, started: asyncio.Future[None]) -> None:
         try:
             await self._begin(runtime)
         except BaseException as error:  # noqa: BLE001 - it is raised where the start waits
@@ -472,7 +444,7 @@ class AsyncWorker(Front[TaskExecutor]):
             except asyncio.CancelledError:
                 # The loop cancels its tasks, or the start was cancelled.
                 self._ask(self._options.clock())
-        await self._end(runtime, self._grace_until)
+        await self._end(runtime)
 
     async def stop(self, grace: timedelta | None = None) -> None:
         """Take no further messages, let handlers finish, release the rest, and return. The worker can start again.
@@ -497,14 +469,7 @@ class AsyncWorker(Front[TaskExecutor]):
         if is_here and not is_within and asyncio.current_task() is not life:
             await asyncio.shield(life)
 
-    def _ask(self, until: float) -> None:
-        """Ask the worker to stop, once it has started, or shorten the grace period of its present stop."""
-        self._grace_until = min(self._grace_until, until)
-        if self._executor is not None:
-            self._executor.shorten_grace(until)
-        self._asked.set()
-
-    def _stop_soon(self, loop: asyncio.AbstractEventLoop, runtime: Runtime[TaskExecutor]) -> None:
+    def _stop_soon(self, loop: asyncio.AbstractEventLoop, runtime: Runtime) -> None:
         """Stop this runtime from another thread, unless its loop is closed already."""
         with suppress(RuntimeError):
             loop.call_soon_threadsafe(lambda: self._ask(self._until()) if self._runtime is runtime else None)
@@ -564,41 +529,28 @@ class AsyncWorker(Front[TaskExecutor]):
     async def __aexit__(self, *_: object) -> None:
         await self.stop()
 
-    async def _check(self, runtime: Runtime[TaskExecutor]) -> None:
-        """Check the installation in another thread, since the worker's connection has its own event loop."""
+    async def _check(self, runtime: Runtime) -> None:
+        """Check as a Worker does. Raise WorkerError if the engine can connect in this loop alone."""
         try:
-            await in_thread(runtime.check)
+            await super()._check(runtime)
         except Exception as error:
-            await self._check_loop(error)
-            raise
+            is_explained = isinstance(error, FairQueueError) or self._options.engine is not self._engine
+            if is_explained or not await self._connects_here():
+                raise
+            raise WorkerError(
+                f"worker {self.name} cannot make its own connections, in event loops of its own, and its engine can "
+                f"connect in this loop ({type(error).__name__}: {said(error)}); if the engine's async_creator serves "
+                "one loop, give AsyncWorker(worker_engine=...), an Engine or AsyncEngine that connects in any"
+            ) from error
 
-    async def _check_loop(self, error: Exception) -> None:
-        """Explain a failed connection: raise WorkerError if the engine can connect in this loop alone."""
-        if isinstance(error, FairQueueError) or self._options.engine is not self._engine:
-            return
-        try:
+    async def _connects_here(self) -> bool:
+        with suppress(Exception):
             async with asyncio.timeout(self._options.timings.connect), self._engine.connect():
-                pass
-        except Exception:  # noqa: BLE001 - it has nothing to do with loops
-            return
-        raise WorkerError(
-            f"worker {self.name} cannot make its own connections, in event loops of its own, and its engine can "
-            f"connect in this loop ({type(error).__name__}: {said(error)}); if the engine's async_creator serves one "
-            "loop, give AsyncWorker(worker_engine=...), an Engine or AsyncEngine that connects in any"
-        ) from error
+                return True
+        return False
 
     def _is_busy(self) -> bool:
         return self._life is not None and not self._life.done() and not self._life.get_loop().is_closed()
-
-    def _check_handlers(self) -> None:
-        check_handlers(self._options)
-        takers = self._options.session_handlers(asynchronous=False)
-        if takers and self._options.sync_session_factory is None:
-            raise WorkerError(
-                f"the handler of kind {takers[0].kind!r} is a plain function that takes a session, and this worker has "
-                "AsyncSessions; make it async, or give AsyncWorker(sync_session_factory=sessionmaker(engine)), with a "
-                "sync engine to the same database"
-            )
 
 
 def _sessions(engine: AsyncEngine, session_type: type[AsyncSession]) -> Callable[[], AsyncSession]:

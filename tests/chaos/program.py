@@ -22,11 +22,11 @@ from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import AsyncWorker, Delivery, Lease, Queue, Worker
 from sqlalchemy_fairqueue.unit_of_work.operations import Verb
+from sqlalchemy_fairqueue.worker.duties import Heartbeat
 from sqlalchemy_fairqueue.worker.executor import Executor
 from sqlalchemy_fairqueue.worker.fetcher import Fetcher
-from sqlalchemy_fairqueue.worker.leases import Heartbeat
 from sqlalchemy_fairqueue.worker.runtime import Runtime
-from sqlalchemy_fairqueue.worker.settler import SettlementWriter, Settler
+from sqlalchemy_fairqueue.worker.settler import Settler
 from tests.chaos.business import Handlers
 from tests.fixtures.drivers import async_url, named_connection, sync_url
 
@@ -98,7 +98,7 @@ def _stop_inside_the_worker(stops: Stops, engine: Engine) -> None:
 
     _around(Fetcher, "_hand_on", lambda *_: stage("taken"), None)
     _around(Executor, "_finish", leaving, None)
-    _around(SettlementWriter, "write", None, sent)
+    _around(Settler, "write", None, sent)
     _around(Heartbeat, "_extend", lambda *_: stage("extending"), lambda *_: stage("extended"))
     _around(Runtime, "start", None, lambda *_: stops.tell(launched=True))
     _around(Runtime, "stop_fetching", None, lambda *_: stage("stopping"))

@@ -328,9 +328,9 @@ def test_many_large_results(engine: Engine, queue: Queue, database: Database, mo
     sizes: list[int] = []
     sent = Settler._send
 
-    def noted(self: Settler, served: Any, verb: Any, settlements: Any) -> None:
-        sizes.append(sum(decision.result_bytes for _, decision in settlements))
-        sent(self, served, verb, settlements)
+    def noted(self: Settler, served: Any, verb: Any, deliveries: Any) -> None:
+        sizes.append(sum(held.settlement.result_bytes for held in deliveries))
+        sent(self, served, verb, deliveries)
 
     monkeypatch.setattr(Settler, "_send", noted)
     queue.handler("default")(lambda _: "x" * 1000)

@@ -131,7 +131,7 @@ def test_a_database_that_is_away_for_a_moment(
             raise OperationalError("", {}, OSError("away"))
         return find(*arguments, **words)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("sqlalchemy_fairqueue.worker.duties.due_schedules", fail)
+    monkeypatch.setattr("sqlalchemy_fairqueue.database.schedules.due_schedules", fail)
     clock.advance(timedelta(hours=1))
     Worker(engine, queue).run(drain=True)
     assert (len(handled), ran(database)) == (1, 1)
@@ -139,7 +139,7 @@ def test_a_database_that_is_away_for_a_moment(
     def refuse(*_: object, **__: object) -> object:
         raise LookupError("it never works")
 
-    monkeypatch.setattr("sqlalchemy_fairqueue.worker.duties.due_schedules", refuse)
+    monkeypatch.setattr("sqlalchemy_fairqueue.database.schedules.due_schedules", refuse)
     clock.advance(timedelta(hours=1))
     assert drained(Worker(engine, queue))
     assert len(handled) == 1
@@ -163,7 +163,7 @@ def test_a_schedule_that_cannot_be_run_is_locked(
         noted.append(note(*arguments, **words))
         return noted[-1]
 
-    monkeypatch.setattr("sqlalchemy_fairqueue.worker.duties.fail_schedule", spy)
+    monkeypatch.setattr("sqlalchemy_fairqueue.database.schedules.fail_schedule", spy)
     with engine.begin() as business:
         queue.schedules.set(business, "tick", channel="bad", kind="tick", cron="0 * * * *")
         assert drained(Worker(engine, queue))
@@ -191,7 +191,8 @@ def test_what_follows_a_group_that_ends_at_the_last_moment(engine: Engine, datab
         assert runtime is not None
         groups = runtime._groups
         assert groups is not None
-        until(lambda: runtime._idle is not None or runtime.is_drained(), "it has folded, and polls once more")
+        until(lambda: runtime.is_drained() or groups.folded_at is not None, "it has folded")
+        assert not runtime.is_drained(), "it polls once more"
         queue.pause(engine)
         with Session(engine) as session, session.begin(), queue.group(session, then=report.prepare("b")) as group:
             receipt = group.enqueue(member, "a")

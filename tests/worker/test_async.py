@@ -11,9 +11,8 @@ from sqlalchemy import Engine, text
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 
 from sqlalchemy_fairqueue import AsyncWorker, Context, Delivery, Queue, RetryPolicy
-from sqlalchemy_fairqueue.reports import WorkerStats
+from sqlalchemy_fairqueue.worker.executor import TaskExecutor
 from sqlalchemy_fairqueue.worker.leases import HeldDelivery
-from sqlalchemy_fairqueue.worker.tasks import TaskExecutor
 from sqlalchemy_fairqueue.worker.timings import Prefetch
 from sqlalchemy_fairqueue.worker.wakeups import FetchTrigger
 from tests.fixtures.clock import Clock
@@ -156,7 +155,7 @@ async def test_a_blocked_loop_hoards_nothing(
 async def test_a_blocked_loop_has_no_room(queue: Queue, async_engine: AsyncEngine) -> None:
     """When what was taken has waited for the loop for too long, there is no room, however late the loop was called."""
     options = AsyncWorker(async_engine, queue, concurrency=4)._options
-    executor = TaskExecutor(options, WorkerStats(), FetchTrigger(monotonic), lambda *_: None)
+    executor = TaskExecutor(options, FetchTrigger(monotonic), lambda *_: None)
     taken_at = monotonic() - 2 * options.timings.stale_after
     delivery = SimpleNamespace(channel="a", max_attempts=1)
     # As much of a delivery as a buffer needs.

@@ -13,6 +13,7 @@ from sqlalchemy import Engine, text
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from sqlalchemy_fairqueue import AsyncWorker, Context, Delivery, InvalidArgument, Queue, RetryPolicy, Worker
+from sqlalchemy_fairqueue.worker.executor import TaskExecutor
 from sqlalchemy_fairqueue.worker.runtime import Runtime
 from tests.fixtures.database import Database
 from tests.fixtures.drivers import async_url
@@ -100,7 +101,7 @@ async def test_before_it_has_started(queue: Queue, async_engine: AsyncEngine, mo
     checking, go = threading.Event(), threading.Event()
     check = Runtime.check
 
-    def check_slowly(runtime: Runtime[Any]) -> None:
+    def check_slowly(runtime: Runtime) -> None:
         checking.set()
         go.wait()
         check(runtime)
@@ -148,7 +149,8 @@ async def test_an_impatient_second_stop(
     else:
         first = asyncio.create_task(worker.stop())
     await auntil(
-        lambda: worker._executor is not None and worker._executor._waiting is not None, "it waits for the handler"
+        lambda: isinstance(worker._executor, TaskExecutor) and worker._executor._waiting is not None,
+        "it waits for the handler",
     )
     await hurry(worker, running)
     await asyncio.wait([running], timeout=PATIENCE.total_seconds())
@@ -196,7 +198,7 @@ async def test_from_another_loop(
     asked = threading.Event()
     check = Runtime.check
 
-    def check_late(runtime: Runtime[Any]) -> None:
+    def check_late(runtime: Runtime) -> None:
         asked.wait()
         check(runtime)
 
@@ -275,9 +277,10 @@ async def test_cancelled_once(queue: Queue, engine: Engine, async_engine: AsyncE
         try:
             await asyncio.Event().wait()
         finally:
-            assert worker._executor is not None
+            assert isinstance(worker._executor, TaskExecutor)
             for _check in range(3):
-                worker._executor._cancel(list(worker._executor._tasks))
+                for held in worker._executor._tasks:
+                    worker._executor._cancel(held)
                 seen.append(context.lost)
                 await asyncio.sleep(0)
             tidy.append(True)
@@ -301,7 +304,7 @@ def test_handlers_are_told_before_anything_is_waited_for(
     contexts: list[Context] = []
     stop_fetching = Runtime.stop_fetching
 
-    def read_first(runtime: Runtime[Any], left: Callable[[], float]) -> None:
+    def read_first(runtime: Runtime, left: Callable[[], float]) -> None:
         told.extend(context.stopping for context in contexts)
         go.set()
         stop_fetching(runtime, left)

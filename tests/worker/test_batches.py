@@ -397,7 +397,7 @@ def test_what_leaves_a_batch_has_no_part_in_its_cost(queue: Queue, engine: Engin
         taken = served.consumer.dequeue(connection, 2, options.ask, options.max_bytes)
     first = served.hold(taken, 0.0)
     trigger = FetchTrigger(options.clock)
-    ThreadExecutor(options, WorkerStats(), trigger, lambda held, _: left.append(held))._begin_handling(first)
+    ThreadExecutor(options, trigger, lambda held, _: left.append(held))._begin_handling(first)
     first.cost = 7
     assert first.measured_cost == 7
     assert [(held.delivery.message_id, held.measured_cost) for held in left] == [(2, None)]

@@ -12,7 +12,8 @@ from sqlalchemy_fairqueue import Bury, HandlerTimeout, InvalidArgument, Lease, R
 from sqlalchemy_fairqueue.errors import HandlerCrashed, WorkerError
 from sqlalchemy_fairqueue.unit_of_work.operations import Verb
 from sqlalchemy_fairqueue.values.messages import Delivery
-from sqlalchemy_fairqueue.worker.handling import COMPLETE, UNKNOWN_KIND_RELEASES, of_error, of_return, of_unknown
+from sqlalchemy_fairqueue.worker.handling import UNKNOWN_KIND_RELEASES, of_error, of_return, of_unknown
+from sqlalchemy_fairqueue.worker.leases import COMPLETE
 
 _POLICY = RetryPolicy(jitter=0)
 

@@ -15,9 +15,9 @@ from sqlalchemy.orm import Session
 from sqlalchemy_fairqueue import Enqueue, Queue, SchemaMismatch, Worker
 from sqlalchemy_fairqueue.reports import WorkerStats
 from sqlalchemy_fairqueue.worker.connection import DedicatedConnection
-from sqlalchemy_fairqueue.worker.duties import Groups, Housekeeping, Schedules, StopRequests
-from sqlalchemy_fairqueue.worker.leases import Heartbeat, ServedQueue, by_schema
-from sqlalchemy_fairqueue.worker.looper import Duty, Looper
+from sqlalchemy_fairqueue.worker.duties import Groups, Heartbeat, Housekeeping, Schedules, StopRequests, by_schema
+from sqlalchemy_fairqueue.worker.leases import ServedQueue
+from sqlalchemy_fairqueue.worker.threads import Duty, Looper
 from tests.fixtures.clock import Clock
 from tests.worker.helpers import until
 
@@ -47,7 +47,7 @@ def run(engine: Engine, queue: Queue) -> Run:
     def run_for(
         seconds: float, *duties: tuple[str, float], failing: str = "", taking: Mapping[str, float] | None = None
     ) -> tuple[list[Any], WorkerStats]:
-        time, stats, ended = _Time(), WorkerStats(), list[bool]()
+        time, ended = _Time(), list[bool]()
         calls: list[tuple[str, float]] = []
 
         def call(name: str) -> None:
@@ -61,11 +61,11 @@ def run(engine: Engine, queue: Queue) -> Run:
 
         options = replace(Worker(engine, queue)._options, clock=lambda: time.now)
         listed = [Duty(name, partial(call, name), interval, is_urgent=name == "urgent") for name, interval in duties]
-        own = Looper("duties", listed, options, stats, last=lambda: ended.append(True))
+        own = Looper("duties", listed, options, last=lambda: ended.append(True))
         own._event = cast("Any", time)
         own.run()
         assert ended
-        return calls, stats
+        return calls, options.stats
 
     return run_for
 
@@ -111,13 +111,7 @@ def test_a_queue_that_cannot_be_heard_keeps_no_other_unheard(engine: Engine) -> 
     options = Worker(engine, Queue("broken", schema="nowhere"), Queue("sound"))._options
     broken, sound = (ServedQueue(queue, options, {}) for queue in options.queues)
     connection = DedicatedConnection(options)
-    heartbeat = Heartbeat(
-        connection=connection,
-        options=options,
-        queues=[broken, sound],
-        interrupt=lambda _: None,
-        stats=WorkerStats(),
-    )
+    heartbeat = Heartbeat(connection, options, [broken, sound], lambda _: None)
     with pytest.raises(Exception, match="nowhere"):
         heartbeat.hear_all()
     connection.close()

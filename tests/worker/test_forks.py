@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import Engine
 
 from sqlalchemy_fairqueue import Queue, Worker
-from sqlalchemy_fairqueue.worker import operating_system
+from sqlalchemy_fairqueue.worker import threads
 from tests.fixtures.database import Database
 from tests.fixtures.forks import Fork, run_fork
 from tests.fixtures.options import PATIENCE
@@ -193,7 +193,7 @@ def test_a_handler_that_was_not_set_from_python(monkeypatch: pytest.MonkeyPatch)
     """Where nothing can be put back, the default is."""
     set_to: list[object] = []
     monkeypatch.setattr(signal, "signal", lambda _, handler: set_to.append(handler))
-    with operating_system.on_signal(lambda: None, 1.0, monotonic):
+    with threads.on_signal(lambda: None, 1.0, monotonic):
         set_to.clear()
     assert set_to == [signal.SIG_DFL] * 2
 
@@ -201,7 +201,7 @@ def test_a_handler_that_was_not_set_from_python(monkeypatch: pytest.MonkeyPatch)
 _NESTED = """
 import os, signal
 from time import monotonic
-from sqlalchemy_fairqueue.worker.operating_system import ForkGuard, on_signal
+from sqlalchemy_fairqueue.worker.threads import ForkGuard, on_signal
 
 def blocked():
     return signal.pthread_sigmask(signal.SIG_BLOCK, [])

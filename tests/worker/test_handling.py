@@ -194,7 +194,7 @@ async def test_two_starts_at_once(queue: Queue, async_engine: AsyncEngine, monke
     go = threading.Event()
     check = Runtime.check
 
-    def check_slowly(runtime: Runtime[Any]) -> None:
+    def check_slowly(runtime: Runtime) -> None:
         go.wait()
         check(runtime)
 

@@ -11,8 +11,8 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from sqlalchemy_fairqueue import AsyncWorker, Delivery, Queue, Worker
 from sqlalchemy_fairqueue.worker import runtime
-from sqlalchemy_fairqueue.worker.operating_system import in_thread
 from sqlalchemy_fairqueue.worker.options import WorkerOptions
+from sqlalchemy_fairqueue.worker.threads import in_thread
 from tests.chaos.proxy import Proxy
 from tests.fixtures.database import Database
 from tests.fixtures.options import PATIENCE

@@ -8,7 +8,8 @@ from typing import Any, cast
 import pytest
 
 from sqlalchemy_fairqueue import Queue
-from sqlalchemy_fairqueue.worker.leases import Heartbeat, TrackedLease
+from sqlalchemy_fairqueue.worker.duties import Heartbeat
+from sqlalchemy_fairqueue.worker.leases import TrackedLease
 from sqlalchemy_fairqueue.worker.telemetry import WorkerLog, WorkerStats
 from sqlalchemy_fairqueue.worker.timings import Timings
 
@@ -54,15 +55,14 @@ def _heartbeat(time: _Time, *leases: TrackedLease) -> Heartbeat:
     for lease in leases:
         lease.held.add(cast("Any", object()))
     options: Any = SimpleNamespace(
-        clock=time.clock, lease=timedelta(seconds=30), name="me", timings=Timings(), log=WorkerLog("me")
-    )
-    return Heartbeat(
-        connection=cast("Any", time),
-        options=options,
-        queues=[cast("Any", _Served(lease)) for lease in leases],
-        interrupt=lambda _: None,
+        clock=time.clock,
+        lease=timedelta(seconds=30),
+        name="me",
+        timings=Timings(),
+        log=WorkerLog("me"),
         stats=WorkerStats(),
     )
+    return Heartbeat(cast("Any", time), options, [cast("Any", _Served(lease)) for lease in leases], lambda _: None)
 
 
 @pytest.fixture

@@ -147,6 +147,7 @@ def test_idle_channels_are_forgotten(queue: Queue, engine: Engine, caplog: pytes
             housekeeping.run()
     assert [one.channel for one in queue.channels(engine)] == ["configured", "waiting"]
     assert "1 idle channels forgotten" in caplog.text
+    assert "trying again" not in caplog.text
     queue.enqueue(engine, channel="done", payload=2)
     assert [one.channel for one in queue.dequeue(engine, limit=9)] == ["waiting", "done"]
 

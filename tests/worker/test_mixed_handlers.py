@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import Session, sessionmaker
 
 from sqlalchemy_fairqueue import AsyncWorker, Bury, Context, Delivery, Queue, RetryPolicy
-from sqlalchemy_fairqueue.worker import operating_system, tasks
+from sqlalchemy_fairqueue.worker import executor, threads
 from tests.fixtures.database import Database
 from tests.worker.helpers import (
     LONG_LEASE,
@@ -135,11 +135,11 @@ async def test_a_thread_that_cannot_be_started(
     async def in_thread(work: Callable[[], Any]) -> Any:
         if refusals:
             raise RuntimeError(refusals.pop())
-        return await operating_system.in_thread(work)
+        return await threads.in_thread(work)
 
-    monkeypatch.setattr(tasks, "in_thread", in_thread)
     queue.handler("plain")(print)
-    send(engine, queue, 1, kind="plain")
     async with make(concurrency=1, retry=_AT_ONCE) as worker:
+        monkeypatch.setattr(executor, "in_thread", in_thread)
+        send(engine, queue, 1, kind="plain")
         await auntil(lambda: is_empty(database), "it is handled in the second attempt")
         assert (worker.stats.retried, worker.stats.hung) == (1, 0)

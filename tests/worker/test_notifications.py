@@ -17,7 +17,6 @@ from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import Delivery, Queue, Release, Worker
 from sqlalchemy_fairqueue.database.drivers import Listener
-from sqlalchemy_fairqueue.reports import WorkerStats
 from sqlalchemy_fairqueue.worker import wakeups
 from sqlalchemy_fairqueue.worker.timings import PollSchedule, Timings
 from sqlalchemy_fairqueue.worker.wakeups import FetchTrigger, WaitRegistration
@@ -79,8 +78,8 @@ def test_another_is_named(
 
 def test_who_is_named(queue: Queue, engine: Engine) -> None:
     """A worker polls at once if it was named, later if another was, and all queues if some may be missed."""
-    options, stats = replace(Worker(engine, queue)._options, clock=lambda: 100.0), WorkerStats()
-    waits = WaitRegistration(cast("Any", None), options, FetchTrigger(options.clock), stats)
+    options = replace(Worker(engine, queue)._options, clock=lambda: 100.0)
+    waits = WaitRegistration(cast("Any", None), options, FetchTrigger(options.clock))
     ours, theirs, silent = (
         cast("Any", SimpleNamespace(waiting_lease=lease, polls=PollSchedule(5.0, Timings()))) for lease in (5, 6, None)
     )
@@ -92,7 +91,7 @@ def test_who_is_named(queue: Queue, engine: Engine) -> None:
     waits.notified({"nobody's": {"5"}})
     assert [one.polls.next_at for one in (ours, theirs, silent)] == [100.0, 100.02, 100.2]
     waits.notified(None)
-    assert stats.woken == 2
+    assert options.stats.woken == 2
     assert [one.polls.next_at for one in (ours, theirs, silent)] == [100.0] * 3
     # Whoever is there now may not know of the waits.
     assert [one.polls.waiting_until for one in (ours, theirs, silent)] == [0, 0, 0]

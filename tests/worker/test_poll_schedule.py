@@ -65,7 +65,7 @@ def test_poll_now_says_whether_it_changed_anything() -> None:
     polls.begin(100.0)
     assert not polls.poll_now(100.1)
     polls.nothing(100.2, None)
-    assert polls.next_at == 100.0
+    assert polls.next_at == 100.1
     polls.begin(100.3)
     polls.nothing(100.4, None)
     assert polls.next_at > 100.5

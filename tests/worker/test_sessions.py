@@ -10,6 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, async_sessionmaker
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 from sqlalchemy_fairqueue import AsyncWorker, Delivery, InvalidArgument, Queue, RetryPolicy, Worker
+from sqlalchemy_fairqueue.worker.executor import TaskExecutor
 from tests.fixtures.database import Database
 from tests.worker.helpers import auntil, is_empty, send, until
 
@@ -107,7 +108,7 @@ async def test_closed_whatever_is_cancelled(queue: Queue, engine: Engine, async_
     sessions = async_sessionmaker(async_engine, class_=Slow)
     async with AsyncWorker(async_engine, queue, session_factory=sessions) as worker:
         await closing.wait()
-        assert worker._executor is not None
+        assert isinstance(worker._executor, TaskExecutor)
         tasks = list(worker._executor._tasks.values())
         for task in tasks:
             task.cancel()

@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import AsyncWorker, Delivery, InvalidArgument, Queue, Worker
-from sqlalchemy_fairqueue.worker.settler import SettlementWriter
+from sqlalchemy_fairqueue.worker.settler import Settler
 from tests.fixtures.database import Database
 from tests.worker.conftest import StartWorker
 from tests.worker.helpers import auntil, is_empty, send, until
@@ -67,10 +67,10 @@ def test_two_deliveries_that_are_settled_together(
     queue: Queue, engine: Engine, database: Database, start: StartWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The one that its handler has retried counts as retried, where both wait to be completed."""
-    original = SettlementWriter.write
+    original = Settler.write
     waiting: list[Any] = []
 
-    def hindered(writer: SettlementWriter, queue: Any, verb: Any, settlements: Any) -> Any:
+    def hindered(writer: Settler, queue: Any, verb: Any, settlements: Any) -> Any:
         if not waiting:
             # It waits for the other delivery of its message.
             waiting.extend(settlements)
@@ -78,7 +78,7 @@ def test_two_deliveries_that_are_settled_together(
         monkeypatch.undo()
         return original(writer, queue, verb, [*settlements, *waiting])
 
-    monkeypatch.setattr(SettlementWriter, "write", hindered)
+    monkeypatch.setattr(Settler, "write", hindered)
     calls: list[int] = []
 
     @queue.handler()

@@ -25,10 +25,8 @@ from sqlalchemy_fairqueue import (
 )
 from sqlalchemy_fairqueue.unit_of_work.operations import Verb
 from sqlalchemy_fairqueue.worker.fetcher import Fetcher
-from sqlalchemy_fairqueue.worker.handling import COMPLETE, Decision
-from sqlalchemy_fairqueue.worker.leases import HeldDelivery
-from sqlalchemy_fairqueue.worker.settler import SettlementWriter, Settler
-from sqlalchemy_fairqueue.worker.telemetry import WorkerStats
+from sqlalchemy_fairqueue.worker.leases import COMPLETE, Decision, HeldDelivery
+from sqlalchemy_fairqueue.worker.settler import Settler
 from tests.fixtures.connections import Connect
 from tests.fixtures.database import Database
 from tests.fixtures.options import PATIENCE
@@ -91,10 +89,10 @@ def test_a_locked_message_and_an_outage(
     queue: Queue, engine: Engine, database: Database, start: StartWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A completion that waited for a lock, and whose second try meets an outage, is not forgotten."""
-    original = SettlementWriter.write
+    original = Settler.write
     calls: list[str] = []
 
-    def hindered(writer: SettlementWriter, queue: Any, verb: Any, settlements: Any) -> Any:
+    def hindered(writer: Settler, queue: Any, verb: Any, settlements: Any) -> Any:
         calls.append(verb.value)
         if len(calls) == 1:
             return list(settlements)
@@ -102,7 +100,7 @@ def test_a_locked_message_and_an_outage(
             raise ConnectionError("the database is away")
         return original(writer, queue, verb, settlements)
 
-    monkeypatch.setattr(SettlementWriter, "write", hindered)
+    monkeypatch.setattr(Settler, "write", hindered)
     queue.handler()(lambda _: None)
     send(engine, queue, 1)
     worker = start(queue, lease=timedelta(hours=1), timings={"locked_again": 0.01})
@@ -116,15 +114,15 @@ def test_a_queue_that_cannot_be_settled(
 ) -> None:
     """What one queue's schema refuses keeps no delivery of another queue unsettled."""
     broken, sound = Queue("broken"), Queue("sound")
-    original = SettlementWriter.write
+    original = Settler.write
     mended = threading.Event()
 
-    def refuse(writer: SettlementWriter, queue: Any, *arguments: Any) -> Any:
+    def refuse(writer: Settler, queue: Any, *arguments: Any) -> Any:
         if queue.queue is broken and not mended.is_set():
             raise SchemaMismatch("not any more")
         return original(writer, queue, *arguments)
 
-    monkeypatch.setattr(SettlementWriter, "write", refuse)
+    monkeypatch.setattr(Settler, "write", refuse)
     for one in broken, sound:
         one.handler()(lambda _: None)
     worker = start(broken, sound)
@@ -142,7 +140,7 @@ def test_a_slow_settler_is_fed_no_more(
     """While more deliveries wait to be settled than a worker may owe, it takes no others."""
     sending, go = threading.Event(), threading.Event()
     taken: list[int] = []
-    send_now, one_round = SettlementWriter.write, Fetcher._round
+    send_now, one_round = Settler.write, Fetcher._round
 
     def slow(*arguments: Any) -> Any:
         sending.set()
@@ -151,13 +149,13 @@ def test_a_slow_settler_is_fed_no_more(
 
     def watched(fetcher: Fetcher) -> float:
         owes = sending.is_set() and fetcher.settler.backlog > 20
-        before = fetcher.stats.taken
+        before = fetcher.options.stats.taken
         wait = one_round(fetcher)
         if owes:
-            taken.append(fetcher.stats.taken - before)
+            taken.append(fetcher.options.stats.taken - before)
         return wait
 
-    monkeypatch.setattr(SettlementWriter, "write", slow)
+    monkeypatch.setattr(Settler, "write", slow)
     monkeypatch.setattr(Fetcher, "_round", watched)
     queue.handler()(lambda _: None)
     send(engine, queue, *range(200))
@@ -214,9 +212,9 @@ def test_what_makes_no_room_is_no_reason_to_poll(
 ) -> None:
     """After a settlement there may be something to take if a slot became free, or the message itself is ready again."""
     delivery = cast("Delivery", SimpleNamespace(holds_slot=holds_slot, ordering_key=None, max_attempts=1))
-    out = HeldDelivery(delivery, cast("Any", None), cast("Any", None), monotonic() - held)
-    settler = Settler(cast("Any", None), Worker(engine, queue)._options, WorkerStats(), lambda _: None)
-    assert settler._makes_room(out, decision) == is_reason
+    out = HeldDelivery(delivery, cast("Any", None), cast("Any", None), monotonic() - held, decision=decision)
+    settler = Settler(Worker(engine, queue)._options, lambda _: None)
+    assert settler._makes_room(out) == is_reason
 
 
 def test_a_statement_timeout(queue: Queue, engine: Engine, database: Database, connect: Connect) -> None:
@@ -242,13 +240,13 @@ def test_many_at_a_time(
     """What ends while a call is under way goes with the next ones, so many at a time."""
     seen: list[int] = []
     queue.handler()(lambda delivery: seen.append(delivery.message_id))
-    original = SettlementWriter.write
+    original = Settler.write
 
     def slow(*arguments: Any) -> Any:
         until(lambda: len(seen) == 150, "all handlers have ended")
         return original(*arguments)
 
-    monkeypatch.setattr(SettlementWriter, "write", slow)
+    monkeypatch.setattr(Settler, "write", slow)
     send(engine, queue, *range(150))
     # However slow the machine is, nothing that was taken ahead is given back: that would wait for this call.
     worker = start(queue, lease=timedelta(hours=1), timings={"settle_batch": 100, "stale_after": 1e9})

@@ -15,6 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy_fairqueue import AsyncWorker, Context, Delivery, Queue, Worker
 from sqlalchemy_fairqueue.errors import WorkerError
 from sqlalchemy_fairqueue.queue.consumer import Consumer
+from sqlalchemy_fairqueue.worker.executor import ThreadExecutor
 from sqlalchemy_fairqueue.worker.timings import Prefetch
 from tests.fixtures.database import Database
 from tests.fixtures.drivers import async_url
@@ -188,8 +189,8 @@ def test_an_interrupted_stop(
     send(engine, queue, 1)
     worker = start(queue, concurrency=1)
     until(started.is_set, "it is at work")
-    assert worker._runtime is not None
-    handlers = worker._runtime.executor._threads
+    assert isinstance(worker._executor, ThreadExecutor)
+    handlers = worker._executor._threads
 
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt

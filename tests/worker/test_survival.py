@@ -11,8 +11,9 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from sqlalchemy_fairqueue import AsyncWorker, Context, Delivery, Queue, RetryPolicy, Worker
 from sqlalchemy_fairqueue.worker.connection import DedicatedConnection
+from sqlalchemy_fairqueue.worker.duties import Heartbeat
 from sqlalchemy_fairqueue.worker.fetcher import Fetcher
-from sqlalchemy_fairqueue.worker.leases import Buffer, Heartbeat
+from sqlalchemy_fairqueue.worker.leases import Buffer
 from sqlalchemy_fairqueue.worker.settler import Settler
 from tests.fixtures.clock import Clock
 from tests.fixtures.database import Database, install

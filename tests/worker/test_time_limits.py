@@ -230,7 +230,7 @@ def test_a_stop_does_not_wait_for_it(
     given_up: list[int] = []
     stop = Runtime.stop
 
-    def count(runtime: Runtime[Any], held: list[HeldDelivery], after: float = 0.0) -> None:
+    def count(runtime: Runtime, held: list[HeldDelivery], after: float = 0.0) -> None:
         given_up.append(len(held))
         stop(runtime, held, after)
 

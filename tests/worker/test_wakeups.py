@@ -2,7 +2,7 @@
 
 import threading
 
-from sqlalchemy_fairqueue.worker.looper import WakeEvent
+from sqlalchemy_fairqueue.worker.threads import WakeEvent
 
 
 def test_a_set_event_is_kept_until_it_is_taken() -> None:
