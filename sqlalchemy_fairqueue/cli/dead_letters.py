@@ -30,7 +30,6 @@ Everything = Annotated[bool, Spec(names=("--all",), help="All of the queue.")]
 _PAGE = 500
 _NAMED = 10
 """Newest ids of a group in its document."""
-_WIDTH = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,8 +80,7 @@ def error_summary(error: str | None) -> str | None:
     lines = [line for line in (error or "").splitlines() if line.strip()]
     if not lines:
         return None
-    line = lines[-1] if lines[0].startswith("Traceback") else lines[0]
-    return line if len(line) <= _WIDTH else line[: _WIDTH - 1] + "…"
+    return lines[-1] if lines[0].startswith("Traceback") else lines[0]
 
 
 def _payload(dead_letter: DeadLetterInfo) -> Any:
@@ -152,7 +150,7 @@ def _groups(now: datetime) -> Table:
         number_column("channels"),
         Column("kind"),
         Column("reason"),
-        Column("error", blank=BLANK),
+        Column("error", blank=BLANK, wraps=True),
         number_column("first died", "first_died_at", shown=ago),
         number_column("last died", "last_died_at", shown=ago),
         number_column("newest", None, get=lambda one: str(one.message_ids[0]) if one.message_ids else None),
