@@ -212,8 +212,8 @@ def perform(
         >>> perform(queue, [60, 50], kind="add").reason
         'too much'
     """
-    given = {"payload": payload, "kind": kind, "resources": resources}
-    return _performed(queue, given, message, session, context, awaits=False)
+    given = {"payload": payload, "kind": kind, "resources": resources, **message}
+    return _performed(queue, given, session, context, awaits=False)
 
 
 async def aperform(
@@ -228,8 +228,8 @@ async def aperform(
     **message: Any,
 ) -> Outcome | None:
     """Call a handler as :func:`perform` does, including async ones. Give an async handler an AsyncSession."""
-    given = {"payload": payload, "kind": kind, "resources": resources}
-    return await greenlet_spawn(_performed, queue, given, message, session, context, awaits=True)
+    given = {"payload": payload, "kind": kind, "resources": resources, **message}
+    return await greenlet_spawn(_performed, queue, given, session, context, awaits=True)
 
 
 @on_session
@@ -292,25 +292,19 @@ def drained(
 
 
 def _performed(
-    queue: Queue | AnyJob,
-    given: dict[str, Any],
-    message: dict[str, Any],
-    session: object,
-    context: Context | None,
-    *,
-    awaits: bool,
+    queue: Queue | AnyJob, given: dict[str, Any], session: object, context: Context | None, *, awaits: bool
 ) -> Outcome | None:
     given = {name: value for name, value in given.items() if value is not UNSET and value is not _NONE}
     if isinstance(queue, Job):
         names = queue.schema.signature.parameters
-        arguments = {name: one.pop(name) for one in (given, message) for name in list(one) if name in names}
+        arguments = {name: given.pop(name) for name in given.keys() & names}
         if given.get("payload") is not None:
             raise InvalidArgument(f"got {given['payload']!r:.80} for a job; give its arguments by name")
         given |= {"payload": queue.schema.encode((), arguments), "kind": queue.kind}
         queue = queue_of(queue)
-    kind, resources = given.get("kind", "default"), given.get("resources", _NONE)
-    handler = _handler(queue, kind)
-    delivery = make_delivery(queue, given.get("payload"), kind=kind, **message)
+    resources = given.pop("resources", _NONE)
+    handler = _handler(queue, given.get("kind", "default"))
+    delivery = make_delivery(queue, **{"payload": None, **given})
     return _called(queue, handler, delivery, session, context, resources, awaits=awaits)[0]
 
 
