@@ -48,6 +48,7 @@ $$
 _ADVANCE = "select setval('{sequence}', last_value + :us) from {sequence}"
 
 _ASYNC = (AsyncSession, async_scoped_session)
+_SAVEPOINT: Mapping[str, Any] = {"join_transaction_mode": "create_savepoint"}
 T = TypeVar("T")
 
 
@@ -82,12 +83,9 @@ def rolled_back(
         >>> queue.stats(engine).ready
         0
     """
-    if session_factory is None:
-        session_factory, own = Session, {}
-        if isinstance(engine, AsyncEngine):
-            session_factory, own = AsyncSession, {"expire_on_commit": False}
-        options = own | options
-    return Block(_rolled_back(engine, session_factory, {"join_transaction_mode": "create_savepoint", **options}))
+    if session_factory is None and isinstance(engine, AsyncEngine):
+        session_factory, options = AsyncSession, {"expire_on_commit": False, **options}
+    return Block(_rolled_back(engine, session_factory or Session, {**_SAVEPOINT, **options}))
 
 
 @contextmanager
@@ -165,30 +163,25 @@ class Block(Generic[T]):
 def _inline(
     session: object, queues: Sequence[Queue], resources: Mapping[str, Any], factory: Callable[..., Any]
 ) -> Iterator[list[Performed]]:
-    found, connection = _joined(session)
-    bind = session.bind if isinstance(session, _ASYNC) else connection
-    performed: list[Performed] = []
-
-    def perform() -> None:
-        # SQLAlchemy calls its events in the greenlet of the commit, where async handlers are awaited.
-        for queue in queues:
-            own = factory(bind=bind, join_transaction_mode="create_savepoint")
-            with closing(sync_session_of(own)) as plain:
-                performed.extend(drained(plain, own, queue, resources=resources))
-                plain.commit()
-
-    with _at_commits(found, perform):
-        yield performed
-
-
-def _joined(session: object) -> tuple[Session, Connection]:
     found = sync_session_of(session)
     if not isinstance(found.bind, Connection):
         raise InvalidArgument(
             f"session works on {found.bind!r:.80}, and what runs inline needs one that joined a connection's "
             f"transaction; make it with rolled_back(engine)"
         )
-    return found, found.bind
+    bind = session.bind if isinstance(session, _ASYNC) else found.bind
+    performed: list[Performed] = []
+
+    def perform() -> None:
+        # SQLAlchemy calls its events in the greenlet of the commit, where async handlers are awaited.
+        for queue in queues:
+            own = factory(bind=bind, **_SAVEPOINT)
+            with closing(sync_session_of(own)) as plain:
+                performed.extend(drained(plain, own, queue, resources=resources))
+                plain.commit()
+
+    with _at_commits(found, perform):
+        yield performed
 
 
 @contextmanager
