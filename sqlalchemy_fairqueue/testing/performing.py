@@ -98,12 +98,12 @@ def make_delivery(
         >>> make_delivery(queue, {"file": "a.pdf"}, kind="parse", attempt=2).attempt
         2
     """
-    if after_group is not None and not isinstance(after_group, GroupCounts):
-        raise InvalidArgument(f"after_group is {after_group!r:.80}; give GroupCounts(id=..., total=..., done=..., ...)")
-    of_groups: dict[str, Any] = {} if group is None else {GROUP_HEADER: str(checked_group_id(group))}
+    if group is not None:
+        headers = {**(headers or {}), GROUP_HEADER: str(checked_group_id(group))}
     if after_group is not None:
-        of_groups[AFTER_GROUP_HEADER] = {**asdict(after_group), "id": str(after_group.id)}
-    headers = {**(headers or {}), **of_groups} if of_groups else headers
+        if not isinstance(after_group, GroupCounts):
+            raise InvalidArgument(f"after_group is {after_group!r:.80}; give GroupCounts(id=..., total=..., ...)")
+        headers = {**(headers or {}), AFTER_GROUP_HEADER: {**asdict(after_group), "id": str(after_group.id)}}
     message = Enqueue(
         channel=channel, payload=payload, kind=kind, headers=headers, max_attempts=max_attempts,
         ordering_key=ordering_key,

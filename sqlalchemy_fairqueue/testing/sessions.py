@@ -39,13 +39,13 @@ where p.proname = 'fq_now' and p.pronargs = 0 and (n.nspname = cast(:schema as t
 """
 # A sequence rather than a table: every transaction sees at once what is set, and reading it leaves no trace that a
 # SERIALIZABLE transaction could fail on.
-_OFFSET = "create sequence if not exists {schema}.test_clock minvalue -9223372036854775807 start 0"
-_FUNCTION = """
+_OFFSET = """
+create sequence if not exists {schema}.test_clock minvalue -9223372036854775807 start 0;
 create or replace function {schema}.fq_now() returns bigint language sql volatile parallel safe security definer as $$
   select (extract(epoch from clock_timestamp()) * 1000000)::bigint + last_value from {schema}.test_clock
 $$
 """
-_ADVANCE = "select setval('{sequence}', last_value + :us) from {sequence}"
+_ADVANCE = "select setval('{schema}.test_clock', last_value + :us) from {schema}.test_clock"
 
 _ASYNC = (AsyncSession, async_scoped_session)
 _SAVEPOINT: Mapping[str, Any] = {"join_transaction_mode": "create_savepoint"}
@@ -235,22 +235,19 @@ class DatabaseClock:
                     f"fairqueue is installed {len(found)} times in {where}; migrate the database, or name the schema"
                 )
             self._schema = quoted(found[0])
-            for statement in (_OFFSET, _FUNCTION):
-                connection.exec_driver_sql(
-                    statement.format(schema=self._schema), execution_options={"no_parameters": True}
-                )
+            offset = _OFFSET.format(schema=self._schema)
+            connection.exec_driver_sql(offset, execution_options={"no_parameters": True})
 
     def now(self) -> datetime:
         """Return the present time by this clock, in UTC."""
-        return instant(self._value(f"select {self._schema}.fq_now()"))
+        return instant(self._value("select {schema}.fq_now()"))
 
     def advance(self, by: timedelta) -> None:
         """Move the clock forward, at once for all connections. It continues to run."""
         ahead = microseconds(by)
         if ahead < 0:
             raise InvalidArgument(f"by is {by!r}; a clock goes forward: give a timedelta of zero or more")
-        sequence = f"{self._schema}.test_clock"
-        self._value(_ADVANCE.format(sequence=sequence), us=ahead)
+        self._value(_ADVANCE, us=ahead)
 
     def move_to(self, instant: datetime) -> None:
         """Move the clock forward to an aware *instant*, which must not be past by this clock."""
@@ -259,8 +256,8 @@ class DatabaseClock:
 
     def reset(self) -> None:
         """Reset the clock to the true time. Earlier leases and schedules keep their times."""
-        self._value(f"select setval('{self._schema}.test_clock', 0)")
+        self._value("select setval('{schema}.test_clock', 0)")
 
     def _value(self, statement: str, **values: object) -> int:
         with self._engine.connect() as connection:
-            return int(connection.scalar(text(statement), values) or 0)
+            return int(connection.scalar(text(statement.format(schema=self._schema)), values) or 0)
