@@ -203,13 +203,7 @@ def _sent(session: Session, queue: Queue) -> list[Enqueued]:
             message.id.label("message_id"), period.unique_for, message.ordering_key,
         )
         .join(channel, channel.id == message.channel_id)
-        .outerjoin(
-            period,
-            (period.queue == channel.queue)
-            & (period.channel == channel.name)
-            & (period.key == message.key)
-            & (period.message_id == message.id),
-        )
+        .outerjoin(period, period.message_id == message.id)
         .where(channel.queue == queue.name, message.lease_id.is_(None))
         .order_by(message.id)
     )  # fmt: skip
