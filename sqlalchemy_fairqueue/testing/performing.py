@@ -30,7 +30,7 @@ from sqlalchemy_fairqueue.queue.consumer import Consumer
 from sqlalchemy_fairqueue.queue.contexts import call_of, finished, middleware_for, middleware_of
 from sqlalchemy_fairqueue.queue.handlers import follow_dead, handlers_of
 from sqlalchemy_fairqueue.queue.results import encoded_result, results_of_batch
-from sqlalchemy_fairqueue.testing.enqueued import queue_of, sync_session_of
+from sqlalchemy_fairqueue.testing.enqueued import sync_session_of
 from sqlalchemy_fairqueue.unit_of_work.operations import Verb
 from sqlalchemy_fairqueue.unit_of_work.sessions import connection_of, record, send_recorded
 from sqlalchemy_fairqueue.values.messages import (
@@ -301,7 +301,7 @@ def _performed(
         if given.get("payload") is not None:
             raise InvalidArgument(f"got {given['payload']!r:.80} for a job; give its arguments by name")
         given |= {"payload": queue.schema.encode((), arguments), "kind": queue.kind}
-        queue = queue_of(queue)
+        queue = cast("Queue", queue.queue)
     resources = given.pop("resources", _NONE)
     handler = _handler(queue, given.get("kind", "default"))
     delivery = make_delivery(queue, **{"payload": None, **given})
