@@ -207,8 +207,8 @@ def redrive_dead(
 ) -> Result:
     """Put dead letters back into their channels: due now, attempts counted anew.
 
-    A dead letter stays dead if another message has its key by now. The exit status is 1 if a dead letter that was given
-    by its id was not put back.
+    A dead letter stays dead if another message holds its key. The exit status is 1 if an id was given whose dead letter
+    was not put back.
 
     Options:
         limit: At most so many, the oldest deaths first.
@@ -309,7 +309,7 @@ def _found(queue: Queue, engine: Engine, arguments: dict[str, Any], limit: int |
 
 
 def _pages(ids: list[int], rate: Rate | None) -> Iterator[list[int]]:
-    """Yield the ids in pages; with a rate, a page has what the rate allows in a second, and a pause follows."""
+    """Yield the ids in pages; with a rate, one second's ids at a time, with a pause between pages."""
     size = _PAGE if rate is None else max(1, min(_PAGE, timedelta(seconds=1) // rate.interval))
     for start in range(0, len(ids), size):
         if rate is not None and start:

@@ -66,8 +66,8 @@ class Question:
     Attributes:
         button: The answer that does it.
         changes: Fields with their values before and after.
-        inputs: The inputs of the form that the answer sends again; None: all. Others may have changed what this form
-            leaves as it was.
+        inputs: The inputs of the form that the answer sends again; None: all. An input that nobody changed is left out,
+            since somebody else may change its value before the answer.
     """
 
     words: str

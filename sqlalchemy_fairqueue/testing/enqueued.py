@@ -75,8 +75,8 @@ def all_enqueued(session: PlainSession, queue: Queue | AnyJob, /, **wanted: Any)
     Args:
         queue: A queue; or a job, to get only its messages.
         wanted: What the messages must have: channel, kind, key, payload, headers, max_attempts, at, unique_for,
-            ordering_key, and for a job its arguments. A name of both means the job's argument. A mapping matches every
-            mapping that contains its items. A payload goes through the codec first.
+            ordering_key, and for a job its arguments. If a name is both, it means the job's argument. A mapping matches
+            every mapping that contains its items. A payload goes through the codec first.
 
     Raises:
         InvalidArgument: *session* is no session, or *wanted* has an unknown name.

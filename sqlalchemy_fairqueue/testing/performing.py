@@ -192,8 +192,7 @@ def perform(
         context: For a handler that takes one. Default: nothing is cancelled or lost, and no time is over.
         resources: What on_start functions would return, by the resource's name. The functions are not called.
         message: Further arguments of :func:`make_delivery`: channel, headers, attempt, group, after_group and others;
-            also the arguments of a job. A name that both a job and one of these functions have, such as payload or
-            kind, means the job's argument.
+            also the arguments of a job. A name that is both, such as payload or kind, means the job's argument.
 
     Returns:
         The Outcome that the handler returned or raised (Retry, Release, Bury), or None: completed. An exception that
@@ -242,8 +241,8 @@ def drain(
     called and deliveries settled on the session's own connection, so a test that rolls back leaves nothing behind.
     Handlers that take a session get this one, each call in a savepoint, which a raised Outcome rolls back. Messages
     that others have committed are performed too, in turn. A group's follow-up is performed after its members. Messages
-    that are due later stay: so does one that is retried without a delay, for the longest wait of its policy (a worker
-    chooses a random one), or released without a delay, for an hour.
+    that are due later stay. Without a delay, a retried message waits as long as its policy allows (a worker chooses a
+    random wait), and a released one an hour.
 
     Messages that a rate holds back stay, without an error. To lift a channel's rate in the test, use
     ``queue.configure_channel(session, channel, rate=None)``. Raise a queue's rate with

@@ -108,7 +108,7 @@ def inline(
     """Perform, at each commit of the session in a ``with`` block, what it has enqueued, before ``commit()`` returns.
 
     It works as :func:`drain` does, on the session's own connection, so a test that rolls back leaves nothing behind.
-    Handlers that take a session get one of their own on that connection. Commits of other sessions on the connection
+    Each queue's handlers get a session of their own on that connection. Commits of other sessions on the connection
     perform nothing. Messages that are due later stay; after ``clock.advance(...)`` the next commit performs them.
     Nested ``with`` blocks of the same session each perform their own queues, the outer block first.
 
