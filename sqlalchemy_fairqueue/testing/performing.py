@@ -296,7 +296,7 @@ def _performed(
     given = {name: value for name, value in given.items() if value is not UNSET and value is not _NONE}
     if isinstance(queue, Job):
         names = queue.schema.signature.parameters
-        arguments = {name: given.pop(name) for name in given.keys() & names}
+        arguments = {name: given.pop(name) for name in list(given) if name in names}
         if given.get("payload") is not None:
             raise InvalidArgument(f"got {given['payload']!r:.80} for a job; give its arguments by name")
         given |= {"payload": queue.schema.encode((), arguments), "kind": queue.kind}
