@@ -1,5 +1,7 @@
 """Limits of queues on the dashboard: what is out of them, changed after a question; a whole queue paused."""
 
+from typing import Any
+
 from sqlalchemy import Engine
 
 from sqlalchemy_fairqueue import Rate
@@ -52,7 +54,7 @@ def test_changes_of_others_stay(browse: Browse, engine: Engine) -> None:
         assert "changed." in user.submit(answer).text
     [limit], stats, [gold] = QUEUE.limits.list(engine, "openai"), QUEUE.stats(engine), QUEUE.plans.list(engine)
     [channel] = QUEUE.channels(engine, "a")
-    changed = [limit, stats, gold.policy, channel.policy]
+    changed: list[Any] = [limit, stats, gold.policy, channel.policy]
     assert [(one.max_concurrency, one.rate) for one in changed] == [(most, Rate(10)) for most in (30, 50, 70, 90)]
 
 
