@@ -33,7 +33,7 @@ class Upload(Base):
 
 
 class SourceStats(Base):
-    """What was counted in an upload, or why it could not be parsed; the demo checks that each has exactly one."""
+    """The counts of an upload, or why it could not be parsed; the demo checks that each upload has exactly one."""
 
     __tablename__ = "source_stats"
 

@@ -316,7 +316,7 @@ def disposed_engine(url: URL, **options: Any) -> Iterator[Engine]:
 
 @contextlib.contextmanager
 def temporary_database(server: Engine, name: str, options: str = "") -> Iterator[URL]:
-    """Create and drop a database as `scratch_database` does, by an AUTOCOMMIT engine, with *options* to create it."""
+    """Create and drop a database as `scratch_database` does; *server* is in AUTOCOMMIT, *options* end the CREATE."""
     quoted = server.dialect.identifier_preparer.quote(name)
     with server.connect() as connection:
         connection.exec_driver_sql(f"create database {quoted} {options}")
@@ -330,7 +330,7 @@ def temporary_database(server: Engine, name: str, options: str = "") -> Iterator
 def drop_database(connection: Connection, name: str) -> None:
     """Drop a database, if it exists, and end all connections to it. *connection* must be in AUTOCOMMIT.
 
-    PostgreSQL takes some milliseconds to end a connection. This waits for that, since DROP DATABASE would wait 100 ms.
+    PostgreSQL needs some milliseconds to end a connection. To wait here is faster: DROP DATABASE would wait 100 ms.
     """
     for _ in range(_END_POLLS):
         if connection.execute(_END_CONNECTIONS, {"name": name}).first() is None:
