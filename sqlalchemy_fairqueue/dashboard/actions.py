@@ -61,13 +61,10 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked before an action.
+    """What is asked before an action: *button* is the answer that does it, *changes* are values before and after.
 
-    Attributes:
-        button: The answer that does it.
-        changes: Fields with their values before and after.
-        inputs: The inputs of the form that the answer sends again; None: all. An input that nobody changed is left out,
-            since somebody else may change its value before the answer.
+    *inputs* are those of the form that the answer sends again; None: all. Inputs that the form left as they were are
+    not among them, since somebody else may change their values before the answer.
     """
 
     words: str

@@ -74,7 +74,6 @@ class Pages(PageBase):
     """The endpoints that show something."""
 
     async def overview(self, view: View) -> Response:
-        """Show all queues, and the tenants that wait longest."""
         figures = view.figures
         found = await self.tenants_now(suffering_most(figures.queues.values(), _SUFFERING))
         listed = view.listed()

@@ -306,7 +306,6 @@ def scratch_database(server: URL, name: str | None = None) -> Iterator[URL]:
 
 @contextlib.contextmanager
 def disposed_engine(url: URL, **options: Any) -> Iterator[Engine]:
-    """Create an engine, and dispose of it at the end of the ``with`` block."""
     engine = create_engine(url, **options)
     try:
         yield engine

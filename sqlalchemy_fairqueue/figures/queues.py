@@ -104,7 +104,6 @@ class QueueFigures:
 
     @property
     def backlog(self) -> int:
-        """The messages that no consumer holds."""
         return self.stats.undelivered
 
     @property
