@@ -31,7 +31,7 @@ _UNITS = (86_400.0, " d"), (3_600.0, " h"), (60.0, " min"), (0.0, " s")
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """The time axis. *moment* makes the label of an instant, and also gets *begin*, or None for the first label."""
+    """The time axis. *moment* formats an instant as its label; it also gets *begin*, or None for the first label."""
 
     begin: datetime
     end: datetime

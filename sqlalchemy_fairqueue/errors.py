@@ -167,8 +167,8 @@ class OutsideGroupWarning(FairQueueWarning):
 class LockOrderError(FairQueueError):
     """An enqueue that is sent at once breaks the lock order. Nothing was sent; the transaction is usable.
 
-    ``refused`` is the place of the enqueue, (schema, queue, channel, key). ``sent`` is the place behind it that the
-    transaction has reached, or "completion".
+    ``refused`` is the place of the enqueue, (schema, queue, channel, key). ``sent`` is the later place that the
+    transaction has reached already, or "completion".
 
     Example:
         >>> with engine.begin() as connection:

@@ -145,8 +145,8 @@ def purge(
 ) -> Result:
     """Delete the messages of a channel that are not delivered yet, for good. Asks, unless --yes is given.
 
-    All conditions must be met; the question says how many messages meet them. If a tenant leaves, 'fairqueue erase'
-    deletes all that there is of it.
+    The question says how many messages meet all conditions. If a tenant leaves, 'fairqueue erase' deletes all that
+    there is of it.
     """
     such = str(which)
     with open_queue(options) as (installation, queue):

@@ -30,7 +30,6 @@ Everything = Annotated[bool, Spec(names=("--all",), help="All of the queue.")]
 _PAGE = 500
 _NAMED = 10
 """Newest ids of a group in its document."""
-_WIDTH = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,8 +80,7 @@ def error_summary(error: str | None) -> str | None:
     lines = [line for line in (error or "").splitlines() if line.strip()]
     if not lines:
         return None
-    line = lines[-1] if lines[0].startswith("Traceback") else lines[0]
-    return line if len(line) <= _WIDTH else line[: _WIDTH - 1] + "…"
+    return lines[-1] if lines[0].startswith("Traceback") else lines[0]
 
 
 def _payload(dead_letter: DeadLetterInfo) -> Any:
@@ -152,7 +150,7 @@ def _groups(now: datetime) -> Table:
         number_column("channels"),
         Column("kind"),
         Column("reason"),
-        Column("error", blank=BLANK),
+        Column("error", blank=BLANK, wraps=True),
         number_column("first died", "first_died_at", shown=ago),
         number_column("last died", "last_died_at", shown=ago),
         number_column("newest", None, get=lambda one: str(one.message_ids[0]) if one.message_ids else None),
@@ -209,8 +207,8 @@ def redrive_dead(
 ) -> Result:
     """Put dead letters back into their channels: due now, attempts counted anew.
 
-    A dead letter stays dead if another message has its key by now. The exit status is 1 if a dead letter that was given
-    by its id was not put back.
+    A dead letter stays dead if another message holds its key. The exit status is 1 if an id was given whose dead letter
+    was not put back.
 
     Options:
         limit: At most so many, the oldest deaths first.
@@ -311,7 +309,7 @@ def _found(queue: Queue, engine: Engine, arguments: dict[str, Any], limit: int |
 
 
 def _pages(ids: list[int], rate: Rate | None) -> Iterator[list[int]]:
-    """Yield the ids in pages; with a rate, a page has what the rate allows in a second, and a pause follows."""
+    """Yield the ids in pages; with a rate, one second's ids at a time, with a pause between pages."""
     size = _PAGE if rate is None else max(1, min(_PAGE, timedelta(seconds=1) // rate.interval))
     for start in range(0, len(ids), size):
         if rate is not None and start:

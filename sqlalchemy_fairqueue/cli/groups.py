@@ -54,7 +54,7 @@ def list_groups(
 
     Options:
         state: Only open or only finished ones.
-        after: The page after this group.
+        after: Show the next page: the groups after this one.
     """
     with open_queue(options, may_be_new=True) as (installation, queue):
         before = None if after is None else _group(installation, queue, after)
@@ -69,14 +69,14 @@ def list_groups(
 
 
 def show_group(options: Options, group_id: GroupId) -> Result:
-    """Show how far a group is: its members by what has become of them, and what followed it."""
+    """Show the progress of a group: how many members ended in which way, and the follow-up."""
     with open_queue(options, may_be_new=True) as (installation, queue):
         found = _group(installation, queue, group_id)
     return Result({"queue": queue.name} | _TABLE.document(found), (_TABLE.details(found),))
 
 
 def cancel_group(options: Options, group_id: GroupId, *, by: By = None, yes: Yes = False) -> Result:
-    """Withdraw all members of a group that have not ended; what follows the group is enqueued all the same.
+    """Cancel all members of a group that have not ended; the follow-up is enqueued all the same.
 
     A member that a consumer holds is gone too, unless the consumer completes it.
     """

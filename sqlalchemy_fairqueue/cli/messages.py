@@ -166,9 +166,8 @@ def show_message(
 ) -> Result:
     """Show a message: its state, why it waits, its payload, its attempts, the last traceback, or how it ended.
 
-    Attempts are shown if the queue records its history. An ordering key names its message that is out, or else the
-    next one. Payload and result are decoded as JSON, or by the codec of the application's queue if
-    --app names one.
+    Attempts are shown if the queue records its history. An ordering key names its leased message, or else the next one.
+    Payload and result are decoded as JSON, or by the codec of the application's queue if --app names one.
     """
     with open_queue(options) as (installation, queue):
         found = queue.message(installation.engine, message_id, **asdict(name))
@@ -275,9 +274,9 @@ _CANCELLED = {
 
 
 def move_messages(options: Options, ids: Ids, *, to: Annotated[str, Spec(metavar="CHANNEL")], by: By = None) -> Result:
-    """Put undelivered messages into another channel, where they stand by their times and priorities.
+    """Move undelivered messages to another channel, where their times and priorities decide their places.
 
-    Each message is moved in its own transaction. The exit status is 1 if one is not in that channel afterwards.
+    Each message is moved in its own transaction. The exit status is 1 if a message is not in that channel afterwards.
 
     Options:
         to: The channel to put the messages into.
@@ -294,8 +293,8 @@ def move_messages(options: Options, ids: Ids, *, to: Annotated[str, Spec(metavar
 def retry_messages(options: Options, ids: AnyIds = None, *, name: Name, by: By = None) -> Result:
     """Let messages be tried at once: those that wait for their time or their next attempt, and dead letters.
 
-    Limits, rates and pauses hold as ever. An ordering key names its message that is out, or else the next one. The exit
-    status is 1 if one is not there, or stays dead.
+    Limits, rates and pauses still hold. An ordering key names its leased message, or else the next one. The exit status
+    is 1 if a message does not exist, or stays dead.
     """
     with open_queue(options) as (installation, queue):
         engine = installation.engine
@@ -313,7 +312,7 @@ def retry_messages(options: Options, ids: AnyIds = None, *, name: Name, by: By =
 def cancel(options: Options, ids: AnyIds = None, *, name: Name, by: By = None) -> Result:
     """Withdraw messages that are not delivered yet; the workers of delivered messages are told to stop handling them.
 
-    With --ordering-key, withdraw all messages that have it. The exit status is 1 if a message is not there.
+    With --ordering-key, withdraw all messages that have it. The exit status is 1 if a message does not exist.
     """
     outcomes: list[tuple[int | None, str]] = []
     cancelled: list[int] = []
@@ -358,7 +357,7 @@ def _used(wait: Wait) -> str:
 
 
 def _pause(installation: Installation, queue: Queue, message: MessageDetails) -> tuple[datetime | None, str | None]:
-    """Return since when the queue or channel of a message is paused that waits for that, and who did it if known."""
+    """Return since when the pause that a message waits for holds, and who made it, if that is known."""
     match message.wait.reason if message.wait else None:
         case Reason.QUEUE_PAUSED:
             channel, at = None, queue.stats(installation.engine).paused_at
@@ -374,7 +373,7 @@ def _pause(installation: Installation, queue: Queue, message: MessageDetails) ->
 
 
 def _lease_end(message: MessageDetails, now: datetime) -> str | None:
-    """When the lease of a message ends; if it is over, that its worker is gone."""
+    """Say when the lease of a message ends, or that it is over; None if the message has no lease."""
     if message.expires_at is None:
         return None
     over = ": it is over, and the next dequeue of any worker takes the message back" if message.expires_at < now else ""

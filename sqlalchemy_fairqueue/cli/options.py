@@ -204,7 +204,7 @@ def _option(given: inspect.Parameter, kind: Any, spec: Spec, text: str) -> inspe
 
 
 def _plain(kind: Any) -> Any:
-    """Return the type of a single value: that of ``list[int] | None`` is int."""
+    """Return the type of a single value: int for ``list[int] | None``."""
     while get_args(kind):
         kind = next(each for each in get_args(kind) if each is not NoneType)
     return kind

@@ -62,12 +62,12 @@ class FieldOptions:
 
 
 def _given(option: Any) -> list[Any]:
-    """Return the values of an option. Each value stands in a tuple, since it may be None."""
+    """Return the values of an option, unpacked: a repeatable option wraps each in a tuple, since it may be None."""
     return [option] if isinstance(option, bool) else [value for (value,) in option or ()]
 
 
 def _together(definition: Definition, given: list[Any]) -> Any:
-    """Return the value of an option; all of its values, if the option can be repeated."""
+    """Return the last of the values of an option; all of them in one, if they add up."""
     match definition:
         case Names() if None not in given:
             return [name for names in given for name in names]

@@ -177,7 +177,7 @@ def set_schedule(
     ordering_key: Annotated[str | None, Spec(metavar="KEY")] = None,
     by: By = None,
 ) -> Result:
-    """Add a schedule to a channel, or replace the one of that name, also its kind and payload.
+    """Add a schedule to a channel, or replace the one of that name: options that are not given get their defaults.
 
     The first slot is later than now. The payload goes through the codec of the application's queue if --app names one.
 
@@ -214,12 +214,12 @@ def _replaced(before: Iterable[ScheduleInfo], made: ScheduleInfo) -> Iterator[st
 
 
 def pause_schedule(options: Options, name: str, *, channel: OwnChannel, by: By = None) -> Result:
-    """Stop the slots of a schedule. Those that come until it is resumed are passed over."""
+    """Pause a schedule. Slots that come until it is resumed are skipped."""
     return _set_paused(options, name, channel, by, paused=True)
 
 
 def resume_schedule(options: Options, name: str, *, channel: OwnChannel, by: By = None) -> Result:
-    """Go on with the slots of a paused schedule, from the first one after now."""
+    """Resume a paused schedule with its first slot after now."""
     return _set_paused(options, name, channel, by, paused=False)
 
 
@@ -236,7 +236,7 @@ def _set_paused(options: Options, name: str, channel: str, by: str | None, *, pa
 
 
 def run_schedule(options: Options, name: str, *, channel: OwnChannel, by: By = None) -> Result:
-    """Enqueue the message of a schedule at once, beside its slots, also while it is paused."""
+    """Enqueue the message of a schedule at once, in addition to its slots, even while it is paused."""
     with (
         open_queue(options, may_be_new=True) as (installation, queue),
         _acting(installation, queue, "run", by, channel=channel, name=name) as connection,

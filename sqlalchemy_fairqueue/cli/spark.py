@@ -228,7 +228,7 @@ def progress(activity: str) -> Iterator[None]:
 
 
 def source_options(installation: Installation) -> dict[str, Any]:
-    """Return the installation as Spark's arguments; raise CommandError if it is not where its engine's URL leads."""
+    """Return the options by which Spark finds the installation; raise CommandError if the engine's URL does not."""
     url = of_libpq(installation.target.engine.url)
     dsn = url.render_as_string(hide_password=False)
     with installation.engine.connect() as connection:
@@ -258,7 +258,7 @@ def read_table(spark: "SparkSession", installation: Installation, table: str = "
 def history_of(
     spark: "SparkSession", options: Options, archive: str | None
 ) -> Iterator["tuple[DataFrame, DataFrame | None, dict[str, QueueSettings]]"]:
-    """Yield the history, and policies and settings as they are now; an archive without a database has none of them."""
+    """Yield the history, and the present policies and settings, which are missing without a database."""
     from sqlalchemy_fairqueue.reporting.history import read_settings
 
     with contextlib.ExitStack() as stack:
@@ -295,7 +295,7 @@ def report_by_spark(
     arguments: dict[str, Any],
     conf: Sequence[str] | None,
 ) -> "Report":
-    """Make the report by Spark. *read* is the archive, None for the database, and the bounds of the attempts' ends."""
+    """Make the report by Spark. *read*: the archive, or None for the database; from and until when attempts ended."""
     archive, since, until = read
     with spark_session("report", conf) as spark, history_of(spark, options, archive) as found:
         from pyspark.sql import functions as F  # noqa: N812

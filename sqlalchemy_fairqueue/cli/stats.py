@@ -94,7 +94,7 @@ def _state(one: ChannelStats, now: datetime) -> Text:
 
 
 def paused_text(paused_at: datetime | None, now: datetime) -> Text:
-    """``paused for 2h 05m``, or nothing."""
+    """Return ``paused for 2h 05m``, or nothing."""
     since = age(paused_at, now)
     return Text("") if since is None else Text(f"paused for {format_duration(since)}", style="yellow")
 
@@ -109,7 +109,7 @@ def reason_text(wait: Wait, now: datetime) -> str:
 
 
 def takers_text(wait: Wait, now: datetime, channel: str) -> str | None:
-    """Name who holds what a channel waits for, other queues of a shared limit first, and the message out longest."""
+    """Name the holders that a channel waits for, other queues of a shared limit first, and the longest lease."""
     queues = [f"queue {one.queue}: {one.leased:,}" for one in wait.queues if one.leased]
     channels = [
         f"{one.channel}{'' if one.weight == 1 else f' (weight {one.weight:,})'}: {one.leased:,}" for one in wait.takers
@@ -174,7 +174,7 @@ def channels(
     Options:
         channel: Only this one, in each queue that has it. Default: all, by name.
         limit: At most so many a queue.
-        after: The page after this channel, if one queue is shown.
+        after: Show the next page, the channels after this one, if one queue is shown.
         busy: Only channels with messages.
     """
     documents: list[dict[str, object]] = []

@@ -1,7 +1,7 @@
 """Renders items as a table on the screen and as a document, both from one list of columns.
 
-If a terminal is too narrow, columns without information are left out, then other texts are cut before names; numbers
-are never cut.
+If a terminal is too narrow, columns without information are left out, then other texts are cut or wrapped before names;
+numbers are never cut.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ class Column:
         shown: Returns what the screen shows instead of a value that is not None.
         number: Whether it is aligned to the right and never cut.
         blank: Values without information. A column that holds no others is left out if the width does not suffice.
+        wraps: Whether a text that is too long for the width is continued on further lines instead of cut.
     """
 
     name: str
@@ -47,6 +48,7 @@ class Column:
     number: bool = False
     blank: frozenset[str] = frozenset()
     style: str | Callable[[Any], str] = ""
+    wraps: bool = False
 
     @property
     def member(self) -> str:
@@ -122,8 +124,8 @@ class TextTable:
                 Text(column.name),
                 justify="right" if column.number else "left",
                 width=widths[index],
-                no_wrap=True,
-                overflow="ellipsis",
+                no_wrap=not column.wraps,
+                overflow="fold" if column.wraps else "ellipsis",
             )
         for row in self.rows:
             table.add_row(*(row[index] for index in kept))

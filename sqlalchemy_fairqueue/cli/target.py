@@ -112,11 +112,11 @@ def _engine(options: Options, application: object, reference: str | None) -> Ite
 def choose_database(
     options: Options, application: object, reference: str | None, warn: Callable[[str, str], object]
 ) -> URL | AnyEngine:
-    """Choose the database by the first that names one.
+    """Choose the database by --database-url, an engine in --app, the environment, or the module of the queue in --app.
 
-    The order is --database-url, an engine named by --app, the environment, the module of the queue named by --app.
-    Return the application's engine, with all that is set on it, if it leads to that database. If it leads elsewhere,
-    call *warn* with both databases. *application* is what *reference*, the words of --app, names.
+    The first of these that names a database decides. If the application's engine leads to that database, return the
+    engine, which keeps its settings. If it leads elsewhere, call *warn* with both databases. *application* is the
+    object that *reference*, the value of --app, names.
     """
     given = _first_named(options, application, reference)
     if not isinstance(given, URL) or options.database_url or not reference:

@@ -33,7 +33,7 @@ _OTHER_LINES = 5
 
 
 class Sort(StrEnum):
-    """Sort orders of channels: the most first, names in their order."""
+    """Sort orders of channels: names ascend, figures descend."""
 
     READY = "ready"
     SCHEDULED = "scheduled"

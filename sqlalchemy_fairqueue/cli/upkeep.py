@@ -50,9 +50,9 @@ def doctor(
 
     It changes nothing without --repair. The exit status is 1 if a problem was found.
 
-    With --repair it mends what a restore, a copy or a server's clock that went back has left: ids that would be given
-    twice, times in the future, state rows that exist twice. It asks before, and only the owner of the tables can do it.
-    Stop the workers first. The exit status is 1 if something is left to repair.
+    With --repair it repairs what a restore, a copy or a server clock that went back has left: ids that would be issued
+    twice, times in the future, repeated state rows. It asks first, and only the owner of the tables can do it. Stop the
+    workers before. The exit status is 1 if something is left to repair.
 
     Options:
         max_age: The age of a ready message from which on there is a warning.

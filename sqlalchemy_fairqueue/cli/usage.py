@@ -35,7 +35,7 @@ def usage(
 ) -> Result | None:
     """Count what each channel used in a month: completed messages, and the attempts, time and cost of handlers.
 
-    It counts rows of the history, so the queue has to record it, and to keep it until they are counted.
+    It counts the history, so the queue must record its history, and keep it until it is counted.
 
     Options:
         month: As 2026-11, in UTC.

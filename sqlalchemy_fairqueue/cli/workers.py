@@ -41,9 +41,9 @@ _HANDLERS = Table(
 def list_workers(options: Options, *, limit: Page = 100) -> Result:
     """List the workers of a queue that have a live lease, those with the most messages first, and what each holds.
 
-    Version and concurrency are shown of workers, which report them within seconds. A message that a worker holds is
-    being handled, or waits for its handler; since when is known if the queue records its history. If a cancelled
-    message is still held, its handler ignores the cancellation: 'workers stop' stops its worker.
+    Workers report their version and concurrency within seconds; other consumers report none. A message that a worker
+    holds is being handled, or waits for its handler; the history, if recorded, tells since when. If a cancelled message
+    is still held, its handler ignores the cancellation: 'workers stop' stops its worker.
 
     Options:
         limit: At most so many messages of each worker, those held longest.

@@ -28,9 +28,10 @@ from sqlalchemy_fairqueue.formats import parse_whole, plural
 from sqlalchemy_fairqueue.texts import clean
 from sqlalchemy_fairqueue.values.checks import check_name
 from sqlalchemy_fairqueue.values.policies import ChannelPolicy
+from sqlalchemy_fairqueue.values.settings import QueueSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 
     from sqlalchemy import Connection
     from starlette.requests import Request
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.dashboard.access import Access
     from sqlalchemy_fairqueue.dashboard.pages import Pages
     from sqlalchemy_fairqueue.figures.queues import Figures
+    from sqlalchemy_fairqueue.values.reports import SharedLimit
 
 _MOST_BYTES = 65_536
 _COUNTED = 100_000
@@ -59,12 +61,17 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked before an action: *button* is the answer that does it, *changes* are values before and after."""
+    """What is asked before an action: *button* is the answer that does it, *changes* are values before and after.
+
+    *inputs* are those of the form that the answer sends again; None: all. Inputs that the form left as they were are
+    not among them, since somebody else may change their values before the answer.
+    """
 
     words: str
     button: str
     effect: Sequence[str] = ()
     changes: Sequence[tuple[str, str, str]] = ()
+    inputs: Collection[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +144,10 @@ class Call(View):
         found = (group.message_ids[:BULK] for group in groups if (group.kind, group.reason, group.error) == wanted)
         return self.ids or next(found, ())
 
+    async def settings(self) -> QueueSettings:
+        found = await self.reading.read(queue_settings, self.reading.schema, self.queue.name)
+        return found.get(self.queue.name) or QueueSettings()
+
     @property
     def page(self) -> str:
         page = self.query.get("from", "")
@@ -175,9 +186,10 @@ class Actions:
         call = Call(self._pages, request, access, figures, form)
         done = await action(call)
         if isinstance(done, Question):
+            inputs = form.keys() - {"csrf"} if done.inputs is None else done.inputs
             page = call.answer(
                 "confirm", question=done, address=link("act", **dict(call.query)), back=call.page,
-                fields=[(name, text) for name, text in form.items() if name != "csrf"],
+                fields=[(name, text) for name, text in form.items() if name in inputs],
             )  # fmt: skip
             return self._pages.personal(request, access, page)
         if done is not None:
@@ -205,12 +217,11 @@ async def policy(call: Call) -> Question | Done | None:
     if not change:
         return None
     plans = {plan.name: plan for plan in await call.reading.read(call.of.plans.list)}
-    settings = (await call.reading.read(queue_settings, call.reading.schema)).get(call.queue.name)
-    after = policy_after(stats, change, plans, settings.defaults if settings else None)
+    after = policy_after(stats, change, plans, (await call.settings()).defaults)
     shown = changes_shown(stats, change, after)
     if not call.confirmed:
         effects = effect(call.queue, stats, differences(stats, after))
-        return Question(f"Change the policy of {call.channel!r}?", "Change the policy", effects, shown)
+        return Question(f"Change the policy of {call.channel!r}?", "Change the policy", effects, shown, change.inputs)
     await call.act(call.of.configure_channel, call.channel, **change.arguments)
     return Done("policy", _changes(shown))
 
@@ -227,7 +238,7 @@ async def plan(call: Call) -> Question | Done | None:
         words = "Change the plan" if found else "Make the plan"
         followers = plural(found.channels, "tenant") if found and found.channels else ""
         effects = [f"It holds for the {followers} that follow it, but for what is their own."] if followers else []
-        return Question(f"{words} {name!r}?", words, effects, shown)
+        return Question(f"{words} {name!r}?", words, effects, shown, changes)
     # Called with the engine, configure itself applies the plan to its channels.
     new = () if found else (ChannelPolicy(**changes),)
     await call.reading.call(call.of.plans.configure, name, *new, **(changes if found else {}))
@@ -235,18 +246,26 @@ async def plan(call: Call) -> Question | Done | None:
     return Done("plan", _changes(shown))
 
 
-async def limit(call: Call) -> Question | Done:
+async def limit(call: Call) -> Question | Done | None:
     name = call.query.get("limit")
-    changes = {field.name: field.read(call.form.get(field.name, "")) for field in LIMITS}
-    shown = ", ".join(f"{field.label.lower()} {field.shown(changes[field.name])}" for field in LIMITS)
+    if name is None:
+        before: QueueSettings | SharedLimit | None = await call.settings()
+    else:
+        before = next(iter(await call.reading.read(call.of.limits.list, name)), None)
+    if before is None:
+        raise HTTPException(404, f"There is no shared limit {name!r}.")
+    changes = changed_fields(before, call.form, LIMITS)
+    if not changes:
+        return None
+    shown = fields_shown(before, changes)
     if not call.confirmed:
-        whose = f"queue {call.queue.name!r}" if name is None else f"the shared limit {name!r}"
-        return Question(f"Limit {whose} to {shown}?", "Change the limit")
+        whose = f"limit of queue {call.queue.name!r}" if name is None else f"shared limit {name!r}"
+        return Question(f"Change the {whose}?", "Change the limit", (), shown, changes)
     if name is None:
         await call.act(call.of.configure, **changes)
     else:
         await call.act(call.of.limits.configure, name, **changes)
-    return Done("limit", shown)
+    return Done("limit", _changes(shown))
 
 
 def _changes(shown: Sequence[tuple[str, str, str]]) -> str:

@@ -165,7 +165,7 @@ class Beat:
 
 
 def live(reading: Reading, authorize: Authorize | None) -> Callable[[Request], Awaitable[Response]]:
-    """Return the endpoint that tells an open page of new figures; *at* in the query is the time of those it shows."""
+    """Return the endpoint that tells a page of new figures; *at* in the query is the time of the figures it shows."""
     beat = Beat(reading)
 
     async def events(request: Request) -> Response:
@@ -215,7 +215,7 @@ class _Headers:
 
 
 class _Paths:
-    """Makes the path of a request the whole path that was requested, as the routes expect it.
+    """Restores the whole requested path in each request, as the routes expect it.
 
     If a framework or server has a ``root_path`` from its settings and a proxy strips that, the path lacks it, while the
     ``root_path`` that the dashboard is mounted at has it. Litestar ends the path of each mounted application with a

@@ -74,7 +74,6 @@ class Pages(PageBase):
     """The endpoints that show something."""
 
     async def overview(self, view: View) -> Response:
-        """Show all queues, and the tenants that wait longest."""
         figures = view.figures
         found = await self.tenants_now(suffering_most(figures.queues.values(), _SUFFERING))
         listed = view.listed()
@@ -215,7 +214,6 @@ class Pages(PageBase):
         return await self.reading.kept(("plans", queue), self.reading.queue(queue).plans.list)
 
     async def limits(self, view: View) -> Response:
-        """Show the limits of queues, and the limits that several queues share."""
         any_queue = next(iter(view.figures.queues), None)
         read = None if any_queue is None else self.reading.queue(any_queue).limits.list
         shared = await self.reading.kept(("limits",), read) if read else []

@@ -13,7 +13,7 @@ from sqlalchemy_fairqueue.values.policies import POLICY, UNSET, ChannelPolicy
 from sqlalchemy_fairqueue.values.settings import SETTINGS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from sqlalchemy_fairqueue.figures.queues import QueueFigures
     from sqlalchemy_fairqueue.values.policies import PolicyFields, Unset
@@ -85,19 +85,25 @@ class Change:
     reset: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.fields or self.reset or self.plan is not UNSET)
+        return bool(self.inputs)
+
+    @property
+    def inputs(self) -> set[str]:
+        """The names of the inputs that request the change."""
+        plan = () if self.plan is UNSET else ("plan",)
+        return {*self.fields, *plan, *(f"{_RESET}{name}" for name in self.reset)}
 
     @property
     def arguments(self) -> dict[str, Any]:
         return {**self.fields, "plan": self.plan, "reset": self.reset}
 
 
-def changed_fields(before: PolicyFields, form: Mapping[str, str]) -> dict[str, Any]:
-    """Return the fields of a policy that a form changes; raise InvalidArgument if a value cannot be kept."""
+def changed_fields(before: object, form: Mapping[str, str], fields: Sequence[EditorField] = EDITOR) -> dict[str, Any]:
+    """Return those of *fields* that a form changes; raise InvalidArgument if a value cannot be kept."""
     # A text that the form sends back as it was is no change, since it may be rounded.
     given = {
         field.name: field.read(form[field.name])
-        for field in EDITOR
+        for field in fields
         if field.name in form and form[field.name].strip() != field.text(getattr(before, field.name))
     }
     checked = ChannelPolicy(**given)
@@ -146,7 +152,7 @@ def changes_shown(stats: ChannelStats, change: Change, after: ChannelPolicy) -> 
     return shown + [(name, "its own", decides) for name in change.reset if name not in changed]
 
 
-def fields_shown(before: PolicyFields, changed: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+def fields_shown(before: object, changed: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     return [(name, _FIELDS[name].shown(getattr(before, name)), _FIELDS[name].shown(changed[name])) for name in changed]
 
 

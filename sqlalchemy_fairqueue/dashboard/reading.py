@@ -53,14 +53,14 @@ _FIRST_PATIENCE = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """The findings of doctor, the worst first, or the problem for which nothing could be found."""
+    """The findings of doctor, the worst first, or the problem that kept doctor from finding any."""
 
     findings: Sequence[Finding]
     problem: str | None = None
 
 
 class _Kept:
-    """Something that was read, or is being read; *before* is what was read before, if that took long."""
+    """A result that was read or is being read; *before* is the previous result, if reading that took long."""
 
     def __init__(self, task: asyncio.Task[Any], before: _Kept | None) -> None:
         self.task = task
@@ -82,7 +82,7 @@ class _Kept:
     def finish(self, seconds: float, duty: float, task: asyncio.Task[Any]) -> None:
         """Keep what was read for *seconds*, or for *duty* times as long as it took if that is more; keep no failure.
 
-        Without *duty*, the seconds count from the begin of the reading, which may lack what happened since then.
+        Without *duty*, the seconds count from the start of the reading, which may lack what happened since then.
         """
         self.before = None
         if task.cancelled() or task.exception() is not None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import warnings
 from collections import Counter
-from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -34,7 +33,7 @@ class Upload(Base):
 
 
 class SourceStats(Base):
-    """What was counted in an upload, or why it could not be parsed; the demo checks that each has exactly one."""
+    """The counts of an upload, or why it could not be parsed; the demo checks that each upload has exactly one."""
 
     __tablename__ = "source_stats"
 
@@ -54,7 +53,7 @@ def parse(upload: Upload) -> SourceStats:
     error, found = None, Counter[type[ast.AST]]()
     try:
         with warnings.catch_warnings(action="ignore"):  # the parser warns of odd escapes in other people's files
-            found.update(map(type, _statements(ast.parse(source))))
+            found.update(map(type, ast.walk(ast.parse(source))))
     except (SyntaxError, ValueError, RecursionError, MemoryError) as problem:
         error = f"{type(problem).__name__}: {problem}"
     return SourceStats(
@@ -65,13 +64,3 @@ def parse(upload: Upload) -> SourceStats:
         imports=found[ast.Import] + found[ast.ImportFrom],
         error=error,
     )
-
-
-def _statements(module: ast.Module) -> Iterator[ast.AST]:
-    """Yield every statement, however deep; unlike ``ast.walk``, skip the expressions, which are most of a tree."""
-    waiting: list[ast.AST] = [*module.body]
-    while waiting:
-        statement = waiting.pop()
-        yield statement
-        for block in ("body", "orelse", "finalbody", "handlers", "cases"):
-            waiting += getattr(statement, block, ())

@@ -31,7 +31,7 @@ def files_ahead(files: Sequence[File]) -> float:
 
 
 class Forecast(NamedTuple):
-    """What a replay of the demo's fair half forecasts about its other half, which serves first come, first served.
+    """The forecast that a replay of the demo's fair half gives for the other half, first come, first served.
 
     Attributes:
         attempts: How many attempts the fair half recorded.

@@ -17,7 +17,7 @@ from random import Random
 from statistics import median
 from typing import Any
 
-from sqlalchemy import URL, ColumnElement, Engine, Float, cast, create_engine, extract, func, select
+from sqlalchemy import URL, ColumnElement, Engine, Float, cast, extract, func, select
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import install_fairqueue
@@ -26,13 +26,14 @@ from sqlalchemy_fairqueue.demo.business import Base, SourceStats, Upload
 from sqlalchemy_fairqueue.demo.endings import DemoError, end_if_asked
 from sqlalchemy_fairqueue.demo.workers import SERVICES, Workers
 from sqlalchemy_fairqueue.embedded import scratch_database
+from sqlalchemy_fairqueue.embedded.server import disposed_engine
 from sqlalchemy_fairqueue.models import DeadLetter, History, Message
 
 BOB = "Bob"
 LIBRARY = Path(sysconfig.get_path("stdlib"))
 OTHERS = ("Alice", "Carol", "Dave", "Erin", "Frank", "Grace", "Heidi", "Ivan", "Judy", "Kim")
 _ACCIDENT = 0.14
-"""The share of Bob's files after which a worker is killed: early, so that its lease ends while the others work."""
+"""A worker is killed after this share of Bob's files: early, so that its lease ends while the others work."""
 _NOT_OURS = {"site-packages", "dist-packages", "__pycache__"}
 
 _PAUSE, _PAUSE_PER_FILE = 0.02, 100e-6  # seconds; to look at a file takes a tenth of its part
@@ -127,15 +128,11 @@ class Run:
 
 @contextlib.contextmanager
 def app_database(server: URL) -> Iterator[Engine]:
-    with scratch_database(server) as url:
-        engine = create_engine(url)
-        try:
-            Base.metadata.create_all(engine)
-            install_fairqueue(engine)
-            fair.queue.configure(engine, history=True)
-            yield engine
-        finally:
-            engine.dispose()
+    with scratch_database(server) as url, disposed_engine(url) as engine:
+        Base.metadata.create_all(engine)
+        install_fairqueue(engine)
+        fair.queue.configure(engine, history=True)
+        yield engine
 
 
 def play(service: str, engine: Engine, visits: list[Visit], workers: Workers) -> Iterator[Run]:

@@ -1,4 +1,4 @@
-"""Parts of every check: its findings, the context that it is given, and samples that tell what lasts."""
+"""What all checks share: findings, the context of a check, and samples that tell which rows last."""
 
 from __future__ import annotations
 

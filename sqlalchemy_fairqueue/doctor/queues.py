@@ -110,7 +110,7 @@ def recent_pasts(
 ) -> dict[str, list[Point]]:
     """Return the last ten minutes of the ten queues with the most ready messages, from the samples that workers keep.
 
-    The counts of now come last. Without samples there is nothing else.
+    Each ends with the present counts, which stand alone if there are no samples.
     """
     found = {}
     for stats in nlargest(_MOST_READY, queues, key=lambda one: one.ready):
@@ -174,7 +174,7 @@ def judge_queue(stats: QueueStats, now: datetime, max_age: timedelta, past: Sequ
 def summary_of(
     queues: Collection[QueueStats], now: datetime, pasts: Mapping[str, Sequence[Point]] = MappingProxyType({})
 ) -> str:
-    """Return the worst of what :func:`judge_queue` finds in a sentence, or how the queues flow."""
+    """Return what :func:`judge_queue` finds in queues as the sentence of :func:`summary`."""
     judged = (judge_queue(stats, now, LONG, pasts.get(stats.queue, ())) for stats in queues)
     return summary(list(chain.from_iterable(judged)), queues, now)
 
@@ -200,7 +200,7 @@ def summary(found: Sequence[Finding], queues: Collection[QueueStats], now: datet
 
 
 def _limit_reached(stats: QueueStats) -> tuple[str, str] | None:
-    """The option of a limit of the queue that is reached, and what is out of it."""
+    """Return the option that sets the limit of the queue that is reached, and how much of the limit is leased."""
     used, cost = stats.current_concurrency or 0, stats.current_cost or 0
     if stats.max_concurrency is not None and used >= stats.max_concurrency:
         return "--max-concurrency", f"{used:,} of {plural(stats.max_concurrency, 'message')} out"

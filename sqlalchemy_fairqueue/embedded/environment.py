@@ -1,7 +1,7 @@
 """Lets connections to a private server ignore libpq's environment variables.
 
-Other engines of the application still need the variables. So the private server's URL overrides those that a URL can
-override, and only the others are removed from the environment while the server runs.
+Other engines of the application still need the variables. So the private server's URL overrides all that a URL can
+override; the others are removed from the environment while the server runs.
 """
 
 from __future__ import annotations

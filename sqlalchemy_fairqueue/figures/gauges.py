@@ -34,7 +34,7 @@ class Gauge:
     unit: str = ""
 
     def values(self, queue: QueueFigures) -> list[tuple[str | float | None, float]]:
-        """Return each value of the label, None if the gauge has no label, with the value of the gauge."""
+        """Return pairs of a value of the label, or None without a label, and the value of the gauge."""
         found = self.get(queue)
         if found is None:
             return []

@@ -81,7 +81,7 @@ class QueueFigures:
         limits: The shared limits that it draws from.
         fair_by: What its channels get equal parts of.
         records_history: Whether it records its history, from which completions are counted.
-        completed: Completed attempts since the figures before. None: ``Figures.since`` is None, or there is no history.
+        completed: Attempts completed since the previous figures. None: ``Figures.since`` is None, or no history.
         change_per_second: Growth of the number of its messages a second. None: ``Figures.since`` is None.
         completed_by_channel: *completed* by channel; empty if *completed* is None.
     """
@@ -104,7 +104,6 @@ class QueueFigures:
 
     @property
     def backlog(self) -> int:
-        """The messages that no consumer holds."""
         return self.stats.undelivered
 
     @property
@@ -148,7 +147,7 @@ class Figures:
     """The queues at an instant, by the database's clock.
 
     Attributes:
-        since: The time since the figures before. None: these are the first, or those before are too old.
+        since: The time since the previous figures. None: there are none, or they are too old.
         snapshot: The snapshot as PostgreSQL writes it.
     """
 
@@ -277,7 +276,7 @@ def figures_now(connection: Connection, queue: Queue, figures: QueueFigures, cha
 
 
 def _with_known(one: ChannelDemand, known: ChannelDemand | None, *, is_all: bool) -> ChannelDemand:
-    """Return a channel of a bounded reading, with counts that the reading lacks: messages due later, and all out."""
+    """Complete a channel of a bounded reading by counts that the reading lacks: scheduled and all leased messages."""
     if known is None:
         return replace(one, ready=max(1, one.ready)) if one.oldest_ready_at else one
     scheduled = min(known.scheduled, one.ready + one.scheduled)
@@ -287,7 +286,7 @@ def _with_known(one: ChannelDemand, known: ChannelDemand | None, *, is_all: bool
 
 
 def _rival(one: ChannelDemand, known: ChannelDemand | None, *, is_all: bool) -> ChannelDemand:
-    """Return a channel that has messages out; nothing else is known of it unless the earlier figures list it."""
+    """Return a channel that has leased messages; only the earlier figures, if they list it, tell more about it."""
     if known is None:
         return one
     return replace(known, weight=one.weight, leased=one.leased if is_all else max(one.leased, known.leased))

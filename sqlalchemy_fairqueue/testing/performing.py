@@ -30,7 +30,7 @@ from sqlalchemy_fairqueue.queue.consumer import Consumer
 from sqlalchemy_fairqueue.queue.contexts import call_of, finished, middleware_for, middleware_of
 from sqlalchemy_fairqueue.queue.handlers import follow_dead, handlers_of
 from sqlalchemy_fairqueue.queue.results import encoded_result, results_of_batch
-from sqlalchemy_fairqueue.testing.enqueued import queue_of, sync_session_of
+from sqlalchemy_fairqueue.testing.enqueued import sync_session_of
 from sqlalchemy_fairqueue.unit_of_work.operations import Verb
 from sqlalchemy_fairqueue.unit_of_work.sessions import connection_of, record, send_recorded
 from sqlalchemy_fairqueue.values.messages import (
@@ -98,12 +98,12 @@ def make_delivery(
         >>> make_delivery(queue, {"file": "a.pdf"}, kind="parse", attempt=2).attempt
         2
     """
-    if after_group is not None and not isinstance(after_group, GroupCounts):
-        raise InvalidArgument(f"after_group is {after_group!r:.80}; give GroupCounts(id=..., total=..., done=..., ...)")
-    of_groups: dict[str, Any] = {} if group is None else {GROUP_HEADER: str(checked_group_id(group))}
+    if group is not None:
+        headers = {**(headers or {}), GROUP_HEADER: str(checked_group_id(group))}
     if after_group is not None:
-        of_groups[AFTER_GROUP_HEADER] = {**asdict(after_group), "id": str(after_group.id)}
-    headers = {**(headers or {}), **of_groups} if of_groups else headers
+        if not isinstance(after_group, GroupCounts):
+            raise InvalidArgument(f"after_group is {after_group!r:.80}; give GroupCounts(id=..., total=..., ...)")
+        headers = {**(headers or {}), AFTER_GROUP_HEADER: {**asdict(after_group), "id": str(after_group.id)}}
     message = Enqueue(
         channel=channel, payload=payload, kind=kind, headers=headers, max_attempts=max_attempts,
         ordering_key=ordering_key,
@@ -192,8 +192,7 @@ def perform(
         context: For a handler that takes one. Default: nothing is cancelled or lost, and no time is over.
         resources: What on_start functions would return, by the resource's name. The functions are not called.
         message: Further arguments of :func:`make_delivery`: channel, headers, attempt, group, after_group and others;
-            also the arguments of a job. A name that both a job and one of these functions have, such as payload or
-            kind, means the job's argument.
+            also the arguments of a job. A name that is both, such as payload or kind, means the job's argument.
 
     Returns:
         The Outcome that the handler returned or raised (Retry, Release, Bury), or None: completed. An exception that
@@ -212,8 +211,8 @@ def perform(
         >>> perform(queue, [60, 50], kind="add").reason
         'too much'
     """
-    given = {"payload": payload, "kind": kind, "resources": resources}
-    return _performed(queue, given, message, session, context, awaits=False)
+    given = {"payload": payload, "kind": kind, "resources": resources, **message}
+    return _performed(queue, given, session, context, awaits=False)
 
 
 async def aperform(
@@ -228,8 +227,8 @@ async def aperform(
     **message: Any,
 ) -> Outcome | None:
     """Call a handler as :func:`perform` does, including async ones. Give an async handler an AsyncSession."""
-    given = {"payload": payload, "kind": kind, "resources": resources}
-    return await greenlet_spawn(_performed, queue, given, message, session, context, awaits=True)
+    given = {"payload": payload, "kind": kind, "resources": resources, **message}
+    return await greenlet_spawn(_performed, queue, given, session, context, awaits=True)
 
 
 @on_session
@@ -242,8 +241,8 @@ def drain(
     called and deliveries settled on the session's own connection, so a test that rolls back leaves nothing behind.
     Handlers that take a session get this one, each call in a savepoint, which a raised Outcome rolls back. Messages
     that others have committed are performed too, in turn. A group's follow-up is performed after its members. Messages
-    that are due later stay: so does one that is retried without a delay, for the longest wait of its policy (a worker
-    chooses a random one), or released without a delay, for an hour.
+    that are due later stay. Without a delay, a retried message waits as long as its policy allows (a worker chooses a
+    random wait), and a released one an hour.
 
     Messages that a rate holds back stay, without an error. To lift a channel's rate in the test, use
     ``queue.configure_channel(session, channel, rate=None)``. Raise a queue's rate with
@@ -292,25 +291,19 @@ def drained(
 
 
 def _performed(
-    queue: Queue | AnyJob,
-    given: dict[str, Any],
-    message: dict[str, Any],
-    session: object,
-    context: Context | None,
-    *,
-    awaits: bool,
+    queue: Queue | AnyJob, given: dict[str, Any], session: object, context: Context | None, *, awaits: bool
 ) -> Outcome | None:
     given = {name: value for name, value in given.items() if value is not UNSET and value is not _NONE}
     if isinstance(queue, Job):
         names = queue.schema.signature.parameters
-        arguments = {name: one.pop(name) for one in (given, message) for name in list(one) if name in names}
+        arguments = {name: given.pop(name) for name in list(given) if name in names}
         if given.get("payload") is not None:
             raise InvalidArgument(f"got {given['payload']!r:.80} for a job; give its arguments by name")
         given |= {"payload": queue.schema.encode((), arguments), "kind": queue.kind}
-        queue = queue_of(queue)
-    kind, resources = given.get("kind", "default"), given.get("resources", _NONE)
-    handler = _handler(queue, kind)
-    delivery = make_delivery(queue, given.get("payload"), kind=kind, **message)
+        queue = cast("Queue", queue.queue)
+    resources = given.pop("resources", _NONE)
+    handler = _handler(queue, given.get("kind", "default"))
+    delivery = make_delivery(queue, **{"payload": None, **given})
     return _called(queue, handler, delivery, session, context, resources, awaits=awaits)[0]
 
 

@@ -91,7 +91,7 @@ def fairqueue_shared_engine(fairqueue_template: TemplateDatabase, fairqueue_driv
 
 @pytest.fixture(scope="session")
 def fairqueue_session_factory() -> Callable[..., Session]:
-    """What makes ``fairqueue_session``: Session. Override it to return SQLModel's Session, or your sessionmaker."""
+    """Factory of ``fairqueue_session``: Session. Override it to return SQLModel's Session, or your sessionmaker."""
     return Session
 
 

@@ -39,15 +39,16 @@ where p.proname = 'fq_now' and p.pronargs = 0 and (n.nspname = cast(:schema as t
 """
 # A sequence rather than a table: every transaction sees at once what is set, and reading it leaves no trace that a
 # SERIALIZABLE transaction could fail on.
-_OFFSET = "create sequence if not exists {schema}.test_clock minvalue -9223372036854775807 start 0"
-_FUNCTION = """
+_OFFSET = """
+create sequence if not exists {schema}.test_clock minvalue -9223372036854775807 start 0;
 create or replace function {schema}.fq_now() returns bigint language sql volatile parallel safe security definer as $$
   select (extract(epoch from clock_timestamp()) * 1000000)::bigint + last_value from {schema}.test_clock
 $$
 """
-_ADVANCE = "select setval('{sequence}', last_value + :us) from {sequence}"
+_ADVANCE = "select setval('{schema}.test_clock', last_value + :us) from {schema}.test_clock"
 
 _ASYNC = (AsyncSession, async_scoped_session)
+_SAVEPOINT: Mapping[str, Any] = {"join_transaction_mode": "create_savepoint"}
 T = TypeVar("T")
 
 
@@ -82,12 +83,9 @@ def rolled_back(
         >>> queue.stats(engine).ready
         0
     """
-    if session_factory is None:
-        session_factory, own = Session, {}
-        if isinstance(engine, AsyncEngine):
-            session_factory, own = AsyncSession, {"expire_on_commit": False}
-        options = own | options
-    return Block(_rolled_back(engine, session_factory, {"join_transaction_mode": "create_savepoint", **options}))
+    if session_factory is None and isinstance(engine, AsyncEngine):
+        session_factory, options = AsyncSession, {"expire_on_commit": False, **options}
+    return Block(_rolled_back(engine, session_factory or Session, {**_SAVEPOINT, **options}))
 
 
 @contextmanager
@@ -110,7 +108,7 @@ def inline(
     """Perform, at each commit of the session in a ``with`` block, what it has enqueued, before ``commit()`` returns.
 
     It works as :func:`drain` does, on the session's own connection, so a test that rolls back leaves nothing behind.
-    Handlers that take a session get one of their own on that connection. Commits of other sessions on the connection
+    Each queue's handlers get a session of their own on that connection. Commits of other sessions on the connection
     perform nothing. Messages that are due later stay; after ``clock.advance(...)`` the next commit performs them.
     Nested ``with`` blocks of the same session each perform their own queues, the outer block first.
 
@@ -165,30 +163,25 @@ class Block(Generic[T]):
 def _inline(
     session: object, queues: Sequence[Queue], resources: Mapping[str, Any], factory: Callable[..., Any]
 ) -> Iterator[list[Performed]]:
-    found, connection = _joined(session)
-    bind = session.bind if isinstance(session, _ASYNC) else connection
-    performed: list[Performed] = []
-
-    def perform() -> None:
-        # SQLAlchemy calls its events in the greenlet of the commit, where async handlers are awaited.
-        for queue in queues:
-            own = factory(bind=bind, join_transaction_mode="create_savepoint")
-            with closing(sync_session_of(own)) as plain:
-                performed.extend(drained(plain, own, queue, resources=resources))
-                plain.commit()
-
-    with _at_commits(found, perform):
-        yield performed
-
-
-def _joined(session: object) -> tuple[Session, Connection]:
     found = sync_session_of(session)
     if not isinstance(found.bind, Connection):
         raise InvalidArgument(
             f"session works on {found.bind!r:.80}, and what runs inline needs one that joined a connection's "
             f"transaction; make it with rolled_back(engine)"
         )
-    return found, found.bind
+    bind = session.bind if isinstance(session, _ASYNC) else found.bind
+    performed: list[Performed] = []
+
+    def perform() -> None:
+        # SQLAlchemy calls its events in the greenlet of the commit, where async handlers are awaited.
+        for queue in queues:
+            own = factory(bind=bind, **_SAVEPOINT)
+            with closing(sync_session_of(own)) as plain:
+                performed.extend(drained(plain, own, queue, resources=resources))
+                plain.commit()
+
+    with _at_commits(found, perform):
+        yield performed
 
 
 @contextmanager
@@ -242,22 +235,19 @@ class DatabaseClock:
                     f"fairqueue is installed {len(found)} times in {where}; migrate the database, or name the schema"
                 )
             self._schema = quoted(found[0])
-            for statement in (_OFFSET, _FUNCTION):
-                connection.exec_driver_sql(
-                    statement.format(schema=self._schema), execution_options={"no_parameters": True}
-                )
+            offset = _OFFSET.format(schema=self._schema)
+            connection.exec_driver_sql(offset, execution_options={"no_parameters": True})
 
     def now(self) -> datetime:
         """Return the present time by this clock, in UTC."""
-        return instant(self._value(f"select {self._schema}.fq_now()"))
+        return instant(self._value("select {schema}.fq_now()"))
 
     def advance(self, by: timedelta) -> None:
         """Move the clock forward, at once for all connections. It continues to run."""
         ahead = microseconds(by)
         if ahead < 0:
             raise InvalidArgument(f"by is {by!r}; a clock goes forward: give a timedelta of zero or more")
-        sequence = f"{self._schema}.test_clock"
-        self._value(_ADVANCE.format(sequence=sequence), us=ahead)
+        self._value(_ADVANCE, us=ahead)
 
     def move_to(self, instant: datetime) -> None:
         """Move the clock forward to an aware *instant*, which must not be past by this clock."""
@@ -266,8 +256,8 @@ class DatabaseClock:
 
     def reset(self) -> None:
         """Reset the clock to the true time. Earlier leases and schedules keep their times."""
-        self._value(f"select setval('{self._schema}.test_clock', 0)")
+        self._value("select setval('{schema}.test_clock', 0)")
 
     def _value(self, statement: str, **values: object) -> int:
         with self._engine.connect() as connection:
-            return int(connection.scalar(text(statement), values) or 0)
+            return int(connection.scalar(text(statement.format(schema=self._schema)), values) or 0)

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager
+from contextlib import ExitStack
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy_fairqueue.worker import AsyncWorker, Worker
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from sqlalchemy import Engine
 
     from sqlalchemy_fairqueue.database.asynchronous import AsyncEngine
     from sqlalchemy_fairqueue.queue import Queue
+
+_NO_GRACE = timedelta()
 
 
 class Workers:
@@ -22,14 +22,11 @@ class Workers:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._started: list[Worker] = []
+        self._started = ExitStack()
 
     def __call__(self, *queues: Queue, **options: Any) -> Worker:
         """Start a worker for these queues; *options* are further arguments of :class:`sqlalchemy_fairqueue.Worker`."""
-        worker = Worker(self._engine, *queues, **options)
-        worker.start()
-        self._started.append(worker)
-        return worker
+        return self._started.enter_context(Worker(self._engine, *queues, **{"grace": _NO_GRACE, **options}))
 
     def drain(self, *queues: Queue, **options: Any) -> Worker:
         """Run a worker until nothing can be delivered now, and return it, for its ``stats`` and ``leftovers()``.
@@ -42,9 +39,8 @@ class Workers:
         return worker
 
     def stop(self) -> None:
-        """Stop all started workers without grace."""
-        while self._started:
-            self._started.pop().stop(timedelta())
+        """Stop all started workers, without grace by default."""
+        self._started.close()
 
 
 class AsyncWorkers:
@@ -53,15 +49,9 @@ class AsyncWorkers:
     def __init__(self, engine: AsyncEngine) -> None:
         self._engine = engine
 
-    @asynccontextmanager
-    async def __call__(self, *queues: Queue, **options: Any) -> AsyncIterator[AsyncWorker]:
-        """Run a worker in the running event loop during the ``async with`` block, then stop it without grace."""
-        worker = AsyncWorker(self._engine, *queues, **options)
-        await worker.start()
-        try:
-            yield worker
-        finally:
-            await worker.stop(timedelta())
+    def __call__(self, *queues: Queue, **options: Any) -> AsyncWorker:
+        """Return a worker for an ``async with`` block; the end of the block stops it, without grace by default."""
+        return AsyncWorker(self._engine, *queues, **{"grace": _NO_GRACE, **options})
 
     async def drain(self, *queues: Queue, **options: Any) -> AsyncWorker:
         """Run a worker until nothing can be delivered now, as :meth:`Workers.drain` does."""

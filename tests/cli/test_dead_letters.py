@@ -48,6 +48,14 @@ def test_list(cli: Cli, engine: Engine) -> None:
     assert ids("--channel", "b", "--kind", "print") == []
 
 
+def test_a_pipe_gets_whole_errors(cli: Cli, engine: Engine) -> None:
+    """Where there is no terminal, nothing is cut of the line that says what happened."""
+    error = f"ValueError: no page of {'x' * 100}"
+    enqueue(engine, "a")
+    QUEUE.bury(engine, lease(engine), error=error)
+    assert error in cli("dead", "list").out
+
+
 def test_pages(cli: Cli, engine: Engine) -> None:
     """A page says whether there are more and how to get them."""
     ids = bury(engine, *"abcde")

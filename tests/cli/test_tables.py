@@ -40,6 +40,15 @@ def test_words_are_cut_before_numbers() -> None:
     assert channel.endswith("…")
 
 
+def test_texts_that_wrap() -> None:
+    """A column that wraps shows all of a text, on as many lines as that takes."""
+    console = Console(file=io.StringIO(), width=30)
+    console.print(text_table((Column("kind"), Column("error", wraps=True)), [("a", "x" * 60)]))
+    assert isinstance(console.file, io.StringIO)
+    printed = console.file.getvalue()
+    assert (printed.count("x"), "…" in printed) == (60, False)
+
+
 @pytest.mark.parametrize("width", [1, 5, 20])
 def test_too_narrow_for_anything(width: int) -> None:
     """However narrow it is, something is printed, a line a row."""
