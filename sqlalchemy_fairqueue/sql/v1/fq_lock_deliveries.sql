@@ -18,14 +18,11 @@ declare
   v_held bigint[] := '{}';
 begin
   if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
-    perform fairqueue.fq_check_grant(array['consumer']::text[], c.queue, null::text[])
+    perform fairqueue.fq_check_grant(
+      array['consumer']::text[], (select c.queue from fairqueue.fq_channel c where c.id = m.channel_id)::text,
+      null::text[]
+    )
     from fairqueue.fq_message m
-    cross join lateral (
-      select x.queue, x.name
-      from fairqueue.fq_channel x
-      where x.id = m.channel_id
-      limit 1
-    ) c
     where m.id = any (p_ids)
       and exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
   end if;
