@@ -205,8 +205,8 @@ class _Comparison:
     def left(self, operation: ops.ModifyTableOps, gone: set[tuple[str | None, str]]) -> list[MigrateOperation]:
         """Return the changes of a table that stay in the migration.
 
-        Changes to the user's own columns, constraints and indexes stay. Changes to ours stay if the table differs from
-        its installed version, since the version decides, and not the models.
+        Changes to the user's own columns, constraints and indexes stay. A change to one of ours stays only if this
+        object differs from the installed version. Where only the models differ, an upgrade makes the change.
         """
         schema, name = self.table(operation)
         if name not in self.wanted.get(schema, {}) and _table(operation) not in gone:
@@ -270,7 +270,7 @@ def _is_repaired(difference: Difference) -> bool:
 
 
 def _table(operation: ops.CreateTableOp | ops.DropTableOp | ops.ModifyTableOps) -> tuple[str | None, str]:
-    """Return schema and name as Alembic gives them; Alembic may find a table both with and without its schema."""
+    """Return schema and name as Alembic gives them: it may find one table twice, with its schema and without."""
     return operation.schema, str(operation.table_name)
 
 

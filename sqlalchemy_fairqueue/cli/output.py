@@ -54,8 +54,8 @@ def writing() -> Iterator[TextIO]:
 def stdout_for_results() -> Iterator[None]:
     """Keep stdout for results: what the application prints goes to stderr.
 
-    In the program's own process, this includes what subprocesses and code outside of Python print, and lasts to the end
-    of the process, so that neither threads nor exit functions print among the results.
+    If the command has a process of its own (:func:`prepare_streams` was called), stdout is redirected below Python and
+    until the process ends: subprocesses, code in C, threads and exit functions cannot print among the results either.
     """
     global _results
     if _results is not None:

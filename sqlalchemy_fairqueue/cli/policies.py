@@ -62,7 +62,7 @@ class FieldOptions:
 
 
 def _given(option: Any) -> list[Any]:
-    """Return the values of an option, unpacked: a repeatable option wraps each in a tuple, since it may be None."""
+    """List the values of an option. All but flags stand in tuples of one, since ``none`` is parsed to None."""
     return [option] if isinstance(option, bool) else [value for (value,) in option or ()]
 
 

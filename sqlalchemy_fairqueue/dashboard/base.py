@@ -169,9 +169,9 @@ class PageBase:
     async def tenants_now(self, queues: Iterable[QueueFigures]) -> list[tuple[QueueFigures, ChannelDemand]]:
         """Return the tenants in the figures of *queues*, each with why it waits now; one reading serves all viewers.
 
-        Tenants that wait come first, the longest wait first, then the others, the most messages out first. Reasons are
-        read anew only if the figures are kept for longer than *keep*, and, of more than ``QUEUES`` queues, only in
-        those of the tenants that wait longest. All other reasons are taken from the figures.
+        Tenants that wait come first, the longest wait first, then the others, the most messages out first. The figures
+        have reasons. These are read anew only if the figures took so long to read that they are kept for longer than
+        usual; if there are more than ``QUEUES`` queues, only in those of the tenants that wait longest.
         """
         chosen = list(queues)
         read_again = {queue.name for queue in suffering_most(chosen, QUEUES)}
@@ -295,7 +295,7 @@ def suffering(queue: QueueFigures, channel: ChannelDemand) -> tuple[bool, float,
 
 
 def suffering_most(queues: Collection[QueueFigures], most: int) -> Collection[QueueFigures]:
-    """Return the queues of the *most* tenants that wait longest, or all queues if there are no more than *most*."""
+    """Return the queues of the tenants that wait longest, of which *most* count; all of at most *most* queues."""
     if len(queues) <= most:
         return queues
     waiting = (

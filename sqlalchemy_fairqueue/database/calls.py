@@ -287,8 +287,8 @@ def read(  # noqa: PLR0917 - parameters of functions have all other names
     """Call a function whose rows people read. Return what *kind* makes of each row, called with the columns by name.
 
     Texts are read whatever the connection's encoding is. Columns that are named as instants become datetimes in UTC,
-    those named as durations timedeltas. The columns of a rate become one ``rate``; arrays become tuples, except
-    ``overridden``, whose columns become the fields of a policy.
+    those named as durations timedeltas. The columns of a rate become one ``rate``. Arrays become tuples;
+    ``overridden``, which names columns, becomes a tuple of the policy fields that these stand for.
     """
     rows = call(schema, function, doing, shape, **values).rows(connection, as_bytes=True)
     columns = [(name, _reader(name, type_)) for name, type_ in signature(function).columns.items()]

@@ -1,4 +1,4 @@
-"""OpenTelemetry (extra ``otel``): traces from the enqueue to the handler, through the COMMIT, and metrics of both."""
+"""OpenTelemetry (extra ``otel``): traces from the enqueue through the COMMIT to the handler, metrics, gauges."""
 
 from sqlalchemy_fairqueue.otel.instrumentation import instrument, observe_queues, uninstrument
 

@@ -391,7 +391,7 @@ def handlers_of(queue: HandlerMethods) -> Mapping[str, Handler]:
 
 
 def follow_dead(connection: Connection, queue: HandlerMethods, target: Target) -> None:
-    """Tell the database of which kinds the dead letters are reported to on_dead handlers."""
+    """Name the kinds with on_dead handlers to the database, so that it adds a message for each dead letter."""
     if kinds := sorted(queue._followed):  # noqa: SLF001 - for workers alone
         target.call("fq_follow_dead", "follow dead letters of", kinds=kinds).rows(connection)
 

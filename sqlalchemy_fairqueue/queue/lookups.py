@@ -271,9 +271,9 @@ class WithdrawalMethods(QueueBase):
         """Withdraw a message, or all messages of an ordering key. If none is found, nothing happens.
 
         If a consumer holds the message, a completion still counts; after any other settlement the message is gone. The
-        key is free at once, and the worker learns of the cancel at the next heartbeat. A channel with a key or ordering
-        key names the messages that have it right before the transaction sends its own enqueues. The ``outcome`` and
-        ``outcomes`` of the receipt are set after the COMMIT, on a Connection at once.
+        key is free when the cancel is sent, and the worker learns of it at the next heartbeat. *channel* and *key* or
+        *ordering_key* name the messages that have it before the transaction sends its enqueues, never one of these. The
+        ``outcome`` and ``outcomes`` of the receipt are set after the COMMIT, on a Connection at once.
 
         A transaction sends its enqueues before its cancels, so its enqueues still find the key of a cancelled message
         taken: an enqueue under that key after the cancel raises DuplicateMessage. To rewrite the message, use

@@ -21,7 +21,7 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Ratios:
-    """Percentiles of ratios, by nearest rank; whole thousandths."""
+    """Percentiles of ratios, by nearest rank, each rounded down to a thousandth."""
 
     p50: float
     p95: float

@@ -58,7 +58,7 @@ class FairQueueSource(DataSource):
 
 
 def prepare(spark: SparkSession) -> None:
-    """Let the session redact ``dsn`` wherever it shows options, and allow data sources that can evaluate filters."""
+    """Let the session redact ``dsn`` wherever it shows options, and push filters down to data sources in Python."""
     pattern = str(spark.conf.get(_REDACTION, "") or "")
     if _SECRETS not in pattern:
         spark.conf.set(_REDACTION, f"{pattern}|{_SECRETS}" if pattern else f"(?i){_SECRETS}")

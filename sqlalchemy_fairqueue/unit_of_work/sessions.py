@@ -255,8 +255,9 @@ def _state_of(session: Session) -> _State:
 def _listen(session: Session, state: _State) -> None:
     """Call our listener before each commit of the session, after all present hooks.
 
-    If ours is the only hook, the listener of the Session class is enough. ``event.listen`` would do the same, but its
-    register for ``event.remove`` costs more time than the rest of an enqueue before its commit.
+    Callers need it only if the session has other hooks; otherwise our listener on the Session class is enough. The
+    listener is added to the session's list by hand: ``event.listen`` also keeps records for ``event.remove``, which
+    takes longer than all that an enqueue does before the commit.
     """
     state.listens = True
     dispatch = session.dispatch

@@ -201,7 +201,7 @@ class StopRequests:
         self._before = {one for schema in self.queues for one in self._read(connection, schema)}
 
     def poll(self, connection: DedicatedConnection) -> None:
-        """Stop the worker if there is a later request."""
+        """Stop the worker if somebody has asked for it since :meth:`begin`."""
         run_all(partial(self._poll, connection, schema) for schema in self.queues)
 
     def _poll(self, connection: DedicatedConnection, schema: str | None) -> None:

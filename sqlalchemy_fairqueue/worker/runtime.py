@@ -1,4 +1,4 @@
-"""Runtime of a worker from its start to its stop: functions of the application, parts and their threads, health."""
+"""Starts and stops a worker: calls ``on_start`` and ``on_stop``, runs its parts and their threads, tells its health."""
 
 from __future__ import annotations
 

@@ -155,7 +155,8 @@ class Dispatcher(NamedTuple):
         messages: All messages of the trace.
         ready_heap: The ready channels.
         message_heaps: A heap of messages for each channel, one after another.
-        selections: An array for as many channels as a batch has messages, or for all if these are fewer.
+        selections: The channels that a dequeue has selected so far. Each dequeue writes over the array, which has
+            as many places as a batch has messages, or as there are channels if these are fewer.
         max_concurrency: The limit of the queue; NEVER: none.
     """
 

@@ -256,7 +256,10 @@ def _expression(column: Column, base: Column | None) -> str:
 
 
 def _base(column: Column, columns: Sequence[Column]) -> Column | None:
-    """Return the column ``since`` of a column if it is read too, so that the server sends the difference."""
+    """Return the earlier column that ``column.since`` names, if it is read too.
+
+    The server then sends only the difference of the two instants, which has fewer digits.
+    """
     return next((one for one in columns if one.name == column.since), None)
 
 
