@@ -144,7 +144,7 @@ def _channel_document(one: ChannelStats, now: datetime) -> dict[str, Any]:
 def stats(options: Options) -> Result:
     """Show the counts of queues: ready, deliverable, scheduled, leased and dead messages, channels, consumers.
 
-    The first line says what is worst.
+    The first line tells the worst problem of the queues, or, if there is none, how many messages wait.
     """
     with open_installation(options) as installation:
         names, schema = [queue.name for queue in installation.queues()], installation.schema

@@ -20,7 +20,7 @@ class AskedToEnd(SystemExit):
 
 
 def listen() -> None:
-    """Let signals of the system end the demo, except signals that the parent process ignores, as nohup does."""
+    """Let signals of the system end the demo, except those that were ignored when it began, as under nohup."""
     for number in SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _ask)

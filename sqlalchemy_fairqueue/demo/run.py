@@ -108,7 +108,7 @@ class Run:
 
     @property
     def orphans(self) -> list[File]:
-        """The files that the killed worker had leased, and that its own last commits did not finish."""
+        """The files that the worker had leased when it was killed, without those that it had just committed."""
         if (accident := self.accident) is None:
             return []
         held = [file for file in self.files if file.key in accident.keys]

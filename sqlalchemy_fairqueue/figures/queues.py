@@ -136,7 +136,7 @@ class QueueFigures:
 def with_reasons(
     connection: Connection, schema: str | None, figures: QueueFigures, contention: Contention
 ) -> QueueFigures:
-    """Return figures with another contention, whose channels get the reasons of their waits."""
+    """Return *figures* with *contention* in place of theirs, and with the reasons why its channels wait."""
     channels = with_waits(figures.stats, contention, figures.limits, contention.channels, figures.at)
     channels = with_longest_out(connection, Target(schema, figures.name), channels)
     return replace(figures, contention=replace(contention, channels=channels))
@@ -148,7 +148,7 @@ class Figures:
 
     Attributes:
         since: The time since the previous figures. None: there are none, or they are too old.
-        snapshot: The snapshot as PostgreSQL writes it.
+        snapshot: The database's snapshot, as text; the next figures count the completions since then.
     """
 
     at: datetime

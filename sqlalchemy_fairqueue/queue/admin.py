@@ -116,13 +116,14 @@ class DeadLetters(Facet[QueueBase]):
         """Make dead letters due again under their ids, the oldest death first. Return the outcome of each by id.
 
         The outcomes are "redriven"; "duplicate" if another message holds the key, so that the letter stays dead;
-        "missing" if no dead letter has the id. Attempts count from zero. max_backlog does not apply.
+        "missing" if no dead letter has the id and fits the filters. Attempts count from zero. max_backlog does not
+        apply.
 
-        In the lock order the call is a settlement: its transaction cannot enqueue afterwards, and it raises
-        AutocommitError in AUTOCOMMIT. It locks the dead letters and their keys. It waits for another redrive or purge
-        of named ids, and for transactions that add or settle the same keys. Without ids it skips locked dead letters
-        and redrives at most *limit* (1 to 100,000). To redrive all, repeat the call until no outcome is "redriven";
-        dead letters whose key is taken come last, so they keep no others back.
+        In the lock order the call is a settlement: its transaction cannot enqueue afterwards. On a connection in
+        AUTOCOMMIT, which has no transaction, the call raises AutocommitError. It locks the dead letters and their keys.
+        It waits for another redrive or purge of named ids, and for transactions that add or settle the same keys.
+        Without ids it skips locked dead letters and redrives at most *limit* (1 to 100,000), first those whose key is
+        free. To redrive all, repeat the call until no outcome is "redriven".
         """
         which = checked_filters(ids=checked_ids(message_ids), **filters)
         check_count("limit", limit, 1, 100_000)

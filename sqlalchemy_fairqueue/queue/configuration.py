@@ -298,6 +298,6 @@ class Limits(Facet[QueueBase]):
 
     @verb
     def list(self, where: Where, name: str | None = None) -> builtins.list[SharedLimit]:
-        """Return the shared limits of the schema by name, each with the queues and messages that use it, as of now."""
+        """Return the schema's shared limits, or that called *name*, with what each of their queues has out now."""
         check_names(limit=name)
         return self._ask(where, partial(read_limits, schema=self._target.schema, name=name))

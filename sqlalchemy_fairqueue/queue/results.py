@@ -308,7 +308,10 @@ def encoded_result(codec: Codec, schema: PayloadSchema | None, value: object) ->
 
 
 def results_of_batch(result: object, count: int) -> list[Any]:
-    """Return what a handler returned for each message of a batch; UnkeptValues if it returned no such list."""
+    """Return the result of each message of a batch, from the list or None that the handler returned.
+
+    If it returned something else, each result is an UnkeptValue that says so.
+    """
     if result is None or isinstance(result, UnkeptValue):
         return [result] * count
     if isinstance(result, list) and len(result) == count:

@@ -171,7 +171,7 @@ class FairShares:
 
 @dataclass(frozen=True, slots=True)
 class Division:
-    """Computes the fair shares of a queue's channels; the policy of a channel is None if unknown."""
+    """Computes the fair shares of a queue's channels. Without a policy (None) a channel has weight 1 and no limits."""
 
     attempts: QueueAttempts
     events: kernel.Events

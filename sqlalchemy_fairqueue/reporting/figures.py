@@ -46,8 +46,8 @@ class Starvation:
     """The longest stretch in which a channel was starved.
 
     Attributes:
-        lasted: How long other channels were served during the stretch.
-        to: When the channel's next attempt began.
+        lasted: The time between *from_* and *to* in which other channels were served.
+        to: When the channel's next attempt began, which ended the stretch.
     """
 
     lasted: timedelta
@@ -125,13 +125,13 @@ class ChannelFigures:
         wait: From ready to started.
         service: From started to finished.
         slowdown: (wait + service) / service.
-        denied_wait: The least part of the mean wait that the channel would have been spared with its fair share.
+        denied_wait: How much shorter the mean wait would have been with its fair share; a lower bound.
         fair_share: Served / fair share during the channel's backlog; None: no backlog.
         backlogged: The time in which it had messages ready and not started.
         starved: The part of *backlogged* in which none of its messages was leased while other channels were served.
         greatest_concurrency: The most messages of the channel that were leased at once.
         greatest_rate: Most attempts begun in one second.
-        greatest_burst: The least burst that would have allowed its attempts; None: its policy has no rate.
+        greatest_burst: The smallest ``burst`` of its rate that would have allowed all of its attempts; None: no rate.
         policy: None if unknown.
         above_share: Messages above its fair share, over all windows; None: not computed.
         denial: When it was denied its share, and because of whom; None: never, or not computed.

@@ -150,7 +150,11 @@ class Executor(ABC):
         self._children.kill(held)
 
     def _begin_handling(self, held: HeldDelivery) -> Handler:
-        """Begin a batch and return its handler, or raise NotCalled. Settle later messages that cannot be handled."""
+        """Begin a batch and return its handler.
+
+        If its first message cannot be handled, give the others back and raise, for example NotCalled. Settle any other
+        message that cannot be handled; it leaves the batch.
+        """
         followers, held.followers = held.followers, []
         try:
             handler = handling.begin_handling(held)

@@ -391,7 +391,8 @@ class AsyncWorker(Front):
         """Begin to work in the running loop, and return.
 
         Raises:
-            WorkerError: The worker runs already, cannot call a handler, or its engine connects only in this loop.
+            WorkerError: The worker runs already, cannot call a handler, or its engine connects only in this loop, but
+                the worker also has event loops of its own.
             InvalidArgument, SchemaMismatch, StartError: As for :meth:`Worker.start`.
 
         Example:
@@ -530,7 +531,7 @@ class AsyncWorker(Front):
         await self.stop()
 
     async def _check(self, runtime: Runtime) -> None:
-        """Check as a Worker does. Raise WorkerError if the engine can connect in this loop alone."""
+        """Check as a Worker does. Raise WorkerError if only this loop can connect: the worker has loops of its own."""
         try:
             await super()._check(runtime)
         except Exception as error:

@@ -1,5 +1,6 @@
 """Reading of queues into Spark: once (history, messages, channels, dead letters) and as a stream (history, changes).
 
-A reader writes only the position of a replication slot, and holds no lock that a verb of a queue waits for.
+Readers write nothing, except that the stream of changes moves its replication slot on. They hold no lock that a call of
+a queue waits for.
 Housekeeping of the history (``fq_keep_history``) skips a day that is being read.
 """

@@ -114,7 +114,10 @@ def change_offset_of(words: Mapping[str, Any]) -> ChangeOffset:
 
 
 class OriginChanged(PipelineError):
-    """An offset (*offset_origin*) is of another history than the connection (*found_origin*), or is ahead of it."""
+    """An offset is of another history (*offset_origin*) than the database's (*found_origin*), or ahead of that.
+
+    It is ahead if the database was put back to an earlier state.
+    """
 
     def __init__(
         self, message: str, *, offset_origin: Origin | None = None, found_origin: Origin | None = None

@@ -116,8 +116,9 @@ def enqueue(df: DataFrame, **options: Any) -> LoadResult:
     """Enqueue a frame, all rows or none, and return the counts.
 
     It does the same as ``df.write.format("fairqueue")``, but this process does the driver's part: it must reach the
-    database, and errors are those of this package. With Spark Connect this process is the client. If the job was
-    enqueued before, the result has ``merged`` False and the counts of that run.
+    database, and errors are those of this package. With Spark Connect this process is the client. If a load with the
+    same ``job_id`` was enqueued before, this one adds nothing: ``merged`` is False, and the counts are those of the
+    earlier load.
 
     Args:
         df: Columns ``channel`` and ``payload``, and optionally further ones of a message, such as ``kind`` and ``key``.
