@@ -65,6 +65,8 @@ def test_periods(queue: Queue, session: Session) -> None:
     assert_enqueued(session, queue, unique_for=hour, payload="sent", count=1)
     assert_enqueued(session, queue, unique_for=hour, payload="recorded", count=1)
     assert_enqueued(session, queue, unique_for=None, count=1)
+    queue.admin.move(session, queue.messages(session.connection(), channel="a")[0].message_id, "b")
+    assert_enqueued(session, queue, channel="b", unique_for=hour, count=1)
 
 
 def test_when(queue: Queue, session: Session) -> None:
