@@ -144,6 +144,23 @@ def test_a_queue_that_nobody_consumes_any_more(engine: Engine, database: Databas
     assert A.limits.list(engine)[0].current_concurrency == 3
 
 
+def test_a_clock_that_steps_back_keeps_no_slot(engine: Engine, database: Database, clock: Clock) -> None:
+    """A queue that waits for a shared limit takes what another one has freed, also if it began to wait in the future."""
+    for queue in (A, B):
+        _seed(engine, queue, 1)
+    _share(engine, A, B, max_concurrency=1)
+    # Both messages are due after the step, too.
+    clock.advance(2 * HOUR)
+    [one] = _take(engine, A)
+    for _ in range(3):
+        clock.advance(SECOND / 10)
+        assert _take(engine, B) == []
+    clock.advance(-HOUR)
+    A.complete(engine, one)
+    database.execute("update fq_lease set expires_at = fq_now()")
+    assert len(_take(engine, B)) == 1
+
+
 def test_several_limits(engine: Engine) -> None:
     """The least of all limits holds, the queue's own included."""
     _seed(engine, A, 20)

@@ -97,9 +97,9 @@ begin
   v_sight.has_work := v_sight.is_signalled or v_sight.has_expired or v_sight.has_promotions or v_sight.is_due
     or v_sight.has_plans;
   if v_sight.limits is not null and v_sight.first_tag < 0 and not v_sight.has_work then
-    v_sight.is_held_back := 500000 + p_now < all (
+    v_sight.is_held_back := true = all (
       select (
-          select s.contends_until
+          select s.contends_until between p_now + 500000 and p_now + 1000000
           from fairqueue.fq_limit_share s
           where s.limit_name = l.name
             and s.queue = p_queue
