@@ -63,8 +63,8 @@ R = TypeVar("R")
 class Question:
     """What is asked before an action: *button* is the answer that does it, *changes* are values before and after.
 
-    *inputs* are those of the form that the answer sends again; None: all. Inputs that the form left as they were are
-    not among them, since somebody else may change their values before the answer.
+    *inputs* names the inputs of the form that the answer sends again; None: all. Inputs that the operator left as they
+    were are not among them, since somebody else may change their values before the answer.
     """
 
     words: str

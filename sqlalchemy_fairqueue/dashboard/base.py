@@ -170,8 +170,8 @@ class PageBase:
         """Return the tenants in the figures of *queues*, each with why it waits now; one reading serves all viewers.
 
         Tenants that wait come first, the longest wait first, then the others, the most messages out first. The figures
-        have reasons. These are read anew only if the figures took so long to read that they are kept for longer than
-        usual; if there are more than ``QUEUES`` queues, only in those of the tenants that wait longest.
+        have reasons. If they took so long to read that they are kept for longer than usual, the reasons are read anew:
+        of all queues, or, if there are more than ``QUEUES``, of the queues whose tenants wait longest.
         """
         chosen = list(queues)
         read_again = {queue.name for queue in suffering_most(chosen, QUEUES)}

@@ -99,7 +99,7 @@ class Change:
 
 
 def changed_fields(before: object, form: Mapping[str, str], fields: Sequence[EditorField] = EDITOR) -> dict[str, Any]:
-    """Return those of *fields* that a form changes; raise InvalidArgument if a value cannot be kept."""
+    """Return the new values of the *fields* that a form changes; raise InvalidArgument if a value is refused."""
     # A text that the form sends back as it was is no change, since it may be rounded.
     given = {
         field.name: field.read(form[field.name])

@@ -145,7 +145,7 @@ def test_a_queue_that_nobody_consumes_any_more(engine: Engine, database: Databas
 
 
 def test_a_clock_that_steps_back_keeps_no_slot(engine: Engine, database: Database, clock: Clock) -> None:
-    """A queue that waits for a shared limit takes what another one has freed, also if it began to wait in the future."""
+    """A queue that waits for a shared limit takes what another one frees, also if it began to wait in the future."""
     for queue in (A, B):
         _seed(engine, queue, 1)
     _share(engine, A, B, max_concurrency=1)
