@@ -128,8 +128,7 @@ class Heartbeat:
 
     def _end(self, queue: ServedQueue) -> None:
         if lease_ids := queue.lease_ids():
-            doing = f"end {len(lease_ids)} leases of {queue.target.named()}"
-            end = queue.target.call("fq_end_leases", doing, lease_ids=lease_ids)
+            end = queue.target.call("fq_end_leases", f"end {len(lease_ids)} leases of", lease_ids=lease_ids)
             self.connection.run(end.rows, within=self.options.timings.end_leases)
 
     def _extend(
