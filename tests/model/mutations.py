@@ -53,12 +53,6 @@ _KERNEL = [
         "and r.ord <> all (coalesce((select array_agg(g.ord) from given g), '{}'))",
     ),
     Mutation("the limit is not read", "fq_choose", "p_limit, s.max_concurrency - s.current_concurrency,", "p_limit,"),
-    Mutation(
-        "who passes by channels that another call has gets ahead of it",
-        "fq_choose",
-        "case when passed then p_sight.bound_tag end",
-        "null",
-    ),
     Mutation("an old hand-out completes", "fq_complete_many", "and m.deliveries = u.deliveries", "", slow=True),
 ]
 _FLOORS = [
@@ -106,12 +100,6 @@ _PRIORITY = [
     ),
 ]
 _SERVING = [
-    Mutation(
-        "a limit that began meanwhile is not read again",
-        "fq_lease_for",
-        "if not p_sight.is_limited and fairqueue.fq_is_limited(p_queue) then",
-        "if false then",
-    ),
     Mutation(
         "the queue's limit is not read",
         "fq_own_room",

@@ -105,6 +105,39 @@ def test_setting_a_limit_waits_for_a_dequeue_under_way(kernel: Kernel, open_kern
     assert kernel.dequeue(10).hands == []
 
 
+_STALLED_LOOK = """
+alter function fq_look(text, integer, bigint) rename to fq_look_at_once;
+create table stalled ();
+create function fq_look(p_queue text, p_limit integer, p_now bigint) returns record language plpgsql as $$
+declare
+  v_sight record := public.fq_look_at_once(p_queue, p_limit, p_now);
+begin
+  lock table public.stalled in share mode;
+  return v_sight;
+end
+$$;
+"""
+
+
+def test_a_dequeue_that_looked_before_the_first_limit_takes_nothing(
+    kernel: Kernel, open_kernel: OpenKernel, waits: Waits
+) -> None:
+    """A call that stalls before it locks a channel asks again whether its queue is limited; else the limit would not
+    count what it takes.
+    """
+    kernel.enqueue(*"abc")
+    kernel.ready()
+    kernel.rows(_STALLED_LOOK)
+    holder = open_kernel()
+    holder.rows("lock table stalled in exclusive mode")
+    stalled = waits.start(on(lambda rival: rival.dequeue(2))).blocked()
+    limit(kernel, 1)
+    holder.commit()
+    call = stalled.result()
+    assert (call.hands, call.due_in) == ([], SOON)
+    assert len(kernel.dequeue(3).hands) == 1
+
+
 @pytest.mark.parametrize("end", ["commit", "rollback"])
 def test_an_open_limit_stops_its_queue_only(kernel: Kernel, open_kernel: OpenKernel, waits: Waits, end: str) -> None:
     """Until its transaction ends, calls of the queue take nothing; nobody else notices."""
