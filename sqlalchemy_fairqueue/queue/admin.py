@@ -202,7 +202,7 @@ class Admin(Facet[QueueBase]):
         In the lock order the call is a settlement: its transaction cannot enqueue afterwards, and it raises
         AutocommitError in AUTOCOMMIT. It locks the channel if it is new, the key and the message. It waits for
         transactions that create the channel or add the same key to it, and then for one that delivers, settles, cancels
-        or replaces the message. A cancel that waits for the move reports "missing"; call it again.
+        or replaces the message. A cancel that waits for the move withdraws the message from that channel.
         """
         checked = check_message_id(message_id)
         check_name("channel", channel)
