@@ -30,13 +30,13 @@ class Queue(
 ):
     """A named set of channels in a PostgreSQL database, served in turn.
 
-    Make one object for each queue, in a module of the application. Making it is cheap and connects to nothing. The
-    object holds the declared handlers, and what :meth:`dequeue` remembers between calls.
+    Make one object for each queue, in a module of the application. The constructor does not connect to the database.
+    The object holds the declared handlers, and what :meth:`dequeue` remembers between calls.
 
     Every verb takes the session, Connection or Engine that it works on as its first argument, sync or async. A session
-    records enqueues, settlements and changes, and sends them with its COMMIT. All other calls are sent at once: in the
-    transaction of the session or connection, or in one of their own on an engine. Calls that are sent at once do not
-    see what is only recorded, and return a coroutine if the target is async.
+    records enqueues, settlements and changes, and sends them with its COMMIT. All other calls are sent at once. On an
+    engine such a call has a transaction of its own; otherwise it runs in that of the session or connection. It does not
+    see what a session has only recorded, and it returns a coroutine if the target is async.
 
     A bad argument raises InvalidArgument, and an unknown field TypeError, before anything is recorded or sent. Recorded
     verbs raise AutocommitError if the session or connection is in AUTOCOMMIT. A missing or outdated installation raises
@@ -45,20 +45,20 @@ class Queue(
     Args:
         name: 1 to 512 bytes. The queue needs no declaration; its first enqueue creates what it needs.
         schema: The schema given to ``op.create_fairqueue(schema=...)``. None, the default: the search_path finds the
-            installation, which must be the same on all connections of an engine.
+            installation. All connections of an engine must find the same one.
         codec: Converts payloads to bytes. Default: JSON. Every process that uses the queue needs the same codec.
         defaults: The policy of channels that this object's enqueues create, unless ``configure`` has set defaults.
         max_attempts: A failing message becomes a dead letter after this many attempts, unless it has its own limit.
         bind_arguments: For sessions with several engines: passed to ``Session.connection(bind_arguments=...)`` to
             choose the engine of the queue, such as ``{"mapper": Upload}``.
-        notify: Whether transactions of this object wake waiting consumers by NOTIFY, which is sent only while a
+        notify: Whether calls of this object wake waiting consumers. A call sends a NOTIFY for this, but only while a
             consumer waits. Give False if your own SQL runs PREPARE TRANSACTION, which PostgreSQL refuses after a
             NOTIFY. (Two-phase sessions and connections of SQLAlchemy never notify.) Workers then find the work at their
             next poll; start them with ``Worker(listen=False)``, so that they poll more often. A producer behind a
             transaction pooler can notify; a worker there cannot listen.
-        check_kinds: Whether an enqueue of a kind without a handler gives an
-            :class:`~sqlalchemy_fairqueue.UnhandledKindWarning`, once for each kind, if this object has any handler.
-            Give False if other processes handle the other kinds.
+        check_kinds: Whether an enqueue gives an :class:`~sqlalchemy_fairqueue.UnhandledKindWarning` if this object has
+            handlers, but none for the kind of the message; it warns once for each kind. Give False if other processes
+            handle the other kinds.
 
     Example:
         >>> queue = Queue("documents", defaults=ChannelPolicy(max_concurrency=4))

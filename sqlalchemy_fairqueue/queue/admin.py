@@ -116,14 +116,14 @@ class DeadLetters(Facet[QueueBase]):
         """Make dead letters due again under their ids, the oldest death first. Return the outcome of each by id.
 
         The outcomes are "redriven"; "duplicate" if another message holds the key, so that the letter stays dead;
-        "missing" if no dead letter has the id and fits the filters. Attempts count from zero. max_backlog does not
-        apply.
+        "missing" if no dead letter has the id and fits the filters. A redriven message begins with zero attempts.
+        max_backlog does not apply.
 
         In the lock order the call is a settlement: its transaction cannot enqueue afterwards. On a connection in
         AUTOCOMMIT, which has no transaction, the call raises AutocommitError. It locks the dead letters and their keys.
-        It waits for another redrive or purge of named ids, and for transactions that add or settle the same keys.
-        Without ids it skips locked dead letters and redrives at most *limit* (1 to 100,000), first those whose key is
-        free. To redrive all, repeat the call until no outcome is "redriven".
+        It waits for transactions that add or settle a message with one of these keys. With ids it also waits for
+        another redrive or purge of them. Without ids it skips locked dead letters and redrives at most *limit*
+        (1 to 100,000), first those with a free key. To redrive all, repeat the call until no outcome is "redriven".
         """
         which = checked_filters(ids=checked_ids(message_ids), **filters)
         check_count("limit", limit, 1, 100_000)
@@ -192,7 +192,7 @@ class Admin(Facet[QueueBase]):
 
     @verb
     def move(self, where: Where, message_id: int | None, channel: str) -> MoveOutcome:
-        """Move a waiting message to another channel of the queue, where its time and priority place it.
+        """Move an undelivered message to another channel of the queue. Its time and priority decide its place there.
 
         The message keeps its id, key, payload and attempts. The channel is created if it is new. max_backlog does not
         apply. The outcome is "moved"; "unchanged" if it is in that channel already; "leased" if a consumer holds it, so
@@ -230,8 +230,8 @@ class Admin(Facet[QueueBase]):
 
         A waiting message gets the place in its channel that it would have had without a delay. Its attempts stay
         counted. A dead letter is redriven, as by ``queue.dead_letters.redrive``. Limits, rates and pauses still apply.
-        A *channel* with a *key* or *ordering_key* or both may replace the id, but finds no dead letters; of several
-        messages with the ordering key it finds the leased one, or else the next.
+        Instead of the id you can give a *channel* with a *key*, an *ordering_key* or both. The call then finds no dead
+        letter, and of several messages with the ordering key the leased one, or else the one that goes next.
 
         The outcome is "due"; "unchanged" if it was due already; "redriven" if it was dead; "leased" if a consumer holds
         it; "duplicate" if it is dead and another message holds its key, so that it stays dead; "missing" if it is done,
@@ -262,9 +262,9 @@ class Admin(Facet[QueueBase]):
 
         The call finds attempts at done and dead messages too. A queue records attempts after ``queue.configure(where,
         history=True)``, and keeps them for its history_retention. The last attempt at a done message is "completed" or
-        "cancelled"; a message that was purged, or withdrawn before its delivery, has no such attempt. An attempt that
-        no worker ended is "expired" once its lease is found to be over. The call costs one index probe for each day of
-        history.
+        "cancelled"; a message that was purged, or withdrawn before its delivery, has no such attempt. If a worker dies,
+        its attempt is recorded as "expired" when the message is reclaimed. The call costs one index probe for each day
+        of history.
 
         Example:
             >>> queue.configure(engine, history=True)
@@ -311,9 +311,9 @@ class Admin(Facet[QueueBase]):
     ) -> AttemptPage:
         """Return a page of ended attempts that match all filters, the last recorded first.
 
-        A page has at most *limit* attempts (1 to 10,000), recorded as for :meth:`attempts`. No index helps: the call
-        reads at most *scan* (1 to 1,000,000) attempts of all queues of the schema, about 2 us each. So a page may be
-        empty although it is not the last. Give ``page.next`` as *after*, with the same filters, to get the next page.
+        :meth:`attempts` says which attempts are recorded. A page has at most *limit* (1 to 10,000). No index helps: the
+        call reads at most *scan* (1 to 1,000,000) attempts of all queues of the schema, about 2 us each. So a page may
+        be empty although it is not the last. To get the next page, give ``page.next`` as *after* and the same filters.
         """
         check_names(channel=channel, kind=kind)
         if outcome is not None:
@@ -378,7 +378,7 @@ class Admin(Facet[QueueBase]):
     ) -> list[AuditEntry]:
         """Return recorded actions on the queue, at most *limit* (1 to 10,000), the last first.
 
-        Without a channel and a message, these include actions on the installation, such as on shared limits. By an
+        Without *channel* and *message_id* these include actions on the installation, such as on shared limits. By an
         index the call reads only what it returns. *before* is the last action of the previous page, or a time (aware).
         """
         check_names(channel=channel)
@@ -453,10 +453,10 @@ class Admin(Facet[QueueBase]):
 
     @verb
     def contention(self, where: Where, *, limit: int = 100) -> Contention:
-        """Return the channels that wait longest and those with the most leased messages, with what decides their turn.
+        """Return the channels that wait longest and those with the most leased messages, and what decides their turns.
 
-        Channels with only held or scheduled messages follow. *limit* (1 to 100,000) is the most of each sort.
-        The call costs about as much as ``queue.stats``.
+        Channels that have only held or scheduled messages follow. Of each of these three sorts the call returns at most
+        *limit* (1 to 100,000). It costs about as much as ``queue.stats``.
         """
         check_count("limit", limit, 1, 100_000)
         return self._ask(where, partial(read_contention, target=self._target, limit=limit))
@@ -469,8 +469,8 @@ class Admin(Facet[QueueBase]):
         is kept for 25 hours. Only a queue that records its history knows what was served, and how long handlers took.
         The call reads the samples in question and at most 10,000 attempts of the history.
 
-        *over* is how far back to look, a minute to a day. Up to 100 minutes the points are a minute apart, up to 500
-        five minutes, beyond that fifteen.
+        *over* is how far back to look, a minute to a day. The points are 1 minute apart if *over* is at most 100
+        minutes, 5 minutes apart if it is at most 500 minutes, and otherwise 15 minutes apart.
         """
         check_names(channel=channel)
         check_duration("over", over, timedelta(minutes=1))

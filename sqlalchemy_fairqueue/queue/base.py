@@ -65,17 +65,17 @@ if TYPE_CHECKING:
 
 def verb(method: Callable[Concatenate[S, Where, P], R]) -> Verb[S, Where, AsyncWhere, P, R]:
     """Annotate a method that always talks to the database; on an async target it returns a coroutine."""
-    return method  # pyright: ignore[reportReturnType] - of pyright: a function has a __get__ too
+    return method  # pyright: ignore[reportReturnType] - pyright overlooks the __get__ of a function
 
 
 def recorded(method: Callable[Concatenate[S, RecordedWhere, P], R]) -> Verb[S, RecordedWhere, SentWhere, P, R]:
-    """Annotate a method whose calls a session, sync or async, only records; other targets send them at once."""
-    return method  # pyright: ignore[reportReturnType] - of pyright: a function has a __get__ too
+    """Annotate a method. A session, sync or async, only records its calls; other targets send them at once."""
+    return method  # pyright: ignore[reportReturnType] - pyright overlooks the __get__ of a function
 
 
 def on_engine(method: Callable[Concatenate[S, Engine, P], R]) -> Verb[S, Engine, AsyncEngine, P, R]:
     """Annotate a method that runs transactions of its own, and therefore needs an engine."""
-    return method  # pyright: ignore[reportReturnType] - of pyright: a function has a __get__ too
+    return method  # pyright: ignore[reportReturnType] - pyright overlooks the __get__ of a function
 
 
 def on_session(function: Callable[Concatenate[PlainSession, P], R]) -> BoundVerb[PlainSession, AwaitedSession, P, R]:
@@ -170,8 +170,8 @@ class QueueBase:
     ) -> R:
         """Call *work* at once in the transaction of a session or connection, or in its own on an engine.
 
-        In the lock order of the caller's transaction, the call counts as a settlement if *settles* is true, and as an
-        enqueue to the channel *enqueues* unless that is None.
+        If *settles* is true, the call has the place of a settlement in the lock order of the caller's transaction. If
+        *enqueues* is a channel, the call has the place of an enqueue to that channel.
         """
         return on(where, lambda sync: self._answer(sync, work, settles=settles, enqueues=enqueues))
 
@@ -202,7 +202,7 @@ class Facet(Generic[Q]):
 
     def __init__(self, queue: Q) -> None:
         self._queue = queue
-        self._target = queue._target  # noqa: SLF001 - a part of it, and the next two
+        self._target = queue._target  # noqa: SLF001 - a facet is a part of its queue; so below
         self._ask = queue._ask  # noqa: SLF001
         self._perform = queue._perform  # noqa: SLF001
 

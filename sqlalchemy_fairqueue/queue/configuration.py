@@ -44,32 +44,32 @@ class ConfigurationMethods(QueueBase):
             max_concurrency: Most leased messages of the whole queue, in addition to the limits of its channels; no
                 dequeue exceeds it. None: no limit. After the limit is lowered, nothing is delivered until fewer
                 messages are leased.
-            max_cost_out: Most that leased messages cost together, by the cost charged at their delivery. A message that
-                costs more by itself is delivered when no other message of the queue is leased. None: no limit.
+            max_cost_out: Most that leased messages cost together; the cost charged at their delivery counts. A message
+                that costs more by itself is delivered when no other message of the queue is leased. None: no limit.
             rate: Most messages, or most cost, of the whole queue in a time, such as the quota of an API that all
                 tenants use; no dequeue exceeds it. A :class:`~sqlalchemy_fairqueue.Rate` or its text, ``"50/s"``,
                 ``"100000/min of cost"``. None: no rate.
-            limits: The names of at most 16 shared limits, made by ``limits.configure``, which all apply too. None:
-                none.
+            limits: The names of at most 16 shared limits, made by ``limits.configure``. All of them apply, in addition
+                to the queue's own. None: no shared limit.
             history: Whether ``fq_history`` records attempts that begin after the commit.
             history_retention: How long attempts are kept, at least a day; whole days are dropped. None: 30 days, the
                 initial value.
             dead_letter_retention: How long dead letters are kept before housekeeping deletes them. None: for ever, the
                 initial value. A dict such as ``{"parse": timedelta(days=1)}`` changes only the kinds in it. The key
-                None means all other kinds; a kind with the value None gets their time again.
+                None sets the time of all other kinds; a kind with the value None gets the time of these again.
             result_retention: How long the results of handlers are kept for :meth:`result`, for messages delivered after
                 the commit. Housekeeping deletes older results. None: not at all, the initial value.
             default_plan: The plan, made by ``plans.configure``, that channels created from now on follow; it takes
                 precedence over defaults. None: no plan.
             on_dead: What happens to messages of an ordering key when one of them dies after the commit. "continue", the
                 initial value: the next ones go on. "hold": they wait until the dead letter is redriven or purged.
-            on_dead_kinds: The kinds whose dead letters cause a message to :meth:`on_dead` handlers. Workers add the
-                kinds of their handlers. None: none.
-            forget_channels_after: Housekeeping deletes channels that were idle for this time: without messages and dead
-                letters. The names and counts of dropped messages are lost; the next enqueue creates a channel anew.
-                Channels that are paused or were set by configure_channel stay. None: all stay. Initially 30 days.
+            on_dead_kinds: The kinds whose dead letters a message reports to :meth:`on_dead` handlers. Each worker that
+                starts adds the kinds of its handlers. None: no kind.
+            forget_channels_after: Housekeeping deletes a channel that had neither messages nor dead letters for this
+                time, and its count of dropped messages. The next enqueue creates the channel anew. Channels that are
+                paused or were set by configure_channel stay. None: all stay. Initially 30 days.
             fair_by: What backlogged channels share equally, by weight. "messages", the initial value: the number of
-                messages. "cost": the sum of costs, as ``enqueue(cost=)`` declared and settlements corrected them.
+                messages. "cost": the sum of costs, which ``enqueue(cost=)`` declares and settlements may correct.
                 "seconds": the time that handlers took.
 
         The call locks the queue's row until the transaction ends, and waits for another configuration of the same
@@ -110,25 +110,25 @@ class ConfigurationMethods(QueueBase):
         """Change the policy of one channel: ``configure_channel(session, "customer-7", max_backlog=500)``.
 
         Args:
-            channel: A new channel is created. It starts with the queue's configured defaults, or else with
+            channel: If it does not exist, the call creates it with the queue's configured defaults, or else with
                 ``Queue(defaults=...)``.
-            policy: Replaces the channel's whole policy and overridden fields; the channel then follows no plan.
+            policy: Replaces the channel's whole policy; the channel then follows no plan and overrides no field.
             plan: The plan that the channel follows from now on. None: no plan; the present values stay. An unknown plan
                 raises InvalidArgument, on a session at the COMMIT.
-            reset: Names of overridden fields, such as ``["weight"]``. From now on the plan decides them again, or
-                without a plan the queue's configured defaults. ``"all"``: every field; together with ``plan=None`` the
-                channel is then as if it had never been configured, and housekeeping forgets it when it is idle.
+            reset: Names of overridden fields, such as ``["weight"]``. From now on the plan decides them again; if the
+                channel follows no plan, the queue's configured defaults do. ``"all"``: every field. After ``"all"``
+                with ``plan=None`` the channel counts as never configured, and housekeeping forgets it when it is idle.
             changes: Fields of :class:`~sqlalchemy_fairqueue.ChannelPolicy` to change, instead of a policy. Others stay;
                 ``max_concurrency=None``, ``rate=None`` and ``max_backlog=None`` lift a limit. A field given here, even
                 as None, overrides the plan until it is reset.
 
-        The next dequeue after the commit applies the change, and no limit is exceeded. Two concurrent changes of
-        different fields both take effect.
+        The change applies from the next dequeue after the commit; no dequeue exceeds a new limit. Two concurrent
+        changes of different fields both take effect.
 
         The call locks the channel's state. If it sets max_concurrency, directly or by a plan, it also locks the leased
         messages of the channel, and waits for transactions that are completing them. The call waits for a transaction
-        that changes or removes the plan. Keep its own transaction short and separate, since the channel stands still
-        until it ends.
+        that changes or removes the plan. No dequeue serves the channel until the transaction of the call ends; so keep
+        that transaction short and separate.
 
         Example:
             >>> queue.plans.configure(engine, "gold", weight=5)
@@ -271,13 +271,13 @@ class Limits(Facet[QueueBase]):
     ) -> None:
         """Create or change a limit that several queues share: ``limits.configure(session, "openai", rate="50/s")``.
 
-        ``configure(where, limits=["openai"])`` makes a queue of the schema draw from the limit. The queues of a limit
-        never exceed it together. Queues that always have messages get equal parts of it; what one queue does not use,
-        the others get. Dequeues of these queues run one after another. A consumer that the limit holds back polls 50
-        times a second. The call locks the limit until the transaction ends; until then its queues are not served.
+        ``configure(where, limits=["openai"])`` makes a queue of the schema draw from the limit. Together these queues
+        never exceed it. If they always have messages, they get equal parts of it; what one of them does not use, the
+        others get. Their dequeues run one after another. A consumer that the limit holds back polls 50 times a second.
+        The call locks the limit until the transaction ends; until then no dequeue serves its queues.
 
-        Values that are not given stay; None lifts a limit. *max_concurrency* is the most leased messages of all its
-        queues, *max_cost_out* the most that these cost together, and *rate* the most messages, or most cost, in a time.
+        Values that are not given stay; None lifts a limit. *max_concurrency* limits how many messages all these queues
+        have leased, *max_cost_out* what these cost together, and *rate* the messages, or their cost, in a time.
         """
         check_name("limit", name)
         given = {"max_concurrency": max_concurrency, "max_cost_out": max_cost_out, "rate": rate}
@@ -298,6 +298,6 @@ class Limits(Facet[QueueBase]):
 
     @verb
     def list(self, where: Where, name: str | None = None) -> builtins.list[SharedLimit]:
-        """Return the schema's shared limits, or that called *name*, with what each of their queues has out now."""
+        """Return the schema's shared limits, or that called *name*, and how many messages each queue has leased."""
         check_names(limit=name)
         return self._ask(where, partial(read_limits, schema=self._target.schema, name=name))

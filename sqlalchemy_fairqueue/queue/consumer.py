@@ -55,10 +55,10 @@ def _what(found: SetAside) -> str:
 class Consumer:
     """One consumer of one queue on one engine. Threads may share it; a forked child starts anew.
 
-    *name* is shown beside its leases; None: host, process and a random part. *keep* is called with each lease that got
-    deliveries and with ``time.monotonic()`` from before that dequeue. It returns the lease object that the deliveries
-    get; workers return one that they watch over. *is_held_up* tells whether the last dequeue found a due message that
-    another transaction has locked.
+    *name* is shown beside its leases; None: host, process and a random part. If a dequeue returns deliveries, the
+    consumer calls *keep* with their lease and with ``time.monotonic()`` from before the dequeue. *keep* returns the
+    lease object that the deliveries get; a worker gives them one that it extends. *is_held_up* tells whether the last
+    dequeue found a due message that another transaction has locked.
     """
 
     def __init__(
@@ -165,7 +165,7 @@ class Consumer:
 
     def _call(self, connection: Connection, limit: int, lease: timedelta, max_bytes: int | None) -> Deliveries:
         sent_at = monotonic()
-        # Of the same duration, since under a longer lease others would wait longer for the messages of a dead consumer.
+        # Use a lease of the same duration: after a crash, others would wait longer for the messages of a longer lease.
         lease_id = next((known for made_for, known in self._leases if made_for == lease), None)
         dequeued = take_messages(
             connection,

@@ -34,7 +34,7 @@ _NO_RESOURCES: Mapping[str, Any] = MappingProxyType({})
 
 
 class HeldState(Protocol):
-    """What a context reads of a delivery in a worker's hands."""
+    """The state of a delivery that a worker holds; its context reads and writes it."""
 
     cancelled: bool
     stopping: bool
@@ -191,8 +191,8 @@ class Context:
     def group(self) -> MemberGroup | None:
         """The group of the message; add members by ``context.group.enqueue(parse, channel, ...)``.
 
-        Members are added with the session that the handler takes. None if the message is in no group, or if the handler
-        runs in a child process.
+        It is None if the message is in no group, or if the handler runs in a child process. ``enqueue`` adds members
+        with the session that the handler takes.
 
         See Also:
             :meth:`MemberGroup.within`
@@ -213,7 +213,7 @@ class Context:
 
     @property
     def cancelled(self) -> bool:
-        """Whether a message of the call was cancelled. If so, end the handler, since nothing of this attempt counts.
+        """Whether a message of the call was cancelled. If so, end the handler, since the worker commits nothing of it.
 
         Example:
             >>> context = make_context(make_delivery(queue, 1), cancelled=True)
@@ -237,17 +237,17 @@ class Context:
 
     @property
     def max_attempts(self) -> int:
-        """After how many attempts the message is dead, by its own limit or the retry policy's if that is lower."""
+        """The attempts after which the message is dead, by its own limit, or by the retry policy's if that is lower."""
         return self._held.max_attempts
 
     @property
     def cost(self) -> int | None:
         """The cost of this call to its channel, 0 to 1,000,000,000 in the unit of ``enqueue(cost=)``; assign it.
 
-        The worker passes it on when it settles the delivery, however the handler ends; the channel pays the difference
-        to the declared cost, or gets it back. None, the initial value: the declared cost stands, or in a queue that is
-        fair by seconds the milliseconds that the handler takes. A handler that settles its delivery by a verb passes
-        the cost to the verb. The deliveries of a batch share the cost equally.
+        The worker passes it on when it settles the delivery, however the handler ends. If it differs from the declared
+        cost, the channel pays the difference or gets it back. None, the initial value: the declared cost counts; in a
+        queue that is fair by seconds, the milliseconds that the handler takes count. A handler that settles its
+        delivery by a verb passes the cost to the verb. The deliveries of a batch share the cost equally.
 
         Example:
             >>> @queue.handler("ask")
@@ -317,7 +317,7 @@ async def acalled(context: Context, function: Callable[[], Awaitable[Any]]) -> A
 
 
 def variables_of(context: Context) -> Variables | None:
-    """Return the context variables as a handler with a session left them when it returned; None before."""
+    """Return the context variables that a handler with a session had when it returned; None before."""
     return context._variables  # noqa: SLF001 - a part of it
 
 
@@ -394,11 +394,11 @@ def check_middleware(function: object) -> None:
 
 def middleware_of(queue: MiddlewareMethods, outer: Sequence[AnyMiddleware] = ()) -> list[AnyMiddleware]:
     """Return the middleware of a worker and then of a queue, outermost first."""
-    return [*outer, *queue._middleware]  # noqa: SLF001 - a queue's part shows it to nobody else
+    return [*outer, *queue._middleware]  # noqa: SLF001 - for workers alone
 
 
 def middleware_for(handler: Handler, middleware: Sequence[AnyMiddleware]) -> tuple[AnyMiddleware, ...]:
-    """Return the async middleware for an async handler, else the plain; WorkerError if all is of the other sort."""
+    """Return the middleware of the handler's sort, async or plain; WorkerError if there is only the other sort."""
     found = tuple(one for one in middleware if is_asynchronous(one) == handler.asynchronous)
     if middleware and not found:
         kind, other = ("async", "plain") if handler.asynchronous else ("plain", "async")

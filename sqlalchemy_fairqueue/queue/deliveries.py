@@ -50,7 +50,7 @@ class DeliveryMethods(QueueBase):
     def dequeue(
         self, engine: Engine, *, limit: int = 1, lease: timedelta = LEASE, max_bytes: int = MAX_BYTES
     ) -> Deliveries:
-        """Lease up to *limit* (1 to 100,000) ready messages, channels in turn. Return the deliveries in fair order.
+        """Lease up to *limit* (1 to 100,000) ready messages, channels in turn. Return deliveries in the order of turns.
 
         The lease is committed when this returns, and ends *lease* from now or a little later. Until then the caller
         must complete, retry, release or bury each delivery; afterwards another consumer may hold the message, and then
@@ -99,8 +99,8 @@ class DeliveryMethods(QueueBase):
         messages, in the order of their ids, and nothing else.
 
         Args:
-            cost: The actual cost of each delivery, 0 to 1,000,000,000 in the unit of ``enqueue(cost=)``; the channel
-                pays the difference or gets it back. None: the cost stays as charged.
+            cost: The actual cost of each delivery, 0 to 1,000,000,000 in the unit of ``enqueue(cost=)``. The channel
+                pays the difference to the charged cost, or gets it back. None: the charged cost stays.
             result: The value that :meth:`result` returns for each message, if the queue keeps results.
 
         Raises:
@@ -128,8 +128,8 @@ class DeliveryMethods(QueueBase):
         """Settle failed deliveries: each message is tried again, or becomes a dead letter after its last attempt.
 
         *error* is kept with the message. Cost and errors are those of :meth:`complete`. After a *delay* the message
-        stands behind those that were due before it, or where its priority puts it. Without one it is due at once, in
-        its old place in the channel.
+        goes behind those that were due before it; if it has a priority, that decides its place. Without a delay it is
+        due at once, in its old place in the channel.
 
         Example:
             >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
@@ -169,9 +169,9 @@ class DeliveryMethods(QueueBase):
     def extend(self, engine: Engine, deliveries: Held, *, lease: timedelta = LEASE) -> datetime:
         """Extend the leases of deliveries to end *lease* from now, in a transaction of its own. Return the new end.
 
-        A lease is never shortened, and is extended for all of its messages. Of several leases the call returns the
-        first end. The call raises LeaseLost if a lease has ended, or a delivery is not held under it any more; then
-        nothing changed for that lease.
+        The call extends a lease for all of its messages, and never shortens it. It extends several leases one by one,
+        and returns the earliest of their ends. If a lease has ended or does not hold one of the deliveries any more,
+        the call raises LeaseLost and leaves that lease as it was.
 
         Example:
             >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)

@@ -41,8 +41,8 @@ _NONE: Mapping[str, str] = {}
 # C calls attrgetter, which saves time with many messages.
 _kind = attrgetter("message.kind")
 _receipt = attrgetter("receipt")
-# A message whose own headers are longer carries none of the instrumentation, since headers may take twice as many
-# bytes as text in the database, which writes spaces.
+# If all headers of a message together are longer, it gets none of the instrumentation's: the database writes spaces, so
+# that headers may take twice as many bytes there.
 _CARRIED_UP_TO = HEADERS_BYTES // 2
 
 
@@ -50,8 +50,8 @@ class AddedHeaders:
     """Headers that are added to each message of a call, encoded once.
 
     Args:
-        carried: Headers of the instrumentation. A message that has a header of one of these names gets none of them.
-            Neither does a message with large headers of its own, which tracing must not push over the database's limit.
+        carried: Headers of the instrumentation. A message gets none of them if it has a header of one of these names,
+            or if its own headers are so large that these could push it over the database's limit.
         membership: The group of the messages, which becomes a header; None if they are in no group.
     """
 
@@ -94,12 +94,12 @@ class EnqueueMethods(QueueBase):
         adding the same key. Under REPEATABLE READ and SERIALIZABLE it may then fail with SQLSTATE 40001; try the
         transaction again.
 
-        On an engine the call has its own transaction, committed before it returns: the fastest way if nothing else
-        changes. On a connection the message is added at once, in the open transaction. Several such calls must come in
-        lock order (by queue, channel and key, compared as UTF-8 bytes), and before completions and cancels of the same
-        transaction. A call with a key, or one that creates a channel, keeps its lock until the transaction ends, and
-        can deadlock with row locks that the caller takes later; so enqueue last. If you need the id of a message before
-        the COMMIT of a session, enqueue on ``session.connection()``.
+        On an engine the call commits a transaction of its own before it returns; this is the fastest way if you change
+        nothing else. On a connection the message is added at once, in the open transaction. Several such calls must
+        come in lock order (by queue, channel and key, compared as UTF-8 bytes), and before completions and cancels of
+        the same transaction. A call with a key, or one that creates a channel, keeps its lock until the transaction
+        ends, and can deadlock with row locks that the caller takes later; so enqueue last. If you need the id of a
+        message before the COMMIT of a session, enqueue on ``session.connection()``.
 
         The payload is encoded immediately; later changes to it have no effect. :class:`~sqlalchemy_fairqueue.Enqueue`
         documents the arguments. The options are delay, at, priority, key, headers, max_attempts, on_duplicate, cost,
@@ -113,8 +113,8 @@ class EnqueueMethods(QueueBase):
             LockOrderError: A call on a connection is out of lock order.
 
         A payload that cannot be encoded raises at once. On a session the COMMIT raises all other errors, and nothing is
-        committed. On a connection nothing was added and its transaction stays usable, except after a payload that is
-        too large: then roll it back.
+        committed. On a connection, a call that raises has added nothing, and the transaction stays usable; but if the
+        payload is larger than max_payload_bytes, you must roll the transaction back.
 
         Example:
             >>> with Session(engine) as session, session.begin():

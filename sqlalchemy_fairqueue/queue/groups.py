@@ -317,14 +317,14 @@ class Groups(Facet[QueueBase]):
 
     @verb
     def cancel(self, where: Where, group_id: UUID | str) -> GroupCancellation:
-        """Withdraw the open members of a group. Return how many are gone, and how many consumers still hold.
+        """Withdraw the open members of a group. Return how many are gone, and how many are still held by consumers.
 
         Each member that has not ended is cancelled as by ``queue.cancel``, and cannot add members any more. When the
         members that consumers hold have ended, the follow-up is enqueued: *on_failure* if there is one.
 
         The call locks the members until the transaction ends, and waits for transactions that have one locked. In the
-        lock order the call is a settlement, so enqueue before it. An unknown group raises UnknownGroup, and a
-        REPEATABLE READ or SERIALIZABLE transaction IsolationError.
+        lock order the call is a settlement, so enqueue before it. An unknown group raises UnknownGroup. In a REPEATABLE
+        READ or SERIALIZABLE transaction the call raises IsolationError.
         """
         return self._ask(where, self._of_group(group_id, _cancel), settles=True)
 

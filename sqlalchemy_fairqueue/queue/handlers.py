@@ -64,19 +64,19 @@ class LifespanMethods(QueueBase):
     def on_start(self, function: F, /) -> F:
         """Declare a function that each worker of this queue calls when it starts. Use it as a decorator.
 
-        Its return value is a resource with the function's name. It may also yield the resource once; the code after the
-        ``yield`` runs when the worker stops.
+        What the function returns is a resource with the function's name. It may also yield the resource once; the code
+        after the ``yield`` runs when the worker stops.
 
-        A handler that is declared later takes the resource by a parameter of this name, or by one without a default
-        that is annotated with the type that the function returns or yields. Later on_start functions and
-        :meth:`on_stop` functions take it in the same way. Jobs, whose parameters are the payload's, and middleware find
-        it by ``context.resource(Client)`` or in ``context.resources``. A handler with ``isolation="process"`` takes no
-        resources, since its child process does not run these functions.
+        A handler that is declared later takes the resource if it has a parameter of this name, or a parameter without a
+        default that is annotated with the same type as the resource. Later on_start functions and :meth:`on_stop`
+        functions take it in the same way. A job's parameters are its payload, so jobs find the resource by
+        ``context.resource(Client)`` or in ``context.resources``, and so does middleware. A handler with
+        ``isolation="process"`` takes no resources, since its child process does not run these functions.
 
         The functions run in the order of their declaration, queue by queue, after the schemas were checked and before
-        the first message is taken. A function that several queues of a worker declare runs once. In a Worker they run
-        in the thread that starts it. In an AsyncWorker all run in one task, plain ones in threads; only an AsyncWorker
-        calls async ones. If a function fails, those that ran are stopped, and the start raises
+        the first message is taken. A function that several queues of a worker declare runs once. A Worker calls them in
+        the thread that starts it, and refuses async ones. An AsyncWorker calls all from one task, and plain ones in
+        threads. If a function fails, the worker stops those that ran, and the start raises
         :class:`~sqlalchemy_fairqueue.errors.StartError`. A worker that is started again calls them again.
 
         Example:
@@ -108,11 +108,11 @@ class LifespanMethods(QueueBase):
     def on_stop(self, function: F, /) -> F:
         """Declare a function that each worker of this queue calls when it stops. Use it as a decorator.
 
-        It takes resources as :meth:`on_start` functions do, and may not yield. The functions run after the last handler
-        has returned or was left behind, and after all deliveries are settled: in reverse order of declaration, followed
-        by the code after the yields of on_start functions, also in reverse order. On_stop functions run if all on_start
-        functions of the queue have run, however the worker ends, unless its process is killed. An error is logged, and
-        the other functions still run. A function that several queues of a worker declare runs once.
+        It takes resources as :meth:`on_start` functions do, and may not yield. The functions run when the last handler
+        has returned or the worker no longer waits for it, and all deliveries are settled. They run in reverse order of
+        declaration; then the code after the yields of on_start functions runs, also in reverse order. If all on_start
+        functions of the queue have run, only the death of the process prevents its on_stop functions. An error is
+        logged, and the other functions still run. A function that several queues of a worker declare runs once.
 
         Example:
             >>> @queue.on_stop
@@ -153,7 +153,7 @@ def resources_taken(
 
 
 def resource_of_type(wanted: Any, known: Mapping[str, LifespanFunction], whose: str) -> str | None:
-    """Return the name of the only resource declared with exactly this type, or None; InvalidArgument if several are."""
+    """Return the name of the resource of exactly this declared type, or None; if several are, raise InvalidArgument."""
     found = [name for name, one in known.items() if one.resource_type is not None and one.resource_type == wanted]
     if len(found) > 1:
         raise InvalidArgument(f"{whose} may be any of the resources {', '.join(found)}; take one by its name")
@@ -221,7 +221,7 @@ class HandlerOptions(JobOptions, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Handler:
-    """A function that is called with the deliveries of a kind, its options, and which arguments it takes.
+    """The handler of a kind: the function that workers call, its options, and which arguments the function takes.
 
     Attributes:
         retry: The policy of this kind. None: the worker's policy.
@@ -288,8 +288,8 @@ class HandlerMethods(LifespanMethods):
             batch: The function gets a list of ready deliveries of one channel, in order: at least one, at most what the
                 Batch allows. The deliveries are settled together, in the transaction of the session if the function
                 takes one; ``context.retry``, ``release`` and ``bury`` settle single ones differently. If the function
-                raises, the attempts of all have failed. A message that was tried before comes alone, so that only the
-                message that fails or crashes dies. Limits, rates and costs count each message.
+                raises, the attempts of all have failed. A message that was tried before comes alone, so that a message
+                that fails each time does not make others dead letters. Limits, rates and costs count each message.
 
         Example:
             >>> @queue.handler("parse", timeout=timedelta(minutes=5))
@@ -319,7 +319,7 @@ class HandlerMethods(LifespanMethods):
         that message as any other, and is declared as with :meth:`handler`. The payload is a dict with ``message_id``,
         ``channel``, ``kind``, ``reason``, ``error``, ``attempts``, ``key`` and ``ordering_key`` of the dead letter.
 
-        The reports begin when a worker that has the function first starts, and come for dead letters from all workers.
+        The reports begin when the first worker with the function starts, and include dead letters from all workers.
         A worker without the function leaves them to one that has it. ``configure(on_dead_kinds=...)`` ends them.
 
         Example:
@@ -391,7 +391,7 @@ def handlers_of(queue: HandlerMethods) -> Mapping[str, Handler]:
 
 
 def follow_dead(connection: Connection, queue: HandlerMethods, target: Target) -> None:
-    """Name the kinds with on_dead handlers to the database, so that it adds a message for each dead letter."""
+    """Tell the database which kinds have on_dead handlers, so that it adds a message for each dead letter of these."""
     if kinds := sorted(queue._followed):  # noqa: SLF001 - for workers alone
         target.call("fq_follow_dead", "follow dead letters of", kinds=kinds).rows(connection)
 

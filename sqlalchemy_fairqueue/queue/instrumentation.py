@@ -54,7 +54,7 @@ installed = _Installed()
 
 
 def settling(queue: str, verb: str, deliveries: Callable[[], Sequence[Delivery]]) -> AbstractContextManager[object]:
-    """Return a context manager for a settling statement: the instrumentation's, if any and if there are deliveries.
+    """Return a context manager for a settling statement; it does nothing without instrumentation or deliveries.
 
     *deliveries* is called only if there is instrumentation.
     """

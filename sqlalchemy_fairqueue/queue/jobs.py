@@ -287,12 +287,12 @@ class JobMethods(ScheduleMethods, ResultMethods):
 
         All other parameters are the arguments in the payload. They need annotations: plain values, dataclasses,
         TypedDicts, msgspec structs, pydantic models, enums, UUID, datetime, date, time, timedelta, Decimal, bytes, and
-        containers and unions of them. Type checkers check each ``enqueue`` against the function; at run time it checks
-        the values.
+        containers and unions of them. Type checkers check each ``enqueue`` against the function; ``enqueue`` itself
+        checks the values.
 
         A worker calls the function with the same arguments. Arguments missing from the payload get the function's
-        defaults. A payload that does not fit is a dead letter at once, with a reason that names the argument. A message
-        with an unknown argument, like one of an unknown kind, is left to other workers, which may know it.
+        defaults. A payload that does not fit is a dead letter at once, with a reason that names the argument. If a
+        worker does not know an argument or the kind, it leaves the message to other workers, which may know it.
 
         Args:
             kind: The kind of its messages. Default: the function's name.
@@ -371,7 +371,7 @@ def _parameters(kind: str, function: Callable[..., Any]) -> tuple[tuple[str, ...
 
 
 def _is_given(parameter: inspect.Parameter, name: str, hints: Mapping[str, Any]) -> bool:
-    """Return whether a worker passes this parameter, by its name or annotation, instead of the payload."""
+    """Return whether a parameter takes the context or the session, as *name* says, by its annotation or its name."""
     classes = (Context,) if name == "context" else (Session, AsyncSession)
     annotation = hints.get(parameter.name, parameter.annotation)
     if isinstance(annotation, str):

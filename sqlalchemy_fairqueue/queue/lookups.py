@@ -57,8 +57,8 @@ class LookupMethods(QueueBase):
     def stats(self, where: Where) -> QueueStats:
         """Return how many messages are ready, scheduled, leased and dead, who works on them, and what holds them up.
 
-        The call reads a little of each channel that has messages (10 us), and all scheduled, prioritised, leased and
-        dead messages, but neither the ready messages nor idle channels.
+        The call takes about 10 us for each channel that has messages, and reads all scheduled, prioritised, leased and
+        dead messages. It reads neither the other messages nor idle channels.
 
         Example:
             >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
@@ -77,7 +77,7 @@ class LookupMethods(QueueBase):
         after: str | None = None,
         busy: bool = False,
     ) -> list[ChannelStats]:
-        """Return at most *limit* (1 to 100,000) channels by name: counts, policy, and when they were last served.
+        """Return at most *limit* (1 to 100,000) channels by name, with counts, policy, and when they were last served.
 
         *after* is the last name of the previous page; names sort as UTF-8 bytes. With *busy* the call returns only
         channels that have ready, scheduled or leased messages, or signals that no dequeue has heard. Idle channels then
@@ -112,12 +112,12 @@ class LookupMethods(QueueBase):
         ``queue.admin.attempts`` returns those of settled messages too. The result is None if the message is done, dead
         or withdrawn, or never existed; ``queue.dead_letters`` lists dead letters.
 
-        A *key* finds the message that holds it; a message that was cancelled while a consumer holds it has no key any
-        more. An *ordering_key* finds the leased message of several, or else the next.
+        A *key* finds the message that holds it; a cancel takes the key from the message at once. If several messages
+        have the *ordering_key*, the call returns the leased one, or else the one that goes next.
 
         The call reads O(log n) and a bounded part of the queue. It counts up to 1,000 messages ahead of this one, and
-        up to 60,000 leased messages. It computes shares from 1,000 channels with leased messages and 1,000 ready ones;
-        if there are more, a channel's entitled share is an upper bound. ``queue.admin.contention`` reads all.
+        up to 60,000 leased messages. It computes shares from up to 1,000 channels with leased messages and 1,000 ready
+        channels; if there are more, the entitled share is an upper bound. ``queue.admin.contention`` reads all.
 
         Example:
             >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1, key="invoice-12").message_id
@@ -169,10 +169,10 @@ class LookupMethods(QueueBase):
         the order is on exactly one page, whatever is enqueued or settled between pages. A message that is delivered or
         returned between two pages may be on both or neither. Each message is shown as it is when it is read.
 
-        The call costs O(log n) and what it returns if you give a channel, with or without key or state, or if the
-        installation has one queue. No index helps with *kind*, or with *state* of the whole queue: the call then reads
-        at most *scan* messages, so a page may be empty although it is not the last. If state is not given or is
-        "leased", the call also reads the ids of all leased messages of the queue.
+        Indexes find the messages of a channel, also by key or state, and all messages of a queue that is the only one
+        of its installation; then the call reads what it returns, and O(log n). No index helps with *kind*, or with
+        *state* of the whole queue: the call then reads at most *scan* messages, so a page may be empty although it is
+        not the last. If state is None or "leased", the call also reads the ids of all leased messages of the queue.
 
         *limit* is 1 to 10,000, *scan* 1 to 1,000,000. *state* is "leased", "ready", "held" or "scheduled". *key* needs
         a channel. *after* is ``page.next`` of the previous page, with the same filters.
@@ -225,7 +225,7 @@ def _wait(connection: Connection, target: Target, message: MessageDetails) -> Wa
     if message.behind is not None:
         return Wait(Reason.ORDERING_KEY, behind=message.behind)
     capacity, competition, own = read_competition(connection, target, [message.channel])
-    # The message is ready, so its channel is; the reading may have left that out.
+    # The message is ready, so its channel is, too; the bounded reading above may have missed that.
     own = [replace(one, oldest_ready_at=message.due_at) for one in own]
     limits = read_limits(connection, target.schema, queue=target.queue)
     waiting = with_longest_out(connection, target, with_waits(capacity, competition, limits, own, now))
@@ -271,9 +271,10 @@ class WithdrawalMethods(QueueBase):
         """Withdraw a message, or all messages of an ordering key. If none is found, nothing happens.
 
         If a consumer holds the message, a completion still counts; after any other settlement the message is gone. The
-        key is free when the cancel is sent, and the worker learns of it at the next heartbeat. *channel* and *key* or
-        *ordering_key* name the messages that have it before the transaction sends its enqueues, never one of these. The
-        ``outcome`` and ``outcomes`` of the receipt are set after the COMMIT, on a Connection at once.
+        key is free when the cancel is sent, and the worker learns of the cancel at its next heartbeat. Instead of the
+        id you can give a *channel* with a *key*, an *ordering_key* or both. A session looks for messages of this name
+        before it sends its enqueues, so it withdraws none that it adds itself. The ``outcome`` and ``outcomes`` of the
+        receipt are set after the COMMIT, on a Connection at once.
 
         A transaction sends its enqueues before its cancels, so its enqueues still find the key of a cancelled message
         taken: an enqueue under that key after the cancel raises DuplicateMessage. To rewrite the message, use
@@ -305,9 +306,8 @@ class WithdrawalMethods(QueueBase):
         its enqueues first, so its own messages are deleted too. If the channel does not exist, nothing is deleted.
 
         The call locks the channel's state and the messages until the transaction ends; until then the channel is not
-        served. The call waits for a dequeue that is serving the channel. A million messages take seconds. *key* and
-        *ordering_key* are found by an index; otherwise the call reads all undelivered messages of the channel, or with
-        "scheduled" those that are due later.
+        served. The call waits for a dequeue that is serving the channel. A million messages take seconds. Without
+        *key*, *ordering_key* or the state "scheduled" the call reads all undelivered messages of the channel.
 
         Example:
             >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1, kind="parse")

@@ -78,7 +78,7 @@ class PayloadSchema:
         payload: dict[str, Any]
         try:
             payload = msgspec.to_builtins(given, str_keys=True, enc_hook=_plain_model)
-        except Exception:  # noqa: BLE001 - one by one they say which it is
+        except Exception:  # noqa: BLE001 - converted one by one, they tell which failed
             payload = {name: self.plain(name, value) for name, value in given.items()}
         arguments = self._convert(payload, given)
         for name, value in given.items():
@@ -88,7 +88,7 @@ class PayloadSchema:
         return self.joined(payload)
 
     def joined(self, arguments: dict[str, Any]) -> Any:
-        """Return the payload made of arguments that are plain values: the dict; in ItemSchema the item in it."""
+        """Return the payload for arguments that are plain values: the dict itself, or in ItemSchema its only value."""
         return arguments
 
     def plain(self, name: str, value: Any) -> Any:
@@ -229,7 +229,7 @@ def _result_type(function: Callable[..., Any], *, is_batch: bool) -> Any:
         kept = [one for one in get_args(found) if not _is_outcome(one)] if _is_union(found) else [found]
         if is_batch:
             kept = [_item_type(one) for one in kept if one is not NoneType]
-        wanted = Union[tuple(kept)] if kept else None  # noqa: UP007 - of a number that is not known
+        wanted = Union[tuple(kept)] if kept else None  # noqa: UP007 - the number of types is not known here
         if _is_outcome(wanted) or _unsupported(msgspec.inspect.type_info(wanted), set()) is not None:
             return _UNKNOWN
     except Exception:  # noqa: BLE001 - what cannot be resolved here may be for type checkers alone
@@ -276,7 +276,7 @@ def _check_type(kind: str, name: str, annotation: Any) -> None:
 
 
 def _unsupported(info: Any, seen: set[Any]) -> str | None:
-    """Describe the first type within a type that cannot be converted; None if all can."""
+    """Describe the first part of a type that cannot be converted; None if all parts can."""
     if isinstance(info, msgspec.inspect.CustomType):
         return None if _is_model(info.cls) else f"{info.cls!r} is no type that msgspec or pydantic knows"
     if cls := getattr(info, "cls", None):
@@ -363,7 +363,7 @@ def find_loss(given: Any, found: Any) -> Loss | None:
         if len(given) == len(found):
             return _loss_of_items(given, found)
         is_kept = False
-    elif (names := _fields_of(kind)) is not None:  # type: ignore[arg-type] # of mypy: a class has a hash
+    elif (names := _fields_of(kind)) is not None:  # type: ignore[arg-type] # mypy overlooks the hash of a class
         return _first(_to_key, ((name, getattr(given, name, None), getattr(found, name, None)) for name in names))
     else:
         is_kept = _are_equal(given, found)
@@ -423,7 +423,7 @@ def _are_equal(given: Any, found: Any) -> bool:
 
 
 def _reading(moment: datetime | time) -> tuple[str, bool]:
-    """Return the local time with its UTC offset, all that comes back of a zone, and whether the zone is missing.
+    """Return the local time with its UTC offset, and whether a zone is missing; a payload keeps no more of the zone.
 
     Moments in different zones may compare unequal although they are the same instant with the same offset.
     """

@@ -61,7 +61,7 @@ _READ_ONLY = "25006"
 
 @dataclass(frozen=True, slots=True)
 class ResultQuestion:
-    """The question how a message ended. Any other *channel* or *kind* is refused; *timeout* is how long to wait."""
+    """The question how a message ended. A message of another *channel* or *kind* is refused. *timeout* limits waits."""
 
     message_id: int
     channel: str | None
@@ -93,9 +93,8 @@ class ResultMethods(HandlerMethods):
 
         Args:
             message_id: The id in the receipt. Ids are consecutive numbers, which anybody can guess.
-            channel: The channel that the message must be in, such as the channel of the tenant who asks. Messages of
-                other channels raise UnknownMessage then, and so do messages whose channel is not kept any more. None:
-                any channel.
+            channel: The channel that the message must be in, such as that of the tenant who asks; None: any. A message
+                of another channel raises UnknownMessage, and so does one whose channel is not kept any more.
             timeout: How long to wait for the end of the message; needs an Engine. None, the default: do not wait.
                 Waiting holds no connection of the pool; all waits of an engine share one listening connection. A
                 handler that waits keeps its place in the worker and gets a HandlerWaitWarning; a :meth:`group` follows
@@ -195,7 +194,7 @@ def _check_wait(where: object, asked: ResultQuestion) -> None:
 
 
 class _LoopEvent:
-    """A stand-in for ``threading.Event`` on an async engine: to wait suspends the task, and the event loop goes on."""
+    """A stand-in for ``threading.Event`` on an async engine: ``wait`` suspends the task, and the event loop goes on."""
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
@@ -208,7 +207,7 @@ class _LoopEvent:
             self._loop.call_soon_threadsafe(self._event.set)
 
     def wait(self, seconds: float) -> None:
-        # It needs greenlet.
+        # This import needs greenlet.
         from sqlalchemy.util import await_only  # noqa: PLC0415
 
         await_only(self._within(seconds))

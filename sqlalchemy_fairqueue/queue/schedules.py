@@ -58,17 +58,17 @@ class ScheduleMethods(EnqueueMethods, HandlerMethods):
 
         Each worker of the queue sets the schedule when it starts; the worker's role needs the grant "producer" too.
         Only workers with the schedule in their code run its slots, so a schedule removed from the code runs no more
-        once the last worker of the old code has stopped. Its row is removed when the schedule has been due for a week;
-        until then a worker that has the schedule again continues by catch_up. If versions of the code differ, the
-        worker started last decides.
+        once the last worker of the old code has stopped. If a slot stays due for a week since no worker runs it, the
+        schedule's row is removed. A worker that has the schedule again before that runs the missed slots by catch_up.
+        If versions of the code differ, the worker started last decides.
 
         Args:
             name: Default: the function's name.
-            channel: As for ``schedules.set``, and so are the options: cron, every, timezone, catch_up, jitter, payload,
+            channel: As for ``schedules.set``; so are the options cron, every, timezone, catch_up, jitter, payload,
                 headers, max_attempts and ordering_key.
             kind: The kind of its messages. Default: the name. The function becomes the handler of this kind, unless it
                 is that already, so several schedules can share it.
-            retry: As for :meth:`handler`, and so is *timeout*.
+            retry: As for :meth:`handler`; so is *timeout*.
 
         Example:
             >>> @queue.periodic(channel="system", every=timedelta(hours=6))

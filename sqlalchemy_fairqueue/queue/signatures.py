@@ -1,4 +1,4 @@
-"""Read signatures and annotations of the application's functions, and warn where it calls this package.
+"""Read signatures and annotations of the application's functions, and warn at the line that calls this package.
 
 Python 3.14 raises NameError for annotations that only type checkers import. In this module such an annotation stays
 text, as under ``from __future__ import annotations``.
