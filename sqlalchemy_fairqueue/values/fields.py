@@ -41,10 +41,10 @@ class Rate:
     """Most messages, or most cost, in a time: on average *count* each *per*, at most *burst* in a row.
 
     The limit is exact: in any time t at most burst + t * count / per messages are delivered (generic cell rate
-    algorithm, ITU-T I.371). A rate of cost delivers messages while the unpaid cost is below *burst*, and then waits
-    until time has paid it; so in a time t the deliveries cost at most burst + t * count / per, and the cost of the last
-    message. If a settlement corrects a cost, the difference counts too. Rates with equal interval, burst and unit are
-    equal.
+    algorithm, ITU-T I.371). Under a rate of cost, deliveries make a debt, of which *count* is paid each *per*. Messages
+    are delivered while the debt is below *burst*; so in any time t they cost at most burst + t * count / per, plus the
+    cost of the last one. If a settlement corrects a cost, the debt changes by the difference. Rates with equal
+    interval, burst and unit are equal.
 
     Attributes:
         count: Messages or cost in each *per*; fractions are allowed.
@@ -52,8 +52,8 @@ class Rate:
         burst: Messages or cost that may come in a row, up to a billion. None: what a tenth of a second allows, at least
             1. A smaller burst loses throughput, since consumers come a little late (a burst of 1: 4 % at 10 messages/s,
             16 % at 50).
-        of: "messages"; or "cost", as ``enqueue(cost=)`` declares it, 1 by default, and in a queue that is fair by
-            seconds the milliseconds of handlers.
+        of: "messages" or "cost". The cost of a message is what ``enqueue(cost=)`` declares, by default 1; in a queue
+            that is fair by seconds, it is the milliseconds that the handler takes.
 
     Example:
         >>> rate = Rate(50, per=timedelta(seconds=1), burst=10)
@@ -339,7 +339,7 @@ def definitions(kind: type[DataclassInstance]) -> dict[str, Definition]:
     return _definitions(kind)
 
 
-# Apart from definitions(), since mypy takes a class that is kept in a variable for no key of a cache.
+# The cache is not on definitions() itself, since mypy does not accept a class in a variable as the key of a cache.
 @cache
 def _definitions(kind: type[DataclassInstance]) -> dict[str, Definition]:
     return {one.name: one.metadata[_KEY] for one in fields(kind) if _KEY in one.metadata}

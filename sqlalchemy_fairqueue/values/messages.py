@@ -60,9 +60,9 @@ class Enqueue:
             sums of cost, by weight. An estimate is enough, since a settlement can correct it.
         unique_for: How long the key stays taken, up to 365 days, even if the message ends earlier. A message that
             outlives this period keeps the key until it ends. None: as long as the message lives. A key whose message
-            has ended is taken only for messages that have a unique_for themselves. "skip" and "raise" name the message
-            that began the period, even if it has ended. "replace" rewrites that message while it waits, and begins the
-            period anew; once it is leased or has ended, the new message is a duplicate.
+            has ended is taken only for messages that have a unique_for themselves. The receipt of "skip" and the error
+            of "raise" name the message that began the period, even if it has ended. "replace" rewrites that message
+            while it waits, and begins the period anew; once it is leased or has ended, the new one is a duplicate.
         unique_from: When unique_for begins: "enqueue", when the message is sent, or "completion", when it ends.
         ordering_key: 1 to 512 bytes, such as the id of a conversation. Messages of a channel with the same ordering key
             are delivered one at a time, in the order of their enqueues. A retry with a delay holds the next ones back
@@ -174,8 +174,8 @@ class Receipt:
             InvalidArgument. For a duplicate: the message that has the key; with ``unique_for`` it may have ended.
         created: Whether a message was added; None until the commit.
         outcome: None until the commit. "created"; "duplicate" if the key was taken; "replaced" if the message that has
-            the key was rewritten; "coalesced" if message_id, another message of the ordering key, waits in its place;
-            "dropped" if the channel was full and its policy says "drop".
+            the key was rewritten; "coalesced" if nothing was added since message_id, another message of the ordering
+            key, waits; "dropped" if the channel was full and its policy says "drop".
 
     Example:
         >>> with Session(engine) as session, session.begin():
@@ -199,8 +199,8 @@ class CancelReceipt:
         message_id: None if the cancel gave a name.
         outcome: None until the commit. "cancelled": the message is never delivered. "leased": a consumer holds it; it
             is never delivered again, and its worker learns of the cancel at the next heartbeat. "missing": it was done,
-            dead, withdrawn before, or in another queue. For several messages: the first of "leased", "cancelled" and
-            "missing" that applies to any.
+            dead, withdrawn before, or in another queue. For several messages: "leased" if one of them is, or else
+            "cancelled" if one of them is, or else "missing".
         outcomes: The outcome of each message, by id; None until the commit, empty if no message has the name.
 
     See Also:
@@ -305,7 +305,7 @@ class Lease:
         """Whether the holder knows that it has lost the lease; always False outside of a worker."""
         return False
 
-    def lost_for(self, delivery: Delivery) -> bool:  # noqa: ARG002 - for those that know
+    def lost_for(self, delivery: Delivery) -> bool:  # noqa: ARG002 - a worker's lease uses it
         """Return whether the holder knows that it has lost a delivery; always False outside of a worker."""
         return False
 
@@ -397,7 +397,7 @@ class Delivery:
 
 
 def delivery_of(fields: dict[str, Any], decoded: Any) -> Delivery:
-    """Make a delivery in a fifth of the usual time, since a frozen dataclass sets its fields one by one."""
+    """Make a delivery without ``__init__``, which sets the fields one by one and takes five times as long."""
     fields.update(decoded=decoded, settled=[])
     made = object.__new__(Delivery)
     object.__setattr__(made, "__dict__", fields)
@@ -432,7 +432,7 @@ class Batch:
 
 
 class Deliveries(list[Delivery]):
-    """The deliveries of one dequeue, in fair order.
+    """The deliveries of one dequeue, in the order of the channels' turns.
 
     ``due_in`` is how long to wait before the next dequeue. Zero: more may be due now. None: nothing is scheduled.
 

@@ -111,8 +111,8 @@ class ChannelPolicy(PolicyFields):
 
     Attributes:
         max_concurrency: Most messages of the channel that consumers hold at once; no dequeue exceeds it.
-        max_cost_out: Most that the leased messages cost together, by the cost charged at their delivery. A message that
-            costs more by itself is delivered when no other message of the channel is leased.
+        max_cost_out: Most that the leased messages cost together; the cost charged at their delivery counts. A message
+            that costs more by itself is delivered when no other message of the channel is leased.
         rate: Most messages, or most cost, in a time: a :class:`Rate` or its text, such as "50/s".
         weight: Messages in each turn. While two channels have work, weight 3 gets three times the share of weight 1.
         max_backlog: Most undelivered messages of the channel; on_full decides about enqueues beyond it. Concurrent
@@ -123,8 +123,8 @@ class ChannelPolicy(PolicyFields):
             never starve others. With ten minutes, a message of priority 3 goes before ordinary messages that became
             ready less than 30 minutes before it. A change applies to messages that become ready afterwards. None: a
             higher priority always goes first.
-        max_payload_bytes: Most bytes of an encoded payload. A larger one raises PayloadError, whatever on_full says: a
-            transaction fails at its COMMIT, a bulk load as a whole. Existing messages stay. None: 256 MB.
+        max_payload_bytes: Most bytes of an encoded payload. A larger one raises PayloadError, whatever on_full says; on
+            a session the COMMIT fails, and a bulk load fails as a whole. Existing messages stay. None: 256 MB.
 
     Raises:
         TypeError: A policy has no field of this name, or an argument is given without a name.
@@ -222,7 +222,7 @@ def reset_fields(where: str, reset: object) -> tuple[str, ...]:
 
 
 def check_field_names(where: str, given: Mapping[str, object]) -> None:
-    """Raise TypeError for a name that no field has, with the field that was probably meant."""
+    """Raise TypeError for a name that no field has; the error suggests the field that was probably meant."""
     names = tuple(POLICY)
     for name, value in given.items():
         if name not in POLICY:

@@ -23,7 +23,7 @@ _OWN_NAME = re.compile(r"(.+):(\d+):[0-9a-f]{8}", re.ASCII | re.DOTALL)
 
 
 class Reason(StrEnum):
-    """The reasons of a wait. Readings give the first that applies; until it is removed, removing others does not help.
+    """Why a message or a channel waits. If several reasons apply, calls return the one that must be removed first.
 
     Example:
         >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
@@ -42,7 +42,7 @@ class Reason(StrEnum):
     SHARED_LIMIT = "shared limit"
     SHARED_RATE = "shared rate"
     NEXT = "next dequeue"
-    """Nothing holds the message back, and none is leased: the next dequeue by a consumer with its handler takes it."""
+    """Nothing holds it back, and no message is leased: the next dequeue by a consumer with its handler takes it."""
     CAPACITY = "capacity"
     """The channel uses all of its share, or no other channel has leased messages: the queue needs more consumers."""
     TURN = "others' turn"
@@ -123,10 +123,10 @@ class Wait:
         takers: Channels that hold the capacity it waits for, those with the most first. Empty: no other channel does.
         queues: Other queues that draw from the shared *limit*, those with the most leased messages first.
         behind: The message of its ordering key that goes first, or None.
-        used: How many messages count against the max_concurrency that holds it back; None for other reasons.
-        most: The max_concurrency itself, or None.
-        longest_out: The message that has occupied the limit of its channel or queue longest. None for other reasons, or
-            if all such messages have just ended.
+        used: How many messages count against the max_concurrency that holds it back. None: something else does.
+        most: That max_concurrency, or None.
+        longest_out: If a limit of its channel or queue holds it back, the message that has counted against this limit
+            longest. None: something else does, or all such messages have just ended.
 
     Example:
         >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
@@ -150,7 +150,7 @@ class LeftoverReason:
     """A reason for which messages of a queue wait, how many wait for it, and in how many channels.
 
     Attributes:
-        until: When the reason ends at the latest for the first of these channels. None: unknown.
+        until: When one of these channels may go on, at the latest. None: unknown.
 
     See Also:
         :meth:`~sqlalchemy_fairqueue.Worker.leftovers`
@@ -201,7 +201,7 @@ _OWN_REASONS = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueCapacity:
-    """The part of :class:`QueueStats` without counts of messages. A bounded reading counts at most one consumer."""
+    """The part of :class:`QueueStats` without counts of messages. Here, *consumers* may be 1 if there are several."""
 
     queue: str
     paused_at: datetime | None
@@ -221,7 +221,7 @@ class QueueStats(QueueCapacity):
 
     Attributes:
         channels: How many channels, including idle ones.
-        ready: Messages that are due: the sum of the next three.
+        ready: Due messages that are neither leased nor held: the sum of the next three.
         deliverable: Ready messages that workers could take now.
         paused: Ready messages in paused channels; all ready messages if the queue is paused.
         limited: Ready messages that a limit or a rate holds back: of the channel, of the queue, or a shared one.
@@ -232,14 +232,14 @@ class QueueStats(QueueCapacity):
         max_concurrency: The configured limit, or None; likewise max_cost_out and rate.
         current_concurrency: Messages that count against max_concurrency; ended ones count until the next dequeue. None
             if the queue never had a limit or a rate.
-        current_cost: The cost of these messages.
+        current_cost: What the messages of *current_concurrency* cost.
         next_cost: The cost of the message that is delivered next. None: nothing is ready.
         rate_allows_at: When the rate allows the next message, or allowed it. None: no rate.
         noted_at: When a dequeue last updated the figures of limits and rates, or None.
         signals: Signals that no dequeue has heard. If thousands remain for long, nobody dequeues.
         consumers: Consumers with an unexpired lease.
         served_cost: The cost of attempts that ended since *served_since*. None: the queue records no history.
-        served_since: Five minutes ago; or the time of the oldest of the last 2,000 attempts of all queues, if later.
+        served_since: Five minutes ago or, if that is later, the oldest of the last 2,000 attempts of all queues.
 
     Example:
         >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
@@ -382,7 +382,7 @@ class ChannelStats(PolicyFields, ChannelDemand):
     """The state of a channel at the time of the call.
 
     It also has the fields of :class:`ChannelDemand` and of :class:`~sqlalchemy_fairqueue.ChannelPolicy`. Fields that
-    are listed nowhere mean what they mean in :class:`QueueStats`, for one channel.
+    none of the three lists mean what they mean in :class:`QueueStats`, for one channel.
 
     Attributes:
         deliverable: Ready messages that workers could take now, if they took from no other channel.
@@ -420,7 +420,7 @@ class ChannelStats(PolicyFields, ChannelDemand):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Competition:
-    """The part of a :class:`Contention` that a reading of some channels knows."""
+    """The part of a :class:`Contention` that is known if only some channels are read."""
 
     queue: str
     channels: tuple[ChannelDemand, ...]
@@ -442,7 +442,7 @@ class Competition:
         return self.share(channel) if cost_share is None else cost_share
 
     def entitled(self, channel: ChannelDemand) -> float:
-        """Return the part, 0 to 1, that its weight entitles the channel to among the channels that compete now."""
+        """Return the part, 0 to 1, to which the channel's weight entitles it among the channels that compete now."""
         return channel.weight / max(self.rival_weight, channel.weight)
 
 
@@ -453,12 +453,12 @@ class Contention(Competition):
     Attributes:
         channels: The listed channels, the longest wait first; channels without ready messages come last.
         waiting: How many channels have ready messages.
-        rivals: How many channels compete: those with leased messages, and those with ready messages that are not
-            paused, at their own limit or held back by their rate.
+        rivals: How many channels compete: those with leased messages, and those with ready messages that neither a
+            pause nor their own limit or rate holds back.
         rival_weight: The sum of the competing channels' weights.
         leased: Leased messages of the queue.
-        served_cost: The cost of attempts of all channels that ended in the last five minutes, or since the oldest of
-            the last 2,000 attempts. None: the queue shares by messages, or records no history.
+        served_cost: The cost of the queue's attempts that ended in the last five minutes or, if that is later, since
+            the oldest of the last 2,000 of all queues. None: the queue shares by messages, or records no history.
         waits: The median, the 90th and 99th percentile and the maximum of all channels' waits. Empty: nothing is ready.
 
     Example:
@@ -502,10 +502,10 @@ class ConsumerInfo:
         expires_at: When its last lease expires unless it is extended.
         waiting_until: Until when it waits for work. None: it does not wait.
         stop_requested_at: When somebody asked it to stop by ``queue.admin.stop_worker``. None: nobody did within the
-            last hour; or a worker of this name took or waited for work more than ten seconds later, since it started
-            after the request.
+            last hour; or the worker still took or waited for work ten seconds later, which shows that it started after
+            the request.
         cancelled: Cancelled messages that it still holds. If it holds them for long, their handlers ignore the cancel.
-        version: The version of the library that a worker runs, known within seconds. None: not yet, or it is no worker.
+        version: The version of the library that a worker runs. None: the worker has just started, or this is no worker.
         handlers: The messages that it holds, those held longest first, as many as were asked for.
 
     Example:
@@ -828,7 +828,7 @@ class HandlerTimes:
         return sum(self.counts)
 
     def within(self, part: float) -> timedelta | None:
-        """Return the least bound below which this part of the attempts, 0 to 1, stayed; None if there is none."""
+        """Return the least bound that this part (0 to 1) of the attempts stayed below; None if there is none."""
         below = 0
         for bound, count in zip(HANDLER_BOUNDS, self.counts, strict=False):
             below += count
@@ -950,7 +950,7 @@ def _holds(
 
 
 _LATE = timedelta(seconds=1)
-"""How long a rate stays the reason after it allows a message, unless a dequeue came since: consumers need time."""
+"""How long a rate stays the reason after it allows a message, since consumers need time; a dequeue ends this."""
 
 
 def _is_later(instant: datetime | None, now: datetime, *, is_unheard: bool = False) -> bool:
@@ -958,7 +958,7 @@ def _is_later(instant: datetime | None, now: datetime, *, is_unheard: bool = Fal
 
 
 def _rooms(limit: SharedLimit, now: datetime) -> Iterator[tuple[float, Reason]]:
-    """Yield, for each part of a shared limit, about how many more messages it allows, and the reason that it causes."""
+    """Yield about how much more each part of a shared limit allows, with the reason of messages that wait for it."""
     if limit.max_concurrency is not None:
         yield limit.max_concurrency - limit.current_concurrency, Reason.SHARED_LIMIT
     if limit.max_cost_out is not None:

@@ -1,9 +1,9 @@
 """Schedules as values: their recurrence, their state, and their slots.
 
 Instants are microseconds since the epoch. Daylight saving follows the rules of Debian's cron, which the library cronsim
-implements. If an expression has fixed times of day, a skipped local time means the first valid moment after the gap,
-and a repeated one counts only the first time. An expression whose minute or hour begins with ``*`` counts elapsed time:
-it goes on through a repeated hour, and has no slots in a gap.
+implements. A fixed time of day that the clocks skip means the first valid moment after the gap; one that they repeat
+counts only the first time. An expression whose minute or hour begins with ``*`` counts elapsed time: it goes on through
+a repeated hour, and has no slots in a gap.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class CronTiming:
                 yield found
 
     def _by_elapsed_time(self, second: int) -> Iterator[int]:
-        """Yield slots offset by offset from UTC, since cronsim errs where clocks change by half an hour."""
+        """Yield the slots of one UTC offset after the other, since cronsim errs if clocks change by half an hour."""
         change: int | None = second + 1
         while change is not None:
             begin, offset = change - 1, self._offset(change)
@@ -142,7 +142,7 @@ class Plan:
 def planned(timing: Timing, catch_up: CatchUp, done_until: int, now: int, most: int) -> Plan:
     """Return the slots to run among those later than *done_until* and not later than *now*, at most *most*.
 
-    Slots on time all run. Of late slots, "all" runs each, "skip" none, and "last" the newest if no slot on time is due.
+    Every slot on time runs. "all" also runs every late slot, "skip" none, and "last" the newest if none is on time.
     """
     begin = done_until if catch_up == "all" else max(done_until, now - microseconds(GRACE))
     due = takewhile(lambda slot: slot <= now, timing.after(begin))
@@ -212,8 +212,8 @@ class Recurrence:
     """The times at which a schedule is due: a cron expression in a time zone, or an interval.
 
     Attributes:
-        cron: Minute, hour, day of month, month and day of week, ``"0 3 * * *"``, or an alias such as ``"@daily"``, in
-            whose place the attribute has the expression. Give either cron or every.
+        cron: Minute, hour, day of month, month and day of week, ``"0 3 * * *"``, or an alias such as ``"@daily"``,
+            which is replaced by its expression. Give either cron or every.
         every: An interval of at least a second. The first slot comes one interval after the schedule is made.
         timezone: The IANA name of the zone of cron, like ``"Europe/Berlin"``. None: UTC.
         catch_up: What happens to slots to which workers come more than a minute late. "last", the default: the newest
@@ -253,7 +253,7 @@ class Recurrence:
             raise InvalidArgument(f"cron is {self.cron!r:.80}, which has no slot in the next 50 years; correct it")
 
     def words(self) -> RecurrenceWords:
-        """Return the arguments as they were given."""
+        """Return the arguments of an equal Recurrence."""
         return cast("RecurrenceWords", asdict(self))
 
     @property
