@@ -215,7 +215,7 @@ class MessageMixin(ContentMixin):
     ``ordering_key``. ``returned_at`` is when the message last went back to the channel or was brought forward.
     ``delivered_at`` is stored if the queue records its history. ``key_outlives`` is true if the period of the key
     begins when the message ends. ``cancelled`` is true if the message was cancelled while leased. ``charged`` is what
-    the delivery charged the channel, in a queue that is fair by seconds. ``lease`` is None unless a consumer has one.
+    the delivery charged the channel, in a queue that is fair by seconds. ``lease`` is None if nobody holds the message.
 
     Example:
         >>> message_id = queue.enqueue(engine, channel="customer-7", payload={"file": "a.pdf"}).message_id
@@ -281,7 +281,7 @@ class DeadLetterMixin(ContentMixin):
 class LeaseMixin(FairqueueMixin):
     """A consumer's lease of messages, until ``expires_at``; ``epoch`` is the server's epoch when it was made.
 
-    ``version`` (of the library) and ``concurrency`` are what the worker told; None if it told nothing, or is no worker.
+    A worker tells its ``concurrency`` and the ``version`` of its library; otherwise both are None.
 
     Example:
         >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
@@ -438,9 +438,9 @@ class ResultMixin(FairqueueMixin):
 class ScheduleMixin(FairqueueMixin):
     """A schedule of a channel: what it enqueues, and when.
 
-    All slots up to ``done_until`` have been run, or skipped by ``catch_up``; ``next_at`` is the slot after them, as the
-    last worker to look at the schedule found it. Workers look again at ``due_at``. ``revision`` grows with each change
-    of the schedule, so that no worker runs slots that it found before.
+    All slots up to ``done_until`` have been run, or skipped by ``catch_up``. ``next_at`` is the slot after them; the
+    worker that looked at the schedule last computed it. Workers look again at ``due_at``. ``revision`` grows with each
+    change of the schedule, so that no worker runs slots that it computed before the change.
 
     Example:
         >>> queue.schedules.set(engine, "nightly", channel="customer-7", cron="0 3 * * *")
@@ -486,10 +486,10 @@ class HistoryMixin(FairqueueMixin):
     """An ended attempt at a message, recorded after ``queue.configure(session, history=True)``.
 
     The table is partitioned by the day of ``finished_at``: a query that limits ``finished_at`` reads only those days,
-    and housekeeping drops whole days. Ids commit out of order: to follow the history, read on from the last
-    (recorded_xid, id), and only rows of transactions below ``pg_snapshot_xmin``. ``outcome`` is "completed",
-    "retried", "released", "buried", "expired" (the lease ended) or "cancelled". ``cost`` is what the consumer told or,
-    if it told nothing, what was charged at the start.
+    and housekeeping drops whole days. Transactions may commit in another order than their ids. So to follow the
+    history, read only rows of transactions below ``pg_snapshot_xmin``, and go on after the last (recorded_xid, id).
+    ``outcome`` is "completed", "retried", "released", "buried", "expired" (the lease ended) or "cancelled". ``cost`` is
+    the actual cost if the consumer gave one, or else the cost charged at the delivery.
 
     Example:
         >>> queue.configure(engine, history=True)
@@ -544,7 +544,7 @@ class HistoryMixin(FairqueueMixin):
 class PrunedHistoryMixin(FairqueueMixin):
     """A removal of a day's attempts from the history by housekeeping.
 
-    ``(recorded_xid, history_id)`` is the last removed attempt: a reader that had come as far has missed nothing.
+    ``(recorded_xid, history_id)`` is the last removed attempt: a reader that had come this far has missed nothing.
 
     See Also:
         :class:`History`
@@ -607,7 +607,7 @@ class SignalMixin(FairqueueMixin):
     key=("limit_name", "queue"),
 )
 class LimitShareMixin(FairqueueMixin):
-    """What a queue has drawn from a shared limit, in virtual time, and until when the limit counts as holding it back.
+    """What a queue has drawn from a shared limit, in virtual time; until ``contends_until`` the limit holds it back.
 
     A row with the queue '' is about the limit itself.
     """
@@ -615,12 +615,12 @@ class LimitShareMixin(FairqueueMixin):
 
 @of_table("fq_group_followup", "queue.group makes groups, and workers finish them")
 class GroupFollowupMixin(FairqueueMixin):
-    """A follow-up of an open group: the *on_failure* of ``queue.group`` if ``on_failure``, otherwise its *then*."""
+    """A follow-up of an open group: if ``on_failure`` is true, that argument of ``queue.group``, otherwise *then*."""
 
 
 @of_table("fq_group_note", "queue.group makes groups, and workers finish them")
 class GroupNoteMixin(FairqueueMixin):
-    """A note, until a worker folds it, that a transaction added members to a group (``id`` 0) or ended some of them."""
+    """A note that a transaction added members to a group (``id`` 0) or ended some; it stays until a worker folds it."""
 
 
 @of_table("fq_result_wait", "queue.result(engine, ..., timeout=...) writes it")
@@ -652,7 +652,7 @@ class GrantMixin(FairqueueMixin):
 
 @of_table("fq_load", "loads of sqlalchemy_fairqueue.spark write it")
 class LoadMixin(FairqueueMixin):
-    """A committed bulk load; if its job runs again under the same ``job_id``, that adds nothing.
+    """A committed bulk load. If its job runs again under the same ``job_id``, it adds nothing.
 
     The row of a stream describes the last micro-batch, ``batch_id``; ``source`` is the streaming query.
 
@@ -707,5 +707,5 @@ class SizeMixin(FairqueueMixin):
 class RoundMixin(FairqueueMixin):
     """A duty of workers ('fold', 'forget' or 'history'); the transaction that does it locks the row, so only one does.
 
-    ``waiting`` has the transactions that were open at ``snapshot``: at the last fold, or when the round began.
+    ``snapshot`` is that of the last 'fold', or of the start of a 'forget'; ``waiting``: the transactions open then.
     """

@@ -64,7 +64,7 @@ class Related:
 
     Attributes:
         many: Whether several rows of the other table may belong to one row of the mixin's table.
-        foreign_key_here: Whether *own* is the referring side, as a foreign key would be; otherwise *other* is.
+        foreign_key_here: Whether *own* refers to *other*, as a foreign key does; otherwise *other* refers to *own*.
     """
 
     table: str
