@@ -328,7 +328,7 @@ class KeyPeriodMixin(FairqueueMixin):
 
 @of_table("fq_plan", "use queue.plans.configure(session, name, ...)")
 class PlanMixin(FairqueueMixin):
-    """A plan of a queue: a policy with a name, and how far its last change has come.
+    """A plan of a queue: a policy with a name, and how far its last change has spread.
 
     ``policy`` has the column names of :class:`ChannelStateMixin`, and durations in microseconds. The dispatcher brings
     a change to the channels by id: ``spread_after`` is the last channel visited, None if all have the change.
@@ -410,8 +410,8 @@ class GroupMixin(FairqueueMixin):
 class ResultMixin(FairqueueMixin):
     """The result of a message that has ended, kept until ``expires_at``.
 
-    ``outcome`` is "completed": ``content`` is the encoded result, or None if the handler returned None; "unkept": the
-    message is completed, and ``problem`` says why there is no content; or "cancelled". ``queue.result`` reads the row.
+    ``outcome`` is "completed", "cancelled", or "unkept": the message is completed, and ``problem`` says why its result
+    is missing. ``content`` is the encoded result; None if the handler returned None. ``queue.result`` reads the row.
 
     Example:
         >>> queue.configure(engine, result_retention=timedelta(hours=1))
@@ -672,7 +672,7 @@ class StopRequestMixin(FairqueueMixin):
 
 @of_table("fq_audit", "use queue.admin.record_audit(session, ...)", key=("at", "audit_id"))
 class AuditMixin(FairqueueMixin):
-    """What ``who`` did to a queue, a channel or a message (``queue`` None: to the installation), kept for 90 days.
+    """What ``who`` did to a queue, a channel or a message, or to the installation if ``queue`` is None. Kept 90 days.
 
     See Also:
         :class:`History`

@@ -1,6 +1,6 @@
 """Column types for BIGINT microseconds (datetimes and timedeltas in Python), for transaction ids and for roles.
 
-Importing this module registers xid, xid8 and regrole with SQLAlchemy, which else would warn when reflecting the tables.
+Importing this module registers xid, xid8 and regrole with SQLAlchemy, so that it reflects the tables without a warning.
 """
 
 from __future__ import annotations

@@ -265,9 +265,9 @@ class HandlerMethods(LifespanMethods):
         ``@queue.handler`` means ``@queue.handler()``: the kind is "default", as for messages without a kind. The
         function takes the delivery, and may take ``session``, ``context`` and resources of :meth:`on_start`.
 
-        With ``session`` the function gets a Session (an async function an AsyncSession). After the return the worker
-        commits the function's writes and the completion together, so these effects happen exactly once. A commit by the
-        function is not allowed and gives a :class:`~sqlalchemy_fairqueue.errors.HandlerTransactionWarning`;
+        If the function takes ``session``, it gets a Session, or an AsyncSession if it is async. After the return the
+        worker commits the function's writes and the completion together, so these effects happen exactly once. A commit
+        by the function is not allowed and gives a :class:`~sqlalchemy_fairqueue.errors.HandlerTransactionWarning`;
         ``begin_nested`` is allowed. Without ``session`` the completion follows the return, and all effects happen at
         least once. ``context`` tells a long function whether to stop (:class:`sqlalchemy_fairqueue.Context`).
 

@@ -605,7 +605,7 @@ class MessageDetails:
         due_at: When it may be delivered, at the earliest.
         delivered_at: When it was last delivered. None: never, or the queue records no history.
         returned_at: When it last came back to its channel. None: never, or the queue records no history.
-        max_attempts: The message becomes a dead letter after this many attempts, or fewer by its kind's retry policy.
+        max_attempts: The message becomes a dead letter after this many attempts, or sooner by its kind's retry policy.
         deliveries: How often it was ever delivered.
         cancelled: Whether it was cancelled while a consumer holds it.
         expires_at: When that consumer's lease expires unless it is extended.

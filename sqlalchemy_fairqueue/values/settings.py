@@ -46,7 +46,7 @@ class Name(Definition):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Names(Definition):
-    """A field whose value is a list of names; *what* says what they are the names of."""
+    """A field whose value is a list of names; *what* tells what they name."""
 
     what: str = "shared limit"
 
