@@ -170,9 +170,9 @@ class LookupMethods(QueueBase):
         returned between two pages may be on both or neither. Each message is shown as it is when it is read.
 
         Indexes find the messages of a channel, also by key or state, and all messages of a queue that is the only one
-        of its installation; then the call reads what it returns, and O(log n). No index helps with *kind*, or with
+        of its installation; then the call reads O(log n) and what it returns. No index helps with *kind*, "held", or a
         *state* of the whole queue: the call then reads at most *scan* messages, so a page may be empty although it is
-        not the last. If state is None or "leased", the call also reads the ids of all leased messages of the queue.
+        not the last. For "leased", or a channel without state, it reads the ids of all leased messages of the queue.
 
         *limit* is 1 to 10,000, *scan* 1 to 1,000,000. *state* is "leased", "ready", "held" or "scheduled". *key* needs
         a channel. *after* is ``page.next`` of the previous page, with the same filters.
