@@ -5,18 +5,19 @@ all else is the same for both. ``runtime`` creates the parts once for each start
 each part reads only the clock that it was given.
 
 Most threads have their own connection (``connection``), never a connection of the application's pool. ``threads`` runs
-the first three threads and the limits, after failures too:
+the first three threads and ``<name>-limits``, and calls their duties again after failures:
 
 ==================== ==================================================================================================
 ``<name>-fetch``     ``fetcher``: dequeues when a queue's polls (``timings``) are due and there is room, and fills the
-                     executor's buffer. It registers waits (``wakeups``), and gives back what unanswered dequeues took.
+                     executor's buffer. It registers waits (``wakeups``). If a dequeue is not answered, it looks up and
+                     releases the messages that the dequeue took.
 ``<name>-settle``    ``settler``: settles what handlers finished, in batches.
 ``<name>-heartbeat`` ``duties``: the heartbeat extends leases, hears signals while all handlers are at
                      work, and charges for running handlers. Other duties cut stuck calls of the fetcher and settler,
                      look for requests to stop, and start the rounds of the next row.
 ``<name>-schedules`` ``duties``: each runs one round on its own connection, then ends. Schedules run the slots that are
 ``<name>-groups``    due; groups count members that ended and enqueue follow-ups; housekeeping makes and drops days of
-``-housekeeping``    the history and deletes what is old; samples record how queues stand.
+``-housekeeping``    the history and deletes what is old; samples record the figures of queues.
 ``<name>-samples``
 ``<name>-limits``    ``executor``: interrupts handlers whose time is over, and fails them. It has no connection.
 a probe's thread     ``runtime``: asks the database whether it answers, on a connection for probes.
@@ -49,14 +50,14 @@ Stop (``Runtime.end``): the worker begins no further handler, and tells running 
 after its present dequeue. The worker releases the deliveries in the buffer; these attempts do not count. When the grace
 period ends, the worker releases the deliveries of running handlers, their sessions refuse to commit, and child
 processes are killed. A delivery whose handler exceeded its timeout has failed already and is not released. The settler
-stops when all deliveries are settled, or after 10 seconds if the database is away. Rounds begin nothing further; a
-present statement gets one second, and another worker does the rest. The heartbeat stops last: until then it extends
-leases, and then it ends empty ones. After that the on_stop functions are called.
+stops when all deliveries are settled, or after 10 seconds if the database is away. Rounds begin no further statement;
+the present one gets one second, and another worker does the rest. The heartbeat stops last: until then it extends
+leases, and then it ends empty ones. After that the worker calls the on_stop functions.
 
 Failures, and what the worker does then:
 
-* The database is away, or refuses a call: each thread goes on alone, with its own backoff (``timings``). What handlers
-  finished waits for the settler, under its leases.
+* The database is away, or refuses a call: each thread tries again by itself, with its own backoff (``timings``). The
+  settler keeps finished deliveries and sends them later; they stay under their leases until these end.
 * A lease cannot be extended in time: the worker's own clock ends it before the database does. Handlers are told (tasks
   are cancelled), their sessions refuse to commit, and the next dequeue uses a new lease.
 * A dequeue is not answered: the next dequeue uses a new lease. As long as the old lease lives, the fetcher looks up
@@ -70,7 +71,7 @@ Failures, and what the worker does then:
 * A handler hangs beyond its timeout: its delivery fails then, and what the handler still does settles nothing. Its
   thread is free again only when it returns; a child process is killed.
 * A child process crashes, or cannot be started: the attempt counts, and the next message gets a new child.
-* A schedule cannot be run: a worker writes the reason into its row and tries again after a minute. Others go on.
+* A schedule cannot be run: a worker writes the reason into its row and tries again after a minute. Other schedules run.
 * A handler raises, times out, or its payload cannot be decoded: ``handling`` decides, and the attempt counts. No
   exception, not even ``SystemExit``, ends a thread.
 * A handler blocks the event loop: deliveries in the buffer are given back, and no more are taken.

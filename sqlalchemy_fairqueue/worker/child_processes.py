@@ -57,7 +57,7 @@ class Answer:
 
     Attributes:
         outcome: The Outcome or MessageCancelled that it returned or raised, converted to this package's classes.
-        own: The same outcome as a pickled object of the application's class, if there is one that can be pickled.
+        own: The outcome itself, pickled, if its class is the application's and can be pickled.
         value: The value that it returned, if that is no outcome and the queue keeps results.
         cause: The exception that it raised, if that is no outcome; otherwise the cause of the outcome.
     """
@@ -85,7 +85,7 @@ def main(connection: Connection[Any, Any]) -> None:
     threading.Thread(target=listener.run, name="fairqueue-listener", daemon=True).start()
     connection.send_bytes(b"ready")
     while (call := listener.calls.get()) is not None:
-        # In a new context, so that context variables of a handler do not leak into the next message.
+        # Each call has a new context, so that context variables of a handler do not leak into the next message.
         connection.send_bytes(copy_context().run(_handle, listener, connection, call))
 
 
@@ -133,8 +133,8 @@ def _handle(listener: _Listener, connection: Connection[Any, Any], call: bytes) 
 def _with_value(answer: Answer, value: object) -> bytes:
     """Return the pickled answer with the handler's value.
 
-    A value that cannot be pickled is replaced by the reason. The attempt has not failed, since the handler has done its
-    work.
+    If the value cannot be pickled, send the reason in its place. The attempt has not failed, since the handler has done
+    its work.
     """
     try:
         return pickle.dumps(replace(answer, value=value))
@@ -173,7 +173,7 @@ def _with_error(answer: Answer, error: BaseException) -> bytes:
 
 
 class _Listener:
-    """The thread that receives the worker's messages. It puts deliveries into ``calls``; None there ends the child."""
+    """The thread that receives the worker's messages. It puts deliveries into ``calls``, and None to end the child."""
 
     def __init__(self, connection: Connection[Any, Any]) -> None:
         self._connection = connection
@@ -201,7 +201,7 @@ class _Listener:
 
 
 def _leave_to_the_worker(number: int, frame: object) -> None:
-    """Ignore a signal to all processes of a service, since the worker acts on it and gives handlers their time."""
+    """Ignore a signal that a supervisor sends to all processes: only the worker obeys, and it gives handlers grace."""
 
 
 def _die_with_parent() -> None:
@@ -230,7 +230,7 @@ _SPAWN = multiprocessing.get_context("spawn")
 
 
 class ChildProcesses:
-    """The child processes of one worker: one for each isolated handler at work, and idle ones, kept until the stop."""
+    """The child processes of one worker. Each runs one handler, then stays idle for the next one until the stop."""
 
     def __init__(self, options: WorkerOptions) -> None:
         self._name = options.name
@@ -248,7 +248,7 @@ class ChildProcesses:
         return held in self._busy
 
     def call(self, held: HeldDelivery, handler: Handler) -> Any:
-        """Run a handler in a child, and wait in this thread. The timeout begins once the handler's module is imported.
+        """Run a handler in a child and wait. The timeout begins when the child has imported the handler's module.
 
         Returns:
             The outcome that the handler returned, if any; otherwise the value, if its queue keeps results.
@@ -447,7 +447,7 @@ class _Child:
 
 
 def _outcome(answer: Answer) -> Any:
-    """Return or raise in the worker what a handler returned or raised in its child."""
+    """Return what a handler returned in its child, or raise what it raised."""
     outcome = answer.outcome
     if answer.own is not None:
         # Middleware may check for the application's class. If the worker cannot create that, this package's class

@@ -64,15 +64,15 @@ class ConnectionOptions:
 
 
 class DedicatedConnection:
-    """A worker's connection to its database, made on demand and again after it broke.
+    """A worker's connection to its database. The first use connects; after the connection broke, the next use does.
 
     Only one thread uses it. Other threads may shut down its socket, which ends its call with an error; otherwise a call
     to a silent server or proxy would wait for ever. *made* counts the connections made so far.
 
     Args:
         lock_timeout: Seconds that a statement waits for a lock; give None behind a transaction pooler.
-        time_limit: Seconds that a statement may take, instead of the role's limit; None behind a transaction pooler.
-        within: Seconds after which a call is cut, by default. Give None if another thread cuts stuck calls.
+        time_limit: Seconds that a statement may take; this replaces the role's limit. None behind a transaction pooler.
+        within: Seconds after which a call is cut, unless :meth:`run` gets others. None if another thread cuts calls.
     """
 
     def __init__(
@@ -104,8 +104,8 @@ class DedicatedConnection:
     def run(self, work: Callable[[Connection], R], *, within: float | None = None) -> R:
         """Call *work* on the connection, where each statement is its own READ COMMITTED transaction.
 
-        If the engine's listeners set up transactions, *work* is one transaction. The connection is cut after *within*
-        seconds, by default after the connection's own limit.
+        If the engine's listeners set up transactions, *work* is one transaction. If *work* takes longer than *within*
+        seconds, or without *within* than the connection's own limit, the connection is cut.
         """
         if self._has_ended():
             self.close()
@@ -141,7 +141,7 @@ class DedicatedConnection:
         return self._driver.database_key(self._opened)
 
     def listener(self) -> Listener:
-        """Return a listener on the connection, which is used for nothing else until it is closed."""
+        """Return a listener on the connection. Use the connection for nothing else until you close it."""
         self._listens = True
         self._open()
         return self._driver.listener(self._opened, self._in_loop)
@@ -162,7 +162,7 @@ class DedicatedConnection:
                 timer.join()
 
     def cut_if_stuck(self, seconds: float) -> None:
-        """Cut a call that has lasted this long; its caller gets an error. Any thread may call this."""
+        """Cut a call that has lasted longer than *seconds*; its caller gets an error. Any thread may call this."""
         since = self._since
         if since is not None and self._clock() - since > seconds:
             self._cut()
@@ -216,7 +216,7 @@ class DedicatedConnection:
             raise _unanswered(within) from None
 
     def _prepare(self, connection: Connection) -> None:
-        """Set up a new connection, after the engine's listeners have."""
+        """Set isolation and limits of a new connection, which the engine's listeners have already set up."""
         explicit = self._must_be_explicit or engines.sets_up_transactions(connection)
         engines.isolate(connection, _ALONE if self._listens or not explicit else READ_COMMITTED)
         if self._lock_timeout is not None:
@@ -264,7 +264,7 @@ class DedicatedConnection:
 
 
 async def in_greenlet(work: Callable[[], R]) -> R:
-    """Call what awaits by SQLAlchemy's ``await_only``."""
+    """Call a plain function in a greenlet, so that it may await by SQLAlchemy's ``await_only``."""
     # It needs greenlet.
     from sqlalchemy.util import greenlet_spawn  # noqa: PLC0415
 
@@ -272,7 +272,7 @@ async def in_greenlet(work: Callable[[], R]) -> R:
 
 
 def _connected(engine: Engine, within: float) -> Connection:
-    """Connect in a thread, which is left behind if nobody answers, since there is no socket yet to shut down."""
+    """Connect in a thread. If nobody answers, leave that thread behind, since it has no socket yet to shut down."""
     made: Future[Connection] = Future()
 
     def connect() -> None:

@@ -90,7 +90,7 @@ class Heartbeat:
                 queue.dequeuing.release()
 
     def charge_all(self) -> None:
-        """Charge channels for running handlers, in queues fair by seconds, so that long handlers do not take over."""
+        """Charge channels for running handlers in queues fair by seconds, so that long ones get no more than others."""
         run_all(partial(self._charge, queue) for queue in self.queues)
 
     def _charge(self, queue: ServedQueue) -> None:
@@ -113,7 +113,7 @@ class Heartbeat:
         try:
             held = [(queue, [lease for lease in queue.held() if not lease.lost]) for queue in self.queues]
             held = [(queue, leases) for queue, leases in held if leases]
-            # A locked queue may use its share of the time until the first lease would be lost.
+            # If a queue is locked, it may use only its share of the time until the first lease would be lost.
             run_all(partial(self._extend, *held[number], held[number:]) for number in range(len(held)))
         finally:
             self._tell_lost()
@@ -309,7 +309,7 @@ class Groups(Round):
             self.start()
 
     def end(self, finished: int) -> bool:
-        """Begin no more rounds and return True; False if a round runs, or more than *finished* groups are finished."""
+        """Begin no more rounds and return True. If a round runs or has finished other groups, only return False."""
         with self._starting:
             if self.finished != finished or self.is_under_way:
                 return False
@@ -369,9 +369,9 @@ class Schedules(Round):
         return min((wait / 1_000_000 for wait in waits if wait > 0), default=None)
 
     def run_once(self) -> bool:
-        """Run the slots that are due at the first call, and no later ones. Return whether all are done.
+        """Run the slots that were due when this was first called. Return whether all are done.
 
-        A worker that drains calls this until it returns True, in place of :meth:`poll`.
+        A worker that drains calls this again and again until it returns True, and does not call :meth:`poll`.
         """
         if self._ended or self.is_under_way:
             return self._ended
@@ -387,7 +387,7 @@ class Schedules(Round):
             steps: list[Callable[[], object]] = [self._declare, partial(self._each, self._run_due)]
             run_all(steps)
         except Exception as error:
-            # An error that another attempt cannot fix must not keep a drain for ever.
+            # If another attempt cannot fix the error, a drain must not wait for it.
             self._ended = not (is_away(error) or is_serialization_failure(error) or isinstance(error, OSError))
             raise
         self._ended = True
@@ -409,7 +409,7 @@ class Schedules(Round):
         return [due for due in found if due.id not in self._refused]
 
     def _declare(self) -> None:
-        """Set the schedules of the code at the start, and missing ones after a reconnection."""
+        """Set the schedules that the code declares: all at the start, and the missing ones after a reconnection."""
         made = self._polling.made
         if self._declared_on == made:
             return
@@ -503,7 +503,7 @@ def _words(due: schedules.DueSchedule) -> tuple[str, str, str]:
 
 
 class Samples(Round):
-    """Rounds that keep this minute's samples, for the dashboard and ``fairqueue trend``; one worker writes them."""
+    """Rounds that write this minute's samples for the dashboard and ``fairqueue trend``, unless another worker has."""
 
     def __init__(self, queues: Sequence[ServedQueue], options: WorkerOptions) -> None:
         super().__init__("samples", "keep samples", options, queues, within=options.timings.housekeeping_call)

@@ -97,7 +97,7 @@ class Executor(ABC):
         return max(0.0, self._grace_until - self._clock())
 
     def give_up(self) -> list[HeldDelivery]:
-        """Fail handlers beyond their timeout, abandon others and kill child processes. Return what to settle."""
+        """Fail handlers beyond their timeout, abandon the others, kill child processes. Return abandoned deliveries."""
         given_up: list[HeldDelivery] = []
         for held in list(self.running):
             if held.timed_out:
@@ -109,7 +109,7 @@ class Executor(ABC):
         return given_up
 
     async def run(self, work: Callable[[], Any]) -> Any:
-        """Call a function of the application, or one that waits for threads."""
+        """Call a function that may block; :class:`TaskExecutor` calls it in a thread, so that its loop goes on."""
         return work()
 
     @abstractmethod
@@ -152,8 +152,8 @@ class Executor(ABC):
     def _begin_handling(self, held: HeldDelivery) -> Handler:
         """Begin a batch and return its handler.
 
-        If its first message cannot be handled, give the others back and raise, for example NotCalled. Settle any other
-        message that cannot be handled; it leaves the batch.
+        If its first message cannot be handled, give the others back and raise an error, for example NotCalled. If
+        another message cannot be handled, settle it and remove it from the batch.
         """
         followers, held.followers = held.followers, []
         try:
@@ -194,9 +194,9 @@ class Executor(ABC):
         return [handling.decide_on_failure(one, error) for one in held.batch]
 
     def _finish(self, held: HeldDelivery, decisions: handling.Decisions, *, still_runs: bool = False) -> None:
-        """Settle a finished batch, unless it was given up; release those of its messages that have no decision.
+        """Settle a finished batch, unless it was given up. Release messages for which *decisions* has no element.
 
-        *still_runs* says that the handler's task was cancelled, but its thread goes on.
+        *still_runs* says that the handler's thread goes on although its task has ended.
         """
         started = self.running.pop(held, None)
         if still_runs:
@@ -246,7 +246,7 @@ class Executor(ABC):
         return next_at - began
 
     def _ignore(self, held: HeldDelivery) -> None:
-        """Count a handler as hanging that runs on though its message was cancelled. It may still settle the message."""
+        """Count a handler as hanging if it runs on long after its message was cancelled."""
         ago, name = self._clock() - (held.cancelled_at or 0.0), shlex.quote(held.queue.options.name)
         self._hang(
             held,
@@ -268,7 +268,7 @@ class Executor(ABC):
         self._settle_batch(held, decisions, started)
 
     def _is_first_to_tell(self, held: HeldDelivery) -> bool:
-        """Count a timeout that the handler reports, and return True; False if the delivery is already given up."""
+        """Give up and count a delivery whose handler reports its timeout. Return False if it was given up before."""
         with self._lock:
             if held.given_up:
                 return False
@@ -291,7 +291,7 @@ class Executor(ABC):
         held.log(level, f"{what}: {hung} of {self._concurrency} handlers hang{so}")
 
     def _returned(self, held: HeldDelivery) -> None:
-        """Note the return of a handler that may be counted as hanging."""
+        """Note that a handler has returned; if it counted as hanging, it no longer does."""
         with self._lock:
             since = self.occupied.pop(held, None)
             if since is None or held not in self._hung:
@@ -358,9 +358,9 @@ class ThreadExecutor(Executor):
                 self._wait_for_work()
                 continue
             self.occupied[held] = self.running[held] = self._clock()
-            # Asked after the handler was noted: either this line sees a stop, or the stop waits for this handler.
+            # The handler was noted before this line, so either this line sees a stop or the stop waits for the handler.
             is_stopping = self._stopping.is_set()
-            # In a new context, so that context variables of a handler do not leak into the next message.
+            # Each call has a new context, so that context variables of a handler do not leak into the next message.
             self._finish(held, [RELEASE] if is_stopping else copy_context().run(self._call, held))
 
     def _wait_for_work(self) -> None:
@@ -418,7 +418,7 @@ class TaskExecutor(Executor):
     def begin(self) -> None:
         """Begin deliveries that were added to the buffer. The fetcher's thread calls it."""
         if self._called_at is None:
-            # Not the present time: deliveries that have waited too long have waited for the loop as long.
+            # The time of the last dequeue, not of this call, since its deliveries wait for the loop since then.
             self._called_at = self.buffer.filled_at
         self._call_in_loop(self._begin)
 
@@ -479,7 +479,7 @@ class TaskExecutor(Executor):
                 return
             self.occupied[held] = self.running[held] = self._clock()
             name = f"{held.delivery.kind}-{held.delivery.message_id}"
-            # A hanging handler in a thread may have called this, in its own context.
+            # A new context, since this may run in the context of a handler whose thread has just ended.
             task = self._tasks[held] = self._loop.create_task(self._call(held), name=name, context=Context())
             task.add_done_callback(partial(self._done, held))
 
@@ -515,7 +515,7 @@ class TaskExecutor(Executor):
             self._limit_time(held, handler)
             return await self._call_handler(held, handler)
         except BaseException as error:  # noqa: BLE001 - every exception of a handler is about its message
-            # If the loop was closed, the handler has not failed either.
+            # The handler has not failed if its loop was closed, or if others cancelled its task.
             if (isinstance(error, GeneratorExit) and self._loop.is_closed()) or (
                 isinstance(error, asyncio.CancelledError) and self._is_cancelled_by_others(held)
             ):
@@ -523,7 +523,7 @@ class TaskExecutor(Executor):
             else:
                 decisions = self._failed(held, _reason(held, error))
             if isinstance(error, asyncio.CancelledError):
-                # Its thread or child process may go on.
+                # The thread or child process of the handler may go on.
                 held.give_up()
                 self._children.kill(held)
             return decisions
@@ -547,7 +547,7 @@ class TaskExecutor(Executor):
                 result = await finished(handling.bound_call(handler, held)())
         else:
             result = await self._in_thread(held, lambda: self._call_plain(held, handler))
-            # A plain function around a coroutine.
+            # The plain function has returned a coroutine.
             if inspect.isawaitable(result):
                 with self._fork_guard:
                     result = await result
@@ -559,18 +559,18 @@ class TaskExecutor(Executor):
 
         def run() -> T:
             try:
-                # It may have been cancelled before the thread began.
+                # The handler may have been cancelled before the thread began.
                 held.check()
                 return work()
             finally:
-                # Before the loop gets the result.
+                # The loop hears of the end of the thread before it gets the result.
                 self._call_in_loop(self._thread_has_ended, held)
 
         self._in_threads.add(held)
         try:
             return await in_thread(run)
         except Exception:
-            # The thread has ended, or the system had none.
+            # The thread has ended, or could not be started.
             self._in_threads.discard(held)
             raise
 
@@ -582,7 +582,7 @@ class TaskExecutor(Executor):
 
 
 def _reason(held: HeldDelivery, error: BaseException) -> BaseException:
-    """Return why a task was cancelled, if its delivery tells; any other error as it is."""
+    """Return an error; in place of a CancelledError, return why the handler may not go on, if there is a reason."""
     if isinstance(error, asyncio.CancelledError):
         try:
             held.check()

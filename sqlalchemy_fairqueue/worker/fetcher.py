@@ -1,8 +1,8 @@
 """Fetcher of a worker: one thread dequeues what handlers can begin soon, from all queues in turn.
 
 A failed dequeue may have taken messages that the worker does not know of. So the next dequeue uses a new lease, and the
-unknown messages come back when the old lease ends. But the heartbeat extends the old lease while handlers work under
-it. So the fetcher looks up unknown messages under the old lease and releases them. It looks again at growing intervals,
+unknown messages come back when the old lease ends. While handlers work under the old lease, the heartbeat extends it;
+so the fetcher looks up unknown messages under the old lease and releases them. It looks again at growing intervals,
 since the network may deliver the dequeue much later.
 """
 
@@ -83,7 +83,7 @@ class Fetcher(Looper):
                 self.settler.settle(one, RELEASE)
 
     def _round(self) -> float:
-        """Take what there is room for. Return the longest wait until the next round."""
+        """Dequeue as many messages as there is room for. Return the most seconds to wait before the next round."""
         executor, trigger, now = self._executor, self._trigger, self._clock()
         trigger.refill_at = -1
         # No handler has taken from the buffer for long: other workers may be free.
@@ -115,10 +115,10 @@ class Fetcher(Looper):
             self.unanswered[queue, lease_id] = self._clock() + after, after
 
     def _look_up_unanswered(self, now: float) -> None:
-        """Release what unanswered dequeues took, whether there is room for messages or not.
+        """Release messages that unanswered dequeues took, even if there is no room for further messages.
 
-        After a reconnection, look at all leases, since the server may have forgotten settlements; otherwise the worker
-        would extend leases over messages that nobody handles.
+        After a reconnection, look at all leases: the server may have forgotten settlements, for example by a failover,
+        and the worker would go on to extend leases of messages that nobody handles.
         """
         if self._made != self.connection.made:
             self._made = self.connection.made
@@ -137,12 +137,12 @@ class Fetcher(Looper):
                 self._lookups.succeeded()
             except BaseException as error:  # noqa: BLE001 - it is tried again
                 self._stats.failed()
-                # The dequeue may have failed before it reached the database.
+                # Look again after the doubled delay, or after the backoff if that is longer.
                 self.unanswered[queue, lease_id] = self._clock() + max(again, self._lookups.failed(error)), again
                 break
 
     def _give_back_unknown(self, connection: Connection, queue: ServedQueue, lease_id: int) -> bool:
-        """Release messages that a lease has and the worker does not know of. Return whether the lease is kept."""
+        """Release the messages of a lease that the worker does not know of. Return whether to look at it again."""
         lease = queue.leases.get(lease_id)
         if lease is None or not lease.held:
             # Nobody extends the lease, so it ends by itself.

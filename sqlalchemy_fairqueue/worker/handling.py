@@ -120,14 +120,14 @@ def of_own_verb(
     reason: str | None = None,
     error: str | None = None,
 ) -> Decision:
-    """Return the decision of a handler that used a verb itself; a retry of the last attempt buries."""
+    """Return the decision of a handler that called a verb itself. A retry at the last attempt becomes a bury."""
     if verb is Verb.RETRY and delivery.attempt >= delivery.max_attempts:
         return Decision(Verb.BURY, reason="attempts exhausted", error=error, sent=True)
     return Decision(verb, delay, reason or "its handler said so", error, sent=True)
 
 
 def of_error(error: BaseException, delivery: Delivery, policy: RetryPolicy) -> Decision:
-    """Return the decision for an outcome, or for another exception: a later attempt or a dead letter."""
+    """Return the decision that an outcome asks for. For any other exception it is a retry or a bury, by the policy."""
     match error:
         case Release():
             return Decision(Verb.RELEASE, error.delay)
@@ -190,7 +190,7 @@ def _bury_reason(error: BaseException) -> str:
 
 
 def of_unknown(error: WorkerError, delivery: Delivery, policy: RetryPolicy) -> Decision:
-    """Return the decision for a kind without a handler: at first release the message to other workers, later fail.
+    """Return the decision for a kind without a handler: at first release it to other workers, later fail the attempt.
 
     The delays of releases grow. Releases do not count, so old workers use up no attempts of a new kind during a deploy.
     """
@@ -264,7 +264,7 @@ class NotCalled(Exception):
 
 
 def without_call(held: HeldDelivery) -> Decision | None:
-    """Return the decision on a lost or cancelled delivery, whose handler should not be called; otherwise None."""
+    """Return how to settle a lost or cancelled delivery without calling its handler; None for any other delivery."""
     return RELEASE if held.lost else COMPLETE if held.cancelled else None
 
 
@@ -302,7 +302,7 @@ def begin_handling(held: HeldDelivery) -> Handler:
 
 
 def _check_known(schema: PayloadSchema, payload: object) -> None:
-    """Raise WorkerError for a payload of a newer version, as for an unknown kind: a newer worker may know it."""
+    """Raise WorkerError for a payload of a newer version, so that it is released to workers that may know it."""
     try:
         schema.check_known(payload)
     except PayloadError as error:
@@ -312,7 +312,7 @@ def _check_known(schema: PayloadSchema, payload: object) -> None:
 def bound_call(
     handler: Handler, held: HeldDelivery, context: Context | None = None, function: Callable[..., Any] | None = None
 ) -> Callable[[], Any]:
-    """Return the call of a handler, or of *function* in its place, within its middleware."""
+    """Return a function that calls a handler, or *function* in its place, inside the handler's middleware."""
     return call_of(handler, held.queue.around(handler), context or context_of(held), function)
 
 
@@ -321,10 +321,10 @@ def context_of(held: HeldDelivery, session: Any = None) -> Context:
 
 
 class CommitCheck:
-    """Checks each commit of a handler's session; the worker sets ``returned`` before its own commit.
+    """Checks each commit of a handler's session.
 
-    The commit is refused if the lease is lost, a message is cancelled or the timeout is exceeded. A commit by the
-    handler itself gives a warning, at the line where the handler is defined.
+    It refuses the commit if the lease is lost, a message is cancelled or the timeout is exceeded. It warns of a commit
+    by the handler itself, at the line that defines the handler; before its own commit the worker sets ``returned``.
     """
 
     def __init__(self, held: HeldDelivery, handler: Handler) -> None:
@@ -369,8 +369,8 @@ class CommitCheck:
 def call_in_session(held: HeldDelivery, handler: Handler, around: ForkGuard) -> Decisions:
     """Call a handler with a session whose COMMIT settles the delivery; for an AsyncSession, call this in a greenlet.
 
-    A transaction that could not be serialized is tried again a few times. Each call gets the delivery as it was
-    enqueued, whatever the last call has changed.
+    If the transaction could not be serialized, call the handler again, up to four times in all. Each call gets the
+    delivery as it was enqueued, even if the last call has changed it.
     """
     headers = [deepcopy(one.delivery.headers) for one in held.batch]
     left = _TRIES
@@ -417,7 +417,7 @@ def _wait(awaitable: Awaitable[Any]) -> Any:
 
 
 def _settle_in(session: Session, held: HeldDelivery, decisions: list[Decision]) -> list[Decision]:
-    """Let the session's COMMIT settle a batch: by verbs that the handler used in this session, or by *decisions*."""
+    """Let the session's COMMIT settle a batch by *decisions*; verbs that the handler called on the session go first."""
     own = {one.delivery: one for one in reversed(recorded(session)) if isinstance(one, Settle)}
     made, operations = [], []
     for one, decision in zip(held.batch, decisions, strict=True):
@@ -454,7 +454,7 @@ def _of_value(held: HeldDelivery, handler: Handler, result: object, value: objec
 
 
 def decide_on_failure(held: HeldDelivery, error: BaseException) -> Decision | None:
-    """Return the decision on a delivery whose handler raised, even an unreadable error; None if it was given up."""
+    """Return the decision on a delivery whose handler raised, even if the error is unreadable; None if given up."""
     try:
         return _decide(held, error)
     except BaseException as again:  # noqa: BLE001 - see above
@@ -482,7 +482,7 @@ def _decide(held: HeldDelivery, error: BaseException) -> Decision | None:
 
 
 def _log(level: int, held: HeldDelivery, error: BaseException, decision: Decision | None = None) -> None:
-    """Log a failed attempt, and the command that shows its traceback, which is too long for a log."""
+    """Log a failed attempt. In place of the traceback, which is too long for a log, log the command that shows it."""
     shown = ""
     if decision is not None and decision.error is not None:
         noun = "dead" if decision.verb is Verb.BURY else "messages"

@@ -86,7 +86,7 @@ RELEASE = Decision(Verb.RELEASE)
 
 @dataclass(slots=True, eq=False)
 class TrackedLease:
-    """A lease of a worker: until when it is known to live, and the deliveries under it.
+    """A lease of a worker, and the deliveries under it.
 
     Attributes:
         deadline: The lease is known to live until then, by the worker's clock.
@@ -136,7 +136,7 @@ class WorkerLease(Lease):
         return self.lost or (self.tracked is not None and (held is None or held.given_up))
 
     def measured(self, delivery: Delivery) -> tuple[int | None, int | None]:
-        """Return the cost of a delivery in a queue fair by seconds, and the cost charged so far; stop charging."""
+        """Stop charging for a delivery. Return its measured cost and the cost charged so far; each may be None."""
         held = self._held(delivery)
         return (None, None) if held is None else (held.measured_cost, held.stop_charging())
 
@@ -151,7 +151,7 @@ class HeldDelivery:
     """A delivery in a worker's hands, from the dequeue until it is settled. Times are by the worker's clock.
 
     Attributes:
-        cancelled_at: When the handler was told that a message of its batch is withdrawn.
+        cancelled_at: When the handler was told that a message of its batch is cancelled.
         given_up: Whether the worker has settled it without its handler, which may still run.
         time_over_at: The end of the timeout, or None; set when the handler begins.
         max_attempts: The effective limit of attempts; set when the handler begins.
@@ -223,7 +223,7 @@ class HeldDelivery:
 
     @property
     def measured_cost(self) -> int | None:
-        """The delivery's share of the cost that its handler set or, in a queue fair by seconds, of the milliseconds."""
+        """The delivery's share of the cost that its handler set; else, in a queue fair by seconds, its milliseconds."""
         told, count = self.first.cost, len(self.first.batch)
         if told is not None:
             return told // count + (told % count if self is self.first else 0)
@@ -233,7 +233,7 @@ class HeldDelivery:
         return 0 if self._began_at is None else self._milliseconds(0.0)
 
     def charge_on(self) -> tuple[int, int] | None:
-        """Raise the milliseconds that are charged. Return the new and old total, or None if no charge is due now."""
+        """Raise the total of charged milliseconds. Return it and the total before, or None if no charge is due now."""
         with _charging:
             took = self.took
             if not self.delivery.is_timed or self._is_settling or took is None or took < _CHARGED_AFTER:
@@ -272,7 +272,7 @@ class HeldDelivery:
 
     @property
     def enqueues(self) -> Queue | None:
-        """The queue, for members that the handler adds to its group; None in a child process."""
+        """The queue to which the handler may add members of its group; None in a child process."""
         served: ServedQueue | None = self.queue
         return None if served is None else served.queue
 
@@ -383,15 +383,15 @@ class ServedQueue:
         return self.options.retry if handler is None or handler.retry is None else handler.retry
 
 
-# The buffer may remember this many channels without need, since a clean-up looks through all of them.
+# The buffer may remember this many channels that it no longer needs, since a clean-up looks through all channels.
 _SPARE = 1000
 
 
 class Buffer:
     """Deliveries that wait for a handler, in fair order by channel. One thread adds, any thread takes.
 
-    Without turns in the buffer, messages of a later dequeue would wait behind everything that the buffer holds of other
-    tenants. So each message gets a virtual time: now, or one after the last message of its channel if that is later.
+    Without turns in the buffer, messages of a later dequeue would wait behind all earlier ones, even behind many of one
+    tenant. So each message gets a virtual time: now, or one after the last message of its channel if that is later.
     The message with the earliest time begins first. While n messages wait, each message that begins advances virtual
     time by 1/(n+1), so new channels cannot overtake waiting ones for ever. A channel's messages keep their order.
 

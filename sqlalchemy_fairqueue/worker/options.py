@@ -65,7 +65,7 @@ class WorkerOptions(ConnectionOptions):
     Attributes:
         session_factory: Creates the sessions of async functions.
         sync_session_factory: Creates the sessions of plain functions; the ``session_factory`` of a Worker.
-        references: Not an argument: the command line's options that name a queue, by schema and name, for the log.
+        references: The command line's options that name each queue, for the log. The keys are schema and queue.
     """
 
     queues: tuple[Queue, ...]
@@ -133,12 +133,12 @@ class WorkerOptions(ConnectionOptions):
 
     @property
     def ask(self) -> timedelta:
-        """The duration of leases of dequeues: half of a heartbeat's, so that a dequeue can use the last lease again."""
+        """How long a dequeue needs its lease: half of ``lease``, so that one that a heartbeat has extended serves."""
         return self.lease / 2
 
     @property
     def stuck_after(self) -> float:
-        """Seconds after which an unanswered call is cut: the server limits a call's work, not its waits for locks."""
+        """Seconds until a call without an answer is cut: a lease's duration, or ``timings.stuck_after`` if longer."""
         return max(self.lease.total_seconds(), self.timings.stuck_after)
 
     @property
@@ -225,8 +225,8 @@ def check_sessions(
 ) -> None:
     """Create a session, and refuse a factory whose sessions are not of *kind* or of the class that a handler wants.
 
-    Later, each call of such a handler would fail, and cost its message an attempt. A pool that is too small is only
-    logged. Without handlers that take sessions, do nothing.
+    With such a factory each call of a handler would fail, and cost its message an attempt. If the pool is too small,
+    only log that. If no handler takes a session, do nothing.
     """
     handlers = options.session_handlers(asynchronous=kind is AsyncSession)
     if not handlers:

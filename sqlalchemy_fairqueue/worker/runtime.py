@@ -116,8 +116,7 @@ _END = object()
 class Lifespan:
     """The on_start and on_stop functions of one start of a worker, and the resources; *run* calls plain functions.
 
-    A generator is recorded before it begins, so that one that is interrupted while it starts still closes what it
-    opened.
+    The stop also closes a generator whose start was interrupted, since each is recorded before it begins.
     """
 
     def __init__(self, options: WorkerOptions, run: Run) -> None:
@@ -125,9 +124,9 @@ class Lifespan:
         self._log = options.log
         self._queues = options.queues
         self._resources: dict[int, dict[str, Any]] = {id(queue): {} for queue in options.queues}
-        # By function, since queues may share one.
+        # The resource of each on_start function. Queues may share a function; it is then called once.
         self._started: dict[Callable[..., Any], Any] = {}
-        # What is to be continued, and called, at the stop.
+        # The stop continues the generators in the first, and calls the on_stop functions in the second.
         self._open = contextlib.AsyncExitStack()
         self._stops = contextlib.AsyncExitStack()
         self._stopping: set[Callable[..., Any]] = set()
@@ -145,7 +144,7 @@ class Lifespan:
                     if one.function not in self._started:
                         self._started[one.function] = await self._begin(queue, one)
                     self._resources[id(queue)][one.name] = self._started[one.function]
-                # From now on these must run at the stop.
+                # The queue has started, so its on_stop functions must run at the stop.
                 for one in stops:
                     if one.function not in self._stopping:
                         self._stopping.add(one.function)
@@ -155,7 +154,7 @@ class Lifespan:
             raise
 
     async def stop(self) -> None:
-        """Call on_stop functions, then finish on_start generators, in reverse order. Call it in the task of start."""
+        """Call on_stop functions, then finish generators, in reverse order. Call this in the task that called start."""
         await self._stops.aclose()
         await self._open.aclose()
 
@@ -289,9 +288,9 @@ class Runtime:
     def _drain(self, *, runs_slots: bool) -> Iterator[bool]:
         """Yield False until the worker is drained.
 
-        Slots of schedules that are due at the start run first. Later ones are left, since they could keep a worker for
-        ever. Once all messages are settled, groups are folded, and each queue is polled once more for what handlers and
-        the fold enqueued. The worker is drained if these polls do not raise the count of taken messages.
+        First run slots of schedules that are due at the start; later ones could go on for ever. When all messages are
+        settled, fold groups, and poll each queue once more, since handlers and the fold may have enqueued messages. The
+        worker is drained if these polls take no message.
         """
         schedules, groups, stats = self._schedules, self._groups, self._options.stats
         while runs_slots and schedules is not None and not schedules.run_once():
@@ -304,7 +303,7 @@ class Runtime:
                 taken = stats.taken
             since = self._clock()
             if groups is not None:
-                # What was settled after a fold began is folded by the next one.
+                # A fold may miss what was settled after it began, so another one follows.
                 while stats.taken == taken and (groups.folded_at is None or groups.folded_at < since):
                     groups.start()
                     yield False
@@ -314,7 +313,7 @@ class Runtime:
             self.trigger.set()
             while stats.taken == taken and not all(queue.polls.empty_at >= since for queue in self.queues):
                 yield False
-            # The follow-up of a group that was finished meanwhile may be there now.
+            # If a group was finished meanwhile, its follow-up may be there now.
             if stats.taken == taken and (groups is None or groups.end(finished)):
                 return
 

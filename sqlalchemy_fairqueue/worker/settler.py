@@ -43,7 +43,7 @@ _RETURNING = (Verb.RETRY, Verb.RELEASE)
 
 
 class Settler(Looper):
-    """The thread that settles the deliveries of one worker. It tells *settled* which queues may have room now."""
+    """The thread that settles the deliveries of one worker. It calls *settled* with queues that may have room now."""
 
     def __init__(self, options: WorkerOptions, settled: Callable[[set[ServedQueue]], None]) -> None:
         duty = Duty("settle deliveries", self._step, options.timings.longest_sleep)
@@ -124,7 +124,7 @@ class Settler(Looper):
             self._note_ended(ended)
 
     def _flush(self) -> None:
-        """Send all that is pending. The FairQueueError of one queue is raised when the others are settled."""
+        """Send all that is pending. If a queue fails with a FairQueueError, settle the other queues, then raise it."""
         groups: dict[tuple[ServedQueue, Verb], list[HeldDelivery]] = {}
         for held in self._pending:
             groups.setdefault((held.queue, held.settlement.verb), []).append(held)
@@ -139,7 +139,7 @@ class Settler(Looper):
             raise refused
 
     def _chunks(self, deliveries: list[HeldDelivery]) -> Iterator[list[HeldDelivery]]:
-        """Yield the deliveries of each call, bounded by number and by bytes of results; one result may be larger."""
+        """Yield the deliveries of each call: a bounded number, with bounded bytes of results unless one is larger."""
         chunk: list[HeldDelivery] = []
         size = 0
         for held in deliveries:
@@ -168,7 +168,7 @@ class Settler(Looper):
             self._send(held.queue, held.settlement.verb, [held])
 
     def _note_ended(self, deliveries: list[HeldDelivery]) -> None:
-        """Forget deliveries, and let their queues be polled if that made room, and when a message is due again."""
+        """Forget deliveries. Poll their queues now if that made room, and again when a returned message is due."""
         for held in deliveries:
             held.lease.held.discard(held)
             if held.decision is not None and held.decision.delay:
@@ -176,7 +176,7 @@ class Settler(Looper):
         self._settled({held.queue for held in deliveries if self._makes_room(held)})
 
     def _makes_room(self, held: HeldDelivery) -> bool:
-        """Return whether a dequeue may find something now: a free slot or ordering key, or the returned message."""
+        """Return whether a dequeue may find more now, since a slot or ordering key is free or the message is back."""
         decision = held.decision
         if decision is None or held.delivery.holds_slot or held.delivery.ordering_key is not None:
             return True
@@ -229,7 +229,7 @@ class Settler(Looper):
         """Count settled deliveries, and log new dead letters."""
         stats = self._stats
         if verb is Verb.RETRY:
-            # As a fallback it may be the last attempt, and then the database makes a dead letter.
+            # If this retry replaces a refused verb, it may be the last attempt; then the database buried the message.
             over = [held for held in deliveries if of_own_verb(verb, held.delivery).verb is Verb.BURY]
             for held in over:
                 held.decision = of_own_verb(verb, held.delivery)
@@ -325,7 +325,7 @@ class _Unsendable(Exception):
 
 
 def _state(error: DBAPIError | UnicodeError | _Unsendable) -> str:
-    """Return an error's SQLSTATE, or the one that fits if the driver refused to send something."""
+    """Return an error's SQLSTATE. If the driver refused to send something, return what the server would have said."""
     if isinstance(error, UnicodeError):
         return _UNTRANSLATABLE
     if isinstance(error, _Unsendable):

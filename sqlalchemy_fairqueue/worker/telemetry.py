@@ -1,4 +1,4 @@
-"""Counters and distributions of a worker, and its log, which from INFO on mentions messages only if they fail."""
+"""Counters, distributions and the log of a worker. From level INFO on, the log mentions only messages that fail."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Bucket:
     Attributes:
         bound: The greatest counted value.
         count: How many values are not greater.
-        example: The last value that no smaller bucket counts, or None.
+        example: The last of these values that no smaller bucket counts, or None.
     """
 
     bound: float
@@ -113,7 +113,7 @@ class WorkerStats:
         empty: Dequeue calls that returned nothing.
         flushes: Calls that settled deliveries.
         heartbeats: Calls that extended leases.
-        woken: Reports of the listening connection: notifications for the worker's queues, its own failure or return.
+        woken: How often the listening connection told of notifications for the worker's queues, or failed or came back.
         failures: Failed dequeues, settlements and duties, mostly since the database is away.
         timed_out: Deliveries whose handler exceeded its timeout.
         hung: Handlers that run now though their deliveries are settled without them, or their messages were cancelled

@@ -114,7 +114,7 @@ class Looper:
         self._stats = options.stats
         self._event = WakeEvent() if event is None else event
         self._last = last
-        # When the next duty is due. Infinite during a call, which may miss an earlier time that is noted meanwhile.
+        # When the next duty is due. Infinite while duties run, so that wake_by() always sets the event then.
         self._next_at = math.inf
         now = self._clock()
         for duty in duties:

@@ -2,8 +2,8 @@
 
 Tests pass their own clock and durations. Programs use the arguments of ``Worker`` instead.
 
-If a queue gave all messages that the worker asked for, the worker polls it again at once. If it gave fewer, the next
-poll comes soon at first and later each time, up to the poll interval, or when the next message is due.
+If a queue gave all messages that the worker asked for, the worker polls it again at once, otherwise soon. While polls
+give nothing, the time between them doubles up to the poll interval. If a message is due earlier, a poll comes then.
 
 A worker that can be woken registers its wait *before* its last poll, so that each enqueue after the registration wakes
 it. It ends the wait when several polls in a row find work. A transaction that enqueued before the registration and
@@ -40,31 +40,31 @@ class Timings:
         hear_after: The worker hears the signals of a queue after this time without a dequeue.
         charge_every: Interval of charges for running handlers, in queues that are fair by seconds.
         stuck_after: A call to dequeue, settle, run schedules or finish groups is cut after this long without an answer,
-            or after the lease if that is longer.
+            or after the duration of a lease if that is longer.
         housekeeping_call: A statement of housekeeping is cut only after this, since it may delete many large rows.
         housekeeping_every: Interval of housekeeping, give or take half of it.
-        pruned_at_once: Rows of a kind, or dead letters of a queue, that housekeeping deletes in a transaction.
+        pruned_at_once: Most rows of a kind, or dead letters of a queue, that housekeeping deletes in one transaction.
         schedules_every: Longest interval of polls for due schedules.
         schedule_again: Delay before a schedule that could not be run is tried again.
-        forgotten_at_once: Channels that housekeeping reads, or deletes, in a transaction.
-        unanswered_after: Time from an unanswered dequeue, which may still be executed, to the first lookup of what it
-            took.
+        forgotten_at_once: Most channels that housekeeping reads, or deletes, in one transaction.
+        unanswered_after: Time from an unanswered dequeue, which the server may still execute, to the first lookup of
+            what it took.
         poll_soon: Time to the next poll after a poll that gave less than it asked for.
         poll_later: Delay of a poll that will probably find nothing, since another consumer was woken for the message.
         poll_locked: Longest time to the next poll while another call holds ready messages.
-        poll_drift: A waiting worker polls again after this multiple of its wait so far, for earlier transactions that
-            have committed meanwhile.
-        longest_wait: The longest time for which a wait is registered, even if the worker dies.
+        poll_drift: A waiting worker polls again after this multiple of its wait so far, since a transaction that began
+            before the wait wakes nobody and may have committed meanwhile.
+        longest_wait: The longest time for which a wait is registered; the wait of a dead worker stays so long.
         wait_margin: A wait is registered for two poll intervals plus this.
         ahead: The most work in the buffer, in seconds.
-        trips: The buffer holds work for the time of this many dequeues; a dequeue begins when half of it is left.
+        trips: The buffer holds work for the time of this many dequeues; a dequeue begins when the buffer is half empty.
         stale_after: A delivery that has waited in the buffer this long is given back.
         longest_sleep: A thread without other work looks again after this long, which is within every system's limit.
         unsettled: With more unsettled deliveries the fetcher takes no messages.
         settle_bytes: Most bytes of results in one call; one result may be larger.
         settle_at_stop: How long a stop waits for a database that is away.
         locked_again: Time until a locked message is tried again.
-        may_hold_slot: Deliveries taken longer ago may hold a slot of a limit that was set after their dequeue.
+        may_hold_slot: A delivery that was taken longer ago may hold a slot, if a limit was set after its dequeue.
         stop_part: How long a part may take to stop after its present work.
         end_leases: How long a stop waits for the database to end the worker's leases.
         stop_dequeue: How long a stop waits for the present dequeue, even with a shorter grace period.
@@ -74,7 +74,7 @@ class Timings:
         child_start: How long a child process may take to start, or to import a handler.
         lease_check: Longest interval of checks whether the handler of a child process may go on.
         connect: How long a new connection may take; the drivers' own limits are minutes.
-        silence: Interval of checks whether the listening connection lives and commits notify.
+        silence: How often the listener checks that its connection lives and that commits notify.
         answer: How long the answer to that check may take.
         backoff_first: First wait after a failure; each further failure doubles it.
     """
@@ -184,7 +184,7 @@ class Backoff:
 
 # Wake-ups cost more than frequent polls if this many polls in a row gave as many messages as they asked for.
 _OFTEN = 8
-# They also cost more if messages come at the rate _BUSY, an exponential average over _LATELY seconds.
+# Wake-ups also cost more above 140 messages a second. _LATELY: seconds of the exponential average of this rate.
 _LATELY = 0.05
 _BUSY = 140 * _LATELY
 # At half of this rate wake-ups are cheaper again, if the last poll gave nothing.
@@ -257,7 +257,7 @@ class PollSchedule:
         due = inf if due_in is None else due_in
         if not locked and due > self.timings.poll_locked:
             self.empty_at = self._began_at
-        # In a stream of messages an empty poll is chance; the worker does not wait yet.
+        # While many messages come, an empty poll is chance, so the interval does not grow.
         before = 0 if self._lately_by(now) >= _CALM else self._nothing
         # A ready message that another call holds comes back soon, but polls need a pause. The pause grows while it
         # stays locked.
@@ -281,7 +281,7 @@ class PollSchedule:
         self.next_at = min(self.next_at, at)
 
     def poll_later(self, now: float) -> bool:
-        """Poll a moment later, since the consumer that was woken may be dead or busy. Return as :meth:`poll_now`."""
+        """Poll a moment later, since the consumer that was woken may be dead or busy. Return what poll_now returns."""
         return self._wake(now + self.timings.poll_later)
 
     def _wake(self, at: float) -> bool:
@@ -354,6 +354,6 @@ class Prefetch:
         """Return how many messages to take now, if *free* handlers could begin; zero while a call is not worthwhile."""
         ahead = self.ahead(busy)
         room = free + ahead - buffered
-        # Take half a buffer in one call, instead of one message in each; but no free handler waits for that.
+        # Take half a buffer in one call, not one message in each, unless a handler is free now.
         worth = 1 if buffered < max(free, 1) else max(1, ahead // 2)
         return room if room >= worth else 0

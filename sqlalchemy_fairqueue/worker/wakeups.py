@@ -1,6 +1,6 @@
 """Wakes a worker's fetcher from other threads, and wakes workers and waits for results when transactions commit.
 
-A worker registers a wait in the database, polls once more, and then relies on notifications beside a few polls (see
+A worker registers a wait in the database, polls once more, and then relies on notifications and polls seldom (see
 ``timings``). Without notifications it polls more often.
 
 All workers of a process and database share one listening connection, and never depend on it alone: each time it comes
@@ -63,7 +63,7 @@ class FetchTrigger(WakeEvent):
         self._clock = clock
 
     def settled(self, queues: Iterable[ServedQueue]) -> None:
-        """Let the fetcher poll these queues, where settlements made room; wake it if it would poll later."""
+        """Let the fetcher poll these queues now, because settlements made room in them; wake it if it waits."""
         now = self._clock()
         earlier = [queue.polls.poll_now(now) for queue in queues]
         if any(earlier) or self.is_backlogged:
@@ -95,8 +95,8 @@ class WaitRegistration:
         polls.interval = interval if queue.queue.notify else min(interval, alone)
         if not polls.needs_wait(now):
             return
-        # For two intervals and not one, since a registration is a write. Not for longer, since the registration of a
-        # dead worker costs each producer a notification, and keeps it from naming another worker.
+        # For two intervals and not one, since a registration is a write. Not for longer: while a dead worker is
+        # registered, each producer sends a notification for it, which wakes another worker only after a moment.
         seconds = 2 * interval + timings.wait_margin
         queue.waiting_lease, topic = self._wait(queue, "wait for", seconds)
         polls.wait_begun(now, now + seconds)
@@ -163,7 +163,7 @@ def join_listening(options: WorkerOptions, connection: DedicatedConnection, noti
 
 
 class Listening:
-    """The listening connection and its thread. Workers of the process share it by *key*, if there is one."""
+    """A listening connection and its thread. If it has a *key*, all workers of the process and database share it."""
 
     def __init__(self, options: ConnectionOptions, key: Key | None = None) -> None:
         self.is_listening = False
@@ -193,7 +193,7 @@ class Listening:
             if not self._subscribers and not self._stopping:
                 if self._key is not None:
                     _shared.pop(self._key, None)
-                # Sent first, since the thread closes this socket once it may stop.
+                # The byte is sent first, since the thread closes this socket once _stopping is set.
                 self._stop_writer.send(b"x")
                 self._stopping = True
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class Front:
-    """The public members of both workers, and their life from a start to a stop; each start uses a new runtime."""
+    """What both workers have in common: public members, start and stop. Each start uses a new runtime."""
 
     def __init__(self, options: WorkerOptions) -> None:
         self._options = options
@@ -44,10 +44,10 @@ class Front:
         # The executor of the last start, which may still be stopping.
         self._executor: Executor | None = None
         self._draining = False
-        # Set when the worker is asked to stop, and the end of the grace period.
+        # Set when the worker is asked to stop; then the next attribute is the end of the grace period.
         self._asked: WakeEvent | asyncio.Event = WakeEvent()
         self._grace_until = inf
-        # Whether nothing has begun but checks and functions of on_start, which a signal ends.
+        # True while only checks and on_start functions run; a signal ends them at once.
         self._checking = False
         self.stats: WorkerStats = options.stats
 
@@ -72,7 +72,7 @@ class Front:
         return Health(alive=True, ready=False, problems=(problem,))
 
     async def _begin(self, runtime: Runtime) -> None:
-        """Begin to work, or undo what has begun and raise why that is impossible."""
+        """Check, call on_start functions, start all parts. If one fails, stop the earlier ones and raise its error."""
         self._checking = True
         try:
             await self._check(runtime)
@@ -252,7 +252,7 @@ class Worker(Front):
         Raises:
             InvalidArgument: The grace is no duration.
         """
-        # Before the lock, which the present stop holds.
+        # Ask before taking the lock, which a stop under way holds.
         self._ask(self._until(grace))
         if self._executor is not None and self._executor.calls_this():
             self._in_thread(self._finish)
@@ -281,10 +281,10 @@ class Worker(Front):
         """Work until another thread or a signal calls ``stop``.
 
         Args:
-            drain: Whether to return as soon as nothing can be delivered now, including what handlers enqueue and
-                retries without a delay. Slots of schedules that are due at the start run; later ones do not. The call
-                does not wait for messages that are due later, paused, beyond a limit or held by others; ``leftovers``
-                returns these. For tests, and for jobs that a scheduler starts.
+            drain: Whether to return as soon as nothing can be delivered now. The worker first handles messages that
+                handlers enqueue, retries without a delay, and slots of schedules that are due at the start. It does not
+                wait for messages that are due later, paused, beyond a limit or held by others; ``leftovers`` returns
+                these. For tests, and for jobs that a scheduler starts.
             handle_signals: Whether SIGTERM and SIGINT stop it; a second one ends the process at once, unless it comes
                 within two seconds of the first. Only in the main thread. Default: the program handles signals; a
                 KeyboardInterrupt stops the worker and is raised again.
@@ -451,9 +451,9 @@ class AsyncWorker(Front):
         """Take no further messages, let handlers finish, release the rest, and return. The worker can start again.
 
         A call from one of this worker's handlers, or from a task or thread that it started, returns at once; the worker
-        then stops after its handlers have finished. A cancel of the caller does not cancel the stop. During the start,
-        the stop begins when the start has ended. A second call with a shorter grace shortens the first. A task of
-        another loop waits while the stop runs in the worker's loop.
+        then stops after its handlers have finished. A cancel of the caller does not cancel the stop. If the worker is
+        still starting, the stop begins when the start has ended. A second call with a shorter grace shortens the first.
+        A task of another loop waits while the stop runs in the worker's loop.
 
         Args:
             grace: How long handlers may go on; default: the worker's. Handlers that still run afterwards are cancelled.
@@ -477,7 +477,7 @@ class AsyncWorker(Front):
 
     def _stop_by_signal(self) -> None:
         if self._started is not None and not self._started.done():
-            # A silent database may take half a minute.
+            # The start need not wait for its check, which a silent database may delay for half a minute.
             self._started.set_exception(_StoppedAtStart())
         else:
             self._ask(self._until())
