@@ -1,10 +1,10 @@
 """Builds calls of SQL functions by name, and sends them.
 
-As a rule SQLAlchemy sends a call, with all of its events. If there is no listener and the driver supports it, the call
+As a rule SQLAlchemy sends a call, so that its events fire. If there is no listener and the driver supports it, the call
 bypasses SQLAlchemy, which halves its time. Calls can travel with the COMMIT of their transaction, in one round trip.
-Python then cannot see an outcome before the COMMIT, so for an outcome that must not be committed the statement itself
-fails, by ``fq_refuse``. If an engine has listeners of statements, our listener of ``do_execute`` collects the
-statements that SQLAlchemy prepares, and at the last one the driver sends all of them together.
+Python then sees an outcome only after the COMMIT. So if an outcome must not be committed, the statement itself fails,
+by ``fq_refuse``. If an engine has listeners of statements, SQLAlchemy prepares each statement and our listener of
+``do_execute`` collects it; after the last one the driver sends all of them together.
 """
 
 from __future__ import annotations
@@ -90,11 +90,11 @@ class Shape:
 
     Attributes:
         columns: The columns to select. None: all.
-        condition: The text after the function.
-        before: A function to call before, in the same statement, with the same first parameter.
-        alone: Array parameters that are passed as one value, which drivers encode several times faster than an array.
-        each: A parameter that is passed as an array, to call the function for each element; ``place`` is its position.
-        readable: Whether texts come as UTF-8 bytes, so that a text outside of the connection's encoding fails nothing.
+        condition: SQL that follows the call of the function, such as a ``where``.
+        before: A function that the statement calls first, with the same first parameter.
+        alone: Array parameters with one element, which is passed itself, since drivers encode it several times faster.
+        each: A parameter that gets an array; the function is called for each element, and ``place`` is its position.
+        readable: Whether texts come as UTF-8 bytes, so that the connection's encoding need not represent them.
     """
 
     columns: Sequence[str] | None = None
@@ -110,7 +110,7 @@ READABLE = Shape(readable=True)
 EACH_QUEUE = Shape(each="queue", readable=True)
 
 
-# Of about as many schemas as above.
+# Enough for all functions in as many schemas as once_a_schema remembers.
 @lru_cache(maxsize=25_600)
 def clause_of(schema: str | None, function: str, shape: Shape = ALL) -> Clause:
     qualified = qualifier(schema)
@@ -123,7 +123,7 @@ def clause_of(schema: str | None, function: str, shape: Shape = ALL) -> Clause:
     if shape.before:
         shared = next(iter(found.parameters))
         earlier = f"{qualified}{shape.before}({', '.join(given[name] for name in before)})"
-        # The earlier function is volatile, so it is called exactly once, and the other function waits for its row.
+        # The function to call first is volatile, so PostgreSQL calls it exactly once, and the other one after its row.
         source = f"(select {given[shared]} as {shared}, {earlier} as done) f cross join lateral {source}"
         given[shared] = f"f.{shared}"
     # If columns have names, SQLAlchemy caches the shape of rows; otherwise it works the shape out at each call.
@@ -170,7 +170,7 @@ _INSTANTS = ("at", "_until", "_since")
 _DURATIONS = {"every", "jitter", "oldest_wait"}
 
 usable_schemas: WeakKeyDictionary[Pool, set[str | None]] = WeakKeyDictionary()
-"""By pool, the schemas that are known to hold what is needed. Engines that differ in execution options share it."""
+"""For each pool, the schemas that are known to be usable. Engines that differ in execution options share a pool."""
 
 _notes: WeakKeyDictionary[Connection, Note] = WeakKeyDictionary()
 # Dialects whose errors call _handle_error.
@@ -240,7 +240,7 @@ class Call(NamedTuple):
         return row[0]
 
     def tuples(self, connection: Connection, *, as_bytes: bool = False) -> Sequence[Sequence[Any]]:
-        """Send the call as :meth:`rows` does, but bypass SQLAlchemy if there is no listener, in half of the time.
+        """Send the call as :meth:`rows` does, but bypass SQLAlchemy if there is no listener, which halves the time.
 
         Only a connection with the options :data:`ALONE` bypasses it. The rows have no names. Errors are the same.
         """
@@ -365,7 +365,7 @@ class Link:
     def can_commit_with(self) -> bool:
         """Return whether statements can travel with the COMMIT. Do not ask this about a two-phase transaction.
 
-        They cannot if a listener acts right before the COMMIT, or replaces how statements or commits are executed.
+        Listeners prevent it if they act right before the COMMIT, or replace how statements or commits are executed.
         """
         connection, dialect = self.connection, self.connection.dialect
         return (
@@ -470,7 +470,7 @@ def _sent_past(
 
 
 def _send(connection: Connection, driver: Driver, calls: Sequence[Call], rows: list[Sequence[Any]]) -> None:
-    """Let SQLAlchemy prepare calls with all of its events; at the last one the driver sends all calls and COMMIT."""
+    """Let SQLAlchemy prepare calls with all of its events; after the last one the driver sends all calls and COMMIT."""
     dialect = connection.dialect
     if dialect not in _listening:
         event.listen(dialect, "do_execute", _do_execute)
@@ -514,7 +514,7 @@ def executes_itself(dialect: Dialect) -> bool:
 
 
 def is_in_autocommit(connection: Connection) -> bool:
-    # Asked of SQLAlchemy's adapter, since the connection of an asyncio driver may not know.
+    # Ask SQLAlchemy's adapter, since the connection of an asyncio driver may not know.
     return bool(getattr(connection.connection.dbapi_connection, "autocommit", False))
 
 

@@ -71,11 +71,11 @@ class Dequeued:
     """The answer of a dequeue.
 
     Attributes:
-        messages: In fair order.
+        messages: The messages that were taken, in fair order.
         unreadable: Ids of messages that were taken but cannot be read, each with the problem.
         lease: None if nothing was taken.
         lease_id: A lease that the next dequeue may use again, or None.
-        shared: Whether all its deliveries may hold slots of a limit, are timed, keep results.
+        shared: Facts about all the deliveries: whether they may hold slots of a limit, are timed, keep their results.
         is_held: Whether a due message is locked by another transaction.
         due_in: How long until something else may be due. None: nothing is scheduled.
     """
@@ -90,7 +90,7 @@ class Dequeued:
 
 
 class ExtendedLease(NamedTuple):
-    """A lease after a heartbeat: its new end (None: the lease is lost), and the cancelled messages under it."""
+    """A lease after a heartbeat: its new end, or None if the lease is lost, and the cancelled messages under it."""
 
     lease_id: int
     expires_at: datetime | None
@@ -342,14 +342,14 @@ def settlement(
 ) -> Call:
     """Return the call that settles deliveries by a verb; each sequence has one element for each delivery.
 
-    Its rows are the messages not settled as asked: "lost" if the token is invalid, "buried" if no attempt was left.
+    Its rows tell which messages it did not settle so: "lost" if the token is invalid, "buried" if no attempt was left.
 
     Args:
-        results: Only to complete. None or an empty sequence: no result is kept.
+        results: Only for "complete". If an element is None, or the sequence is empty, no result is kept.
         notify: Whether to wake consumers, or programs that wait for the results.
-        costs: The actual costs. None: as charged.
+        costs: The actual costs. None leaves a cost as it was charged.
         charged: The costs that :func:`charge_running` charged last, or None.
-        refusing: The call travels with COMMIT, and fails if a delivery is lost.
+        refusing: Whether the call travels with the COMMIT; it then fails if a delivery is lost.
     """
     told = costs.count(None) < len(costs)
     alone = verb == "complete" and len(tokens) == 1

@@ -48,7 +48,7 @@ class _WithoutPool(OptionEngine):
 def without_pool(engine: Engine, connect: Callable[[], Any] | None = None) -> Engine:
     """Return an engine that connects like another one, with its events and options, but keeps no connection.
 
-    *connect* returns a driver's connection for which the pool's events have already run. None: connect as that engine.
+    *connect* returns a driver's connection for which the pool's events have already run. None: connect like *engine*.
     """
     shared, own = engine.pool, _WithoutPool(engine, {})
     if connect is not None:
@@ -136,8 +136,8 @@ def sets_up_transactions(connection: Connection) -> bool:
 def isolate(connection: Connection, options: Mapping[str, Any]) -> Connection:
     """Give a new connection isolation options, even if a listener of ``engine_connect`` has begun a transaction.
 
-    Settings that the listener made for the session stay. The listener's transaction is committed; to restore what it
-    set there (``SET LOCAL``), the ``engine_connect`` listeners are called again at the begin of each later transaction.
+    Settings that the listener made for the session stay. Its transaction is committed, which ends what it set there by
+    ``SET LOCAL``; so the ``engine_connect`` listeners are called again at the begin of each later transaction.
     """
     if connection.in_transaction():
         dispatch: Any = connection.engine.dispatch
@@ -163,7 +163,7 @@ def run(engine: Engine, work: Callable[[Connection], R], *, calls_only: bool = F
 
     If listeners of the engine set up its transactions, all statements are one transaction. *calls_only* promises that
     *work* executes only through functions of ``calls``, which may bypass SQLAlchemy. If the server's default isolation
-    is another one, the engine's first *work* raises IsolationError, and is called again.
+    is another one, the first *work* on the engine raises IsolationError; it is then called again in READ COMMITTED.
     """
     driver = driver_of(engine)
     try:
@@ -252,14 +252,14 @@ def set_lock_timeout(connection: Connection, timeout: timedelta) -> None:
 
 
 def set_time_limit(connection: Connection, limit: timedelta) -> None:
-    """Limit how long statements of a session take, whatever its role has. Do not use it behind a transaction pooler."""
+    """Limit how long a session's statements take, in place of its role's limit. Not behind a transaction pooler."""
     connection.execute(_SET_TIME_LIMIT, {"limit": str(limit // timedelta(milliseconds=1))})
 
 
 def refused(
     where: Any, wanted: str = "a session, a connection or an engine", otherwise: str | None = None
 ) -> InvalidArgument:
-    """Return the error for an argument that is not *wanted*; *otherwise* says what to do with an engine."""
+    """Return the error for an argument that is not *wanted*. If it is an engine, the text advises *otherwise*."""
     kind = type(where).__name__
     article = "an" if kind[:1] in "AEIOUaeiou" else "a"
     advice = ""

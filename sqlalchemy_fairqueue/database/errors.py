@@ -96,8 +96,8 @@ def hide_row(error: BaseException) -> None:
     for one in _causes(error):
         if one.args and isinstance(one.args[0], str):
             one.args = (_hidden(one.args[0]), *one.args[1:])
-        # asyncpg makes its text from the detail each time. Diagnostics of the other drivers cannot be changed, but are
-        # in no text.
+        # asyncpg makes its text from the detail whenever it is asked. The other drivers do not show their diagnostics
+        # in a text, and nobody can change them.
         if isinstance(detail := getattr(one, "detail", None), str):
             one.detail = _hidden(detail)  # type: ignore[attr-defined]
 
@@ -116,7 +116,7 @@ def _hidden(text: str) -> str:
 
 
 def refuse(error: StatementError, doing: str) -> NoReturn:
-    """Raise our error for a failed statement, or else SQLAlchemy's. Neither text has contents; ``params`` still do."""
+    """Raise our error for a failed statement, or else SQLAlchemy's. Its text shows no contents; ``params`` still do."""
     error.hide_parameters = True
     hide_row(error)
     refusal = translated(error, doing) if isinstance(error, DBAPIError) else None

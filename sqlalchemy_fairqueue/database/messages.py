@@ -39,8 +39,8 @@ _OF_FOLLOWUPS = (
     "channels", "kinds", "contents", "headers", "delays", "ats", "priorities", "keys", "max_attempts", "ordering_keys",
 )  # fmt: skip
 _ARRAYS = (*_OF_FOLLOWUPS, "on_duplicates", "costs", "groups", "unique_fors", "from_ends")
-# In the order of _ARRAYS, and whether it coalesces. attrgetter is called from C: a call for each of many messages would
-# take as long as everything else.
+# Returns the fields of a message in the order of _ARRAYS, then whether it coalesces. attrgetter is called from C: a
+# Python call for each of many messages would take as long as everything else.
 _elements = attrgetter(
     "message.channel", "message.kind", "content", "headers", "message.delay", "message.at", "message.priority",
     "message.key", "max_attempts", "message.ordering_key", "message.on_duplicate", "message.cost", "membership",
@@ -60,7 +60,7 @@ class Content(bytes):
 
 
 class Membership:
-    """The group that messages are added to; *adder* is the delivery of a member that adds them. None: a new group."""
+    """The group that messages join. *adder* is the delivery of the member that adds them; None if the group is new."""
 
     __slots__ = ("adder", "group_id", "text")
 
@@ -141,7 +141,7 @@ class FoundResult:
 
 @cache
 def _enqueuing(*, alone: bool, refusing: bool) -> Shape:
-    """Return the shape of an enqueue: of one message if *alone*; if *refusing*, it fails for outcomes that raise."""
+    """Return the shape of an enqueue, of one message if *alone*; if *refusing*, it fails where ``enqueue`` raises."""
     outcome = "outcome"
     if refusing:
         channel, on_duplicate = (
@@ -180,9 +180,9 @@ def enqueue_call(
     Args:
         messages: At least one.
         policy: For new channels, if the queue has no configured defaults.
-        lock: Ids of messages that the transaction ends later, to lock in one order with the messages to replace.
-        refusing: The call travels with COMMIT, and fails for outcomes that raise.
-        counts_members: Whether to count members here, since the transaction created their groups.
+        lock: Messages that the transaction ends later. The call locks them in one order with those that it replaces.
+        refusing: Whether the call travels with the COMMIT; it then fails for outcomes for which Python would raise.
+        counts_members: Whether the call counts members, because the transaction created their groups.
     """
     alone = len(messages) == 1
     values: dict[str, Any] = _arrays(messages)
@@ -240,7 +240,7 @@ def followup_values(messages: Sequence[EncodedMessage]) -> dict[str, Any]:
 
 
 def named_messages(target: Target, names: Sequence[MessageName]) -> Call:
-    """Return the call that finds messages by name. Its rows have the id, and the position of the name, from 1."""
+    """Return the call that finds messages by name. Each row has an id, and the position of its name, from 1."""
     channels, keys, ordering_keys = map(list, zip(*names, strict=True))
     return target.call(
         "fq_find_named", "find messages by name in", channels=channels, keys=keys, ordering_keys=ordering_keys

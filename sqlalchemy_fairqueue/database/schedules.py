@@ -162,7 +162,7 @@ def due_schedules(
     ahead: timedelta,
     limit: int,
 ) -> list[DueSchedule]:
-    """Return schedules due within *ahead*, up to *limit* of each queue; of those from code, only ones in *in_code*."""
+    """Return up to *limit* schedules of each queue due within *ahead*; those that code declares only if *in_code*."""
     rows = call(
         schema,
         "fq_due_schedules",
@@ -189,8 +189,8 @@ def run_slots(
 ) -> dict[int, int | None] | None:
     """Run slots of a schedule, and store which slots are done. Call it in a transaction of its own.
 
-    Slots up to *until* are done afterwards, run or skipped; *next_slot* is the one after them. Return the message id of
-    each slot, None if it was dropped; or None, with nothing done, if another worker was first or the schedule changed.
+    Slots up to *until* are then done: run or skipped. *next_slot* is the one after them. Return the message id of each
+    slot, None if it was dropped. If another worker was first or the schedule changed, do nothing and return None.
     """
     rows = call(
         schema,

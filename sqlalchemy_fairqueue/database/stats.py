@@ -42,17 +42,17 @@ COMPETING = 1000
 """How many channels with leased messages, and how many ready ones, are read to find what a channel competes with."""
 
 COUNTED = 60 * COMPETING
-"""How many leased messages are counted for it. Each takes 1 us; the weight of a channel takes 5 us."""
+"""How many leased messages are counted to find that. To count one takes 1 us; the weight of a channel takes 5 us."""
 
 _TIMED = 10_000
 _STEPS = timedelta(minutes=1), timedelta(minutes=5), timedelta(minutes=15)
 _POINTS = 100
 
 HEARD = timedelta(seconds=10)
-"""How long it takes at most until a worker has heard of a request to stop, if the worker's database answers."""
+"""The longest time until a worker hears of a request to stop, if its database answers."""
 
 
-# The reading of reasons adds the last one.
+# The field ``wait`` is filled in when the reasons are read.
 _DEMAND = [field.name for field in fields(ChannelDemand) if field.name != "wait"]
 _OF_QUEUE = ("paused_at", "max_concurrency", "max_cost_out", "current_cost", "next_cost", "rate_allows_at", "noted_at")
 _SAMPLE = Shape(("fq_now as now", "cast(pg_catalog.pg_current_snapshot() as text) as snapshot"))
@@ -60,7 +60,7 @@ _SAMPLE = Shape(("fq_now as now", "cast(pg_catalog.pg_current_snapshot() as text
 
 @dataclass(frozen=True, slots=True)
 class SampleContext:
-    """When a sample was taken, by the clock of the queues, and its snapshot, as PostgreSQL writes snapshots."""
+    """The moment of a sample by the database's clock, and the snapshot that it saw, as text of PostgreSQL."""
 
     at: datetime
     snapshot: str
@@ -71,7 +71,7 @@ def read_clock(connection: Connection, schema: str | None) -> datetime:
 
 
 def sample_context(connection: Connection, schema: str | None) -> SampleContext:
-    """Return the clock and the snapshot of this statement; in REPEATABLE READ the snapshot of all statements."""
+    """Return the time and the snapshot of this statement; in REPEATABLE READ all statements have this snapshot."""
     [row] = call(schema, "fq_now", "read the clock of the queues", _SAMPLE).rows(connection)
     return SampleContext(instant(row.now), row.snapshot)
 
@@ -79,7 +79,7 @@ def sample_context(connection: Connection, schema: str | None) -> SampleContext:
 def count_completions(
     connection: Connection, schema: str | None, *, before: str, queues: Sequence[str]
 ) -> dict[tuple[str, str], int]:
-    """Count the completed attempts that were recorded after the snapshot *before*, by queue and channel, each once."""
+    """Count by queue and channel the completed attempts that this statement sees and the snapshot *before* did not."""
     doing = "count the completions since the last sample"
     rows = read(connection, schema, "fq_completions", doing, Row, before=before, queues=list(queues))
     return {(row["queue"], row["channel"]): row["completed"] for row in rows if row["completed"]}
@@ -107,7 +107,7 @@ def read_channel_stats(
     after: str | None = None,
     busy: bool = False,
 ) -> list[ChannelStats]:
-    """Return the stats of channels in the order of their names, after the name *after*. *busy*: only of busy ones."""
+    """Return the stats of up to *limit* channels, by name, that come after the name *after*. *busy*: only busy ones."""
 
     def stats(*, policy: Row, **row: Any) -> ChannelStats:
         return ChannelStats(queue=target.queue, **row, **policy_values(policy))
@@ -118,7 +118,7 @@ def read_channel_stats(
 
 @dataclass(frozen=True, slots=True)
 class StopRequest:
-    """A request that the workers of a queue that have a certain name stop; each request has another *requested_at*."""
+    """A request to stop the workers of a queue that have a certain name. A new request has a new *requested_at*."""
 
     queue: str
     requested_by: str
@@ -132,7 +132,7 @@ def read_contention(connection: Connection, target: Target, *, limit: int) -> Co
 def contention_by_queue(
     connection: Connection, schema: str | None, queues: Sequence[str], *, limit: int
 ) -> dict[str, Contention]:
-    """Return, of each queue, up to *limit* channels that wait longest, and as many with the most leased messages."""
+    """For each queue, return up to *limit* channels of each sort: longest wait, most leased messages, nothing ready."""
     doing = "read the contention of"
     bounds = dict.fromkeys(("channels", "scan", "count"))
     found = read_by_queue(connection, schema, "fq_contention", doing, Row, queues, limit=limit, **bounds)
@@ -166,7 +166,7 @@ def read_competition(
 ) -> tuple[QueueCapacity, Competition, list[ChannelDemand]]:
     """Return what holds a queue and some of its channels back; the cost is bounded, however large the queue is.
 
-    At most *scan* channels with leased messages, ready channels and signals are read, and *count* leased messages.
+    Bounds: *scan* channels with leased messages, as many ready ones, as many signals, and *count* leased messages.
 
     Returns:
         What holds the queue back; up to *rivals* channels with the most leased messages, whose waiting messages are not
@@ -263,7 +263,7 @@ def consumers_by_queue(
 
 
 def _consumer(*, handlers: str | None, **row: Any) -> ConsumerInfo:
-    """Return a consumer; without a request to stop if it took or awaited work since, as no stopping worker does."""
+    """Return a consumer. If it took or awaited work after it must have heard a request to stop, drop the request."""
     held = json.loads(handlers or "[]")
     for one in held:
         for name in ("delivered_at", "cancelled_at"):
@@ -286,7 +286,7 @@ def read_stop_requests(
     lease_ids: Sequence[int],
     concurrency: int,
 ) -> list[StopRequest]:
-    """Return the requests that a worker stop; also write its concurrency and version to its leases."""
+    """Return the requests to stop a worker, and write the worker's concurrency and version to its leases."""
     doing = f"look for requests to {consumer!r} to stop"
     return read(
         connection,

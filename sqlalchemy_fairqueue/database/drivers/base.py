@@ -79,7 +79,7 @@ class Driver(ABC):
         commit: bool,  # noqa: ARG002
         as_bytes: bool,  # noqa: ARG002
     ) -> bool:
-        """Send statements on the driver's connection itself, as the cursors of SQLAlchemy would.
+        """Send statements by the driver's connection, without SQLAlchemy's cursors but with the same effects.
 
         Without *commit*, give one statement, which is its own transaction. With it, ask :meth:`can_commit_with` first.
 
@@ -105,7 +105,7 @@ class Driver(ABC):
 
     @abstractmethod
     def database_key(self, connection: Any) -> tuple[object, ...]:
-        """Return server, database and user of a driver's connection. Equal keys receive the same notifications."""
+        """Return server, database and user; connections with equal keys receive the same notifications."""
 
     @abstractmethod
     def listener(self, connection: Any, run: RunInLoop) -> Listener:

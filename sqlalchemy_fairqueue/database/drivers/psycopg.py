@@ -1,8 +1,8 @@
 """The driver psycopg 3, for sync and async engines alike.
 
-Statements that psycopg has prepared are sent by its libpq directly, since its cursors take most of a call's time. All
-other statements are sent by cursors, so that psycopg prepares the frequent ones, also after it has deallocated them.
-Its cache of prepared statements has no public name; if the cache is not as expected, cursors send everything.
+If psycopg has prepared a statement, we send it by psycopg's libpq, since a cursor takes most of a call's time. Cursors
+send all other statements, so that psycopg prepares frequent ones, even if it has deallocated them before. The names of
+prepared statements are in a private cache of psycopg; if the cache is not as expected, cursors send everything.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class Given(NamedTuple):
 
 
 def given(known: Any, statement: NumberedStatement, values: Values) -> Given | None:
-    """Return a statement to send, or None if a value has no text form here. *known* is psycopg's cache."""
+    """Return a statement as libpq takes it, or None if we cannot convert a value. *known* is psycopg's cache."""
     found = list(values)
     types, formats = [_UNKNOWN] * len(found), [Format.TEXT] * len(found)
     for index, value in enumerate(found):
@@ -148,7 +148,7 @@ def pipelined(
 def last_words(pgconn: Any, statements: int) -> list[Any]:
     """Return the remaining results of this many pipelined statements after the server ended the connection.
 
-    One of the results says why the server did so; psycopg would not read it if it came together with the end.
+    One of them says why the server did so. If it arrived together with the end, psycopg itself would not read it.
     """
     # Each statement has a result, followed by None.
     results = [pgconn.get_result() for _ in range(2 * (statements + 1))]
@@ -324,7 +324,7 @@ class Psycopg(LibpqDriver):
         return True
 
     def end(self, connection: Any, run: RunInLoop) -> None:
-        """End a connection, and return it to the psycopg pool that it came from, if any, which then replaces it."""
+        """End a connection. If it came from a psycopg pool, return it there, so that the pool replaces it."""
         pool = getattr(connection, "_pool", None)
         connection.pgconn.finish()
         if pool is not None and (waiting := pool.putconn(connection)) is not None:
@@ -359,13 +359,13 @@ class _Pipeline:
         return [cursor for cursor in self._cursors[:statements] if cursor.pgresult is not None]
 
     def fail(self, error: BaseException) -> None:
-        """Keep an error if it is the first one, or if it is not psycopg's, as when something interrupts the wait."""
+        """Keep the first error; a later one replaces it if it is not psycopg's, such as an interrupt of the wait."""
         if self.failure is None or not isinstance(error, psycopg.Error):
             self.failure = error
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """Note what ends a wait in the ``with`` block; psycopg would wait on, or forget why the server hung up."""
+        """Note each error that ends a wait in the ``with`` block; psycopg might forget it, or go on to wait."""
         driver = self.driver
         wait = driver.wait
 
@@ -401,7 +401,7 @@ class _Pipeline:
             self.fail(refusal)
 
     def _hear(self, diagnostic: Any) -> None:
-        """Note why the server ends the connection, which it tells by a notice if no statement was sent yet."""
+        """Note why the server ends the connection. It says so in a notice if no statement was sent yet."""
         if diagnostic.severity_nonlocalized == "FATAL":
             self.fail(psycopg.errors.lookup(diagnostic.sqlstate)(diagnostic.message_primary))
 
