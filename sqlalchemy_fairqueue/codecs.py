@@ -19,9 +19,9 @@ from sqlalchemy_fairqueue.texts import said
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-# Python reads decimal integers of up to 4300 digits back unless told otherwise.
+# Unless told otherwise, Python reads decimal integers back only if they have at most 4300 digits.
 _INTEGER_BITS = 14_000
-# Beyond, a float has an exponent, which json writes 1e+16 and msgspec 1e16; or it is none that JSON has.
+# Outside of these bounds a float has an exponent, which json writes as 1e+16 and msgspec as 1e16, or JSON lacks it.
 _LEAST, _GREATEST = 1e-4, 1e16
 _BY_JOB = "convert it, give the queue JsonCodec(default=...), or use a job (@queue.job), which converts it"
 # What arguments and results of typed jobs may be, besides dataclasses and models.
@@ -80,7 +80,7 @@ class JsonCodec:
             if _are_plain((payload,)):
                 return _plain_encoder()(payload)
         except (UnicodeEncodeError, RecursionError):
-            # Refused below.
+            # The slower way below says what is wrong.
             pass
         try:
             # Some value must be converted, or refused with its path.
@@ -211,7 +211,7 @@ def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
 
 
-# Kept: to make them takes as long as a small payload.
+# Made once, since that takes as long as a small payload.
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 _decode = json.JSONDecoder(parse_constant=_refuse_constant).decode
 
@@ -247,7 +247,7 @@ def codec_of(kind: str, codec: Codec) -> Codec:
 
 
 def decoded(codec: Codec, content: bytes) -> Any:
-    """Return the payload, or the PayloadError to raise on access to it, so that other messages are not affected."""
+    """Return the payload, or the PayloadError to raise when the payload is asked for; other messages are unaffected."""
     try:
         return codec.decode(content)
     except PayloadError as error:

@@ -31,7 +31,7 @@ _UNITS = (86_400.0, " d"), (3_600.0, " h"), (60.0, " min"), (0.0, " s")
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """The time axis. *moment* formats an instant as its label; it also gets *begin*, or None for the first label."""
+    """The time axis. *moment* makes a label of an instant; its second argument is *begin*, None for the first label."""
 
     begin: datetime
     end: datetime
@@ -47,7 +47,7 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """A drawing: a title for screen readers, lines with labels, heights with labels, positions in percent with labels.
+    """A drawing: its title for screen readers, and its lines, ticks (by height) and times (in percent) with labels.
 
     Each line is a label and its runs of points: a missing value ends a run.
     """

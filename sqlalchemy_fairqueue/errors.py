@@ -100,10 +100,10 @@ class NotGranted(FairQueueError, codes=("QF007",)):
 class DuplicateMessage(FairQueueError):
     """Another message of the channel holds the key, and ``on_duplicate`` is "raise".
 
-    ``message_id`` is the message that holds the key. If the key has a period, that message may have ended. A
-    transaction that cancels the message and enqueues under its key gets this error with any ``on_duplicate``, and
-    ``cancelled`` is True: enqueues are sent before cancels, so neither message would remain. The message was not added.
-    The transaction of a connection stays usable; a COMMIT fails as a whole.
+    ``message_id`` is the message that holds the key. If the key has a period, that message may have ended. The new
+    message was not added. The transaction of a connection stays usable; a COMMIT fails as a whole. If a transaction
+    cancels the holder of the key and enqueues under it, it gets this error with any ``on_duplicate``, and ``cancelled``
+    is True: enqueues are sent before cancels, so neither message would remain.
 
     Example:
         >>> receipt = queue.enqueue(engine, channel="a", payload=1, key="report")
@@ -561,7 +561,7 @@ class UnknownMessage(ResultError):
 
 
 def refuse_migration(error: DBAPIError, doing: str) -> NoReturn:
-    """Raise our error for a migration that a guard or a read-only transaction refused, or else the error itself."""
+    """If a guard or a read-only transaction refused a migration, raise our error for that; otherwise raise *error*."""
     original = error.orig
     code = getattr(original, "sqlstate", None) or getattr(original, "pgcode", None)
     said = getattr(getattr(original, "diag", None), "message_primary", None) or str(original)

@@ -32,7 +32,7 @@ Catalog = dict[str, dict[str, str]]
 """Facts by object: ``{"column fq_message.kind": {"type": "text", ...}, "function fq_now()": {...}, ...}``."""
 
 _KINDS = ("table", "column", "index", "constraint", "function", "trigger", "rule", "schema")
-# By another search_path, a role that may create functions in one of its schemas could make the reader call them.
+# With another search_path, a role that may create functions in a schema of it could make the reader call them.
 _PLAIN = {"search_path": "pg_catalog, pg_temp", "quote_all_identifiers": "off"}
 _SETTINGS = text(
     "select current_setting('search_path') as search_path, "
@@ -62,7 +62,7 @@ def read_catalog(connection: Connection, schema: str) -> Catalog:
 
 @contextmanager
 def _plain(connection: Connection) -> Iterator[None]:
-    """Make the catalog's texts the same everywhere, and let only PostgreSQL's own functions be called, by settings.
+    """Use settings under which the catalog's texts are the same everywhere, and only PostgreSQL's functions run.
 
     The end of the ``with`` block restores the settings; if a statement failed, the end of its transaction does.
     """
@@ -157,7 +157,7 @@ def find_drift(connection: Connection, schema: str | None = None) -> list[Differ
     It compares functions and tables, and the columns, indexes, constraints, triggers and rules of our tables. A trigger
     or rule that no version has is a difference, since it may change rows or hide rows from the functions. If the role
     may read the grants, they are compared with the privileges on the functions. If ``fq_version()`` is missing, the
-    comparison is with the version that the rest resembles most.
+    installation is compared with the version that it resembles most.
 
     Only the catalog and the grants are read, in the connection's transaction, without any privilege on the tables.
     Partitions of the history are no differences, nor are your own objects, unless they have names of ours or belong to

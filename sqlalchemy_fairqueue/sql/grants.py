@@ -181,7 +181,7 @@ def revoke_statements(role: str, kind: str | None, schema: str | None) -> Iterat
 
 
 def renew_grants(before: int, after: int, schema: str | None) -> str:
-    """Return a DO block that gives roles the functions that their grants mean in *after*, instead of those in *before*.
+    """Return a DO block that gives roles the functions of their grants in version *after*, not those in *before*.
 
     Privileges that were granted by hand stay.
     """

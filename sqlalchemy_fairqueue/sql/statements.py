@@ -1,7 +1,7 @@
 """Writes the statements that install, upgrade, downgrade, repair or drop a version, in order, without semicolons.
 
-Send them verbatim, all in one transaction. The first is a guard that raises before anything is changed. A version that
-is unknown or on the wrong side, and a schema whose name PostgreSQL cannot keep, raise ValueError.
+Send them verbatim, all in one transaction. The first is a guard that raises before anything is changed. ValueError is
+raised for an unknown version, for versions in the wrong order, and for a schema name that PostgreSQL cannot keep.
 """
 
 from __future__ import annotations

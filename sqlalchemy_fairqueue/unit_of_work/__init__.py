@@ -1,7 +1,7 @@
 """Queue work inside a transaction: recorded on the session, put in lock order, sent right before COMMIT.
 
-An enqueue locks entries of unique indexes: that of a new channel, and that of a key. A completion locks messages. Two
-transactions that take such locks in different orders could deadlock, so all transactions take them in one order.
+An enqueue locks a new channel, and the key of its message, by entries in unique indexes. A completion locks messages.
+If transactions took such locks in different orders, they could deadlock, so all take them in one order.
 
 * ``operations`` and ``changes`` define the operations, the phases in which they are sent, and their statements;
 * ``sending`` sorts the operations of a transaction into the order, and remembers how far into it the transaction is;

@@ -50,7 +50,7 @@ class Change:
         used_plan: The plan that it lets a channel follow.
         channel: The channel whose state it locks.
         makes: The policy with which it creates a missing channel; None: it creates none.
-        limits: Whether the channel or queue gets a limit, so that the messages leased already must be counted.
+        limits: Whether the channel or queue gets a limit; then the messages that are leased already must be counted.
     """
 
     target: Target
@@ -237,7 +237,7 @@ def lock_queues(shares: Sequence[Share]) -> None:
 
 
 def lock_channels(shares: Sequence[Share]) -> None:
-    """Lock the states of changed channels, and create missing channels. If a queue gets a limit, stop its dequeues."""
+    """Lock the states of changed channels, and create missing ones. Block dequeues of a queue that gets a limit."""
     for share in shares:
         if any(change.limits and change.channel is None for change in share.phases.get(CHANGES, ())):
             share.target.call("fq_stop_deliveries", "stop").rows(share.link.connection)
@@ -248,7 +248,7 @@ def lock_channels(shares: Sequence[Share]) -> None:
                 channels[change.channel] = change.makes
         enqueues = share.phases.get(ENQUEUES, [])
         for channel in {enqueue.message.channel for enqueue in enqueues}:
-            # The enqueues come before the changes, so their policy is that of the new channel.
+            # The enqueues are sent before the changes, so a new channel gets the policy of the enqueues.
             if channels.get(channel) is not None:
                 channels[channel] = enqueues[0].policy
         if channels:

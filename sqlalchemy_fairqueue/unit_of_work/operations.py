@@ -74,7 +74,7 @@ class Share:
 
 
 class Step(NamedTuple):
-    """A statement, what to do with its rows, and the error to raise if it was sent with the COMMIT and refused it."""
+    """A statement, what to do with its rows, and what to raise if it travelled with the COMMIT and prevented it."""
 
     call: Call
     finish: Callable[[Sequence[Any]], list[ReceiptUpdate]] = lambda _: []
@@ -205,7 +205,7 @@ def settle_steps(share: Share, *, refusing: bool = False) -> list[Step]:
 
 
 def settle(connection: Connection, target: Target, verb: Verb, settles: Sequence[Settle]) -> None:
-    """Settle deliveries by one verb. Lost ones raise LeaseLost; the others are settled unless the caller rolls back."""
+    """Settle deliveries by one verb. If some are lost, raise LeaseLost; others are settled if the caller commits."""
     run(connection, _verb_steps(connection, target, verb, settles))
 
 
@@ -293,7 +293,7 @@ class EnqueueMessage:
 
 @dataclass(frozen=True, slots=True)
 class MakeGroup:
-    """The creation of a group. *policy* is for new channels of the follow-ups, *sent* is called after the commit."""
+    """The creation of a group. *policy* is for new channels of the follow-ups. *sent* is called after the commit."""
 
     phase: ClassVar[int] = GROUPS
     target: Target
@@ -308,8 +308,8 @@ class Members:
     """The groups of one queue that a transaction creates or adds members to.
 
     Attributes:
-        adding: The messages whose handlers add members; these messages must not end before the transaction.
-        join: Whether :meth:`send_joins` counts the members, since other transactions created some of the groups.
+        adding: The messages whose handlers add members. Lock them, so that they do not end before the transaction.
+        join: Whether :meth:`send_joins` counts the members, because other transactions created some of the groups.
             Otherwise the server counts them during the enqueue.
         created: How many members were created for each membership.
     """
@@ -407,7 +407,7 @@ def enqueue_steps(
         leased: Messages of the queue that the transaction locks afterwards, besides those that it settles or cancels.
             If the enqueue may lock messages too (replace, coalesce), it locks all of them in one order.
         cancelled: Each message that the transaction cancels, with the number of enqueues recorded before the cancel.
-        refusing: Whether the statement is sent with the COMMIT and so must fail in the database. Excludes cancels.
+        refusing: Whether the statement travels with the COMMIT and so must fail in the database. Not with *cancelled*.
     """
     steps = [] if members is None else members.make_steps()
     enqueues: list[EnqueueMessage] | None = share.phases.get(ENQUEUES)

@@ -97,8 +97,8 @@ def lock_order_of(connection: Connection) -> LockOrder:
 def forget(connection: Connection) -> None:
     """Start the lock order anew on a connection whose session is done, even if an outer transaction goes on.
 
-    Sessions that join one external transaction have each an order of their own, although locks of the earlier sessions
-    are still held. So two such transactions can deadlock, which PostgreSQL detects.
+    If several sessions join one external transaction, each begins an order of its own, although the transaction still
+    holds the locks of earlier sessions. So two such transactions can deadlock, which PostgreSQL detects.
     """
     transaction = None if connection.closed else connection.get_transaction()
     if transaction is not None:
@@ -141,7 +141,7 @@ class Work:
         """Send all operations in lock order. Return the updates of receipts, to be called once the outcome is certain.
 
         Queues of several connections are taken in one order too, since neither database would detect a deadlock between
-        them. *committing* is a connection of which only the COMMIT comes next. If possible, the work is sent with it.
+        them. *committing* is a connection that only has to COMMIT next; if possible, the work travels with this COMMIT.
 
         Raises:
             LockOrderError, AutocommitError, SchemaMismatch: Nothing was sent.
@@ -176,8 +176,8 @@ class Work:
             # The locks that changes share with other work come first.
             changes.lock_queues(shares)
             if ENQUEUES not in phases:
-                # New channels take these settings. If the transaction also enqueues, settings are sent after the
-                # enqueues, whose new channels take the earlier settings.
+                # Channels that are created below take these settings. If the transaction also enqueues, settings are
+                # sent after the enqueues, and channels that the enqueues create take the earlier settings.
                 updates += changes.send_changes(shares, SETTINGS)
             changes.lock_channels(shares)
         # Messages to lock after the enqueues: those that new limits count, and those that add members to groups.

@@ -107,7 +107,7 @@ def guard(session: Session, check: Guard | None) -> None:
 def transactions(session: Session) -> tuple[SessionTransaction, SessionTransaction]:
     """Return the session's outermost and innermost transaction; begin one if the session has none and autobegins.
 
-    Raise UnsentWork if nothing can be sent in them any more; the cause is the error of a failed flush, if any.
+    Raise UnsentWork if nothing can be sent in them any more. If a flush has failed, its error is the cause.
     """
     root = session.get_transaction()
     if root is None:
@@ -183,7 +183,7 @@ def record(session: Session, operations: Sequence[Operation]) -> None:
     state = _state_of(session)
     if getattr(root, "_current_fn", None) is not None and is_committing(root):
         ours = state.records.get(root)
-        # A session that was clean, and had no record, leaves no trace of its commit, so its work counts as sent.
+        # Without a record the session was clean, and our listener left no trace of its call: work counts as sent.
         if not state.listens if ours is None else ours.sent:
             ours = state.records[root]
             ours.sent = True
@@ -339,14 +339,14 @@ def _collected(session: Session, ours: _Record) -> Work:
 
 
 def _committed_next(session: Session, root: SessionTransaction) -> Connection | None:
-    """Return the session's only connection if only its COMMIT follows our listener; nothing must be left to flush.
+    """Return the session's only connection, if nothing but its COMMIT follows our listener. Call it after the flush.
 
     Return None if there are several connections or none, a joined external transaction, two phases, or later hooks.
     """
     [*_, last] = session.dispatch.before_commit
     if session.twophase or last not in (_before_commit, _before_outermost_commit):
         return None
-    # Connections also occur under their engines, as (connection, transaction, whether the session commits it, ...).
+    # Each value occurs twice, for the connection and its engine: (connection, transaction, whether it is own, ...).
     known = set(getattr(root, "_connections", {}).values())
     if len(known) != 1:
         return None
