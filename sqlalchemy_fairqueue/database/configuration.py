@@ -66,7 +66,7 @@ def read_limits(
 def limits_by_queue(
     connection: Connection, schema: str | None, queues: Sequence[Q], *, name: str | None = None
 ) -> dict[Q, list[SharedLimit]]:
-    """Return the shared limits of each queue, in one statement. The queue None stands for all limits."""
+    """Return the shared limits of each queue, in one statement. The queue None stands for all shared limits."""
 
     def limit(*, queue: Q, **row: Any) -> SharedLimit:  # noqa: ARG001 - a limit has several
         return SharedLimit(**row)

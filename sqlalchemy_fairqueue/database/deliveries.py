@@ -113,7 +113,7 @@ class SetAside(NamedTuple):
 
 
 class EncodedResult(NamedTuple):
-    """The encoded result of a completed message (None if the handler returned None), or why there is none."""
+    """The encoded result of a completed message (None if the handler returned None), or why it cannot be kept."""
 
     content: bytes | None = None
     problem: str | None = None

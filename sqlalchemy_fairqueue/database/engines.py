@@ -252,7 +252,7 @@ def set_lock_timeout(connection: Connection, timeout: timedelta) -> None:
 
 
 def set_time_limit(connection: Connection, limit: timedelta) -> None:
-    """Limit how long a session's statements take, in place of its role's limit. Not behind a transaction pooler."""
+    """Limit how long statements take, in place of the limit of the role. Do not use it behind a transaction pooler."""
     connection.execute(_SET_TIME_LIMIT, {"limit": str(limit // timedelta(milliseconds=1))})
 
 

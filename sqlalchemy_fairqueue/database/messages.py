@@ -233,7 +233,7 @@ def _arrays(messages: Sequence[EncodedMessage]) -> dict[str, list[Any]]:
 
 
 def followup_values(messages: Sequence[EncodedMessage]) -> dict[str, Any]:
-    """Return the arrays of follow-ups, which a group keeps until its members have ended; None if there are none."""
+    """Return the arrays of follow-ups that a group keeps until its members have ended; without any, each is None."""
     # No driver writes an empty array of contents.
     arrays = _arrays(messages) if messages else dict.fromkeys(_ARRAYS)
     return {name: arrays[name] for name in _OF_FOLLOWUPS}
@@ -260,7 +260,7 @@ def read_messages(
     limit: int = 20,
     content_bytes: int = 65_536,
 ) -> list[MessageDetails]:
-    """Return unsettled messages: those with *ids*; if None, up to *limit* leased and *limit* others of a channel."""
+    """Return the unsettled messages with *ids*; if None, up to *limit* leased and *limit* others of a channel."""
     which: dict[str, Any] = {"ids": ids and list(ids), "channel": channel, "limit": limit, "bytes": content_bytes}
     return target.read(connection, "fq_message_details", "read messages of", _details, **which)
 

@@ -57,7 +57,7 @@ leases, and then it ends empty ones. After that the worker calls the on_stop fun
 Failures, and what the worker does then:
 
 * The database is away, or refuses a call: each thread tries again by itself, with its own backoff (``timings``). The
-  settler keeps finished deliveries and sends them later; they stay under their leases until these end.
+  settler keeps finished deliveries, and settles them when the database answers, if their leases live so long.
 * A lease cannot be extended in time: the worker's own clock ends it before the database does. Handlers are told (tasks
   are cancelled), their sessions refuse to commit, and the next dequeue uses a new lease.
 * A dequeue is not answered: the next dequeue uses a new lease. As long as the old lease lives, the fetcher looks up

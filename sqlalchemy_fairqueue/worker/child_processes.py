@@ -230,7 +230,7 @@ _SPAWN = multiprocessing.get_context("spawn")
 
 
 class ChildProcesses:
-    """The child processes of one worker. Each runs one handler, then stays idle for the next one until the stop."""
+    """The child processes of one worker. Each runs one handler at a time, and waits for the next one until the stop."""
 
     def __init__(self, options: WorkerOptions) -> None:
         self._name = options.name

@@ -105,7 +105,7 @@ class DedicatedConnection:
         """Call *work* on the connection, where each statement is its own READ COMMITTED transaction.
 
         If the engine's listeners set up transactions, *work* is one transaction. If *work* takes longer than *within*
-        seconds, or without *within* than the connection's own limit, the connection is cut.
+        seconds (default: the connection's own limit), the connection is cut.
         """
         if self._has_ended():
             self.close()

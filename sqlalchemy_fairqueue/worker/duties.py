@@ -67,7 +67,7 @@ def by_schema(queues: Iterable[ServedQueue]) -> dict[str | None, dict[str, Serve
 class Heartbeat:
     """What the heartbeat thread does for held deliveries while handlers work on them.
 
-    It calls *interrupt* with deliveries whose handlers should stop, since the lease is lost or the message cancelled.
+    If a lease is lost or a message is cancelled, it calls *interrupt* with the deliveries whose handlers should stop.
     """
 
     connection: DedicatedConnection
@@ -76,7 +76,7 @@ class Heartbeat:
     interrupt: Callable[[list[HeldDelivery]], None]
 
     def hear_all(self) -> None:
-        """Apply the signals of queues that the worker has not dequeued from lately, as when all handlers are busy."""
+        """Apply signals of queues from which the worker has not dequeued lately, for example if handlers are busy."""
         run_all(partial(self._hear, queue) for queue in self.queues)
 
     def _hear(self, queue: ServedQueue) -> None:
@@ -309,7 +309,7 @@ class Groups(Round):
             self.start()
 
     def end(self, finished: int) -> bool:
-        """Begin no more rounds and return True. If a round runs or has finished other groups, only return False."""
+        """Begin no more rounds and return True. If a round runs, or the count is past *finished*, only return False."""
         with self._starting:
             if self.finished != finished or self.is_under_way:
                 return False

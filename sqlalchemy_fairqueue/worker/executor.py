@@ -246,7 +246,7 @@ class Executor(ABC):
         return next_at - began
 
     def _ignore(self, held: HeldDelivery) -> None:
-        """Count a handler as hanging if it runs on long after its message was cancelled."""
+        """Count a handler as hanging, since it ignores a cancel of its message. It may still settle the message."""
         ago, name = self._clock() - (held.cancelled_at or 0.0), shlex.quote(held.queue.options.name)
         self._hang(
             held,
@@ -407,7 +407,7 @@ class TaskExecutor(Executor):
         self._loop = asyncio.get_running_loop()
         self._in_threads: set[HeldDelivery] = set()
         self._tasks: dict[HeldDelivery, asyncio.Task[handling.Decisions]] = {}
-        # Deliveries whose tasks were cancelled. They are cancelled once, so that they can clean up.
+        # Deliveries whose tasks were cancelled. Each task is cancelled only once, so that it can clean up.
         self._interrupted: set[HeldDelivery] = set()
         self._waiting: asyncio.Timeout | None = None
         # Set when a handler has finished; a stop waits for it.

@@ -392,8 +392,8 @@ class Buffer:
 
     Without turns in the buffer, messages of a later dequeue would wait behind all earlier ones, even behind many of one
     tenant. So each message gets a virtual time: now, or one after the last message of its channel if that is later.
-    The message with the earliest time begins first. While n messages wait, each message that begins advances virtual
-    time by 1/(n+1), so new channels cannot overtake waiting ones for ever. A channel's messages keep their order.
+    The message with the earliest time begins first. If n messages still wait then, virtual time advances by at least
+    1/(n+1), so new channels cannot overtake waiting ones for ever. A channel's messages keep their order.
 
     Source: start-time fair queueing (Goyal, Vin, Cheng 1996), with messages of one size.
     """

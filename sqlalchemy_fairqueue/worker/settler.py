@@ -63,7 +63,7 @@ class Settler(Looper):
         self._retry_at = 0.0
 
     def settle(self, held: HeldDelivery, decision: Decision | None) -> None:
-        """Settle a delivery; None means that it is lost. Any thread may call it."""
+        """Settle a delivery by *decision*; if that is None, the delivery is lost. Any thread may call it."""
         held.decision = decision
         self._finished.append(held)
         self._event.set()

@@ -148,7 +148,7 @@ class WorkerStats:
     hung: int = 0
 
     def __post_init__(self) -> None:
-        # Not dataclass fields, since a copy has its own.
+        # These are not dataclass fields, since each copy of the stats has its own.
         self._lock = threading.Lock()
         self._attempts: dict[str, AttemptDistributions] = {}
 

@@ -68,7 +68,7 @@ class Duty:
 
     Attributes:
         step: What it does, for the log: ``"extend its leases"``.
-        function: It may return the time from its beginning to its next call, if that is shorter than *interval*.
+        function: It may return the time from the beginning of this call to the next one, if shorter than *interval*.
         interval: Time between the beginnings of two calls.
         spread: Bounds of a random factor of each interval, so that workers started together drift apart.
         first: The first call comes at a random moment within this time.
@@ -92,7 +92,7 @@ class Looper:
         word: The end of the thread's name.
         duties: Duties that are due together are called in this order, and urgent ones in between whenever they are due.
         event: When it is set, all duties are due.
-        cap: Longest seconds between a failure and the next call.
+        cap: Most seconds between a failure and the next call.
         last: Called in the thread at its end.
     """
 
@@ -207,7 +207,7 @@ def on_signal(stop: Callable[[], object], grace: float, clock: Clock) -> Iterato
 
     A supervisor may signal a process and then its whole group, so one stop may come as two signals. For *grace* seconds
     after the first signal, even after the block, further signals are ignored. Then the program's own handlers are
-    restored. In a process that a handler forks they are restored at once, since it must end when it is told to.
+    restored. In a process that a handler forks they are restored at once, since a signal must end that process.
 
     Raises:
         InvalidArgument: This is not the main thread.

@@ -60,7 +60,7 @@ class Timings:
         trips: The buffer holds work for the time of this many dequeues; a dequeue begins when the buffer is half empty.
         stale_after: A delivery that has waited in the buffer this long is given back.
         longest_sleep: A thread without other work looks again after this long, which is within every system's limit.
-        unsettled: With more unsettled deliveries the fetcher takes no messages.
+        unsettled: While more deliveries than this are unsettled, the fetcher takes no messages.
         settle_bytes: Most bytes of results in one call; one result may be larger.
         settle_at_stop: How long a stop waits for a database that is away.
         locked_again: Time until a locked message is tried again.

@@ -72,7 +72,7 @@ class FetchTrigger(WakeEvent):
 
 @dataclass(eq=False)
 class WaitRegistration:
-    """The waits of one worker, and the notifications that end them. Only :meth:`notified` is for other threads."""
+    """The waits of one worker, and the notifications that end them. Other threads may call only :meth:`notified`."""
 
     connection: DedicatedConnection
     options: WorkerOptions
@@ -223,7 +223,7 @@ class Listening:
         self._notify(None)
         check_at = self._clock() + self._timings.silence
         while not self._stopping:
-            # Received first, since wait() does not end for notifications that the driver read together with an answer.
+            # Receive first, since wait() does not end for notifications that the driver read together with an answer.
             self._receive(listener)
             listener.wait(self._stop_reader.fileno(), max(0.0, check_at - self._clock()))
             if self._clock() >= check_at:
@@ -337,7 +337,7 @@ _making = threading.Lock()
 
 
 def watch_of(engine: Engine) -> EngineWatch:
-    """Return the watch of an engine's database. A forked child has its own."""
+    """Return the watch of an engine's database. A forked child makes its own."""
     with _making:
         watch = _watches.get(engine)
         if watch is None or watch.process != os.getpid():

@@ -39,7 +39,7 @@ class Asyncpg(Driver):
 
 
 class _AsyncpgListener(Listener):
-    """A listener whose event loop runs only while a method waits or executes, so that asyncpg reports only then."""
+    """A listener whose event loop runs, and gets notifications, only while a method waits or executes."""
 
     def __init__(self, connection: Any, run: RunInLoop) -> None:
         self._connection = connection
