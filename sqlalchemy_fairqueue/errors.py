@@ -211,9 +211,9 @@ class IsolationError(FairQueueError, codes=("QF003",)):
 class UnsentWork(FairQueueError):
     """Queue work can no longer be sent in this transaction, and was not recorded.
 
-    Either an earlier commit failed while sending the work; then only a rollback is possible. Or the transaction had
-    already been committed, prepared or rolled back: the call came from a late hook, or after a failed flush whose error
-    was caught; that error is then the ``__cause__``.
+    Either an earlier commit failed while it sent the work; then only a rollback is possible. Or the transaction was
+    already committed, prepared or rolled back: a late hook made the call, or a flush had failed and its error was
+    caught; that error is then the ``__cause__``.
 
     Example:
         >>> with Session(engine) as session:
@@ -262,7 +262,7 @@ class UnknownSchedule(FairQueueError, codes=("QF009",)):
 
 @dataclass(eq=False, repr=False)
 class UnknownGroup(FairQueueError):
-    """A group does not exist, or takes no members from here. A COMMIT fails as a whole.
+    """A group does not exist, or takes no members from this caller. A COMMIT fails as a whole.
 
     Only the transaction that creates a group and the handlers of its members can add members.
 

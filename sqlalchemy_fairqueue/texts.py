@@ -19,7 +19,7 @@ _ADDED = re.compile(
 
 @cache
 def library_version() -> str | None:
-    """Return the version of the library. None: it runs from a zipapp, or from a folder that was copied."""
+    """Return the version of the library; None if it runs from a zipapp, or from a folder that was copied."""
     try:
         return metadata.version("sqlalchemy-fairqueue")
     except metadata.PackageNotFoundError:

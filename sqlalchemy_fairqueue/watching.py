@@ -1,4 +1,4 @@
-"""The hook through which ``worker`` wakes callers that wait for a result. It imports nothing else of the package."""
+"""The hook by which ``worker`` wakes callers that wait for a result. It imports nothing else of the package."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class ResultWatch(Protocol):
 
 @dataclass(slots=True)
 class Watching:
-    """The hook by which the listening connections of ``worker/`` serve waits for results.
+    """Gives waits for results the listening connections of ``worker/``.
 
-    *watch_of* returns the watch of an engine's database. None: waits only poll.
+    *watch_of* returns the watch of an engine's database. While it is None, waits only poll.
     """
 
     watch_of: Callable[[Engine], ResultWatch] | None = None

@@ -342,7 +342,7 @@ def settlement(
 ) -> Call:
     """Return the call that settles deliveries by a verb; each sequence has one element for each delivery.
 
-    Its rows tell which messages it did not settle so: "lost" if the token is invalid, "buried" if no attempt was left.
+    Its rows tell which messages ended otherwise: "lost" if the token is invalid, "buried" if no attempt was left.
 
     Args:
         results: Only for "complete". If an element is None, or the sequence is empty, no result is kept.

@@ -206,7 +206,7 @@ def on(where: Any, work: Callable[[Any], R]) -> R:
 def read_again(read: Callable[[], R]) -> R:
     """Return what *read* returns; call *read* once more if its connection was lost.
 
-    A pool may hold connections that the server ended while they were idle. The first error makes the pool replace all.
+    A pool may hold connections that the server ended while they were idle. The first error makes the pool replace them.
     """
     try:
         return read()

@@ -95,7 +95,7 @@ class EncodedMessage(Protocol):
 
 
 class EnqueuedMessages(NamedTuple):
-    """The outcomes of an enqueue: each list has one element for each message, in the order of the answer.
+    """The outcomes of an enqueue: each list has one element for each message, in the database's order.
 
     Attributes:
         ordinals: The position of the message in the call, from 1.
@@ -380,13 +380,13 @@ def _status(*, group_id: UUID | str, added: int, **row: Any) -> GroupStatus:
 
 
 def read_group_members(connection: Connection, target: Target, group_id: UUID, *, limit: int) -> list[Member]:
-    """Return members of a group that have not ended, by id; if there are more than *limit*, any of them."""
+    """Return members of a group that have not ended, by id; if there are more, any *limit* of them."""
     doing = f"list the members of group {group_id} of"
     return sorted(target.read(connection, "fq_group_members", doing, Member, group_id=str(group_id), limit=limit))
 
 
 def fold_groups(connection: Connection, schema: str | None, *, limit: int, groups: int, notify: bool) -> Folded | None:
-    """Fold notes and finish groups; None if another transaction is doing so. Call it in a transaction of its own."""
+    """Fold notes and finish groups; return None if another transaction does so. Call it in a transaction of its own."""
     found = call(schema, "fq_fold_groups", "finish groups", limit=limit, groups=groups, notify=notify)
     return next(map(Folded._make, found.rows(connection)), None)
 

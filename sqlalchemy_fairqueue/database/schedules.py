@@ -162,7 +162,7 @@ def due_schedules(
     ahead: timedelta,
     limit: int,
 ) -> list[DueSchedule]:
-    """Return up to *limit* schedules of each queue due within *ahead*; those that code declares only if *in_code*."""
+    """Return up to *limit* schedules of each queue due within *ahead*; from code, only those that *in_code* names."""
     rows = call(
         schema,
         "fq_due_schedules",

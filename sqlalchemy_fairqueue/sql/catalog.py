@@ -160,8 +160,8 @@ def find_drift(connection: Connection, schema: str | None = None) -> list[Differ
     installation is compared with the version that it resembles most.
 
     Only the catalog and the grants are read, in the connection's transaction, without any privilege on the tables.
-    Partitions of the history are no differences, nor are your own objects, unless they have names of ours or belong to
-    one of our tables.
+    Your own objects count only if they have names of ours or belong to one of our tables; partitions of the history do
+    not count.
 
     Args:
         schema: The schema of the installation. None: the connection's default schema.

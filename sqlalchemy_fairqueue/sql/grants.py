@@ -21,7 +21,7 @@ from sqlalchemy_fairqueue.sql.schema import block, grants_guard, part, quoted, q
 
 
 def close_functions(functions: Iterable[str], schema: str | None) -> str:
-    """Return a DO block that revokes functions from PUBLIC, and makes the owner of the tables their owner."""
+    """Return a DO block that revokes functions from PUBLIC, and makes the tables' owner the owner of the functions."""
     names = ", ".join(map(quoted_literal, functions))
     return block(part("close_functions", functions=names), schema, {"v_made": "record"})
 
@@ -181,7 +181,7 @@ def revoke_statements(role: str, kind: str | None, schema: str | None) -> Iterat
 
 
 def renew_grants(before: int, after: int, schema: str | None) -> str:
-    """Return a DO block that gives roles the functions of their grants in version *after*, not those in *before*.
+    """Return a DO block that gives roles the functions of their grants in *after*, and revokes the others of *before*.
 
     Privileges that were granted by hand stay.
     """

@@ -346,8 +346,8 @@ class Members:
     def send_joins(self) -> None:
         """Count the created members, unless the server has counted them.
 
-        It raises UnknownGroup if another transaction creates the group, or the adding message is no member; and
-        LeaseLost or MessageCancelled if the adding message is not held any more.
+        Raise UnknownGroup if another transaction creates the group, or if the adding message is no member. Raise
+        LeaseLost or MessageCancelled if nobody holds the adding message any more by this delivery.
         """
         if self.join:
             for group_id in dict.fromkeys([*(make.group_id for make in self._makes), *self._adders]):

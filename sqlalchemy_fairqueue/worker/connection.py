@@ -56,7 +56,7 @@ _OPTIONS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionOptions:
-    """What a dedicated connection needs: the engine that it connects like, the limits of its calls, the clock."""
+    """What a dedicated connection needs: the engine that it imitates, the limits of its calls, the clock."""
 
     engine: Engine | AsyncEngine
     timings: Timings = field(default_factory=Timings)

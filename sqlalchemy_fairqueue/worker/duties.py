@@ -187,7 +187,7 @@ class StopRequests:
     """Stops one worker when an operator asks, even while it is idle, all its handlers are busy, or it has no lease.
 
     A worker that obeys a request leaves the request in place, since workers in other processes may have the same name.
-    Requests from before its own start are ignored.
+    A worker ignores requests from before its start.
     """
 
     queues: dict[str | None, dict[str, ServedQueue]]
@@ -309,7 +309,7 @@ class Groups(Round):
             self.start()
 
     def end(self, finished: int) -> bool:
-        """Begin no more rounds and return True. If a round runs, or the count is past *finished*, only return False."""
+        """Begin no more rounds and return True, unless a round runs or more than *finished* groups are finished."""
         with self._starting:
             if self.finished != finished or self.is_under_way:
                 return False

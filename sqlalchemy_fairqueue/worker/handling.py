@@ -76,9 +76,9 @@ class RemoteError(Exception):
 
 
 def returned_outcome(result: object) -> Outcome | None:
-    """Return the outcome that a handler returned, as instance or class; None for any other value.
+    """Return the outcome that a handler returned, as an instance or a class; None for any other value.
 
-    Raise WorkerError for a generator or an awaitable, since nothing was done, and for outcomes in a list. Raise
+    Raise WorkerError for a generator or an awaitable, since no work was done, and for outcomes in a list. Raise
     TypeError for an outcome class that needs an argument. An Outcome other than Retry, Release and Bury is raised.
     """
     if isinstance(result, type) and issubclass(result, Outcome):

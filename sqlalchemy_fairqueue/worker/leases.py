@@ -157,7 +157,7 @@ class HeldDelivery:
         max_attempts: The effective limit of attempts; set when the handler begins.
         first: The first delivery of its batch; itself if it has no batch.
         outcomes: What the handler asked for single deliveries of its batch, by message id.
-        decision: How to settle it, once its handler has ended; None if it is lost.
+        decision: How to settle it, once its handler has ended; None if the delivery is lost.
         charged: The milliseconds charged to its channel while its handler runs; None if only the dequeue has charged.
     """
 

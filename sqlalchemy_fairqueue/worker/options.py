@@ -133,7 +133,7 @@ class WorkerOptions(ConnectionOptions):
 
     @property
     def ask(self) -> timedelta:
-        """How long a dequeue needs its lease: half of ``lease``, so that one that a heartbeat has extended serves."""
+        """How long a dequeue needs its lease: half of ``lease``, so the last one suffices if a heartbeat extends it."""
         return self.lease / 2
 
     @property
@@ -178,7 +178,7 @@ def _check_queues(queues: tuple[Queue, ...]) -> None:
 
 
 def worker_options(arguments: WorkerArguments, **given: Any) -> WorkerOptions:
-    """Return the options of a worker; an argument that is None has its default. An unknown one raises TypeError."""
+    """Return the options of a worker; an argument that is None has its default. Raise TypeError if one is unknown."""
     known = WorkerArguments.__annotations__.keys()
     if unknown := arguments.keys() - known:
         raise TypeError(f"{min(unknown)!r:.80} is no argument of a worker; further ones are {', '.join(known)}")

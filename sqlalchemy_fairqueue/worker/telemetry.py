@@ -114,7 +114,7 @@ class WorkerStats:
         flushes: Calls that settled deliveries.
         heartbeats: Calls that extended leases.
         woken: How often the listening connection told of notifications for the worker's queues, or failed or came back.
-        failures: Failed dequeues, settlements and duties, mostly since the database is away.
+        failures: Failed dequeues, settlements and duties, mostly because the database is away.
         timed_out: Deliveries whose handler exceeded its timeout.
         hung: Handlers that run now though their deliveries are settled without them, or their messages were cancelled
             half a minute ago. Each counts towards the worker's ``concurrency`` until it returns.

@@ -1,4 +1,4 @@
-"""Threads of a worker, which call duties until they are stopped, and signals and forks of its process."""
+"""The threads of a worker, which call duties until they are stopped; the signals and forks of its process."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ class Timings:
         poll_locked: Longest time to the next poll while another call holds ready messages.
         poll_drift: A waiting worker polls again after this multiple of its wait so far, since a transaction that began
             before the wait wakes nobody and may have committed meanwhile.
-        longest_wait: The longest time for which a wait is registered; the wait of a dead worker stays so long.
+        longest_wait: The longest time for which a wait is registered; a dead worker's wait stays registered so long.
         wait_margin: A wait is registered for two poll intervals plus this.
         ahead: The most work in the buffer, in seconds.
         trips: The buffer holds work for the time of this many dequeues; a dequeue begins when the buffer is half empty.
@@ -276,7 +276,7 @@ class PollSchedule:
         return self._wake(now)
 
     def poll_at(self, at: float) -> None:
-        """Poll at that time, when a message is due that this worker has returned with a delay."""
+        """Poll at *at*, when a message that this worker returned with a delay is due."""
         self._asked_at = min(self._asked_at, at)
         self.next_at = min(self.next_at, at)
 

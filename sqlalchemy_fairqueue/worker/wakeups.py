@@ -103,7 +103,7 @@ class WaitRegistration:
         self.topics[topic] = queue
 
     def notified(self, topics: Topics | None) -> None:
-        """Poll queues that may have work: at once if a notification named this worker, a moment later if another."""
+        """Poll queues that may have work: at once if a notification names this worker, later if it names another."""
         now, earlier = self.options.clock(), []
         for topic, queue in list(self.topics.items()):
             if topics is None:
@@ -181,7 +181,7 @@ class Listening:
         self._thread = threading.Thread(target=self._run, name="fairqueue-listener", daemon=True)
 
     def join(self, notify: Notify) -> None:
-        """Call *notify* in the listening thread with each notification's topics; with None if some may be missed."""
+        """Call *notify* in the listening thread with each notification's topics; None: some may have been missed."""
         if self._thread.ident is None:
             self._thread.start()
         self._subscribers = [*self._subscribers, notify]

@@ -133,7 +133,7 @@ class Listener(ABC):
     def commits_notify(self) -> bool | None:
         """Return whether the server's notification queue has room; None if the connection does not listen.
 
-        If the server takes no writes, as a former primary after a failover, ConnectionError is raised.
+        Raise ConnectionError if the server takes no writes, like a former primary after a failover.
         """
         answer = self._execute(_COMMITS_NOTIFY)
         if answer == ["read only"]:

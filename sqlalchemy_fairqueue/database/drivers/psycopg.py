@@ -75,7 +75,7 @@ def raw_cursor(driver: Any) -> Any:
 
 
 class Given(NamedTuple):
-    """A statement with its parameters as libpq takes them: texts, and unchanged bytes.
+    """A statement with its parameters as libpq takes them: bytes stay bytes, all other values become texts.
 
     So a parameter has the same type in each call, and psycopg prepares the statement only once. ``name`` is the name of
     the prepared statement; None: it is not prepared yet.
