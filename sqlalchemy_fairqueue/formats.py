@@ -77,7 +77,7 @@ def format_value(value: object) -> str:
 
 
 def format_longest(longest: LongestOut, now: datetime, channel: str | None = None) -> str:
-    """Describe the longest leased message: ``message 2641, parse, for 58.0s``; name its channel unless it is *channel*."""
+    """Describe the longest leased message, and its channel if not *channel*: ``message 2641, parse, for 58.0s``."""
     name = f" of {clean(longest.channel)}" if longest.channel != channel else ""
     kind = f", {clean(longest.kind)}" if longest.kind else ""
     since = f", for {format_duration(max(now - longest.since, timedelta()))}" if longest.since else ""

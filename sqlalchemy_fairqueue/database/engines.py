@@ -136,8 +136,8 @@ def sets_up_transactions(connection: Connection) -> bool:
 def isolate(connection: Connection, options: Mapping[str, Any]) -> Connection:
     """Give a new connection isolation options, even if a listener of ``engine_connect`` has begun a transaction.
 
-    Settings that the listener made for the session stay. Its transaction is committed, which ends what it set there by
-    ``SET LOCAL``; so the ``engine_connect`` listeners are called again at the begin of each later transaction.
+    Settings that the listener made for the session stay. The listener's transaction is committed, which ends what it
+    set by ``SET LOCAL``; so the ``engine_connect`` listeners are called again at the begin of each later transaction.
     """
     if connection.in_transaction():
         dispatch: Any = connection.engine.dispatch

@@ -347,7 +347,7 @@ class Members:
         """Count the created members, unless the server has counted them.
 
         Raise UnknownGroup if another transaction creates the group, or if the adding message is no member. Raise
-        LeaseLost or MessageCancelled if nobody holds the adding message any more by this delivery.
+        LeaseLost if the adding delivery is lost, and MessageCancelled if its message was cancelled.
         """
         if self.join:
             for group_id in dict.fromkeys([*(make.group_id for make in self._makes), *self._adders]):
