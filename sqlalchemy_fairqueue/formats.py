@@ -87,8 +87,8 @@ def format_longest(longest: LongestOut, now: datetime, channel: str | None = Non
 def end_words(state: str, at: datetime | None, attempts: Sequence[AttemptDetails]) -> str:
     """Describe how a message ended: ``completed at 2026-03-01 10:00:00 UTC, 2 attempts, ran 3.2s``.
 
-    The state is "gone" if the message ended after its last recorded attempt in an unknown way. If *at* is None, it
-    ended with its last attempt. *attempts* begin with the oldest.
+    The state is "gone" if the message was withdrawn or purged after its last recorded attempt. If *at* is None, the
+    message ended with its last attempt. *attempts* begin with the oldest.
     """
     if not attempts:
         return f"{state} at {format_value(at)} UTC"

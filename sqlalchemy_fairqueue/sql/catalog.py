@@ -47,7 +47,7 @@ _SET = text(
 def read_catalog(connection: Connection, schema: str) -> Catalog:
     """Read the objects of a schema that have a name of any version of fairqueue, and what belongs to these objects.
 
-    Partitions belong to their table and are left out. Nothing is locked, and nothing but the catalog is read.
+    Partitions belong to their table and are left out. This locks nothing, and reads only the catalog.
     """
     names = names_of_ours(schema)
     ours, stages_schema = query("ours"), STAGE_SCHEMA.format("cast(:schema as text)")

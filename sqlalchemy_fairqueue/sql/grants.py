@@ -168,7 +168,7 @@ def grant_statements(grant: RoleGrant, schema: str | None) -> Iterator[str]:
 
 
 def revoke_statements(role: str, kind: str | None, schema: str | None) -> Iterator[str]:
-    """Return statements that revoke a kind of work (None: all) from a role, and change nothing without such a grant."""
+    """Return statements that revoke a kind of work (None: all) from a role, if the role has such a grant."""
     _check_role(role)
     if kind is not None:
         _check_kind(kind)
@@ -255,7 +255,7 @@ class RoleRights:
     Attributes:
         lacking: Functions that its grants stand for, but that it may not execute.
         beyond: Functions that it may execute, although none of its grants stands for them.
-        others: Rights on tables and sequences, such as ``select on fq_message``, and to create in the schema.
+        others: Rights on tables and sequences, such as ``select on fq_message``, and the right to create in the schema.
     """
 
     role: str

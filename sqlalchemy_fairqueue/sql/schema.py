@@ -1,4 +1,4 @@
-"""Puts the target schema where the files say ``fairqueue.``; writes the schema of staging tables, and guards.
+"""Puts the target schema in place of ``fairqueue.`` in the files' SQL; writes SQL for the stages' schema, and guards.
 
 The schema None means the connection's default schema, which only the server knows: a statement is then wrapped in a DO
 block that puts ``current_schema()`` in when it runs, so that a script and a migration leave the same catalog behind.
@@ -30,7 +30,7 @@ _PLACE = re.compile(r"\{(\w+)\}")
 
 
 def quoted(schema: str) -> str:
-    """Quote a name as an identifier; a name that PostgreSQL cannot keep as it is raises ValueError."""
+    """Quote a name as an identifier. Raise ValueError if PostgreSQL cannot keep the name unchanged."""
     return '"' + _kept(schema).replace('"', '""') + '"'
 
 
@@ -135,7 +135,7 @@ _OF_STAGES = {"v_stages": "text", "v_owner": "text", "v_stage": "record"}
 
 
 def make_stage_schema(schema: str | None) -> str:
-    """Return a DO block that creates the schema of staging tables if it is missing, and warns if the role may not."""
+    """Return a DO block that creates the schema of staging tables if it is missing, or warns if the role may not."""
     return block(part("make_stages", name=STAGE_SCHEMA.format("v_schema")), schema, _OF_STAGES)
 
 

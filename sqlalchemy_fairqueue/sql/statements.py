@@ -119,7 +119,7 @@ def drop_statements(version: int, schema: str | None) -> Iterator[str]:
 
 
 def in_order(texts: Mapping[str, str]) -> Mapping[str, str]:
-    """Order functions so that one in SQL comes after those that it calls, since PostgreSQL checks these calls."""
+    """Order functions so that a function in SQL comes after those that it calls, since PostgreSQL checks its calls."""
     ordered: dict[str, str] = {}
 
     def add(name: str) -> None:
@@ -136,7 +136,7 @@ def in_order(texts: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def signature(function: str) -> str:
-    """Return signature and result of a function from its text; PostgreSQL replaces a function only if both stay."""
+    """Return a function's signature and result, from its text. PostgreSQL replaces it only if both stay the same."""
     found = _SIGNATURE.search(function)
     if found is None:
         problem = f"no signature in {function[:80]!r}; write `create function fairqueue.name(...)`, then `language ...`"

@@ -1,8 +1,8 @@
 """Changes of configuration, and the locks that they share with other work.
 
-A single call takes its locks in the right order by itself. A transaction with changes and other work takes all locks of
-its queues in advance, kind by kind: rows of queues, plans, states of channels, keys, messages by id. So two such
-transactions never deadlock.
+A single call takes its locks in the right order by itself. If a transaction has changes and other work, it takes all
+locks of its queues in advance, kind by kind: rows of queues, plans, states of channels, keys, messages by id. So two
+such transactions never deadlock.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Change:
         changed_plan: The plan that it changes or removes.
         used_plan: The plan that it lets a channel follow.
         channel: The channel whose state it locks.
-        makes: The policy with which it creates a missing channel; None: it creates none.
+        makes: The policy with which it creates a missing channel; None if it creates no channel.
         limits: Whether the channel or queue gets a limit; then the messages that are leased already must be counted.
     """
 
@@ -87,7 +87,7 @@ def configure_channel(
     plan: str | Unset | None = UNSET,
     reset: tuple[str, ...] = (),
 ) -> Change:
-    """Change the policy of a channel; a new channel starts with *policy*. A *plan* of None means no plan."""
+    """Change the policy of a channel; a new channel starts with *policy*. If *plan* is None, it follows no plan."""
     call = target.call(
         "fq_configure_channel",
         "configure",

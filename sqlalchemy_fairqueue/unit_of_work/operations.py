@@ -129,7 +129,7 @@ class Settle:
 
 @dataclass(slots=True, eq=False)
 class Cancel:
-    """A withdrawal of messages by their ids, or by a *name*, whose ids :func:`find_named` finds."""
+    """The cancel of messages by their ids, or by a *name*; :func:`find_named` then finds the ids."""
 
     phase: ClassVar[int] = CANCELS
     target: Target
@@ -401,7 +401,7 @@ def enqueue_steps(
 ) -> list[Step]:
     """Return the steps that create groups and add messages. They raise as ``Queue.enqueue`` does.
 
-    They also raise DuplicateMessage if the key is held by a message that the transaction cancelled before the enqueue.
+    They also raise DuplicateMessage if a message that the transaction cancelled before the enqueue holds the key.
 
     Args:
         leased: Messages of the queue that the transaction locks afterwards, besides those that it settles or cancels.

@@ -90,7 +90,7 @@ _lock_orders: WeakKeyDictionary[Transaction, LockOrder] = WeakKeyDictionary()
 
 
 def lock_order_of(connection: Connection) -> LockOrder:
-    """Return the lock order of the connection's transaction; begin one if needed. AUTOCOMMIT raises AutocommitError."""
+    """Return the lock order of a connection's transaction, begun if needed. AUTOCOMMIT raises AutocommitError."""
     return _lock_orders.setdefault(Link(connection).transaction(), LockOrder())
 
 
@@ -138,7 +138,7 @@ class Work:
             share.phases[operation.phase].append(operation)
 
     def send(self, committing: Connection | None = None) -> list[ReceiptUpdate]:
-        """Send all operations in lock order. Return the updates of receipts, to be called once the outcome is certain.
+        """Send all operations in lock order. Return the updates of receipts; call them when the outcome is certain.
 
         Queues of several connections are taken in one order too, since neither database would detect a deadlock between
         them. *committing* is a connection that only has to COMMIT next; if possible, the work travels with this COMMIT.
@@ -240,7 +240,7 @@ def _committed(
 def send(connection: Connection, operations: Sequence[Operation], *, last: bool = False) -> list[ReceiptUpdate]:
     """Send operations in a connection's transaction, as :meth:`Work.send` does.
 
-    *last*: only the COMMIT follows, and the operations may be sent with it. The caller commits in any case.
+    *last* says that only the COMMIT follows, so that the operations may travel with it. The caller commits in any case.
     """
     work = Work(lambda _: connection)
     work.add(operations)

@@ -57,7 +57,7 @@ class _Record:
         work: Operations that are not sent yet.
         updates: Updates of receipts for sent work, called after the COMMIT.
         connections: Connections on which the outermost transaction has sent work.
-        parent: The record that takes the work after the savepoint was released.
+        parent: The record that takes further work, once the savepoint has been released.
         sent: Whether this commit has sent the recorded work. Work that a hook records later is sent at once.
         failure: Why sending failed, as text, since an exception would keep the session alive.
     """
@@ -168,7 +168,7 @@ def joined(session: Session, target: Target) -> Connection:
 def record(session: Session, operations: Sequence[Operation]) -> None:
     """Keep operations of one queue, at least one, until the session's COMMIT. Raise as :func:`transactions` does.
 
-    After a COMMIT under way has sent its work, the operations are sent at once, which may raise LockOrderError.
+    If a COMMIT under way has already sent its work, send the operations at once, which may raise LockOrderError.
     """
     target, bind = operations[0].target, session.bind
     if bind is None or target.bind_arguments or type(session).get_bind is not Session.get_bind:
