@@ -142,7 +142,7 @@ def upgrade_step(step: int) -> tuple[str, ...]:
 
 
 def downgrade_step(step: int) -> tuple[str, ...]:
-    """Return the statements that undo :func:`upgrade_step`. Then drop the new tables of version *step*."""
+    """Return the statements that undo :func:`upgrade_step`. After them, drop the new tables of version *step*."""
     return _statements_of(_text(checked_version(step), "downgrade.sql"))
 
 
