@@ -87,7 +87,7 @@ def configure_channel(
     plan: str | Unset | None = UNSET,
     reset: tuple[str, ...] = (),
 ) -> Change:
-    """Change the policy of a channel; a new one starts with *policy*. If *plan* is None, the channel follows no plan."""
+    """Change the policy of a channel; a new one starts with *policy*. If *plan* is None, the channel has no plan."""
     call = target.call(
         "fq_configure_channel",
         "configure",
