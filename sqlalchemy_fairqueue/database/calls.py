@@ -93,6 +93,8 @@ class Shape:
         condition: SQL that follows the call of the function, such as a ``where``.
         before: A function that the statement calls first, with the same first parameter.
         alone: Array parameters with one element, which is passed itself, since drivers encode it several times faster.
+        named: A parameter for ids of messages, or for one id, which the same statement finds by name; the call has the
+            parameters of ``fq_find_named`` in its place. If it is also in *alone*, only the first id is passed.
         each: A parameter that gets an array; the function is called for each element, and ``place`` is its position.
         readable: Whether texts come as UTF-8 bytes, so that the connection's encoding need not represent them.
     """
@@ -101,6 +103,7 @@ class Shape:
     condition: str = ""
     before: str = ""
     alone: Collection[str] = ()
+    named: str = ""
     each: str = ""
     readable: bool = False
 
@@ -120,6 +123,13 @@ def clause_of(schema: str | None, function: str, shape: Shape = ALL) -> Clause:
     types |= {name: types[name].removesuffix("[]") for name in shape.alone}
     given = {name: argument(name, type_, alone=name in shape.alone) for name, type_ in types.items()}
     source = f"{qualified}{function}"
+    if shape.named:
+        names = signature("fq_find_named").parameters
+        arguments = ", ".join(argument(name, type_) for name, type_ in names.items())
+        ids = f"select message_id from {qualified}fq_find_named({arguments})"  # noqa: S608 (quoted)
+        ids = f"array({ids})" if types.pop(shape.named).endswith("[]") else f"({ids} limit 1)"
+        given[shape.named] = f"array[{ids}]" if shape.named in shape.alone else ids
+        types |= names
     if shape.before:
         shared = next(iter(found.parameters))
         earlier = f"{qualified}{shape.before}({', '.join(given[name] for name in before)})"

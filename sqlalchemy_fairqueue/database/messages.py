@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 from uuid import UUID
 
 from sqlalchemy_fairqueue.codecs import Codec, codec_of, decoded, headers_of
-from sqlalchemy_fairqueue.database.calls import Call, Row, Shape, Target, argument, call
+from sqlalchemy_fairqueue.database.calls import READABLE, Call, Row, Shape, Target, argument, call, read
 from sqlalchemy_fairqueue.database.configuration import new_policy_json
 from sqlalchemy_fairqueue.errors import PayloadError
 from sqlalchemy_fairqueue.times import instant_microseconds, microseconds
@@ -47,6 +47,8 @@ _elements = attrgetter(
     "message.unique_for", "message.unique_from", "message.coalesce",
 )  # fmt: skip
 # Arrays, since a row for each message would cost the client as much as encoding it.
+_ONE_NAMED = Shape(named="message_id")
+_FIRST_NAMED = Shape(named="ids", alone=("ids",), readable=True)
 _IN_ARRAYS = ("pg_catalog.array_agg(ordinal) as ordinals", "pg_catalog.array_agg(message_id) as message_ids")
 
 
@@ -239,30 +241,40 @@ def followup_values(messages: Sequence[EncodedMessage]) -> dict[str, Any]:
     return {name: arrays[name] for name in _OF_FOLLOWUPS}
 
 
-def named_messages(target: Target, names: Sequence[MessageName]) -> Call:
-    """Return the call that finds messages by name. Each row has an id, and the position of its name, from 1."""
+def names_values(*names: MessageName) -> dict[str, Any]:
+    """Return the parameters of ``fq_find_named``, or of a call whose shape has ``named``."""
     channels, keys, ordering_keys = map(list, zip(*names, strict=True))
-    return target.call(
-        "fq_find_named", "find messages by name in", channels=channels, keys=keys, ordering_keys=ordering_keys
-    )
+    return {"channels": channels, "keys": keys, "ordering_keys": ordering_keys}
 
 
-def first_named(connection: Connection, target: Target, name: MessageName) -> int | None:
-    return next((row.message_id for row in named_messages(target, [name]).rows(connection)), None)
+def make_due(target: Target, message: int | MessageName) -> Call:
+    """Return the call that makes a message due, the first one of a name."""
+    function, doing, notify = "fq_make_due", "make a message due in", target.notify
+    if isinstance(message, MessageName):
+        return target.call(function, doing, _ONE_NAMED, notify=notify, **names_values(message))
+    return target.call(function, doing, message_id=message, notify=notify)
 
 
 def read_messages(
     connection: Connection,
     target: Target,
-    ids: Sequence[int] | None = None,
+    wanted: MessageName | Sequence[int] | None = None,
     *,
     channel: str | None = None,
     limit: int = 20,
     content_bytes: int = 65_536,
 ) -> list[MessageDetails]:
-    """Return the unsettled messages with *ids*; if None, up to *limit* leased and *limit* others of a channel."""
-    which: dict[str, Any] = {"ids": ids and list(ids), "channel": channel, "limit": limit, "bytes": content_bytes}
-    return target.read(connection, "fq_message_details", "read messages of", _details, **which)
+    """Return the unsettled messages with these ids, or the first one of a name.
+
+    If *wanted* is None, return up to *limit* leased and *limit* others of a channel.
+    """
+    which: dict[str, Any] = {"channel": channel, "limit": limit, "bytes": content_bytes}
+    function, doing, shape = "fq_message_details", "read messages of", READABLE
+    if isinstance(wanted, MessageName):
+        shape, which = _FIRST_NAMED, which | names_values(wanted)
+    else:
+        which["ids"] = wanted and list(wanted)
+    return read(connection, target.schema, function, doing, _details, shape, queue=target.queue, **which)
 
 
 def _details(*, channel: str | None, content: bytes | None, dequeue_at: datetime, **row: Any) -> MessageDetails:

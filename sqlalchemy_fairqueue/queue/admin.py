@@ -15,7 +15,7 @@ from sqlalchemy_fairqueue.database.calls import Call, Row, Shape, Target, call
 from sqlalchemy_fairqueue.database.configuration import new_policy_json
 from sqlalchemy_fairqueue.database.engines import on, refused
 from sqlalchemy_fairqueue.database.messages import (
-    first_named,
+    make_due,
     read_audits,
     read_dead_letters,
     read_message_attempts,
@@ -24,7 +24,7 @@ from sqlalchemy_fairqueue.database.messages import (
 from sqlalchemy_fairqueue.database.stats import read_channel_stats, read_consumers, read_contention, read_trend
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.queue.base import Facet, QueueBase, Where, on_engine, verb
-from sqlalchemy_fairqueue.queue.lookups import ERROR, checked_name
+from sqlalchemy_fairqueue.queue.lookups import ERROR, checked_message
 from sqlalchemy_fairqueue.values.checks import (
     IDS,
     check_choice,
@@ -241,16 +241,11 @@ class Admin(Facet[QueueBase]):
         AutocommitError in AUTOCOMMIT. It locks the message, and waits for a transaction that delivers, settles, cancels
         or replaces it. For a dead letter it takes the locks of a redrive.
         """
-        name = checked_name(message_id, channel, key, ordering_key)
+        wanted = checked_message(message_id, channel, key, ordering_key)
 
         def work(connection: Connection) -> RetryNowOutcome:
-            wanted = message_id if name is None else first_named(connection, self._target, name)
-            if wanted is None:
-                return "missing"
-            doing = f"make message {wanted} due in"
-            make_due = self._target.call("fq_make_due", doing, message_id=wanted, notify=self._target.notify)
-            outcome: RetryNowOutcome = make_due.value(connection)
-            if outcome == "missing":
+            outcome: RetryNowOutcome = make_due(self._target, wanted).value(connection)
+            if outcome == "missing" and isinstance(wanted, int):
                 [(_, outcome)] = redriving(self._target, **checked_filters(ids=[wanted])).rows(connection)
             return outcome
 

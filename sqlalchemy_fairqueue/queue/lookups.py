@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Unpack, get_args
 
 from sqlalchemy_fairqueue.database.configuration import read_limits
-from sqlalchemy_fairqueue.database.messages import first_named, read_message_attempts, read_messages
+from sqlalchemy_fairqueue.database.messages import read_message_attempts, read_messages
 from sqlalchemy_fairqueue.database.stats import (
     read_channel_stats,
     read_competition,
@@ -124,11 +124,11 @@ class LookupMethods(QueueBase):
             >>> queue.message(engine, channel="customer-7", key="invoice-12").message_id == message_id
             True
         """
-        name = checked_name(message_id, channel, key, ordering_key)
+        wanted = checked_message(message_id, channel, key, ordering_key)
 
         def work(connection: Connection) -> MessageDetails | None:
-            wanted = message_id if name is None else first_named(connection, self._target, name)
-            found = [] if wanted is None else read_messages(connection, self._target, [wanted], content_bytes=_WHOLE)
+            which = [wanted] if isinstance(wanted, int) else wanted
+            found = read_messages(connection, self._target, which, content_bytes=_WHOLE)
             if not found:
                 return None
             message = found[0]
@@ -238,10 +238,10 @@ def _position(after: object, channel: str | None) -> tuple[int, ...]:
     return checked_position(after, "channel and state", steps, range(-(2**63), 2**63), IDS)
 
 
-def checked_name(
+def checked_message(
     message_id: int | None, channel: str | None, key: str | None, ordering_key: str | None
-) -> MessageName | None:
-    """Check that either an id or a name is given. Return the name, or None for an id."""
+) -> int | MessageName:
+    """Check that either an id or a name is given, and return it."""
     named = channel is not None and (key is not None or ordering_key is not None)
     if named == (message_id is not None) or (not named and (channel or key or ordering_key) is not None):
         raise InvalidArgument(
@@ -249,8 +249,7 @@ def checked_name(
             f"ordering_key {ordering_key!r:.80}; give an id, or a channel with a key or an ordering_key"
         )
     if channel is None:
-        check_message_id(message_id)
-        return None
+        return check_message_id(message_id)
     check_names(channel=channel, key=key, ordering_key=ordering_key)
     return MessageName(channel, key, ordering_key)
 
@@ -288,10 +287,9 @@ class WithdrawalMethods(QueueBase):
             >>> queue.cancel(engine, message_id).outcome
             'cancelled'
         """
-        name = checked_name(message_id, channel, key, ordering_key)
+        wanted = checked_message(message_id, channel, key, ordering_key)
         receipt = CancelReceipt(message_id)
-        ids = [] if message_id is None else [message_id]
-        return self._perform(where, [Cancel(self._target, receipt, ids, name)], receipt)
+        return self._perform(where, [Cancel(self._target, receipt, wanted)], receipt)
 
     @recorded
     def purge(self, where: RecordedWhere, channel: str, **filters: Unpack[UndeliveredFilters]) -> PurgeReceipt:

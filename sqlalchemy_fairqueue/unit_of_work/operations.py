@@ -11,10 +11,10 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, cast
 
-from sqlalchemy_fairqueue.database.calls import Call, CommitRefused, Link, Target, call, can_notify
+from sqlalchemy_fairqueue.database.calls import ALL, Call, CommitRefused, Link, Shape, Target, call, can_notify
 from sqlalchemy_fairqueue.database.configuration import new_policy_json
 from sqlalchemy_fairqueue.database.deliveries import EncodedResult, Token, find_holder, lock_deliveries, settlement
-from sqlalchemy_fairqueue.database.messages import EnqueuedMessages, enqueue_call, followup_values, named_messages
+from sqlalchemy_fairqueue.database.messages import EnqueuedMessages, enqueue_call, followup_values, names_values
 from sqlalchemy_fairqueue.errors import ChannelFull, DuplicateMessage, LeaseLost, MessageCancelled, UnknownGroup
 
 if TYPE_CHECKING:
@@ -72,6 +72,10 @@ class Share:
         """Return the place of the queue in the lock order, among all queues of all databases."""
         return self.target.schema or "", self.target.queue, self.link.connection.engine.url.render_as_string()
 
+    def has_one(self) -> bool:
+        """Return whether there is only one operation."""
+        return sum(map(len, self.phases.values())) == 1
+
 
 class Step(NamedTuple):
     """A statement, what to do with its rows, and what to raise if it travelled with the COMMIT and prevented it."""
@@ -94,6 +98,7 @@ _token = cast(
 _keeps_result = attrgetter("delivery.keeps_result")
 _cost = attrgetter("cost")
 _charged = attrgetter("charged")
+_NAMED = Shape(named="ids")
 # If a cancel has several messages, the first of these that occurs is its outcome; if none does, it is "missing".
 _CANCELLED: tuple[CancelOutcome, ...] = ("leased", "cancelled")
 
@@ -129,25 +134,31 @@ class Settle:
 
 @dataclass(slots=True, eq=False)
 class Cancel:
-    """The cancel of messages by their ids, or by a *name*; :func:`find_named` then finds the ids."""
+    """The cancel of a message by its id, or of messages by a name."""
 
     phase: ClassVar[int] = CANCELS
     target: Target
     receipt: CancelReceipt
-    message_ids: list[int]
-    name: MessageName | None = None
+    wanted: int | MessageName
+    found: list[int] = field(default_factory=list)
+    """The ids that :func:`find_named` found for the name."""
+
+    @property
+    def message_ids(self) -> list[int]:
+        return [self.wanted] if isinstance(self.wanted, int) else self.found
 
 
 def find_named(share: Share) -> None:
-    """Find the ids of messages that are cancelled by name, before enqueues can give the name to others."""
-    named = [one for one in share.phases[CANCELS] if one.name is not None]
-    if not named:
+    """Find the ids of messages that are cancelled by name, before enqueues can give the name to others.
+
+    A cancel that is alone needs no statement for this: ``fq_cancel`` and ``fq_find_named`` are called by one.
+    """
+    named = [one for one in share.phases[CANCELS] if not isinstance(one.wanted, int)]
+    if not named or share.has_one():
         return
-    ids: list[list[int]] = [[] for _ in named]
-    for message_id, ordinal in named_messages(share.target, [one.name for one in named]).rows(share.link.connection):
-        ids[ordinal - 1].append(message_id)
-    for one, found in zip(named, ids, strict=True):
-        one.message_ids = found
+    find = share.target.call("fq_find_named", "find messages of", **names_values(*(one.wanted for one in named)))
+    for message_id, ordinal in find.rows(share.link.connection):
+        named[ordinal - 1].found.append(message_id)
 
 
 def message_ids(share: Share) -> list[int]:
@@ -171,13 +182,15 @@ def settle_and_cancel(share: Share) -> list[ReceiptUpdate]:
     if SETTLEMENTS in share.phases:
         lock_messages(share, message_ids(share))
         updates = run(connection, settle_steps(share))
-    ids = sorted({message_id for one in cancels for message_id in one.message_ids})
-    call = target.call("fq_cancel", "cancel messages of", ids=ids, notify=all(map(notifies, cancels)))
-    # The call returns only outcomes other than "cancelled".
-    exceptions = dict(map(tuple, call.rows(connection)))
+    shape, which = ALL, {"ids": sorted({message_id for one in cancels for message_id in one.message_ids})}
+    if share.has_one() and not isinstance(cancels[0].wanted, int):
+        shape, which = _NAMED, names_values(cancels[0].wanted)
+    call = target.call("fq_cancel", "cancel messages of", shape, notify=all(map(notifies, cancels)), **which)
+    outcomes = dict(map(tuple, call.rows(connection)))
+    if share.has_one():
+        return [partial(_fill_cancel, cancels[0].receipt, outcomes)]
     return updates + [
-        partial(_fill_cancel, one.receipt, {each: exceptions.get(each, "cancelled") for each in one.message_ids})
-        for one in cancels
+        partial(_fill_cancel, one.receipt, {each: outcomes[each] for each in one.message_ids}) for one in cancels
     ]
 
 

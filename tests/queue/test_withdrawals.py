@@ -4,7 +4,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from sqlalchemy import Engine
+from sqlalchemy import Engine, event
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import DuplicateMessage, Queue
@@ -173,6 +173,20 @@ def test_by_name(queue: Queue, engine: Engine) -> None:
     assert all_of_it.outcomes == {first.message_id: "leased", 2: "cancelled", 3: "cancelled"}
     assert (nobody.outcomes, nobody.outcome) == ({}, "missing")
     assert sorted(one.payload for one in queue.dequeue(engine, limit=9)) == ["another channel's", "other"]
+
+
+def test_a_name_needs_no_statement_of_its_own(queue: Queue, engine: Engine) -> None:
+    """The statement that makes a message due, reads or cancels it finds it by name, too."""
+    queue.enqueue(engine, channel="a", payload=1, key="k", delay=timedelta(hours=1))
+    sent: list[str] = []
+    event.listen(engine, "before_cursor_execute", lambda *arguments: sent.append(arguments[2]))
+    assert queue.admin.retry_now(engine, channel="a", key="k") == "due"
+    assert queue.message(engine, channel="a", key="other") is None
+    with Session(engine) as session:
+        receipt = queue.cancel(session, channel="a", key="k")
+        session.commit()
+    assert receipt.outcome == "cancelled"
+    assert len(sent) == 3, sent
 
 
 def test_a_name_stands_for_what_was_there_before(queue: Queue, engine: Engine) -> None:

@@ -226,7 +226,11 @@ class Kernel:
 
     def cancel(self, *ids: int) -> dict[int, str]:
         """fq_cancel: what was not withdrawn, and why."""
-        rows = self.rows("select * from fq_cancel(%(queue)s, %(ids)s::bigint[])", queue=self.queue, ids=list(ids))
+        rows = self.rows(
+            "select * from fq_cancel(%(queue)s, %(ids)s::bigint[]) where outcome <> 'cancelled'",
+            queue=self.queue,
+            ids=list(ids),
+        )
         return {row["message_id"]: row["outcome"] for row in rows}
 
     def configure(

@@ -1,5 +1,5 @@
--- fq_cancel: withdraw messages of a queue, in the caller's transaction. Returns those that it did not delete: 'leased':
--- a consumer has the message and may still complete it; 'missing': it has ended, or is of another queue.
+-- fq_cancel: withdraw messages of a queue, in the caller's transaction. Returns for each 'cancelled'; 'leased': a
+-- consumer has the message and may still complete it; or 'missing': it has ended, or is of another queue.
 -- Guarantees: a withdrawn message is never delivered, unless the transaction rolls back. If a consumer does not
 -- complete a leased one, it is not delivered again and leaves no dead letter; fq_heartbeat tells its worker, and its
 -- key is free at once. A message that fq_move_message puts into another channel meanwhile is withdrawn there. If the
@@ -119,8 +119,9 @@ begin
   end if;
 
   return query
-  select l.id, 'leased'
-  from unnest(v_leased) l(id)
+  select i.id, case when l.id is null then 'cancelled' else 'leased' end
+  from unnest(v_ids) i(id)
+  left join unnest(v_leased) l(id) on l.id = i.id
   union all
   select distinct n.id, 'missing'
   from unnest(v_rest) n(id)

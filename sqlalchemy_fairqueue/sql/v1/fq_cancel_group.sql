@@ -12,8 +12,6 @@ security definer
 as $$
 declare
   v_ids bigint[];
-  v_leased bigint;
-  v_missing bigint;
 begin
   if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
     perform fairqueue.fq_check_grant(array['producer', 'operator']::text[], p_queue, w.channels::text[])
@@ -46,11 +44,10 @@ begin
       and not m.cancelled
       and (select c.queue from fairqueue.fq_channel c where c.id = m.channel_id) = p_queue;
     exit when v_ids is null;
-    select count(*) filter (where c.outcome = 'leased'), count(*) filter (where c.outcome = 'missing')
-    into v_leased, v_missing
+    select leased + count(*) filter (where c.outcome = 'leased'),
+      cancelled + count(*) filter (where c.outcome = 'cancelled')
+    into leased, cancelled
     from fairqueue.fq_cancel(p_queue::text, v_ids::bigint[], false::boolean) c;
-    leased := leased + v_leased;
-    cancelled := cancelled + cardinality(v_ids) - v_leased - v_missing;
   end loop;
   return next;
 end
