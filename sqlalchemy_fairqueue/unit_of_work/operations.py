@@ -72,10 +72,6 @@ class Share:
         """Return the place of the queue in the lock order, among all queues of all databases."""
         return self.target.schema or "", self.target.queue, self.link.connection.engine.url.render_as_string()
 
-    def has_one(self) -> bool:
-        """Return whether there is only one operation."""
-        return sum(map(len, self.phases.values())) == 1
-
 
 class Step(NamedTuple):
     """A statement, what to do with its rows, and what to raise if it travelled with the COMMIT and prevented it."""
@@ -141,7 +137,7 @@ class Cancel:
     receipt: CancelReceipt
     wanted: int | MessageName
     found: list[int] = field(default_factory=list)
-    """The ids that :func:`find_named` found for the name."""
+    """The ids that :func:`find_named` found for the name, unless the cancel finds them itself."""
 
     @property
     def message_ids(self) -> list[int]:
@@ -149,12 +145,9 @@ class Cancel:
 
 
 def find_named(share: Share) -> None:
-    """Find the ids of messages that are cancelled by name, before enqueues can give the name to others.
-
-    A cancel that is alone needs no statement for this: ``fq_cancel`` and ``fq_find_named`` are called by one.
-    """
+    """Find the ids of messages that are cancelled by name, before enqueues can give the name to others."""
     named = [one for one in share.phases[CANCELS] if not isinstance(one.wanted, int)]
-    if not named or share.has_one():
+    if not named:
         return
     find = share.target.call("fq_find_named", "find messages of", **names_values(*(one.wanted for one in named)))
     for message_id, ordinal in find.rows(share.link.connection):
@@ -173,8 +166,11 @@ def lock_messages(share: Share, ids: Iterable[int]) -> None:
     call(target.schema, "fq_lock_messages", doing, ids=ordered).rows(share.link.connection)
 
 
-def settle_and_cancel(share: Share) -> list[ReceiptUpdate]:
-    """Settle and cancel messages, after locking all in the order of their ids. A lost delivery raises LeaseLost."""
+def settle_and_cancel(share: Share, *, alone: bool) -> list[ReceiptUpdate]:
+    """Settle and cancel messages, after locking all in the order of their ids. A lost delivery raises LeaseLost.
+
+    *alone*: the transaction has no other operation; a cancel by name then finds its messages by the same statement.
+    """
     connection, target, cancels = share.link.connection, share.target, share.phases.get(CANCELS)
     if not cancels:
         return run(connection, settle_steps(share))
@@ -183,11 +179,11 @@ def settle_and_cancel(share: Share) -> list[ReceiptUpdate]:
         lock_messages(share, message_ids(share))
         updates = run(connection, settle_steps(share))
     shape, which = ALL, {"ids": sorted({message_id for one in cancels for message_id in one.message_ids})}
-    if share.has_one() and not isinstance(cancels[0].wanted, int):
+    if alone and not isinstance(cancels[0].wanted, int):
         shape, which = _NAMED, names_values(cancels[0].wanted)
     call = target.call("fq_cancel", "cancel messages of", shape, notify=all(map(notifies, cancels)), **which)
     outcomes = dict(map(tuple, call.rows(connection)))
-    if share.has_one():
+    if alone:
         return [partial(_fill_cancel, cancels[0].receipt, outcomes)]
     return updates + [
         partial(_fill_cancel, one.receipt, {each: outcomes[each] for each in one.message_ids}) for one in cancels

@@ -162,7 +162,7 @@ class Work:
                 check_installed(share.link.connection, share.target.schema)
             if (members := members_of(share)) is not None:
                 groups[share] = members
-            if CANCELS in share.phases:
+            if CANCELS in share.phases and len(self.operations) > 1:
                 find_named(share)
         updates = None if committing is None else _committed(committing, shares, groups)
         return self._sent(shares, groups) if updates is None else updates
@@ -197,7 +197,7 @@ class Work:
         updates += changes.send_changes(shares, CHANGES)
         updates += changes.send_changes(shares, REMOVALS)
         for share in shares:
-            updates += settle_and_cancel(share)
+            updates += settle_and_cancel(share, alone=len(self.operations) == 1)
         return updates + changes.send_changes(shares, SCHEDULES)
 
     def _enqueued(self, share: Share, members: Members | None, leased: Sequence[int]) -> list[ReceiptUpdate]:
