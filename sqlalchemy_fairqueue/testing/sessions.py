@@ -187,17 +187,16 @@ def _inline(
 @contextmanager
 def _at_commits(session: Session, perform: Callable[[], object]) -> Iterator[None]:
     """Call *perform* after each commit of the session's outermost transaction, when the session is free again."""
-    committed: list[SessionTransaction | None] = []  # of this block: of nested ones each performs its own queues
+    committed: SessionTransaction | None = None
 
     def note(session: Session) -> None:
-        committed[:] = [session.get_transaction()]
+        nonlocal committed
+        if not session.in_nested_transaction():
+            committed = session.get_transaction()
 
     def ended(_: Session, transaction: SessionTransaction) -> None:
-        if transaction.parent is None:
-            is_committed = transaction in committed
-            committed.clear()
-            if is_committed:
-                perform()
+        if transaction is committed:
+            perform()
 
     event.listen(session, "after_commit", note)
     event.listen(session, "after_transaction_end", ended)

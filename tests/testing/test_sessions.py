@@ -151,6 +151,26 @@ def test_a_failure_inline(engine: Engine, queue: Queue) -> None:
         assert session.scalar(text("select to_regclass('written')")) is None
 
 
+def test_a_rollback_performs_nothing(engine: Engine, queue: Queue) -> None:
+    """Also after a savepoint was released, what another session on the connection has committed stays."""
+    handled: list[object] = []
+
+    @queue.handler
+    def handle(delivery: Delivery) -> None:
+        handled.append(delivery.payload)
+
+    with rolled_back(engine) as session, inline(session, queue):
+        with Session(session.get_bind(), join_transaction_mode="create_savepoint") as other:
+            queue.enqueue(other, channel="a", payload=1)
+            other.commit()
+        session.begin_nested().commit()
+        session.rollback()
+        assert handled == []
+        session.connection()
+        session.commit()
+        assert handled == [1]
+
+
 async def test_ainline(async_engine: AsyncEngine, queue: Queue, database: Database) -> None:
     """The same for an AsyncSession, with async handlers and plain ones."""
     handled: list[object] = []
