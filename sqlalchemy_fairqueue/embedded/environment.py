@@ -50,8 +50,7 @@ def libpq_variables() -> list[str]:
 
 def answers() -> dict[str, str]:
     """Return parameters for a URL, with libpq's defaults, that override the variables in the environment."""
-    given = set(libpq_variables())
-    options = [one for one in Conninfo.get_defaults() if one.envvar is not None and one.envvar.decode() in given]
+    options = [one for one in Conninfo.get_defaults() if one.envvar and one.envvar.decode() in os.environ]
     defaults = {one.keyword.decode(): (one.compiled or b"").decode() for one in options}
     return {name: _DEFAULTS.get(name, value) for name, value in defaults.items() if name not in _SAID}
 

@@ -98,6 +98,7 @@ class Programs:
 
         The account can then remove a partial copy, even if this process is killed.
         """
+        make_folder(folder)
         ignored = {"include", "doc", "__pycache__"}
         for tree in self.trees:
             for source, folders, files in os.walk(tree):

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _SOCKET_PATH_LIMIT = 100  # of 107 bytes on Linux and 103 on macOS
 _LOG_LINES = 10
-_NOBODY = 65534
+_NOT_AS_ROOT = f"PostgreSQL refuses to run as root, so start this as an ordinary user, or {NAME_ONE}"
 # Connections that DROP DATABASE ... WITH (FORCE) may end, too; no row if none is left.
 _END_CONNECTIONS = text(
     "select pg_terminate_backend(pid) from pg_stat_activity"
@@ -58,7 +58,10 @@ class Account:
 
     @classmethod
     def for_server(cls) -> Account:
-        """Return ``nobody`` if this process runs as root, else its own account. Windows raises EmbeddedServerError."""
+        """Return ``nobody`` if this process runs as root, else its own account.
+
+        Raise EmbeddedServerError on Windows, and for root without that account, since initdb needs one with a name.
+        """
         if sys.platform == "win32":
             raise EmbeddedServerError(f"the embedded server needs a POSIX system, this is Windows; {NAME_ONE}")
         import pwd  # noqa: PLC0415 - not on every system
@@ -67,8 +70,8 @@ class Account:
             return cls()
         try:
             nobody = pwd.getpwnam("nobody")
-        except KeyError:
-            return cls(_NOBODY, _NOBODY)
+        except KeyError as error:
+            raise EmbeddedServerError(f"this runs as root and there is no account 'nobody'; {_NOT_AS_ROOT}") from error
         return cls(nobody.pw_uid, nobody.pw_gid)
 
     def give(self, path: Path) -> None:
@@ -76,8 +79,6 @@ class Account:
             os.chown(path, self.user, self.group)
 
     def make_folder(self, path: Path) -> None:
-        if not path.parent.exists():
-            self.make_folder(path.parent)
         path.mkdir(mode=0o700)
         self.give(path)
 
@@ -93,10 +94,7 @@ class Account:
                 user=self.user, group=self.group, extra_groups=None if self.user is None else [],
             )  # fmt: skip
         except (PermissionError, subprocess.SubprocessError) as error:
-            raise EmbeddedServerError(
-                f"cannot run a program as user {self.user}: {error}; PostgreSQL refuses to run as root, so start this "
-                f"as an ordinary user, or {NAME_ONE}"
-            ) from error
+            raise EmbeddedServerError(f"cannot run a program as user {self.user}: {error}; {_NOT_AS_ROOT}") from error
 
     def may_write_to(self, folder: str) -> bool:
         # test is built into the shell; a machine may lack the program of that name.

@@ -1,4 +1,5 @@
 import os
+import pwd
 import re
 import select
 import signal
@@ -170,6 +171,14 @@ def test_folders_of_root_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
             assert (server.directory / "programs").is_dir()
             assert not server.directory.is_relative_to(folder)
         assert not server.directory.exists()
+
+
+def test_root_without_the_account_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Root is told at once what to do on a system that has nobody to run PostgreSQL as."""
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(pwd, "getpwnam", {}.__getitem__)
+    with pytest.raises(EmbeddedServerError, match=r"no account 'nobody'.* as an ordinary user.*FAIRQUEUE_DATABASE_URL"):
+        Account.for_server()
 
 
 def test_no_folder_for_the_server_is_told_by_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
