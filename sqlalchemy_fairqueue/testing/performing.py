@@ -195,8 +195,9 @@ def perform(
             also the arguments of a job. A name that is both, such as payload or kind, means the job's argument.
 
     Returns:
-        The Outcome that the handler returned or raised (Retry, Release, Bury), or None: completed. An exception that
-        the handler's RetryPolicy names gives the policy's outcome: Bury for ``bury_on``, Retry for ``retry_on``.
+        The Outcome that the handler returned, raised, or asked for by ``context.retry``, ``release`` or ``bury``; None:
+        completed. An exception that the handler's RetryPolicy names gives the policy's: Bury for ``bury_on``, Retry for
+        ``retry_on``.
 
     Raises:
         InvalidArgument: There is no such handler; it takes a session or a resource that the call does not give; or it
@@ -392,7 +393,8 @@ def _called(  # noqa: PLR0917 - what a call is made of
             elif inspect.isawaitable(result) and awaits and not handler.session:
                 # A plain function returned a coroutine. With a session it runs in a thread, where nobody awaits it.
                 result = await_only(result)
-            return handling.returned_outcome(result), result
+            outcome = own._held.outcomes.get(own.delivery.message_id)  # noqa: SLF001 - what context.bury(delivery) asks
+            return outcome or handling.returned_outcome(result), result
     except (Retry, Release, Bury) as outcome:
         return outcome, None
     except Exception as error:

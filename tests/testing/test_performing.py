@@ -8,7 +8,7 @@ from sqlalchemy import Engine, text
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import Bury, Context, Delivery, InvalidArgument, Queue, Release, Retry, RetryPolicy
+from sqlalchemy_fairqueue import Batch, Bury, Context, Delivery, InvalidArgument, Queue, Release, Retry, RetryPolicy
 from sqlalchemy_fairqueue.errors import WorkerError
 from sqlalchemy_fairqueue.testing import aperform, assert_enqueued, drain, perform, refute_enqueued, rolled_back
 from tests.fixtures.database import Database
@@ -123,6 +123,24 @@ def test_outcomes(application: Queue, session: Session) -> None:
     # Not left to chance.
     assert left.at is not None
     assert timedelta(minutes=59) < left.at - datetime.now(UTC) <= timedelta(hours=1)
+
+
+def test_what_a_batch_asks_for_one_delivery(queue: Queue, session: Session) -> None:
+    """A delivery is settled as the handler asked by its context, whatever becomes of the others."""
+
+    @queue.handler(batch=Batch(max_messages=5))
+    def handle(deliveries: list[Delivery], context: Context) -> None:
+        for delivery in deliveries:
+            if not delivery.payload:
+                context.bury(delivery, "empty")
+
+    assert perform(queue, "") == Bury("empty")
+    assert perform(queue, "full") is None
+    for payload in ("", "full"):
+        queue.enqueue(session, channel="a", payload=payload)
+    assert [one.outcome for one in drain(session, queue)] == [Bury("empty"), None]
+    session.commit()
+    assert [letter.reason for letter in queue.dead_letters.list(session.connection())] == ["empty"]
 
 
 async def test_exceptions_that_a_policy_names(queue: Queue, session: Session) -> None:
