@@ -170,7 +170,6 @@ def _resolved(queue: Queue | AnyJob, wanted: dict[str, Any]) -> tuple[Queue, dic
 
 
 def _recorded(session: Session, queue: Queue) -> list[Enqueued]:
-    enqueues = [one for one in recorded(session) if isinstance(one, EnqueueMessage)]
     of_message = ("channel", "kind", "key", "at", "unique_for", "ordering_key")
     return [
         Enqueued(
@@ -180,8 +179,8 @@ def _recorded(session: Session, queue: Queue) -> list[Enqueued]:
             max_attempts=one.max_attempts,
             message_id=None,
         )
-        for one in enqueues
-        if (one.target.schema, one.target.queue) == (queue.schema, queue.name)
+        for one in recorded(session)
+        if isinstance(one, EnqueueMessage) and (one.target.schema, one.target.queue) == (queue.schema, queue.name)
     ]
 
 
@@ -212,14 +211,11 @@ def _matches(wanted: Any, found: Any) -> bool:
     return bool(wanted == found)
 
 
-def _described(message: Enqueued) -> str:
-    values = {name: getattr(message, name) for name in ("channel", "kind", "payload", "key", "ordering_key")}
-    return ", ".join(f"{name} {value!r:.200}" for name, value in values.items() if value is not None)
-
-
 def _listed(found: Sequence[Enqueued]) -> str:
-    if not found:
-        return "; nothing is enqueued there"
-    lines = "".join(f"\n  {_described(one)}" for one in found[:_SHOWN])
-    further = f"\n  and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
-    return f"; enqueued are:{lines}{further}"
+    lines = ["; enqueued are:" if found else "; nothing is enqueued there"]
+    for message in found[:_SHOWN]:
+        values = ((name, getattr(message, name)) for name in ("channel", "kind", "payload", "key", "ordering_key"))
+        lines.append(", ".join(f"{name} {value!r:.200}" for name, value in values if value is not None))
+    if len(found) > _SHOWN:
+        lines.append(f"and {len(found) - _SHOWN} more")
+    return "\n  ".join(lines)

@@ -45,7 +45,6 @@ create or replace function {schema}.fq_now() returns bigint language sql volatil
   select (extract(epoch from clock_timestamp()) * 1000000)::bigint + last_value from {schema}.test_clock
 $$
 """
-_ADVANCE = "select setval('{schema}.test_clock', last_value + :us) from {schema}.test_clock"
 
 _ASYNC = (AsyncSession, async_scoped_session)
 _SAVEPOINT: Mapping[str, Any] = {"join_transaction_mode": "create_savepoint"}
@@ -171,22 +170,6 @@ def _inline(
         )
     bind = session.bind if isinstance(session, _ASYNC) else found.bind
     performed: list[Performed] = []
-
-    def perform() -> None:
-        # SQLAlchemy calls its events in the greenlet of the commit, where async handlers are awaited.
-        for queue in queues:
-            own = factory(bind=bind, **_SAVEPOINT)
-            with closing(sync_session_of(own)) as plain:
-                performed.extend(drained(plain, own, queue, resources=resources))
-                plain.commit()
-
-    with _at_commits(found, perform):
-        yield performed
-
-
-@contextmanager
-def _at_commits(session: Session, perform: Callable[[], object]) -> Iterator[None]:
-    """Call *perform* after each commit of the session's outermost transaction, when the session is free again."""
     committed: SessionTransaction | None = None
 
     def note(session: Session) -> None:
@@ -194,17 +177,24 @@ def _at_commits(session: Session, perform: Callable[[], object]) -> Iterator[Non
         if not session.in_nested_transaction():
             committed = session.get_transaction()
 
-    def ended(_: Session, transaction: SessionTransaction) -> None:
-        if transaction is committed:
-            perform()
+    def perform(_: Session, transaction: SessionTransaction) -> None:
+        if transaction is not committed:
+            return
+        # SQLAlchemy calls its events in the greenlet of the commit, where async handlers are awaited.
+        for queue in queues:
+            own = factory(bind=bind, **_SAVEPOINT)
+            with closing(sync_session_of(own)) as plain:
+                performed.extend(drained(plain, own, queue, resources=resources))
+                plain.commit()
 
-    event.listen(session, "after_commit", note)
-    event.listen(session, "after_transaction_end", ended)
+    event.listen(found, "after_commit", note)
+    # The session is free again only when its transaction has ended.
+    event.listen(found, "after_transaction_end", perform)
     try:
-        yield
+        yield performed
     finally:
-        event.remove(session, "after_commit", note)
-        event.remove(session, "after_transaction_end", ended)
+        event.remove(found, "after_commit", note)
+        event.remove(found, "after_transaction_end", perform)
 
 
 class DatabaseClock:
@@ -246,7 +236,7 @@ class DatabaseClock:
         ahead = microseconds(by)
         if ahead < 0:
             raise InvalidArgument(f"by is {by!r}; a clock goes forward: give a timedelta of zero or more")
-        self._value(_ADVANCE, us=ahead)
+        self._value("select setval('{schema}.test_clock', last_value + :us) from {schema}.test_clock", us=ahead)
 
     def move_to(self, instant: datetime) -> None:
         """Move the clock forward to an aware *instant*, which must not be past by this clock."""
