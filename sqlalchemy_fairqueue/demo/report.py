@@ -9,7 +9,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import mean
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from sqlalchemy import Engine
 
@@ -30,23 +30,11 @@ def files_ahead(files: Sequence[File]) -> float:
     return mean(bisect_left(ends, file.parsed) - bisect_right(ends, file.uploaded) for file in small)
 
 
-class Forecast(NamedTuple):
-    """The forecast that a replay of the demo's fair half gives for the other half, first come, first served.
+def make_report(engine: Engine, page: Path, tell: Callable[[str], None]) -> str:
+    """Write a report of a database's history to *page*, and return a text about it with the forecast of a replay.
 
-    Attributes:
-        attempts: How many attempts the fair half recorded.
-        files_ahead: How many files are done, on average, while a small customer's file waits.
-        error: How far a replay of the fair half itself is off its record: the mean difference of the times from ready
-            to finished, as a fraction of their mean.
+    *tell* is called with a text before each step.
     """
-
-    attempts: int
-    files_ahead: float
-    error: float
-
-
-def make_report(engine: Engine, page: Path, tell: Callable[[str], None]) -> Forecast:
-    """Write a report of a database's history to *page*; call *tell* with a text before each step."""
     from sqlalchemy_fairqueue.reporting import read_history, report
 
     tell("report: reading the history")
@@ -59,7 +47,12 @@ def make_report(engine: Engine, page: Path, tell: Callable[[str], None]) -> Fore
         progress=lambda name, number, count: tell(f"report: {name} ({number + 1} of {count})"),
     )
     (again,) = made.replays[0].replayed
-    return Forecast(history.attempts.num_rows, forecast(history), again.replay_error or 0.0)
+    return (
+        f"\nHow fair it was, from {history.attempts.num_rows:,} recorded attempts, as a page: [bold]{page}[/]\n"
+        f"A replay of the fair half itself is {again.replay_error or 0.0:.0%} off its record.\nFrom the fair half, a "
+        "replay foresaw that first come, first served a small customer's file waits for "
+        f"[bold]{forecast(history):,.0f}[/] others."
+    )
 
 
 def _fifo(workers: float | None = None) -> Scenario:

@@ -196,8 +196,7 @@ def _kill_one(service: str, engine: Engine, workers: Workers) -> Accident | None
             held = SERVICES[service].held(name)
             if session.scalars(held.limit(1)).first() is not None:
                 workers.replace(name)
-                if orphans := frozenset(session.scalars(held)):
-                    return Accident(name, now(session), orphans)
+                return Accident(name, now(session), frozenset(session.scalars(held)))
     return None
 
 

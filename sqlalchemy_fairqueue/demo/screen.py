@@ -59,11 +59,11 @@ class Screen:
             f"the {FAIR} and [bold red]{waits[1]}[/] in {FIFO},\n[bold]{times:,.0f} times[/] as long (medians). "
             f"Bob had his last result after {ends[0]} and {ends[1]}.\n"
         )
-        for run in filter(lambda run: run.accident, runs):
-            self.tell(f"[green]✓[/] {run.service}: " + "\n  ".join(story(run)) + ", each once")
+        for run in runs:
+            if run.accident:
+                self.tell(f"[green]✓[/] {run.service}: " + "\n  ".join(story(run)) + ", each once")
             if small := sorted({file.customer for file in run.orphans} - {bob}):
                 self.tell(f"  Not all was Bob's: what {', '.join(small)} waited has these seconds in it")
-        for run in runs:
             uploads = f"{len(run.files):,} uploads, {len(run.files):,} results"
             self.tell(f"[green]✓[/] {run.service}: {uploads}, each exactly once, and nothing left waiting")
         found = "{functions:,} functions, {classes:,} classes, {lines:,} lines; {errors} files no valid Python"
