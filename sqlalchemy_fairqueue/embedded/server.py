@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection, Engine
 
-_SOCKET_PATH_LIMIT = 100  # of 107 bytes on Linux and 103 on macOS
+# Bytes for the path of a server's parent folder: a socket's path has at most 107 on Linux, and 103 on macOS.
+_PARENT_LIMIT = 100 - len("/fairqueue-12345678/.s.PGSQL.5432")
 _LOG_LINES = 10
 _NOT_AS_ROOT = f"PostgreSQL refuses to run as root, so start this as an ordinary user, or {NAME_ONE}"
 # Connections that DROP DATABASE ... WITH (FORCE) may end, too; no row if none is left.
@@ -95,10 +96,6 @@ class Account:
             )  # fmt: skip
         except (PermissionError, subprocess.SubprocessError) as error:
             raise EmbeddedServerError(f"cannot run a program as user {self.user}: {error}; {_NOT_AS_ROOT}") from error
-
-    def may_write_to(self, folder: str) -> bool:
-        # test is built into the shell; a machine may lack the program of that name.
-        return self.succeeds('test -x "$1" && test -w "$1"', folder)
 
     def succeeds(self, script: str, *arguments: str) -> bool:
         process = self.start(["/bin/sh", "-c", script, "sh", *arguments])
@@ -234,10 +231,10 @@ def _make_directory(account: Account, wanted: str) -> Path:
     """Create an empty folder that belongs to *account* and that it can reach, with a path short enough for a socket."""
     reasons = []
     for parent in dict.fromkeys((wanted, tempfile.gettempdir(), "/tmp")):  # noqa: S108 - mkdtemp makes a name nobody can guess
-        if len(f"{parent}/fairqueue-12345678/.s.PGSQL.5432") > _SOCKET_PATH_LIMIT:
+        if len(os.fsencode(parent)) > _PARENT_LIMIT:
             reasons.append(f"the path {parent!r} is too long for a socket")
-        # To remove its folder in the end, the account must be able to write to the parent.
-        elif not account.may_write_to(parent):
+        # To remove its folder in the end, the account must be able to write to the parent. The shell has test built in.
+        elif not account.succeeds('test -x "$1" && test -w "$1"', parent):
             reasons.append(f"user {account.user or os.geteuid()} cannot write to {parent!r}")
         else:
             directory = Path(tempfile.mkdtemp(prefix="fairqueue-", dir=parent))
@@ -245,7 +242,7 @@ def _make_directory(account: Account, wanted: str) -> Path:
             return directory
     raise EmbeddedServerError(
         f"no folder for the server: {', and '.join(reasons)}; name a folder in TMPDIR that this user can write to and "
-        f"whose path has at most {_SOCKET_PATH_LIMIT - len('/fairqueue-12345678/.s.PGSQL.5432')} bytes"
+        f"whose path has at most {_PARENT_LIMIT} bytes"
     )
 
 
@@ -285,10 +282,10 @@ def any_server(
 
 
 @contextlib.contextmanager
-def scratch_database(server: URL, name: str | None = None) -> Iterator[URL]:
+def scratch_database(server: URL) -> Iterator[URL]:
     """Create an empty database on *server*; at the end of the ``with`` block drop it, and end all connections to it.
 
-    The role of the URL must have the right to create databases. The default name is random.
+    The role of the URL must have the right to create databases. The name is random.
 
     Example:
         >>> with scratch_database(engine.url) as url:
@@ -297,8 +294,8 @@ def scratch_database(server: URL, name: str | None = None) -> Iterator[URL]:
         ...     own.dispose()
         installed
     """
-    own = name or f"fairqueue_{uuid.uuid4().hex[:12]}"
-    with disposed_engine(server, isolation_level="AUTOCOMMIT") as engine, temporary_database(engine, own) as url:
+    name = f"fairqueue_{uuid.uuid4().hex[:12]}"
+    with disposed_engine(server, isolation_level="AUTOCOMMIT") as engine, temporary_database(engine, name) as url:
         yield url
 
 

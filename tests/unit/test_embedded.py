@@ -186,7 +186,7 @@ def test_no_folder_for_the_server_is_told_by_the_reason(tmp_path: Path, monkeypa
     long = tmp_path / ("long" * 30)
     long.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(long))
-    monkeypatch.setattr(Account, "may_write_to", lambda _account, folder: folder == str(long))
+    monkeypatch.setattr(Account, "succeeds", lambda _account, _script, folder: folder == str(long))
     with (
         pytest.raises(EmbeddedServerError) as told,
         embedded_server(programs(), durable=False, parent=str(long)),
