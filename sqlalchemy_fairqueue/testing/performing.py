@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 
 _LEASE = timedelta(hours=1)
 _RETRY = RetryPolicy()
-_NONE: Mapping[str, Any] = MappingProxyType({})
+NO_RESOURCES: Mapping[str, Any] = MappingProxyType({})
 
 
 def make_delivery(
@@ -179,7 +179,7 @@ def perform(
     kind: str | Unset = UNSET,
     session: AnySession | None = None,
     context: Context | None = None,
-    resources: Mapping[str, Any] = _NONE,
+    resources: Mapping[str, Any] = NO_RESOURCES,
     **message: Any,
 ) -> Outcome | None:
     """Call the handler of a kind as a worker would, with a payload of the test and without a message.
@@ -224,7 +224,7 @@ async def aperform(
     kind: str | Unset = UNSET,
     session: AnySession | None = None,
     context: Context | None = None,
-    resources: Mapping[str, Any] = _NONE,
+    resources: Mapping[str, Any] = NO_RESOURCES,
     **message: Any,
 ) -> Outcome | None:
     """Call a handler as :func:`perform` does, including async ones. Give an async handler an AsyncSession."""
@@ -234,7 +234,7 @@ async def aperform(
 
 @on_session
 def drain(
-    session: PlainSession, queue: Queue, *, limit: int = 1000, resources: Mapping[str, Any] = _NONE
+    session: PlainSession, queue: Queue, *, limit: int = 1000, resources: Mapping[str, Any] = NO_RESOURCES
 ) -> list[Performed]:
     """Perform what the session has enqueued, and what handlers then enqueue, within its open transaction.
 
@@ -276,11 +276,16 @@ def drain(
 
 
 def drained(
-    session: Session, given: object, queue: Queue, limit: int = 1000, resources: Mapping[str, Any] = _NONE
+    session: Session, given: object, queue: Queue, limit: int = 1000, resources: Mapping[str, Any] = NO_RESOURCES
 ) -> list[Performed]:
     """Perform as :func:`drain` does. Async handlers get *given* if it is an AsyncSession."""
     performed, awaits = [], isinstance(given, AsyncSession)
-    for delivery in _deliveries(session, queue, limit):
+    for number, delivery in enumerate(_deliveries(session, queue)):
+        if number == limit:
+            raise InvalidArgument(
+                f"more than {limit} messages are due in queue {queue.name!r}; a handler enqueues itself again and "
+                "again, or give drain a greater limit"
+            )
         handler = _handler(queue, delivery.kind)
         own = given if handler.asynchronous else session
         outcome, result = _called(
@@ -294,7 +299,7 @@ def drained(
 def _performed(
     queue: Queue | AnyJob, given: dict[str, Any], session: object, context: Context | None, *, awaits: bool
 ) -> Outcome | None:
-    given = {name: value for name, value in given.items() if value is not UNSET and value is not _NONE}
+    given = {name: value for name, value in given.items() if value is not UNSET and value is not NO_RESOURCES}
     if isinstance(queue, Job):
         names = queue.schema.signature.parameters
         arguments = {name: given.pop(name) for name in list(given) if name in names}
@@ -302,20 +307,19 @@ def _performed(
             raise InvalidArgument(f"got {given['payload']!r:.80} for a job; give its arguments by name")
         given |= {"payload": queue.schema.encode((), arguments), "kind": queue.kind}
         queue = cast("Queue", queue.queue)
-    resources = given.pop("resources", _NONE)
+    resources = given.pop("resources", NO_RESOURCES)
     handler = _handler(queue, given.get("kind", "default"))
     delivery = make_delivery(queue, **{"payload": None, **given})
     return _called(queue, handler, delivery, session, context, resources, awaits=awaits)[0]
 
 
-def _deliveries(session: Session, queue: Queue, limit: int) -> Iterator[Delivery]:
+def _deliveries(session: Session, queue: Queue) -> Iterator[Delivery]:
     given: object = queue
     if not isinstance(given, Queue):
         advice = "drain performs a whole queue: give its queue" if isinstance(given, Job) else "give a Queue"
         raise InvalidArgument(f"queue is {given!r:.80}; {advice}")
     target = queue._target  # noqa: SLF001 - what a worker of the queue has
     consumer = Consumer(target, queue.codec)
-    number = 0
     connection = connection_of(session, target)
     check_installed(connection, target.schema)
     follow_dead(connection, queue, target)
@@ -328,12 +332,6 @@ def _deliveries(session: Session, queue: Queue, limit: int) -> Iterator[Delivery
             if folded is not None and folded.finished:
                 continue
             return
-        number += 1
-        if number > limit:
-            raise InvalidArgument(
-                f"more than {limit} messages are due in queue {queue.name!r}; a handler enqueues itself again and "
-                "again, or give drain a greater limit"
-            )
         yield from consumer.deliveries(dequeued, dequeued.lease)
 
 

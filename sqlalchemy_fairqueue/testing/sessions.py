@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, closing, contextmanager
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from sqlalchemy import Connection, event, text
@@ -15,7 +14,7 @@ from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.queue.handlers import session_type_of
 from sqlalchemy_fairqueue.sql.schema import quoted
 from sqlalchemy_fairqueue.testing.enqueued import sync_session_of
-from sqlalchemy_fairqueue.testing.performing import Performed, drained
+from sqlalchemy_fairqueue.testing.performing import NO_RESOURCES, Performed, drained
 from sqlalchemy_fairqueue.times import duration, instant, instant_microseconds, microseconds
 from sqlalchemy_fairqueue.values.checks import check_instant
 
@@ -101,7 +100,7 @@ def _rolled_back(engine: Engine | AsyncEngine, factory: Callable[..., Any], opti
 def inline(
     session: AnySession,
     *queues: Queue,
-    resources: Mapping[str, Any] = MappingProxyType({}),
+    resources: Mapping[str, Any] = NO_RESOURCES,
     session_factory: Callable[..., Any] | None = None,
 ) -> Block[list[Performed]]:
     """Perform, at each commit of the session in a ``with`` block, what it has enqueued, before ``commit()`` returns.

