@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.reporting.history import RecordedHistory  # needs the extra report
 
 
+FIRST_COME = Scenario(name="first come, first served", discipline="fifo")
+
+
 def files_ahead(files: Sequence[File]) -> float:
     """Return how many files were done, on average, between the upload of a small customer's file and its result.
 
@@ -41,7 +44,7 @@ def make_report(engine: Engine, page: Path, tell: Callable[[str], None]) -> str:
     history = read_history(engine)
     made = report(
         history,
-        scenarios=[_fifo()],
+        scenarios=[FIRST_COME],
         output=page,
         title="Bob and the ten others: how fair it was",
         progress=lambda name, number, count: tell(f"report: {name} ({number + 1} of {count})"),
@@ -55,14 +58,10 @@ def make_report(engine: Engine, page: Path, tell: Callable[[str], None]) -> str:
     )
 
 
-def _fifo(workers: float | None = None) -> Scenario:
-    return Scenario(name="first come, first served", discipline="fifo", workers=workers)
-
-
-def forecast(history: RecordedHistory, workers: float | None = None) -> float:
-    """Return `files_ahead` of a replay first come, first served, with *workers* files at once; None: as recorded."""
+def forecast(history: RecordedHistory, scenario: Scenario = FIRST_COME) -> float:
+    """Return `files_ahead` of a replay of the history."""
     from sqlalchemy_fairqueue.reporting.simulation.replay import replay_queue
 
-    rows = replay_queue(history.attempts, _fifo(workers)).to_pylist()
+    rows = replay_queue(history.attempts, scenario).to_pylist()
     times = [(row["channel"], row["enqueued_at"], row["finished_at"]) for row in rows if row["outcome"] == "completed"]
     return files_ahead([File(name, uploaded.timestamp(), parsed.timestamp()) for name, uploaded, parsed in times])

@@ -192,7 +192,7 @@ def now(session: Session) -> float:
 
 def _kill_one(service: str, engine: Engine, workers: Workers) -> Accident | None:
     with Session(engine) as session:
-        for name in list(workers.members):
+        for name in workers.members:
             held = SERVICES[service].held(name)
             if session.scalars(held.limit(1)).first() is not None:
                 workers.replace(name)

@@ -1,9 +1,11 @@
 """The forecast of the demo's second half from the history of its first."""
 
+from dataclasses import replace
+
 import pytest
 from sqlalchemy import URL
 
-from sqlalchemy_fairqueue.demo.report import files_ahead, forecast
+from sqlalchemy_fairqueue.demo.report import FIRST_COME, files_ahead, forecast
 from sqlalchemy_fairqueue.demo.run import Run, app_database, make_visits, play
 from sqlalchemy_fairqueue.demo.workers import FAIR, FIFO, running_workers
 from sqlalchemy_fairqueue.reporting import RecordedHistory, read_history
@@ -37,7 +39,7 @@ def test_the_forecast_of_fifo_is_what_fifo_does(server_url: URL) -> None:
     assert history is not None
     happened = files_ahead(runs[FIFO].files)
     foreseen = forecast(history)
-    wrong = forecast(history, workers=3 * 4)
+    wrong = forecast(history, replace(FIRST_COME, workers=3 * 4))
 
     assert foreseen == pytest.approx(happened, rel=_TOLERANCE)
     # The statistic tells a wrong number of workers from the right one.
