@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 # Bytes for the path of a server's parent folder: a socket's path has at most 107 on Linux, and 103 on macOS.
 _PARENT_LIMIT = 100 - len("/fairqueue-12345678/.s.PGSQL.5432")
-_LOG_LINES = 10
+_LOG_CHARACTERS = 1000
 _NOT_AS_ROOT = f"PostgreSQL refuses to run as root, so start this as an ordinary user, or {NAME_ONE}"
 # Connections that DROP DATABASE ... WITH (FORCE) may end, too; no row if none is left.
 _END_CONNECTIONS = text(
@@ -153,11 +153,10 @@ class Server:
             cast("IO[str]", self._supervisor.stdin).write(shlex.join(command) + "\n")
             status = cast("IO[str]", self._supervisor.stdout).readline().strip()
         if status != "0":
-            log = self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
-            ending = "\n".join(log[-2000:].strip().splitlines()[-_LOG_LINES:])
+            log = self.log_path.read_text(errors="replace")[-_LOG_CHARACTERS:] if self.log_path.exists() else ""
             raise EmbeddedServerError(
                 f"{program} of {str(self._programs.directory)!r} failed with status {status or 'unknown'} after "
-                f"{shlex.join(arguments)!r}; fix what its log says, or {NAME_ONE}; the log ends with:\n{ending}"
+                f"{shlex.join(arguments)!r}; fix what its log says, or {NAME_ONE}; the log ends with:\n{log.strip()}"
             )
 
 
@@ -222,9 +221,7 @@ def _supervised(account: Account, directory: Path, programs: Programs) -> Iterat
     try:
         yield process
     finally:
-        cast("IO[str]", process.stdin).close()
-        cast("IO[str]", process.stdout).close()
-        process.wait()  # a "with" block would not wait long after Ctrl-C
+        process.communicate()  # a "with" block would not wait long after Ctrl-C
 
 
 def _make_directory(account: Account, wanted: str) -> Path:
