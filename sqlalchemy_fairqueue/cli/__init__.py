@@ -1,4 +1,4 @@
-"""``fairqueue``, the command line for operators. It does nothing that Python code cannot do, and nothing imports it.
+"""``fairqueue``, the command line for operators. Python code can do the same, and nothing imports it.
 
 A command is a function in the module of its subject, which takes Options and returns a Result. Its options follow from
 its signature and docstring (``options``), its rows and documents from a list of columns (``tables``). ``program``

@@ -26,7 +26,7 @@ def _status() -> int:
 
     prepare_streams()
     status = main()
-    # Write now what others have left in the buffer: at the exit, a failure would change the status.
+    # Flush what others have left in the buffer: if that failed at the exit, the exit status would change.
     write_error("")
     return status
 

@@ -85,7 +85,7 @@ def load_module(name: str, folder: str, reference: str | None = None) -> ModuleT
     reference = reference or name
     path = str(Path(folder).resolve())
     if path not in sys.path:
-        # As python -m does, and as people expect who stand in the folder of their application.
+        # ``python -m`` does the same, and people in the folder of their application expect it.
         sys.path.insert(0, path)
     try:
         return importlib.import_module(name)

@@ -1,6 +1,6 @@
 """``audit``: what operators did to a queue, a channel or a message."""
 
-# Annotations are read when the program starts, so that they must not be postponed.
+# No ``from __future__ import annotations``: the program reads the annotations when it starts.
 import json
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -36,7 +36,7 @@ def list_audits(
     Options:
         channel: Only what was done to this channel.
         message: Only what was done to this message.
-        limit: At most so many.
+        limit: The most actions to list.
     """
     with open_queue(options) as (installation, queue):
         found = queue.admin.audits(installation.engine, channel=channel, message_id=message, limit=limit)

@@ -1,6 +1,6 @@
 """``configure``, ``plans`` and ``limits``: set or show how a queue, a channel, a plan or a shared limit is served."""
 
-# Annotations are read when the program starts, so that they must not be postponed.
+# No ``from __future__ import annotations``: the program reads the annotations when it starts.
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -45,12 +45,12 @@ def configure_channel(
     """Set how a channel is served; without an option, show it.
 
     Options that are not given leave the policy as it is. A channel that does not exist is made, with the defaults of
-    its queue. The change takes effect on the next dequeue. What an option sets is the channel's own, whatever plan it
-    follows, until it is reset.
+    its queue. The change takes effect on the next dequeue. A value that an option sets belongs to the channel
+    alone, and overrides its plan, until it is reset.
 
     Options:
         plan: Follow this plan.
-        no_plan: Follow no plan; the values stay.
+        no_plan: Follow no plan; the channel keeps the values that it has now.
     """
     check_contradiction("plan", given=plan is not None, removed=no_plan)
     wanted: dict[str, Any] = dict(policy.changes())
@@ -140,7 +140,7 @@ def _policy_cell(plan: PlanInfo, name: str, definition: Definition) -> str:
 
 
 def _policy_column(name: str, definition: Definition) -> Column:
-    """Return the column for a field of policies; a cell with the value that the field has by default is blank."""
+    """Return the column for a field of policies; a cell is blank if the field has its default."""
     get = partial(_policy_cell, name=name, definition=definition)
     usual = getattr(ChannelPolicy(), name)
     blank = frozenset({"-" if usual is None else definition.text(usual)})
@@ -170,7 +170,7 @@ def configure_plan(
     """Make a plan, or change it; without an option, show it.
 
     Options that are not given leave the plan as it is. A change applies to all channels that follow the plan, except
-    for fields that a channel has of its own. To let a channel follow it: configure channel NAME --plan PLAN.
+    for fields that a channel has of its own. To let a channel follow the plan: configure channel NAME --plan PLAN.
 
     Options:
         default: Let channels that are made from now on follow this plan.
@@ -233,7 +233,7 @@ class LimitOptions(FieldOptions):
 
 
 def limits(options: Options) -> Result:
-    """Show the limits that several queues share, what is leased of them, and which queues draw from each."""
+    """Show the limits that several queues share, how much of each is leased, and which queues draw from it."""
     return _limits(options, None, {}, None, remove=False)
 
 

@@ -1,6 +1,6 @@
 """``pause``, ``resume``, ``purge`` and ``erase``: intervene in a queue that is served."""
 
-# Annotations are read when the program starts, so that they must not be postponed.
+# No ``from __future__ import annotations``: the program reads the annotations when it starts.
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from datetime import timedelta
@@ -105,8 +105,8 @@ class Which:
         ordering_key: Only messages with this ordering key.
         kind: Only messages of this kind.
         state: Only ready, scheduled or held messages.
-        since: Only messages that were enqueued within so much time, like 2h.
-        until: Only messages that were enqueued longer ago than this, like 1h.
+        since: Only messages that were enqueued less than this long ago, like 2h.
+        until: Only messages that were enqueued more than this long ago, like 1h.
     """
 
     key: Annotated[str | None, Spec(metavar="KEY")] = None
@@ -132,7 +132,7 @@ class Which:
 
 
 _COUNTED = 100_000
-"""Messages that the question counts one by one."""
+"""The most messages that are counted for the question of ``purge``; of more it says "or more"."""
 
 
 def purge(
@@ -197,12 +197,12 @@ def erase(
 ) -> Result:
     """Delete all that there is of a channel, in every queue of the schema. Asks, unless --yes is given.
 
-    It shows first what there is, and prints a receipt. Messages, dead letters, attempts in the history, results, keys,
-    schedules and the policy are deleted; the audit of what operators did loses the channel's name and the details. A
-    handler that has a message cannot settle it: its transaction is rolled back.
+    The command first shows what there is, and at the end prints a receipt. Messages, dead letters, attempts in the
+    history, results, keys, schedules and the policy are deleted; the audit of what operators did loses the channel's
+    name and the details. A handler that has a message cannot settle it: the handler's transaction is rolled back.
 
-    Copies outside of the queues stay: Parquet archives and tables that Spark wrote, logs and traces. Stop the tenant's
-    producers before. The exit status is 1 if something is left over: then run it again.
+    Stop the tenant's producers before. Copies outside of the queues stay: Parquet archives and tables that Spark wrote,
+    logs and traces. The exit status is 1 if something is left over: then run it again.
     """
     with open_installation(options) as installation:
         queues = list(map(installation.queue, installation.queue_names()))

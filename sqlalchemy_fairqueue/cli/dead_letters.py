@@ -1,6 +1,6 @@
 """``dead``: list, show, redrive and purge dead letters."""
 
-# Annotations are read when the program starts, so that they must not be postponed.
+# No ``from __future__ import annotations``: the program reads the annotations when it starts.
 import base64
 import json
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ Everything = Annotated[bool, Spec(names=("--all",), help="All of the queue.")]
 
 _PAGE = 500
 _NAMED = 10
-"""Newest ids of a group in its document."""
+"""How many ids the document of a group has, the newest ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,8 +40,8 @@ class Selection:
         channel: Only dead letters of this channel.
         kind: Only dead letters of this kind.
         error: Only dead letters with this text in the reason or the error.
-        since: Only messages that died within so much time, like 2h.
-        until: Only messages that died longer ago than this, like 1h.
+        since: Only messages that died less than this long ago, like 2h.
+        until: Only messages that died more than this long ago, like 1h.
     """
 
     channel: str | None = None
@@ -162,7 +162,7 @@ def group_dead(options: Options, *, limit: Page = 10_000) -> Result:
     """Count dead letters by kind, reason and error, the most first: what broke, and since when.
 
     Options:
-        limit: Count only so many of the newest dead letters.
+        limit: The most dead letters to count, the newest ones.
     """
     with open_queue(options) as (installation, queue), installation.engine.connect() as connection:
         target = Target(installation.schema, queue.name)
@@ -211,8 +211,8 @@ def redrive_dead(
     was not put back.
 
     Options:
-        limit: At most so many, the oldest deaths first.
-        rate: No faster than this, like 50/s. Default: as fast as it goes.
+        limit: The most dead letters to put back, the oldest deaths first.
+        rate: The most dead letters to put back in a time, like 50/s. Default: as fast as it goes.
     """
     _check_selection(ids, chosen, limit, everything=everything)
     with open_queue(options) as (installation, queue):
@@ -261,7 +261,7 @@ def purge_dead(
     Options:
         channel: Only dead letters of this channel.
         kind: Only dead letters of this kind.
-        older_than: Only messages that died longer ago than this, like 30d.
+        older_than: Only messages that died more than this long ago, like 30d.
     """
     chosen = Selection(channel=channel, kind=kind, until=older_than)
     _check_selection(ids, chosen, everything=everything)
@@ -295,7 +295,7 @@ def _dead_letter(queue: Queue, engine: Engine, message_id: int) -> DeadLetterInf
 
 
 def _found(queue: Queue, engine: Engine, arguments: dict[str, Any], limit: int | None) -> list[int]:
-    """Return the ids of the dead letters that the arguments choose now, so that later ones are left alone."""
+    """Return the ids of the dead letters that the arguments choose now; letters that come later are left alone."""
     found: list[int] = []
     after = None
     while limit is None or len(found) < limit:

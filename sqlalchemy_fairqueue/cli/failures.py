@@ -22,7 +22,7 @@ _DRIVERS = {
 """What to install for a driver that cannot be imported."""
 
 DRIVER_ERRORS = (DBAPIError, ConnectionError, TimeoutError, gaierror)
-"""What an engine raises about its database: asyncpg lets the system's own errors pass while it connects."""
+"""Errors that an engine raises about its database; of these, asyncpg raises the system's own while it connects."""
 
 # The first class that fits an error counts; its message is for people.
 _OURS: tuple[tuple[type[Exception], ExitStatus, str], ...] = (
@@ -63,7 +63,7 @@ def _other_error(error: BaseException) -> CommandError:
 
 def driver_error(error: ImportError) -> CommandError | None:
     """Return the error if a driver is not installed, or lacks libpq; None if the error is about something else."""
-    # psycopg without libpq raises one without a name.
+    # psycopg without libpq raises an ImportError without a name.
     driver = "psycopg" if "no pq wrapper" in str(error) else (error.name or "").partition(".")[0]
     if driver not in _DRIVERS:
         return None

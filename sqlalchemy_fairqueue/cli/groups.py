@@ -1,6 +1,6 @@
 """``groups``: list, show and cancel groups of messages."""
 
-# Annotations are read when the program starts, so that they must not be postponed.
+# No ``from __future__ import annotations``: the program reads the annotations when it starts.
 from enum import StrEnum
 from typing import Annotated
 
@@ -53,7 +53,7 @@ def list_groups(
     """List the groups of a queue, the newest first, with the counts of this moment.
 
     Options:
-        state: Only open or only finished ones.
+        state: Only open groups, or only finished ones.
         after: Show the next page: the groups after this one.
     """
     with open_queue(options, may_be_new=True) as (installation, queue):
@@ -78,7 +78,7 @@ def show_group(options: Options, group_id: GroupId) -> Result:
 def cancel_group(options: Options, group_id: GroupId, *, by: By = None, yes: Yes = False) -> Result:
     """Cancel all members of a group that have not ended; the follow-up is enqueued all the same.
 
-    A member that a consumer holds is gone too, unless the consumer completes it.
+    A member that a consumer holds is not delivered again; the consumer may still complete it.
     """
     with open_queue(options, may_be_new=True) as (installation, queue):
         found = _group(installation, queue, group_id)

@@ -123,7 +123,7 @@ def acting(
 
 
 def in_queue(queue: Queue) -> str:
-    """Return the option that names the queue, for a command to paste where there are several."""
+    """Return the option that names the queue, for a command to paste; it is needed if there are several queues."""
     return f"--queue {shlex.quote(queue.name)}"
 
 

@@ -1,6 +1,6 @@
 """``messages``: list, show, cancel, move and retry messages that are not settled."""
 
-# Annotations are read when the program starts, so that they must not be postponed.
+# No ``from __future__ import annotations``: the program reads the annotations when it starts.
 import json
 import shlex
 from collections.abc import Iterable, Sequence
@@ -51,7 +51,7 @@ class State(StrEnum):
 
 
 _IN_HISTORY: dict[State | None, AttemptOutcome] = {State.COMPLETED: "completed", State.CANCELLED: "cancelled"}
-"""The states of messages that only a history has, with the outcome of their last attempt."""
+"""The states whose messages only a history has, with the outcome that their last attempts have there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,18 +122,18 @@ def list_messages(
     """List messages, page by page: those that are not settled, or those that have ended as --state says.
 
     In a channel, messages that consumers hold come first, then the others in the order of delivery. Messages of the
-    whole queue are sorted by their ids. With --kind, and with --state but no channel, a page reads 2,000 messages at
-    most, so it may be short although others follow.
+    whole queue are sorted by their ids. With --kind, or with --state and no channel, a page reads at most 2,000
+    messages, so it may be short although others follow.
 
     Messages that are completed, or were cancelled while a consumer had them, are listed if the queue records its
-    history, the last one first. Such a page reads at most 10,000 attempts, including those of other queues.
+    history, the latest end first. Such a page reads at most 10,000 attempts, including those of other queues.
 
     Options:
         channel: Default: the whole queue.
         state: Only leased, ready, held or scheduled messages; or completed or cancelled ones.
         kind: Only messages of this kind.
         key: Only the message of the channel with this key.
-        limit: At most so many.
+        limit: The most messages to list.
         after: Show the next page: the value that the page before ends with.
     """
     ended = _IN_HISTORY.get(state)
@@ -357,7 +357,7 @@ def _used(wait: Wait) -> str:
 
 
 def _pause(installation: Installation, queue: Queue, message: MessageDetails) -> tuple[datetime | None, str | None]:
-    """Return since when the pause that a message waits for holds, and who made it, if that is known."""
+    """Return when the pause began that a message waits for, and who paused; None for what is not known."""
     match message.wait.reason if message.wait else None:
         case Reason.QUEUE_PAUSED:
             channel, at = None, queue.stats(installation.engine).paused_at

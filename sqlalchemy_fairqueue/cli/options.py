@@ -1,11 +1,11 @@
 """Options of commands, derived from their signatures and docstrings.
 
-A parameter of a command is an option by its name, its type and its line under ``Options:`` in the docstring:
-``older_than: timedelta`` is ``--older-than DURATION``. What stands before the ``*`` is an argument. A parameter whose
+A parameter's name, its type and its line under ``Options:`` in the docstring make an option of it:
+``older_than: timedelta`` is ``--older-than DURATION``. Parameters before the ``*`` are arguments. A parameter whose
 type is a dataclass has an option for each field.
 """
 
-# Annotations are read when the program starts, so that they must not be postponed.
+# No ``from __future__ import annotations``: the program reads the annotations when it starts.
 import inspect
 import re
 from collections.abc import Callable, Iterator
@@ -32,7 +32,7 @@ P = TypeVar("P")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spec:
-    """What the name and the type of a parameter do not say about its option.
+    """Details of an option that the name and the type of its parameter do not tell.
 
     Attributes:
         metavar: The word for its value. Default: by its type.
@@ -88,7 +88,7 @@ class Options:
             $FAIRQUEUE_APP.
         app_dir: The folder that comes first on the module search path.
         schema: The schema that fairqueue is installed in. Default: the application's, or the first on the search_path.
-        queue: Default: the application's; else all for stats, channels, top and doctor, the only one for others.
+        queue: Default: the application's; else all for stats, channels, top and doctor, the only queue for others.
         json: One JSON document instead of a table.
         debug: Show the traceback of a failure.
     """

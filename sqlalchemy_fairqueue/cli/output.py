@@ -60,7 +60,7 @@ def stdout_for_results() -> Iterator[None]:
     global _results
     if _results is not None:
         os.dup2(sys.stderr.fileno(), _STDOUT)
-        # Not sys.stderr itself: an application may close its stdout. Nothing is left in a buffer for the exit.
+        # A stream of its own, since an application may close its stdout. Without a buffer, no flush fails at the exit.
         raw = open(_STDOUT, "wb", buffering=0, closefd=False)  # noqa: SIM115 - as below
         sys.stdout = io.TextIOWrapper(raw, sys.stderr.encoding, "backslashreplace", write_through=True)
         yield
@@ -116,7 +116,7 @@ def confirm(question: str, *, yes: bool) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The result of a command. The keys of the JSON document are a promise; new ones may come."""
+    """The result of a command. The keys of its JSON document stay in later versions; new ones may come."""
 
     document: Mapping[str, Any]
     parts: tuple[RenderableType, ...] = ()
@@ -175,7 +175,7 @@ def _clean(text: str) -> str:
 
 
 def write_error(text: str) -> None:
-    """Write text to stderr. If stderr is closed or full, the text is lost, and the exit status has to do."""
+    """Write text to stderr. If stderr is closed or full, the text is lost, and only the exit status tells."""
     try:
         sys.stderr.write(text)
         sys.stderr.flush()

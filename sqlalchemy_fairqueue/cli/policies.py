@@ -1,6 +1,6 @@
 """Makes options of commands, rows and documents from the definitions of policies and settings."""
 
-# Annotations are read when the program starts, so that they must not be postponed.
+# No ``from __future__ import annotations``: the program reads the annotations when it starts.
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, TypeVar
@@ -62,12 +62,12 @@ class FieldOptions:
 
 
 def _given(option: Any) -> list[Any]:
-    """List the values of an option. All but flags stand in tuples of one, since ``none`` is parsed to None."""
+    """List the values of an option. Each is wrapped in a tuple, since ``none`` is parsed to None; a flag's is not."""
     return [option] if isinstance(option, bool) else [value for (value,) in option or ()]
 
 
 def _together(definition: Definition, given: list[Any]) -> Any:
-    """Return the last of the values of an option; all of them in one, if they add up."""
+    """Return the last value of an option; names and times by kind add up, so return all of them in one value."""
     match definition:
         case Names() if None not in given:
             return [name for names in given for name in names]

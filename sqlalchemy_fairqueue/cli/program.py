@@ -1,6 +1,6 @@
 """The program ``fairqueue``: its commands, and the execution of a command line."""
 
-# Annotations are read when the program starts, so that they must not be postponed.
+# No ``from __future__ import annotations``: the program reads the annotations when it starts.
 import re
 import sys
 from collections.abc import Callable, Sequence
@@ -194,7 +194,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print_message(str(error))
         return error.status
     except (BrokenPipeError, SystemExit):
-        # typer raises SystemExit if nobody reads its help.
+        # typer raises SystemExit if the reader of its help has gone.
         discard_results()
         return ExitStatus.BROKEN_PIPE
 
@@ -217,7 +217,7 @@ def _usage_failure(error: Exception, words: Sequence[str]) -> int:
     context = getattr(error, "ctx", None)
     message = getattr(error, "format_message", error.__str__)()
     if type(error).__name__ == "NoArgsIsHelpError":
-        # The message of this error is the help.
+        # Without arguments typer raises an error whose message is the help.
         write_error(f"{message}\n" if message else "")
         return ExitStatus.USAGE
     path = context.command_path if context else "fairqueue"

@@ -1,6 +1,6 @@
 """``report``: the fairness report of a history, made in this process or by Spark; scenarios of a replay."""
 
-# Annotations are read when the program starts, so that they must not be postponed.
+# No ``from __future__ import annotations``: the program reads the annotations when it starts.
 import contextlib
 import csv
 import tomllib
@@ -79,7 +79,7 @@ def make_report(
         out: The file of the page. Default: fairness.html, with --json no page.
         scenario: fifo, fair, by-cost, by-seconds, or a TOML file of scenarios to replay beside the record; can be
             repeated.
-        slo: A target for each tenant's wait, like 'p95 < 2 s'; status 1 if one misses it.
+        slo: A target for each tenant's wait, like 'p95 < 2 s'; exit status 1 if a tenant misses it.
         engine: local or spark. Default: local up to 20 million attempts.
         since: Only attempts that ended since then: an instant, or a duration before now.
         until: Only attempts that ended before then.
@@ -141,7 +141,7 @@ def _labels(path: Path | None) -> dict[str, str]:
 
 
 _Read = tuple[str | None, datetime | None, datetime | None]
-"""An archive, or None for the database, and the times from which and up to which attempts ended."""
+"""An archive, or None for the database; then the times since which, and before which, attempts ended."""
 
 
 def _made(

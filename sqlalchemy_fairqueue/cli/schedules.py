@@ -1,6 +1,6 @@
 """``schedules``: list, show, add, pause, resume, run and remove schedules."""
 
-# Annotations are read when the program starts, so that they must not be postponed.
+# No ``from __future__ import annotations``: the program reads the annotations when it starts.
 import json
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -93,10 +93,10 @@ def show_schedule(
 ) -> Result:
     """Show a schedule: the slots that were run or skipped, those that are late, and the next ones.
 
-    Slots that were run are kept for a week. They are shown to the owner of the tables; no other role may read them.
+    Slots that were run are kept for a week. Only the owner of the tables may read them, so other roles see none.
 
     Options:
-        limit: At most so many slots that were run, and so many to come.
+        limit: The most slots that were run, and the most to come.
     """
     with open_queue(options, may_be_new=True) as (installation, queue):
         found = _schedule(installation, queue, channel, name)
@@ -184,7 +184,7 @@ def set_schedule(
     Options:
         cron: Five fields, like '0 3 * * *'.
         timezone: Time zone of the expression. Default: UTC.
-        every: Instead of --cron.
+        every: The interval between slots, instead of --cron.
         catch_up: What becomes of late slots.
         jitter: The most time by which a message is later than its slot.
         kind: The kind of its messages.
@@ -204,7 +204,7 @@ def set_schedule(
 
 
 def _replaced(before: Iterable[ScheduleInfo], made: ScheduleInfo) -> Iterator[str]:
-    """Yield a warning for kind and payload if ``set`` has replaced them, since --kind and --payload were left out."""
+    """Yield a warning for the kind and one for the payload if ``set`` has replaced them; it names the option."""
     for one in before:
         if one.kind != made.kind:
             yield f"its kind is {made.kind!r}, before {one.kind!r}: --kind sets it"

@@ -1,6 +1,6 @@
 """``metrics``, ``dashboard`` and the probes of a worker: what commands serve by HTTP."""
 
-# Annotations are read when the program starts, so that they must not be postponed.
+# No ``from __future__ import annotations``: the program reads the annotations when it starts.
 import contextlib
 import json
 import logging

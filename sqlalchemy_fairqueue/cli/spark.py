@@ -1,6 +1,6 @@
 """``spark``: the data pipeline, on a local Spark or the cluster that settings name; only a command imports Spark."""
 
-# Annotations are read when the program starts, so that they must not be postponed.
+# No ``from __future__ import annotations``: the program reads the annotations when it starts.
 import contextlib
 import re
 from collections.abc import Iterator, Sequence
@@ -53,13 +53,14 @@ def enqueue_file(
     rejects: Annotated[str | None, Spec(metavar="PATH")] = None,
     conf: Conf = None,
 ) -> Result:
-    """Enqueue the rows of a file, all or none: columns channel and payload; kind, at, delay, priority, key, headers.
+    """Enqueue the rows of a file, all or none.
 
+    Its columns are channel and payload, and optionally kind, at, delay, priority, key and headers.
     With a --job-id, a load can be repeated when it is not known whether it was done.
 
     Options:
         path: A file or folder, or a URI that Spark knows.
-        job_id: The same job again enqueues nothing.
+        job_id: Identifies the load; a load that is repeated with the same id enqueues nothing.
         kind: The kind of messages whose row names none.
         json_payload: A payload of text is a JSON document.
         on_duplicate: Action for a row whose key another message has: skip, raise, replace.
@@ -228,7 +229,7 @@ def progress(activity: str) -> Iterator[None]:
 
 
 def source_options(installation: Installation) -> dict[str, Any]:
-    """Return the options by which Spark finds the installation; raise CommandError if the engine's URL does not."""
+    """Return the options by which Spark finds the installation; raise CommandError if its URL leads elsewhere."""
     url = of_libpq(installation.target.engine.url)
     dsn = url.render_as_string(hide_password=False)
     with installation.engine.connect() as connection:
@@ -258,7 +259,7 @@ def read_table(spark: "SparkSession", installation: Installation, table: str = "
 def history_of(
     spark: "SparkSession", options: Options, archive: str | None
 ) -> Iterator["tuple[DataFrame, DataFrame | None, dict[str, QueueSettings]]"]:
-    """Yield the history, and the present policies and settings, which are missing without a database."""
+    """Yield the history, the present policies and the settings; without a database, policies are None, settings {}."""
     from sqlalchemy_fairqueue.reporting.history import read_settings
 
     with contextlib.ExitStack() as stack:

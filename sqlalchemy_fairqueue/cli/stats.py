@@ -1,6 +1,6 @@
 """``stats``, ``channels`` and ``trend``: counts of queues and channels now and over time, and why channels wait."""
 
-# Annotations are read when the program starts, so that they must not be postponed.
+# No ``from __future__ import annotations``: the program reads the annotations when it starts.
 import shlex
 from dataclasses import asdict
 from datetime import datetime, timedelta
@@ -109,7 +109,7 @@ def reason_text(wait: Wait, now: datetime) -> str:
 
 
 def takers_text(wait: Wait, now: datetime, channel: str) -> str | None:
-    """Name the holders that a channel waits for, other queues of a shared limit first, and the longest lease."""
+    """Name the queues and channels whose leased messages a channel waits for, then the longest leased message."""
     queues = [f"queue {one.queue}: {one.leased:,}" for one in wait.queues if one.leased]
     channels = [
         f"{one.channel}{'' if one.weight == 1 else f' (weight {one.weight:,})'}: {one.leased:,}" for one in wait.takers
@@ -173,7 +173,7 @@ def channels(
 
     Options:
         channel: Only this one, in each queue that has it. Default: all, by name.
-        limit: At most so many a queue.
+        limit: The most channels of a queue.
         after: Show the next page, the channels after this one, if one queue is shown.
         busy: Only channels with messages.
     """

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _GAP = 2
 _FIRST_WIDTH, _MIN_WIDTH = 12, 4
 _NAMES = frozenset({"queue", "channel", "name", "kind", "worker"})
-"""Headings of columns that are narrowed after others: a name that is cut finds nothing."""
+"""Headings of columns that are narrowed after others, since a name that is cut cannot be used in a command."""
 BLANK = frozenset({"", "-", "0"})
 
 

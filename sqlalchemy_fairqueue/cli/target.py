@@ -51,7 +51,7 @@ class Target:
 
 @contextlib.contextmanager
 def open_target(options: Options) -> Iterator[Target]:
-    """Find the target, or raise CommandError, also for database errors in the ``with`` block, and name the database."""
+    """Find the target, or raise CommandError, which names the database if it comes from the ``with`` block."""
     if options.schema:
         check_name("schema", options.schema)
     reference = application_reference(options)

@@ -1,6 +1,6 @@
 """``top``: samples of the channels, shown in a terminal, a pipe or as a document."""
 
-# Annotations are read when the program starts, so that they must not be postponed.
+# No ``from __future__ import annotations``: the program reads the annotations when it starts.
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -65,7 +65,7 @@ def top(
 
     Options:
         sort: By: {choices}; the most first.
-        limit: Channels. Default: what fits; 20 in a pipe.
+        limit: The most channels. Default: as many as fit; 20 in a pipe.
         interval: Time between two samples.
         count: Stop after so many samples. Default: on Ctrl-C.
         once: As --count 1.

@@ -1,6 +1,6 @@
 """``doctor``, ``roles`` and ``history``: check and maintain an installation."""
 
-# Annotations are read when the program starts, so that they must not be postponed.
+# No ``from __future__ import annotations``: the program reads the annotations when it starts.
 from collections.abc import Collection, Sequence
 from datetime import timedelta
 from functools import partial
@@ -55,7 +55,7 @@ def doctor(
     workers before. The exit status is 1 if something is left to repair.
 
     Options:
-        max_age: The age of a ready message from which on there is a warning.
+        max_age: Warn of ready messages that are older than this.
         allow: An object that differs on purpose, like 'index message_tenant'. Can be repeated.
         role: The work of the connected role: {choices}.
         strict: Exit with 1 for warnings too.

@@ -1,6 +1,6 @@
 """``usage``: what channels used in a month, for invoices."""
 
-# Annotations are read when the program starts, so that they must not be postponed.
+# No ``from __future__ import annotations``: the program reads the annotations when it starts.
 import csv
 from datetime import UTC, datetime
 from typing import Annotated

@@ -1,6 +1,6 @@
 """``worker``: a worker process for queues of an application, until a signal stops it."""
 
-# Annotations are read when the program starts, so that they must not be postponed.
+# No ``from __future__ import annotations``: the program reads the annotations when it starts.
 import asyncio
 import contextlib
 import logging
@@ -107,10 +107,10 @@ def worker(
     two seconds of the first. With --drain the worker stops by itself.
 
     The database is that of --database-url, of an engine named by --app, of the environment, or of the engine in the
-    module of the first queue. It logs to stderr.
+    module of the first queue. The log goes to stderr.
 
     With --http it answers probes: /healthz with 503 if the process should be restarted, and /readyz with 503 while it
-    takes no messages, as while the database is away.
+    takes no messages, such as while the database is away.
 
     Options:
         queues: The queues, served in turn.
@@ -190,7 +190,7 @@ def _leftovers(left: "Leftovers") -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _optional() -> Iterator[None]:
-    """Log a warning, not an error, if what is left cannot be read, since a worker's role needs no right to read it."""
+    """Log a warning, not an error, if the leftovers cannot be read: a worker's role needs no right to read them."""
     try:
         yield
     except (FairQueueError, SQLAlchemyError) as error:

@@ -1,6 +1,6 @@
 """``workers``: list the workers of a queue, and ask them to stop."""
 
-# Annotations are read when the program starts, so that they must not be postponed.
+# No ``from __future__ import annotations``: the program reads the annotations when it starts.
 import shlex
 from dataclasses import asdict
 
@@ -46,7 +46,7 @@ def list_workers(options: Options, *, limit: Page = 100) -> Result:
     is still held, its handler ignores the cancellation: 'workers stop' stops its worker.
 
     Options:
-        limit: At most so many messages of each worker, those held longest.
+        limit: The most messages of each worker, those held longest.
     """
     with open_queue(options) as (installation, queue):
         found = queue.admin.consumers(installation.engine, handlers=min(limit, 10_000))
