@@ -1,7 +1,7 @@
 """A dashboard for operators, as an ASGI application (extra ``dashboard``): who waits, why, and because of whom.
 
-It reads for everybody through one shared set of figures, and changes something only for operators, whom the
-application's callback names.
+It reads the database once for all viewers, and changes something only for operators, whom the application's callback
+names.
 """
 
 from sqlalchemy_fairqueue.dashboard.access import Access, Role

@@ -46,12 +46,12 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Somebody who may see the dashboard.
+    """A user who may see the dashboard, and the user's rights.
 
     Attributes:
-        name: Who it is, for the record of actions.
+        name: The user's name, for the record of actions.
         role: A viewer sees; an operator also changes.
-        payloads: Whether they see payloads, headers, results and error texts of messages.
+        payloads: Whether the user sees payloads, headers, results and error texts of messages.
 
     Example:
         >>> support, on_call = Access("ann"), Access("ben", Role.OPERATOR, payloads=True)
@@ -71,7 +71,7 @@ class Access:
 
     @property
     def operates(self) -> bool:
-        """Whether they may change something."""
+        """Whether the user may change something."""
         return self.role is Role.OPERATOR
 
 

@@ -61,7 +61,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked before an action: *button* is the answer that does it, *changes* are values before and after.
+    """A question before an action; *button* is the button that says yes, *changes* are values before and after.
 
     *inputs* names the inputs of the form that the answer sends again; None: all. Inputs that the operator left as they
     were are not among them, since somebody else may change their values before the answer.
@@ -93,8 +93,8 @@ class Done:
 class Call(View):
     """A requested action.
 
-    The query of the address says what to change, since no browser alters its bytes; the form has values that somebody
-    entered.
+    The query of the address says what to change, since browsers alter line ends in forms, but no address; the form has
+    values that somebody entered.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class Call(View):
         return found
 
     async def act(self, verb: Callable[..., R], *arguments: Any, **named: Any) -> R:
-        """Call a verb of the queue in a transaction, and audit it there; a first argument of ids counts as messages."""
+        """Call a verb of the queue in a transaction, and audit it; ids as its first argument are of messages."""
         about = {name: clean(text)[:_SHOWN] for name, text in self.about.items()}
         ids = next((one for one in arguments[:1] if isinstance(one, (int, list, tuple))), None)
 

@@ -48,13 +48,13 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _OFTEN = 0.7
-"""The part of *keep* after which pages have new reasons, if the figures are kept for longer than that."""
+"""After this part of *keep* open pages show new reasons, if the figures are kept for longer than *keep*."""
 _DUTY = 30
-"""Open pages load anew after at least this many times the time that it takes to read and make them all."""
+"""Between two loads of open pages lies at least this many times the time that it took to read and make them all."""
 _SELDOM = 5
-"""The most times *keep* between these instants, whatever it costs."""
+"""The most times *keep* between two loads of open pages, however long it takes to read and make them."""
 _LONGEST_SECONDS = 300
-"""A stream ends then, and the browser asks for another one: access is checked again."""
+"""A stream of events ends after this time; the browser asks for another one, so that access is checked again."""
 _HEADERS = {
     b"content-security-policy": b"default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; "
     b"img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
@@ -165,7 +165,7 @@ class Beat:
 
 
 def live(reading: Reading, authorize: Authorize | None) -> Callable[[Request], Awaitable[Response]]:
-    """Return the endpoint that tells a page of new figures; *at* in the query is the time of the figures it shows."""
+    """Return the endpoint that tells a page of new figures; *at* in the query is the time of its present ones."""
     beat = Beat(reading)
 
     async def events(request: Request) -> Response:
@@ -190,7 +190,7 @@ async def _events(reading: Reading, beat: Beat, seen: str | None) -> AsyncIterat
             if figures is None:
                 continue
             at = figures.at.isoformat()
-            # Pages load anew even for the same figures if they show them with reasons of this moment.
+            # Pages with reasons of this moment load anew even if the figures are the same.
             if seen is not None and (at != seen or reading.figures.are_kept_longer):
                 yield f"event: figures\ndata: {at}\n\n"
             seen = at
@@ -217,9 +217,9 @@ class _Headers:
 class _Paths:
     """Restores the whole requested path in each request, as the routes expect it.
 
-    If a framework or server has a ``root_path`` from its settings and a proxy strips that, the path lacks it, while the
-    ``root_path`` that the dashboard is mounted at has it. Litestar ends the path of each mounted application with a
-    slash that was not requested: a redirect to the path without it would leave the dashboard.
+    If a ``root_path`` is in the settings of a server, and a proxy strips it from requests, their paths lack it, but the
+    ``root_path`` of the mounted dashboard has it. Litestar adds a slash to the paths of mounted applications: a
+    redirect to the path without the slash would leave the dashboard.
     """
 
     def __init__(self, app: ASGIApp) -> None:

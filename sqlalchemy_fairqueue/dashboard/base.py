@@ -42,9 +42,9 @@ _NAME, _TOKEN = secrets.token_hex(16), secrets.token_hex(16)
 QUEUES = 100
 """The most queues that a page goes through."""
 _AT_ONCE = 4
-"""How many queues a page of several reads at once."""
+"""How many queues a page about several queues reads at once."""
 _LATELY = 4
-"""A channel is read with the others of its queue until this many *keep* after a page asked for it."""
+"""After a page asked for a channel, it is read with the others of its queue for this many times *keep*."""
 _MOST_WANTED = 1_000
 _MOST_SHARED_SECONDS = 0.25
 
@@ -59,9 +59,9 @@ class Row:
 
     Attributes:
         waited: How long it waits. None: nothing is ready.
-        detail: The figures of what holds it up.
-        shares: Its shares of what the queue shares; the first is the share by which the queue is fair.
-        entitled: The part that its weight entitles it to, 0 to 1. None: something of its own holds it back.
+        detail: The figures behind the reason of its wait.
+        shares: Its share by what the queue is fair by; if that is not messages, then its share of the messages out.
+        entitled: The part that its weight entitles it to, 0 to 1. None: it does not compete with others now.
     """
 
     queue: QueueFigures
@@ -128,7 +128,7 @@ class View:
         return QueuePage(found[(number - 1) * QUEUES : number * QUEUES], len(found), number, find)
 
     def answer(self, template: str, **values: Any) -> Response:
-        """Render a template with what every page has, and these values."""
+        """Render a template with the values that every page has, and with *values*."""
         said = SAID.get(self.query.get("done", ""))
         common = {
             "page": template, "access": self.access, "figures": self.figures, "at": self.figures.at, "csrf": _TOKEN,
@@ -189,12 +189,12 @@ class PageBase:
             now = await asyncio.gather(*map(read, chosen, names))
         found = []
         for queue, listed in zip(now, map(frozenset, names), strict=True):
-            # A reading may add tenants of which nothing is known but that they have messages.
+            # A reading may add tenants of which it knows only that they have messages out.
             found += [(queue, one) for one in queue.contention.channels if one.channel in listed]
         return sorted(found, key=lambda one: suffering(*one))
 
     async def _queue_now(self, queue: QueueFigures, channels: Sequence[str]) -> QueueFigures:
-        """Return figures of a queue that are of this moment for some channels.
+        """Return the figures of a queue, read anew for *channels*.
 
         All open pages of the queue share one reading of the channels that were asked for lately. The first request for
         other channels reads them alone and at once, since the shared reading lacks them.
@@ -244,7 +244,7 @@ class PageBase:
     def page(
         self, make: Callable[[View], Awaitable[Response]], *, shared: bool = False
     ) -> Callable[[Request], Awaitable[Response]]:
-        """Return the endpoint of a page that *make* makes for a viewer's rights; name and token are put in afterwards.
+        """Return the endpoint of a page, made by *make* for a viewer's rights; name and token are put in at the end.
 
         If *shared*, viewers with the same rights who ask for the page within a moment get the same one, each with their
         own name and token, so that a page that all of them request at once is made once.
@@ -264,7 +264,7 @@ class PageBase:
                 return self.personal(request, access, await made())
             # Not request.url: it cannot be made of every Host that somebody sends.
             key = ("page", request.scope["path"], request.scope["query_string"], nameless)
-            # A page is kept after its reasons were kept: both times together are less than *keep*.
+            # A page is kept in addition to its reasons; both times together must be less than *keep*.
             seconds = min(self._moment / 2, _MOST_SHARED_SECONDS)
             return self.personal(request, access, await self.reading.shared(key, made, seconds, always=True))
 
@@ -281,7 +281,7 @@ class PageBase:
 
     @property
     def _moment(self) -> float:
-        """Seconds for which a single tenant is kept, so that a reason is on its page within *keep*."""
+        """Seconds for which readings of single tenants are kept, so that a new reason is on a page within *keep*."""
         return self.reading.keep.total_seconds() / 4
 
     def target_of(self, queue: str) -> Target:
@@ -295,7 +295,7 @@ def suffering(queue: QueueFigures, channel: ChannelDemand) -> tuple[bool, float,
 
 
 def suffering_most(queues: Collection[QueueFigures], most: int) -> Collection[QueueFigures]:
-    """Return the queues of the tenants that wait longest, of which *most* count; all of at most *most* queues."""
+    """Return the queues of the *most* tenants that wait longest; if there are no more than *most* queues, all."""
     if len(queues) <= most:
         return queues
     waiting = (

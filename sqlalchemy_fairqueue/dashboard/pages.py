@@ -50,7 +50,7 @@ R = TypeVar("R")
 GROUPED = 10_000
 """How many of the newest dead letters are grouped by their errors."""
 BULK = 1_000
-"""The most dead letters that one action is done on."""
+"""The most dead letters that one action redrives or purges."""
 
 _SUFFERING = 5
 _PAGE = 100
@@ -62,7 +62,7 @@ _SCHEDULES = 200
 _AUDITS = 20
 _HELD = 20
 _MEMBERS = 1000
-"""The most members of a group that have not ended that are looked at."""
+"""The most members of a group that its page reads, of those that have not ended."""
 _OVER = {"hour": timedelta(hours=1), "day": timedelta(days=1)}
 _TREND_SECONDS = 15.0
 _ENDS = ("completed", "cancelled")
@@ -106,7 +106,7 @@ class Pages(PageBase):
     async def tenant(self, view: View) -> Response:
         queue, channel = view.queue, view.query.get("channel", "")
         check_name("channel", channel)
-        # Read first, so that nobody makes all pages of the queue read reasons of a tenant that does not exist.
+        # Read first: a request for a tenant that does not exist must not add it to what all pages of the queue read.
         stats = await self.channel_stats(queue.name, channel)
         if stats is None:
             raise HTTPException(404, f"Queue {queue.name!r} has no tenant {channel!r}.")

@@ -53,7 +53,7 @@ _FIRST_PATIENCE = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """The findings of doctor, the worst first, or the problem that kept doctor from finding any."""
+    """The findings of doctor, the worst first, or the error that kept doctor from its checks."""
 
     findings: Sequence[Finding]
     problem: str | None = None
@@ -80,7 +80,7 @@ class _Kept:
         return self.given_until > 0.0 and self._took >= PATIENCE_SECONDS
 
     def finish(self, seconds: float, duty: float, task: asyncio.Task[Any]) -> None:
-        """Keep what was read for *seconds*, or for *duty* times as long as it took if that is more; keep no failure.
+        """Keep the result for *seconds*, or *duty* times as long as the reading took if that is more; keep no failure.
 
         Without *duty*, the seconds count from the start of the reading, which may lack what happened since then.
         """
@@ -98,7 +98,7 @@ class Reading:
     """The database as the dashboard reads it, so that it costs the same for one viewer and for a hundred.
 
     Attributes:
-        spent: The seconds that it took to read and make pages, except the shared figures and those of health.
+        spent: The seconds spent so far on reading and making pages, but not on the shared figures and on health.
     """
 
     def __init__(
@@ -233,7 +233,7 @@ class Reading:
     async def health(self) -> Health | None:
         """Return the findings of doctor, a minute old, or older if they take long to make; None while they are made.
 
-        Doctor reads much of a large installation, and nobody waits for that longer than a moment.
+        Doctor reads much of a large installation, so this waits for it no longer than a moment.
         """
         await asyncio.wait([asyncio.ensure_future(self.shared(*self._examination))], timeout=_HEALTH_PATIENCE)
         return self.latest_health()

@@ -43,8 +43,9 @@ class Step:
     """A step of a timeline; *at* is None for now.
 
     Attributes:
-        level: How it went: "calm", "warn" or "bad"; "between" for a wait, "now" for the present; empty for others.
-        error: The error that it ended with, or None.
+        level: How the step went: "calm", "warn" or "bad"; "between" for a wait, "now" for the present; empty for
+            others.
+        error: The error that the step ended with, or None.
     """
 
     at: datetime | None

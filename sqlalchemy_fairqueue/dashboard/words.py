@@ -65,12 +65,12 @@ SAID = {
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """A tenant's share of what its queue shares.
+    """A tenant's share of the service of its queue.
 
     Attributes:
-        used: The share that it uses, 0 to 1. None: it is not known, for the reason *unknown*.
-        whole: What it is a part of.
-        by: What it is measured by. Empty: the queue shares by messages, and there is no other share.
+        used: The share that the tenant uses, 0 to 1. None: it is not known, for the reason *unknown*.
+        whole: Names the whole, such as the messages that are out.
+        by: The measure: messages, cost or seconds. Empty: messages, and the queue has no other.
     """
 
     used: float | None
@@ -242,11 +242,11 @@ def queue_state(queue: QueueFigures, past: Sequence[Point] = ()) -> tuple[str, s
 
 
 def headline(figures: Figures, past: Callable[[str], Sequence[Point]], health: Health | None) -> tuple[str, str]:
-    """Say the worst that is known of the queues and of the other checks of doctor, with its level."""
+    """Return a sentence about the worst that the figures of queues or other checks of doctor show, and its level."""
     queues = list(figures.queues.values())
     found = [finding for queue in queues for finding in judge_queue(queue.stats, queue.at, LONG, past(queue.name))]
     if health and queues:
-        # The figures are newer for what judge_queue finds.
+        # Without the checks of queues and signals: judge_queue finds the same in the figures, which are newer.
         found += [one for one in health.findings if one.level and one.check not in {"queues", "signals"}]
         if health.problem and not found:
             return "The checks could not be made: see Health.", "warn"

@@ -107,8 +107,8 @@ class CheckContext:
     Attributes:
         connection: Each check has its own read-only transaction on it.
         queue: The only queue to check; None: all.
-        max_age: How long messages may be ready before it is worth a warning.
-        allowed: What may differ from the installed version, as ``index message_tenant``.
+        max_age: A ready message that waits for longer is worth a warning.
+        allowed: Objects that may differ from the installed version, such as ``index message_tenant``.
         role: The work that the connected role is meant for.
     """
 

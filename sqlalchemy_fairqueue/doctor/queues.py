@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 LONG = timedelta(minutes=1)
-"""A summary of queues calls a queue behind from this wait on."""
+"""From this wait on, a summary says that a queue is behind."""
 _MAX_SIGNALS = 10_000
 _PAST, _STEP, _MOST_READY = timedelta(minutes=10), timedelta(minutes=1), 10
 _GRACE = timedelta(minutes=1)
@@ -110,7 +110,7 @@ def recent_pasts(
 ) -> dict[str, list[Point]]:
     """Return the last ten minutes of the ten queues with the most ready messages, from the samples that workers keep.
 
-    Each ends with the present counts, which stand alone if there are no samples.
+    Each list ends with the present counts, which stand alone if there are no samples.
     """
     found = {}
     for stats in nlargest(_MOST_READY, queues, key=lambda one: one.ready):
@@ -216,7 +216,7 @@ _FEW = 10
 
 
 def _growth(past: Sequence[Point]) -> str | None:
-    """Say how a backlog grew from the first to the last point, if it did throughout, by a fifth and by ten messages."""
+    """Say how a backlog grew, if it grew in both halves of the time, and by a fifth and by ten messages in all."""
     if not past or past[-1].at - past[0].at < _GROWTH_PERIOD:
         return None
     first, middle, last = (point.backlog for point in (past[0], past[len(past) // 2], past[-1]))
@@ -296,7 +296,7 @@ def _dispatcher(row: Row[Any], role: str) -> Finding:
 
 
 def _held_since(row: Row[Any], role: str) -> str:
-    """Say for how long a lock is held at most: by the age of its owner's state, since that of the lock is not known."""
+    """Say for how long a lock is held at most, by the age of its owner's transaction; its own age is not known."""
     if row.since is None:
         return f"for how long role {role!r} may not see" if row.hidden else "for how long is not known"
     if row.pid is None:

@@ -127,7 +127,7 @@ def _repeated_ids(schema: str, count: int) -> Finding:
 _PRUNE = "fairqueue history prune; a worker does it by itself if its role may execute fq_keep_history"
 _MAX_COUNTED = 100_000
 _FIRST = timedelta(minutes=5)
-"""The first housekeeping of a worker comes within a minute, and is done by then."""
+"""After this time a worker has done its first housekeeping, which begins within a minute."""
 
 
 @check(tables=("fq_queue",))

@@ -31,7 +31,7 @@ class ChannelUsage:
 class Usage:
     """The usage of a month in UTC, from *since* up to *until*, exclusive.
 
-    *pruned_until* tells until when its history was pruned, so that earlier attempts are not counted; None: it was not.
+    The history was pruned until *pruned_until*, so that earlier attempts are not counted; None: it was not.
     """
 
     since: datetime

@@ -42,11 +42,11 @@ if TYPE_CHECKING:
     )
 
 SHOWN = 200
-"""Channels of each sort that the figures hold, and consumers."""
+"""The most channels that the figures have of those that wait, of those that hold messages, and the most consumers."""
 
 
 _RIVALS = 20
-"""The most channels among which the holders of what a channel waits for are found."""
+"""The most channels with leased messages that are read to name the holders that a channel waits for."""
 
 
 def age(since: datetime | None, now: datetime) -> timedelta | None:
@@ -60,7 +60,7 @@ def behind(stats: QueueStats, now: datetime) -> timedelta:
 
 
 AGAIN = 3
-"""From so many times on, a message fails, or is given back, again and again."""
+"""A message that failed, or was given back, this many times did so again and again."""
 
 
 def given_back(message: MessageDetails, now: datetime) -> str | None:
@@ -81,7 +81,8 @@ class QueueFigures:
         limits: The shared limits that it draws from.
         fair_by: What its channels get equal parts of.
         records_history: Whether it records its history, from which completions are counted.
-        completed: Attempts completed since the previous figures. None: ``Figures.since`` is None, or no history.
+        completed: Attempts completed since the previous figures. None: ``Figures.since`` is None, or it records no
+            history.
         change_per_second: Growth of the number of its messages a second. None: ``Figures.since`` is None.
         completed_by_channel: *completed* by channel; empty if *completed* is None.
     """
@@ -219,8 +220,8 @@ def channel_waits(
 ) -> Sequence[ChannelStats]:
     """Return channels of a queue with the reasons of their waits; *stats* are the counts of the queue, if known.
 
-    It reads about what the statistics of the queue read, a bounded part of that for a single channel, and nothing if no
-    channel waits.
+    It reads about as much as the statistics of the queue, for a single channel a bounded part of that, and nothing if
+    no channel waits.
     """
     waiting = [one for one in channels if one.undelivered]
     if not waiting:
@@ -228,7 +229,7 @@ def channel_waits(
     limits, target = read_limits(connection, queue.schema, queue=queue.name), Target(queue.schema, queue.name)
     if stats is None and len(waiting) == 1 and waiting[0].oldest_ready_at is not None:
         capacity, competition, own = read_competition(connection, target, [waiting[0].channel])
-        # *channels* tell that it is ready, which the reading may miss, since it is bounded.
+        # *channels* tell that the channel is ready; the reading may miss that, since it is bounded.
         own = [replace(one, oldest_ready_at=waiting[0].oldest_ready_at) for one in own]
         told = with_longest_out(connection, target, with_waits(capacity, competition, limits, own, now))
         waits = {one.channel: one.wait for one in told}

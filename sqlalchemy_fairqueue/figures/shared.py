@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.queue import Queue
 
 DUTY = 60
-"""Figures are kept at least so many times as long as their reading took: it takes a sixtieth of the time at most."""
+"""Figures are kept for at least this many times as long as their reading took, which is busy for a sixtieth at most."""
 LATELY = timedelta(minutes=5)
-"""Completions are counted from one reading to the next if these are no farther apart."""
+"""Completions are counted from one reading to the next if no more time lies between these."""
 PATIENCE_SECONDS = 0.05
 """Figures that take longer to read are read in the background, while viewers get the previous ones."""
 
@@ -55,7 +55,7 @@ class SharedFigures:
     Args:
         engine: An Engine for :meth:`get` and :meth:`aget`, or an AsyncEngine for :meth:`aget` in one event loop.
         queues: Default: all of the installation.
-        keep: How long figures are kept; longer if reading them takes longer than a sixtieth of it.
+        keep: How long figures are kept; longer if their reading takes more than a sixtieth of this time.
         points: How many figures of the past are kept for each queue.
     """
 
@@ -88,7 +88,7 @@ class SharedFigures:
 
     @property
     def latest(self) -> Figures | None:
-        """The figures that were read last, however old; None if none were."""
+        """The figures that were read last, however old; None if there are none."""
         return self._latest
 
     def past(self, queue: str) -> Sequence[Point]:

@@ -49,7 +49,7 @@ class MetricDefinition:
     Attributes:
         name: Its name; that of a counter ends with ``_total``.
         meaning: Its value, in a sentence.
-        suffixes: For histograms: what the names of its series end with.
+        suffixes: For histograms: the endings of the names of its series.
 
     Example:
         >>> [messages] = [metric for metric in METRICS if metric.name == "fairqueue_messages"]
@@ -246,7 +246,7 @@ class QueueCollector(Collector):
         self._workers = tuple(workers)
 
     def describe(self) -> Iterable[Metric]:
-        """Return nothing, so that registering it does not ask the database."""
+        """Return nothing, so that a registration does not ask the database."""
         return ()
 
     def collect(self) -> Iterator[Metric]:
@@ -271,7 +271,7 @@ class QueueCollector(Collector):
 
 
 class WorkerCollector(Collector):
-    """The metrics of workers of this process alone, for processes that do not export those of queues; asks no database.
+    """The metrics of workers of this process, without those of queues. It asks no database.
 
     Example:
         >>> registry = CollectorRegistry()

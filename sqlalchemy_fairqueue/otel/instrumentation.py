@@ -71,7 +71,7 @@ def instrument(
         meter_provider: Default: the global one.
 
     Raises:
-        InvalidArgument: *process* or *send* is something else.
+        InvalidArgument: *process* or *send* has another value.
 
     Example:
         >>> instrument(tracer_provider=TracerProvider(), meter_provider=MeterProvider())
@@ -95,7 +95,7 @@ def instrument(
 
 
 def uninstrument() -> None:
-    """Trace and measure nothing any more.
+    """Stop tracing and measuring queues.
 
     See Also:
         :func:`instrument`
