@@ -52,7 +52,7 @@ class ArchiveResult:
 
     Attributes:
         days: The days with new rows, in order.
-        through_xid: All rows of days before *until* are archived that transactions below this one recorded.
+        through_xid: Of the days before *until*, all rows that transactions below this one recorded are archived.
         until: The first day that is not archived yet.
         lost: Days with attempts that were pruned before they were archived.
     """

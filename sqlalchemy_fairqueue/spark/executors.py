@@ -1,6 +1,6 @@
 """Sends objects and functions to executors; if this package is missing there, an error says what to install.
 
-What is sent travels as bytes in a function that is pickled by value and imports nothing before it runs. Otherwise an
+An object travels as bytes in a function that is pickled by value and imports nothing before it runs. Otherwise an
 executor without the package would fail with a bare ``ModuleNotFoundError``.
 """
 

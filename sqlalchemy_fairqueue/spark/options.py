@@ -207,7 +207,7 @@ def _named_as_options() -> Iterator[None]:
         raise BadOption(f"option {option_name(name)}{separator}{problem}") from None
 
 
-# PostgreSQL allows 63; one of the publications has a longer name.
+# PostgreSQL allows 63 characters; the name of one of the publications is longer than the slot's.
 _SLOT_NAME = re.compile(r"[a-z0-9_]{1,55}")
 
 

@@ -224,7 +224,7 @@ def _known(policies: DataFrame | None) -> tuple[dict[Key, ChannelPolicy], dict[K
         )
     interval = F.col("rate_interval")
     if "interval" in policies.schema["rate_interval"].dataType.typeName():
-        # Spark has no function for an interval in microseconds; the interval moves the epoch by as many.
+        # Spark cannot convert an interval to microseconds, so the epoch plus the interval is converted.
         interval = F.unix_micros(F.timestamp_micros(F.lit(0)) + interval)
     rows = policies.select(
         "queue", "channel", "max_concurrency", interval.cast("long").alias("rate_interval"), "rate_burst", "weight",

@@ -71,7 +71,7 @@ def _name_channels(rows: Sequence[Row], options: ReadOptions, known: dict[int, t
 
 
 def change_batches(rows: Iterator[Row], options: ReadOptions, columns: Sequence[Column]) -> Iterator[pa.RecordBatch]:
-    """Yield the rows in batches, for the options' queue and channels. A row whose channel is unknown is kept."""
+    """Yield the rows of the options' queue and channels, in batches, and rows whose channel is unknown."""
     layout = arrow_schema(columns)
     queues, channels = (None, options.queue), {None, *options.channels}
     known: dict[int, tuple[str, str]] = {}
@@ -87,8 +87,8 @@ def change_batches(rows: Iterator[Row], options: ReadOptions, columns: Sequence[
 
 
 _CHANGES = 100_000
-# After this much WAL without a change of a message, an empty micro-batch moves on, so that the server can remove the
-# WAL.
+# After this much WAL without a change of a message, an empty micro-batch moves the offset on, so that the server can
+# remove the WAL.
 _PASSED_BYTES = 16 << 20
 # After a look that found nothing, the reader rests for this multiple of the time that the look took, since a look
 # decodes the WAL of all databases.

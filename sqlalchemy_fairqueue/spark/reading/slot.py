@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 MOST_CHANGES = 2**31 - 1
 _BUSY_SECONDS = 30.0
 _PAUSE_SECONDS = 0.1
-# A transaction with one change is three messages, and the previous micro-batch may still be in the slot, since Spark
-# commits it later.
+# Twice the three messages of a transaction with one change: the slot may still have the previous micro-batch, which
+# Spark commits later.
 _MESSAGES_OF_CHANGES = 6
 _COLUMNS = {
     "fq_message": "id, channel_id, kind, dequeue_at, enqueued_at, key, priority, cost, group_id",
@@ -121,7 +121,7 @@ def slot_state(connection: psycopg.Connection, slot: str, schema: str) -> SlotSt
         )
     if status == "lost" or restart is None or confirmed is None:
         lost = f"the server has removed WAL that replication slot {slot!r} had not read"
-        # The server reports this since version 17.
+        # The server reports the reason since version 17.
         if reason not in {None, "wal_removed"}:
             lost = f"the server has given up replication slot {slot!r} ({reason})"
         raise DataLoss(
