@@ -85,11 +85,11 @@ def spread_of(values: Numbers) -> Spread:
     return Spread(*map(duration, nearest_ranks(values)))
 
 
-# Culprits are named to this many tenants of a queue, and this many culprits to each.
+# Culprits are named for at most this many tenants of a queue, and at most this many for each.
 _VICTIMS = 20
 _CULPRITS = 3
-# Windows by cost are so wide that a backlogged channel gets several messages even of those beyond this quantile of
-# cost.
+# Windows by cost are so wide that a backlogged channel gets several messages even if these cost as much as this
+# quantile.
 _DEAR = 0.99
 _LEAST_WINDOWS = 20
 _AMOUNTS = ("share", "served", "denied", "above", "stretch", "worst")
@@ -130,7 +130,7 @@ class FairShares:
         return self.indexes[~np.isnan(self.indexes)]
 
     def share_of(self, number: int) -> float | None:
-        """Return what a channel was served as a fraction of its fair share; None if it never had a backlog."""
+        """Return the service of a channel as a fraction of its fair share; None if it never had a backlog."""
         return float(self.shares.served[number] / self.shares.share[number]) if self.shares.share[number] else None
 
     def denial_of(self, number: int) -> Denial | None:

@@ -117,7 +117,7 @@ _QUEUES = "select q.name, q.fair_by, q.max_concurrency from {schema}fq_queue q w
 
 @dataclass(frozen=True, slots=True)
 class RecordedHistory:
-    """A history that was read: a row for each ended attempt, and what applied at the time of the reading.
+    """A history that was read: a row for each ended attempt, and the policies, plans and settings of that time.
 
     Attributes:
         policies: By queue and channel.

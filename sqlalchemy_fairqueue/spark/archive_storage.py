@@ -29,8 +29,7 @@ DAY = 86_400_000_000
 
 
 def archived_through(archive_files: Iterable[ArchiveFile]) -> Mapping[int, int]:
-    """Return by day the transaction below which all attempts are archived; raise ArchiveDamaged for overlaps and
-    gaps."""
+    """Return by day the transaction below which all is archived; raise ArchiveDamaged for overlaps and gaps."""
     reached: dict[int, int] = {}
     for one in sorted(archive_files):
         if one.low != reached.get(one.day, 0) or one.high <= one.low:

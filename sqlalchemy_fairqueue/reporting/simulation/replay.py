@@ -354,7 +354,7 @@ def _channels(trace: Trace, scenario: Scenario) -> Any:
 
 
 def _set_costs(attempts: Any, trace: Trace, scenario: Scenario) -> None:
-    """Set what is known of the costs of attempts at the delivery and at the end.
+    """Set the costs of attempts, as far as they are known at the delivery and at the end.
 
     In a queue that is fair by cost, the whole cost is known at the delivery, as if it had been declared. In a queue
     that is fair by seconds, a worker reports milliseconds when a handler ends: 0 for a released message, and nothing if

@@ -31,7 +31,7 @@ _PATTERN = re.compile(r"[*?[]")
 
 @dataclass(frozen=True, slots=True)
 class QueueSettings:
-    """What the channels of a recorded queue share equally, and the limit of the queue, or None."""
+    """The settings of a recorded queue: what its channels share equally, and its limit or None."""
 
     fair_by: FairBy = "messages"
     max_concurrency: int | None = None

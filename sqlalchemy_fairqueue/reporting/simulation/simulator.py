@@ -196,8 +196,8 @@ def _dequeue_in_line(dispatcher: Dispatcher, now: int, assigned: Integers, begin
     return end
 
 
-# A fair queue: start-time fair queueing, by start tags in virtual time. As in fq_hear, what happens to a channel counts
-# only from the next dequeue on, which hears of it, and at the virtual time of that dequeue.
+# A fair queue: start-time fair queueing, by start tags in virtual time. As in fq_hear, an event of a channel counts
+# only from the next dequeue on, which hears of it, at the virtual time of that dequeue.
 
 
 @compilable
