@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
     from sqlalchemy_fairqueue.sql import Difference
 
-# A logger below "alembic", so that its lines are printed where Alembic's own findings are.
 _REPAIRED = ("function", "schema")
+# A logger below "alembic", so that its lines are printed where Alembic's own findings are.
 _log = logging.getLogger("alembic.autogenerate.fairqueue")
 
 
@@ -198,7 +198,7 @@ class _Comparison:
         return self.installation(schema).version != latest_version() or name not in missing
 
     def additions(self, schema: str | None, name: str) -> list[MigrateOperation]:
-        """Return what adds the user's own objects to a table that was hidden from Alembic, and so not compared."""
+        """Return the operations that add the user's own objects to a table that Alembic's comparison did not see."""
         found = self.installation(schema)
         return [] if found.newer else additions(self.context, self.wanted[schema][name], found.there(name))
 

@@ -66,7 +66,7 @@ where n.nspname = :schema
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """What a schema of the database has of fairqueue.
+    """The objects of fairqueue in a schema of the database.
 
     Attributes:
         version: The installed version, as ``recognised_version`` returns it.

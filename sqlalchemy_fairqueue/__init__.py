@@ -104,7 +104,7 @@ def _watch_of(engine: Engine) -> ResultWatch:
 watching.watching.watch_of = _watch_of
 
 if not TYPE_CHECKING:
-    # Type checkers would take any name for granted.
+    # Hidden from type checkers, which would accept any name because of __getattr__.
     _HOMES = {
         "codecs": ["BytesCodec", "Codec", "JsonCodec"],
         "database.installation": ["install_fairqueue"],

@@ -24,7 +24,7 @@ _INTEGER_BITS = 14_000
 # Outside of these bounds a float has an exponent, which json writes as 1e+16 and msgspec as 1e16, or JSON lacks it.
 _LEAST, _GREATEST = 1e-4, 1e16
 _BY_JOB = "convert it, give the queue JsonCodec(default=...), or use a job (@queue.job), which converts it"
-# What arguments and results of typed jobs may be, besides dataclasses and models.
+# Types that arguments and results of jobs may have, besides dataclasses and models.
 _OF_JOBS = (UUID, Decimal, date, time, timedelta, bytes, Enum, set, frozenset)
 
 

@@ -1,4 +1,4 @@
-"""What queues and workers return: stats, details, receipts and reasons, for annotations and tests."""
+"""Classes of what queues and workers return: stats, details, receipts and reasons, for annotations and tests."""
 
 from sqlalchemy_fairqueue.values.messages import (
     CancelReceipt,

@@ -11,7 +11,7 @@ from sqlalchemy.exc import StatementError
 _MOST = 4_000
 _MOST_LOGGED = 300
 _BACKGROUND = "(Background on this error at: "
-# What PostgreSQL, its drivers and SQLAlchemy add to the message of an error: rows, statements and their parameters.
+# Additions of PostgreSQL, its drivers and SQLAlchemy to the message of an error: rows, statements and parameters.
 _ADDED = re.compile(
     r"^(?:(?:DETAIL|HINT|CONTEXT|QUERY|LINE \d+): |\[(?:SQL|parameters): |\(Background on )", re.MULTILINE
 )

@@ -33,7 +33,7 @@ BOB = "Bob"
 LIBRARY = Path(sysconfig.get_path("stdlib"))
 OTHERS = ("Alice", "Carol", "Dave", "Erin", "Frank", "Grace", "Heidi", "Ivan", "Judy", "Kim")
 _ACCIDENT = 0.14
-"""A worker is killed after this share of Bob's files: early, so that its lease ends while the others work."""
+"""A worker is killed when this share of Bob's files is parsed: early, so that its lease ends while the others work."""
 _NOT_OURS = {"site-packages", "dist-packages", "__pycache__"}
 
 _PAUSE, _PAUSE_PER_FILE = 0.02, 100e-6  # seconds; to look at a file takes a tenth of its part

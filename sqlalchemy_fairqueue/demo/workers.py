@@ -57,7 +57,7 @@ class Workers:
         self.add()
 
     def watch(self, seconds: float) -> None:
-        """Wait until a worker is ready or ends, at most this long; raise DemoError if one ended."""
+        """Wait until a worker is ready or ends, at most *seconds*; raise DemoError if one ended."""
         found = wait([self._pipe, *(member.sentinel for member in self.members.values())], seconds)
         for name, member in self.members.items():
             if member.sentinel in found:

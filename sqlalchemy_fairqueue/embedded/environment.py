@@ -1,7 +1,7 @@
 """Lets connections to a private server ignore libpq's environment variables.
 
 Other engines of the application still need the variables. So the private server's URL overrides all that a URL can
-override; the others are removed from the environment while the server runs.
+override; the other variables are removed from the environment while the server runs.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 
 # An undefined service fails each connection. The others are sent to the server in addition to a URL's parameters.
 _UNANSWERABLE = ("PGSERVICE", "PGTZ", "PGDATESTYLE", "PGGEQO")
-# What a URL itself contains, or what is not needed if all are trusted.
+# Parameters that a URL itself contains, or that are not needed on a server that trusts everybody.
 _SAID = {"service", "user", "password", "passfile", "dbname", "host"}
-# Defaults of parameters that take no empty text for theirs.
+# Defaults of parameters for which an empty text is an error.
 _DEFAULTS = {
     "connect_timeout": "0",
     "sslcertmode": "allow",
     "min_protocol_version": "3.0",
     "max_protocol_version": "3.0",
 }
-# The variables that asyncpg reads, with its own names for them.
+# The variables that asyncpg reads, each with asyncpg's argument and the value that overrides the variable.
 _OF_ASYNCPG = {
     "PGSSLMODE": ("ssl", "disable"),
     "PGSSLNEGOTIATION": ("direct_tls", ""),

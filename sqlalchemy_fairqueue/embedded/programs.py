@@ -17,7 +17,7 @@ DATABASE_URL_VARIABLE = "FAIRQUEUE_DATABASE_URL"
 """Environment variable that names a running server, as a database URL with the right to create databases."""
 
 TEST_SERVER_URL_VARIABLE = "FAIRQUEUE_TEST_SERVER_URL"
-"""The same for the plugin of pytest; another variable, since the database of an application is not for tests."""
+"""Environment variable that names a server for the pytest plugin; an application's server is not for tests."""
 
 NAME_ONE = f"name a running server in {DATABASE_URL_VARIABLE}, for tests in {TEST_SERVER_URL_VARIABLE}"
 

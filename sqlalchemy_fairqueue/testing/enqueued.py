@@ -70,12 +70,12 @@ def all_enqueued(session: PlainSession, queue: Queue | AnyJob, /, **wanted: Any)
     """Return the undelivered messages of a queue that the session sees: committed, sent, or recorded on it.
 
     They come in the order of sending, the recorded ones last. The call sends and flushes nothing, so a test may make it
-    before a commit, or roll back at the end. For an async session, await it.
+    before a commit, or roll back at the end. For an async session, await the call.
 
     Args:
         queue: A queue; or a job, to get only its messages.
         wanted: What the messages must have: channel, kind, key, payload, headers, max_attempts, at, unique_for,
-            ordering_key, and for a job its arguments. If a name is both, it means the job's argument. A mapping matches
+            ordering_key, and for a job its arguments. A name that is both means the job's argument. A mapping matches
             every mapping that contains its items. A payload goes through the codec first.
 
     Raises:
@@ -114,7 +114,7 @@ def sync_session_of(session: object) -> Session:
 def assert_enqueued(
     session: PlainSession, queue: Queue | AnyJob, /, *, count: int | Unset | None = UNSET, **wanted: Any
 ) -> list[Enqueued]:
-    """Fail unless a message with *wanted* was enqueued or, with *count*, exactly so many. Return these messages.
+    """Fail unless a message with *wanted* was enqueued; with *count*, exactly this many. Return these messages.
 
     The AssertionError lists what was wanted and what was enqueued. Arguments and other errors are those of
     :func:`all_enqueued`. For a job with an argument ``count``, *count* means this argument.

@@ -73,7 +73,7 @@ class DeliveryFactory(Factory[Delivery]):
 class ChannelFactory(Factory[Any]):
     """Channels with a policy: ``build(...)`` makes a :class:`ChannelPolicy`.
 
-    ``create(where=, queue=, ...)`` configures a channel with it and returns the name: *name*, or a new one each time.
+    ``create(where=, queue=, ...)`` gives it to a channel, and returns the channel's name: *name*, or a new one.
 
     Example:
         >>> channel = ChannelFactory.create(where=engine, queue=queue, name="customer-7", weight=5)

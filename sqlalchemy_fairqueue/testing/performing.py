@@ -236,7 +236,7 @@ async def aperform(
 def drain(
     session: PlainSession, queue: Queue, *, limit: int = 1000, resources: Mapping[str, Any] = NO_RESOURCES
 ) -> list[Performed]:
-    """Perform what the session has enqueued, and what handlers then enqueue, within its open transaction.
+    """Perform what the session has enqueued, and what handlers then enqueue, in the session's open transaction.
 
     Return what was performed, in order. Nothing is committed. Recorded work is sent, messages are dequeued, handlers
     called and deliveries settled on the session's own connection, so a test that rolls back leaves nothing behind.
@@ -278,7 +278,7 @@ def drain(
 def drained(
     session: Session, given: object, queue: Queue, limit: int = 1000, resources: Mapping[str, Any] = NO_RESOURCES
 ) -> list[Performed]:
-    """Perform as :func:`drain` does. Async handlers get *given* if it is an AsyncSession."""
+    """Perform as :func:`drain` does. If *given* is an AsyncSession, async handlers get it."""
     performed, awaits = [], isinstance(given, AsyncSession)
     for number, delivery in enumerate(_deliveries(session, queue)):
         if number == limit:

@@ -65,7 +65,7 @@ def rolled_back(
 def rolled_back(
     engine: Engine | AsyncEngine, *, session_factory: Callable[..., Any] | None = None, **options: Any
 ) -> Any:
-    """Return a context manager that gives a session in a transaction, and rolls the transaction back at its end.
+    """Return a context manager that gives a session in a transaction, and at its exit rolls the transaction back.
 
     For an AsyncEngine use ``async with``. A ``commit()`` of the session sends queue work, and ends only a savepoint.
 
@@ -103,7 +103,7 @@ def inline(
     resources: Mapping[str, Any] = NO_RESOURCES,
     session_factory: Callable[..., Any] | None = None,
 ) -> Block[list[Performed]]:
-    """Perform, at each commit of the session in a ``with`` block, what it has enqueued, before ``commit()`` returns.
+    """In a ``with`` block, perform at each commit of the session what it has enqueued, before ``commit()`` returns.
 
     It works as :func:`drain` does, on the session's own connection, so a test that rolls back leaves nothing behind.
     Each queue's handlers get a session of their own on that connection. Commits of other sessions on the connection
