@@ -307,8 +307,7 @@ def disposed_engine(url: URL, **options: Any) -> Iterator[Engine]:
 
 @contextlib.contextmanager
 def temporary_database(server: Engine, name: str, options: str = "") -> Iterator[URL]:
-    """Create and drop a database as `scratch_database` does, with *options* of the CREATE. *server* is in
-    AUTOCOMMIT."""
+    """Create and drop a database as `scratch_database` does, by a *server* in AUTOCOMMIT, with *options* of CREATE."""
     quoted = server.dialect.identifier_preparer.quote(name)
     with server.connect() as connection:
         connection.exec_driver_sql(f"create database {quoted} {options}")
