@@ -63,7 +63,7 @@ _ADDITIONS = (ops.AddColumnOp, ops.AddConstraintOp, ops.CreateIndexOp)
 
 
 _alembic_log = logging.getLogger("alembic.ddl.postgresql")
-# The comparisons of runs, kept from the first comparator to the last one.
+# The comparison of each run, kept from the first of our comparators to the last.
 _comparisons: WeakKeyDictionary[AutogenContext, _Comparison] = WeakKeyDictionary()
 
 
@@ -129,7 +129,7 @@ class _Comparison:
         return self.found[schema]
 
     def shows(self, name: str | None, type_: str, parents: Any) -> bool:
-        """Return, as ``include_name`` does, whether Alembic may see a table of this name, or a plugin an object."""
+        """Return, as ``include_name`` does, whether Alembic, or a plugin of it, may see an object of this name."""
         schema = parents.get("schema_name")
         if name is not None and type_ not in _ALEMBIC_TYPES:
             return not any(self.is_ours(schema, found) for found in _QUALIFIED.findall(name))
@@ -263,7 +263,7 @@ class _Comparison:
 
 
 def _is_repaired(difference: Difference) -> bool:
-    """Return whether a repair mends a difference: of a function, the stages' schema, a missing right, our trigger."""
+    """Return whether a repair mends a difference; it mends functions, triggers, the stages' schema, missing rights."""
     if difference.kind == "trigger":
         return difference.state != "unexpected"
     return difference.kind in _REPAIRED or (difference.kind == "grant" and difference.state == "missing")

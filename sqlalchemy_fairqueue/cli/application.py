@@ -66,7 +66,7 @@ def load_engine(reference: str, folder: str) -> AnyEngine:
 
 
 def engine_of_module(reference: str) -> AnyEngine | None:
-    """Return an imported module's engine called ``engine``, or else its only one; raise CommandError for several."""
+    """Return the engine of a loaded module: the one called ``engine``, else its only one; CommandError for several."""
     module = _module(reference)
     engines = {name: value for name, value in vars(module).items() if isinstance(value, (Engine, AsyncEngine))}
     if "engine" in engines:
@@ -102,7 +102,7 @@ def load_module(name: str, folder: str, reference: str | None = None) -> ModuleT
 
 
 def _load_error(reference: str, module: str, error: BaseException) -> CommandError:
-    """Return the error of a module whose code raises something, ``SystemExit`` included, while it is loaded."""
+    """Return the error to raise if the code of a module raised *error*, which may be SystemExit, when it was loaded."""
     driver = driver_error(error) if isinstance(error, ImportError) else None
     kind = "" if isinstance(error, ModuleNotFoundError) else f"{type(error).__name__}: "
     return driver or usage_error(

@@ -62,7 +62,7 @@ def _other_error(error: BaseException) -> CommandError:
 
 
 def driver_error(error: ImportError) -> CommandError | None:
-    """Return the error if a driver is not installed, or lacks libpq; None if the error is about something else."""
+    """Convert an import error of a driver that is not installed or lacks libpq; return None for any other."""
     # psycopg without libpq raises an ImportError without a name.
     driver = "psycopg" if "no pq wrapper" in str(error) else (error.name or "").partition(".")[0]
     if driver not in _DRIVERS:

@@ -113,7 +113,7 @@ def acting(
     message_ids: Sequence[int] | None = None,
     details: Mapping[str, Any] | None = None,
 ) -> Iterator[Connection]:
-    """Open a transaction for an operator's action, and audit it at the end; *details* may be filled until then."""
+    """Open a transaction for an operator's action, which is audited at the end; *details* may be filled until then."""
     with installation.engine.begin() as connection:
         yield connection
         record_audit(

@@ -112,7 +112,7 @@ def choice(*words: str) -> Callable[[str], str]:
 
 
 def summary(function: Callable[..., Any]) -> str:
-    """Return the docstring of a command without its options: its help."""
+    """Return the help of a command: its docstring without the section ``Options:``."""
     return _SECTION.sub("", inspect.getdoc(function) or "")
 
 

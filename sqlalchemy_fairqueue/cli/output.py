@@ -73,7 +73,7 @@ def stdout_for_results() -> Iterator[None]:
 
 
 def console(*, error: bool = False) -> Console:
-    """Return a console on the present stdout or stderr; lines are cut only to the width of a terminal."""
+    """Return a console on the present stdout or stderr; only a terminal limits the width of lines."""
     from rich.console import Console
 
     class Ours(Console):
@@ -87,7 +87,7 @@ def console(*, error: bool = False) -> Console:
 
 @contextmanager
 def steps() -> Iterator[Step]:
-    """Yield a function to call before each step, with its name, its number from 0 and the number of all steps."""
+    """Yield a function to call before each step with the step's name, its number from 0, and the number of steps."""
     out = console(error=True)
     if not out.is_terminal:
         yield lambda name, _number, _count: print_message(name)

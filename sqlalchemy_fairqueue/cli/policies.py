@@ -96,7 +96,7 @@ OptionsT = TypeVar("OptionsT", bound=FieldOptions)
 
 
 def with_options(definitions: Mapping[str, Definition]) -> Callable[[type[OptionsT]], type[OptionsT]]:
-    """Make a class a dataclass that has the options of these fields."""
+    """Return a decorator that makes a class a dataclass with an option for each of these fields."""
 
     def decorated(kind: type[OptionsT]) -> type[OptionsT]:
         kind.definitions = definitions

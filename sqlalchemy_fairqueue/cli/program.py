@@ -16,7 +16,7 @@ from sqlalchemy_fairqueue.cli.flags import Group
 from sqlalchemy_fairqueue.cli.output import discard_results, print_error, print_message, results, write_error, writing
 
 _USAGE_ERROR = cast("type[Exception]", typer.BadParameter.__mro__[2])
-"""Base of typer's usage errors. Some versions of typer bring their own click, others import it."""
+"""Base of typer's usage errors, taken from typer, since some versions bring their own click and others import it."""
 
 _NO_COMMAND = re.compile(r"No such command '([^']*)'\.")
 # Words that people may try, with the command that they mean.

@@ -296,7 +296,7 @@ def report_by_spark(
     arguments: dict[str, Any],
     conf: Sequence[str] | None,
 ) -> "Report":
-    """Make the report by Spark. *read*: the archive, or None for the database; from and until when attempts ended."""
+    """Make the report by Spark. *read* has the archive or None, then the times *since* and *until* of the command."""
     archive, since, until = read
     with spark_session("report", conf) as spark, history_of(spark, options, archive) as found:
         from pyspark.sql import functions as F  # noqa: N812

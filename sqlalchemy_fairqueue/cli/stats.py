@@ -245,8 +245,8 @@ def trend(
 ) -> Result:
     """Show a queue or a channel over time: backlog, oldest wait, served, failed, and the times of handlers.
 
-    Each minute workers sample the queue and the 20 channels with the longest backlogs; a sample is kept for a day. If
-    the queue records no history, served and the times of handlers are unknown, and failed counts messages that died.
+    Each minute workers sample the queue and the 20 channels with the longest backlogs; a sample is kept for a day.
+    Without a history, served and the times of handlers are unknown, and failed counts messages that died.
 
     Options:
         channel: The channel to show. Default: the queue.

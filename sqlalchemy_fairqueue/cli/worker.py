@@ -126,7 +126,7 @@ def worker(
         sync_session_factory: With --async, a factory of the sessions of plain functions. Default: plain ones.
         worker_engine: With --async, an engine for the worker's own connections. Default: the application's.
         prefetch: Most messages leased ahead of their handlers, 0 to 500. Default: 500.
-        max_bytes: Most bytes of payloads and headers in a dequeue, and waiting for handlers. Default: 64 MiB.
+        max_bytes: Most bytes of payloads and headers that a dequeue takes, and that wait for handlers. Default: 64 MiB.
         name: The consumer's name in leases and in the log. Default: host, process and a random part.
         http: Serve /healthz, /readyz and /metrics there; a port alone is one of 127.0.0.1.
         log_level: {choices}

@@ -49,7 +49,7 @@ _NAMED = 100
 """The most characters of a user's name that the database keeps."""
 _SHOWN = 200
 _SUBJECTS = ("state", "kind", "error", "schedule", "plan", "group", "consumer", "limit")
-"""What an action may be about, apart from a channel and messages."""
+"""The arguments that name what an action is about, besides the channel and the messages."""
 _PAGES = {
     **dict.fromkeys(("dead", "schedules", "plans", "workers", "limits", "tenants"), ()),
     "tenant": ("channel",), "plan": ("plan",), "messages": ("channel", "state", "kind"), "group": ("group",),

@@ -145,7 +145,7 @@ def create_dashboard(
 
 
 class Beat:
-    """The instants at which all open pages load anew, so that they share what is read and made."""
+    """The instants at which all open pages load anew, so that they share readings and made pages."""
 
     def __init__(self, reading: Reading) -> None:
         self._reading = reading

@@ -143,7 +143,7 @@ class Reading:
         return await self.call(on, partial(run_transaction, work=work))
 
     async def read(self, verb: Callable[..., R], *arguments: Any, **named: Any) -> R:
-        """Call what reads on a connection; a connection that the server ended meanwhile is replaced."""
+        """Call a function that reads on a connection; a connection that the server has ended is replaced."""
         work = partial(run, work=lambda connection: verb(connection, *arguments, **named))
         return await aread_again(lambda: self.call(on, work))
 
@@ -188,8 +188,8 @@ class Reading:
         Args:
             seconds: How long the result is kept. None: as long as the figures.
             duty: The result is kept for at least this many times as long as the work took.
-            always: Keep the result no longer, however long the work takes, and do not give it while it is renewed. Only
-                for work that reads a bounded part of a queue.
+            always: Keep the result for *seconds* alone, however long the work takes, and do not give it while it is
+                renewed. Only for work that reads a bounded part of a queue.
         """
         kept = self._kept_or_read(key, work, seconds, duty, always=always)
         before = kept.before

@@ -129,7 +129,7 @@ _OF_MARK = {
 
 
 def recognise(version: str, marks: Sequence[str]) -> Platform | None:
-    """Return the platform by the text of ``version()``, else by its marks; None: PostgreSQL, as far as is known."""
+    """Return the platform by the text of ``version()``, else by *marks*, its own objects; None: it is PostgreSQL."""
     for part, platform in _OF_VERSION.items():
         if part in version:
             return platform

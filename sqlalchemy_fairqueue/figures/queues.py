@@ -242,11 +242,11 @@ def channel_waits(
 def figures_now(connection: Connection, queue: Queue, figures: QueueFigures, channels: Iterable[str]) -> QueueFigures:
     """Return figures of a queue that are of this moment for *channels*; those of other channels may be older.
 
-    Only a bounded part of the queue is read, as for :meth:`Queue.message`: what pauses and limits the queue and each of
-    *channels*, since when each waits, and who has the messages that are out. If more messages are out, or more channels
-    ready, than that part has, the totals of shares are at least those of *figures*, and the channels that have most are
-    looked for in both. Counts of scheduled messages are those of *figures*. The result lists *channels* and the
-    channels that have messages out.
+    Only a bounded part of the queue is read, as for :meth:`Queue.message`: the pauses and limits of the queue and of
+    *channels*, since when each of these waits, and which channels have messages out. If more messages are out, or more
+    channels ready, than this part has, totals are at least those of *figures*. The result lists *channels* and the
+    channels that have messages out; if this part lacks some, also those of *figures*. Counts of scheduled messages are
+    those of *figures*.
     """
     target = Target(queue.schema, queue.name)
     capacity, competition, own = read_competition(connection, target, list(channels), rivals=_RIVALS)
@@ -287,7 +287,7 @@ def _with_known(one: ChannelDemand, known: ChannelDemand | None, *, is_all: bool
 
 
 def _rival(one: ChannelDemand, known: ChannelDemand | None, *, is_all: bool) -> ChannelDemand:
-    """Return a channel that has leased messages; only the earlier figures, if they list it, tell more about it."""
+    """Return a channel that has leased messages; a bounded reading tells no more of it, so add the earlier figures."""
     if known is None:
         return one
     return replace(known, weight=one.weight, leased=one.leased if is_all else max(one.leased, known.leased))

@@ -62,8 +62,8 @@ def instrument(
     call of a handler is a ``process`` span; statements by which a worker settles are ``settle`` spans.
 
     Args:
-        process: How a process span belongs to the enqueue: "link", its own trace with a link to it, or "child", in the
-            trace of the enqueue. Give "child" if messages are handled soon after.
+        process: How a process span belongs to the enqueue. "link": it begins a trace, and has a link to the enqueue;
+            "child": it is in the trace of the enqueue. Give "child" if messages are handled soon after.
         send: "context": messages carry the context of the current span, such as the request's, or none outside of any
             span. "span": each call that enqueues is a ``send`` span, whose context its messages carry; the SDK needs
             several times as long for that.

@@ -525,7 +525,7 @@ def _slot(pool: WorkerPool, number: int) -> int:
 def _lease(  # noqa: PLR0917 - numba compiles no keyword-only parameters
     dispatcher: Dispatcher, pool: WorkerPool, attempts: Sequence[Attempt], number: int, count: int, delivered: int
 ) -> int:
-    """Record what a worker's dequeue delivered, at its ``sort_key``. Return how many messages the worker handles.
+    """Record the messages that a worker's dequeue delivered. Return how many of them the worker handles.
 
     An attempt that occupies no worker gets an entry after the workers, which ends with the attempt.
     """

@@ -66,7 +66,7 @@ class Table:
     """A table as Spark sees it, and how the server reads it. A table that no statement reads has only columns.
 
     Attributes:
-        source: The table in the from clause, with ``{schema}`` for the quoted schema; *joins* is the rest.
+        source: The table in the from clause, with ``{schema}`` for the quoted schema; *joins* is the rest of it.
         key: The expression that splits rows among tasks.
         queue: The expression of the queue's name; *channel* is that of the channel's name.
     """

@@ -215,7 +215,7 @@ class Columns:
         return [*columns, *(pa.array([value] * count) for value in self._constants().values())], problems
 
     def _constants(self) -> dict[str, Any]:
-        """Return the values that all rows share, since the frame lacks the column."""
+        """Return the values of the columns that the frame lacks, which all rows share."""
         found = {"kind": self.kind} | ({"max_attempts": self.max_attempts} if self.max_attempts else {})
         return {name: value for name, value in found.items() if name not in self.indexes}
 
