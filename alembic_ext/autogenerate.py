@@ -190,7 +190,7 @@ class _Comparison:
         return self.installation(schema).holds(name, operation.to_table().columns.keys())
 
     def is_made(self, operation: ops.CreateTableOp) -> bool:
-        """Return whether not to create a table: our operation creates it, or it exists and was hidden from Alembic."""
+        """Return whether to leave an operation out: ours makes the table, or it exists and was hidden from Alembic."""
         schema, name = self.table(operation)
         if name not in self.wanted.get(schema, {}):
             return False

@@ -25,7 +25,7 @@ Declared = dict["str | None", "tuple[str | None, tuple[RoleGrant, ...]]"]
 
 
 def declared_grants(metadata: MetaData | Sequence[MetaData] | None, default: str | None) -> Declared:
-    """Return the grants from ``declare_grants``, by the schema's name in the database; *default* stands for None."""
+    """Return the grants from ``declare_grants``, by the schema's name in the database; None means *default*."""
     each = [metadata] if isinstance(metadata, MetaData) else list(metadata or ())
     found: Declared = {}
     for one in each:

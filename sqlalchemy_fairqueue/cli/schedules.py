@@ -204,7 +204,7 @@ def set_schedule(
 
 
 def _replaced(before: Iterable[ScheduleInfo], made: ScheduleInfo) -> Iterator[str]:
-    """Yield a warning for the kind and one for the payload if ``set`` has replaced them; it names the option."""
+    """Warn for kind and payload if ``set`` has replaced the former ones, and name the option that sets each."""
     for one in before:
         if one.kind != made.kind:
             yield f"its kind is {made.kind!r}, before {one.kind!r}: --kind sets it"

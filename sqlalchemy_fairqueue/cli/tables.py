@@ -35,7 +35,7 @@ class Column:
         name: The heading. "": the column is in documents alone.
         key: The name in documents; None: the column is on the screen alone. "": the heading with underscores.
         get: Returns the value of an item. None: the item's attribute or entry that is named like the key.
-        shown: Returns what the screen shows instead of a value that is not None.
+        shown: Converts a value that is not None for the screen.
         number: Whether it is aligned to the right and never cut.
         blank: Values without information. A column that holds no others is left out if the width does not suffice.
         wraps: Whether a text that is too long for the width is continued on further lines instead of cut.

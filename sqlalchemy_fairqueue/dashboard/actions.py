@@ -123,7 +123,7 @@ class Call(View):
         return found
 
     async def act(self, verb: Callable[..., R], *arguments: Any, **named: Any) -> R:
-        """Call a verb of the queue in a transaction, and audit it; ids as its first argument are of messages."""
+        """Call a verb of the queue in a transaction, and audit it; its first argument may be ids of messages."""
         about = {name: clean(text)[:_SHOWN] for name, text in self.about.items()}
         ids = next((one for one in arguments[:1] if isinstance(one, (int, list, tuple))), None)
 

@@ -75,7 +75,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class QueuePage:
-    """A part of the queues: *queues* are part *number*, from 1, of the *found* queues whose names contain *find*."""
+    """A part of the queues. The names of *found* queues contain *find*; *queues* are part *number* of them, from 1."""
 
     queues: Sequence[QueueFigures]
     found: int

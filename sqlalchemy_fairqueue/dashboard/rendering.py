@@ -103,7 +103,7 @@ def spark(values: Sequence[float]) -> str:
 
 
 def buckets(times: HandlerTimes) -> list[tuple[int, str]]:
-    """Return how many attempts took how long, the shortest times first: the count of each bucket, and words."""
+    """Return for each bucket of times, the shortest first, the number of attempts, and words for the times."""
     bounds = ["0", *map(format_duration, HANDLER_BOUNDS), ""]
     return [
         (count, f"{count:,} from {low} {f'to {high}' if high else 'on'}")

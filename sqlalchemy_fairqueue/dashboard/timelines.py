@@ -40,7 +40,7 @@ _GONE = ("gone", "calm")
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A step of a timeline; *at* is None for now.
+    """A step of a timeline; *at* is None for the present.
 
     Attributes:
         level: How the step went: "calm", "warn" or "bad"; "between" for a wait, "now" for the present; empty for

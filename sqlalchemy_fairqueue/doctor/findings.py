@@ -88,7 +88,7 @@ def query(name: str, schema: str | None = None) -> TextClause:
 
 
 def pasted(name: str, schema: str) -> list[str]:
-    """Return the statements of the file ``queries/<name>.sql``, which repairs something, each on a line to paste."""
+    """Return the statements of the file ``queries/<name>.sql``, which repairs something, each as one line to paste."""
     lines = (" ".join(statement.split()).removesuffix(";") + ";" for statement in _statement(name).split(";\n"))
     tidy = (line.replace("( ", "(").replace(" )", ")") for line in lines)
     # The schema is put in last, since its name may hold blanks and brackets.

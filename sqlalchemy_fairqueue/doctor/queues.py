@@ -200,7 +200,7 @@ def summary(found: Sequence[Finding], queues: Collection[QueueStats], now: datet
 
 
 def _limit_reached(stats: QueueStats) -> tuple[str, str] | None:
-    """Return the option that sets the limit of the queue that is reached, and how much of the limit is leased."""
+    """Return the option of a limit of the queue that is reached, and how much of it is leased; None if none is."""
     used, cost = stats.current_concurrency or 0, stats.current_cost or 0
     if stats.max_concurrency is not None and used >= stats.max_concurrency:
         return "--max-concurrency", f"{used:,} of {plural(stats.max_concurrency, 'message')} out"

@@ -34,7 +34,7 @@ class Gauge:
     unit: str = ""
 
     def values(self, queue: QueueFigures) -> list[tuple[str | float | None, float]]:
-        """Return pairs of a value of the label, or None without a label, and the value of the gauge."""
+        """Return the values of the gauge, each after its value of the label, or after None if there is no label."""
         found = self.get(queue)
         if found is None:
             return []

@@ -64,7 +64,7 @@ AGAIN = 3
 
 
 def given_back(message: MessageDetails, now: datetime) -> str | None:
-    """Say that workers give a message back again and again with a delay, as the check ``kinds`` of doctor finds it."""
+    """Say how often workers gave a message back, if that is again and again by the check ``kinds`` of doctor."""
     times = message.deliveries - message.attempts
     if times < AGAIN or message.error is not None or message.due_at <= now:
         return None
@@ -83,7 +83,7 @@ class QueueFigures:
         records_history: Whether it records its history, from which completions are counted.
         completed: Attempts completed since the previous figures. None: ``Figures.since`` is None, or it records no
             history.
-        change_per_second: Growth of the number of its messages a second. None: ``Figures.since`` is None.
+        change_per_second: By how many its messages grow a second. None: ``Figures.since`` is None.
         completed_by_channel: *completed* by channel; empty if *completed* is None.
     """
 

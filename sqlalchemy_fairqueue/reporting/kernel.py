@@ -277,7 +277,7 @@ def _join(members: Any, index: Any, size: int, channel: int) -> int:
 def divide(events: Events, width: int, shares: Shares, ready_size: Any, started_size: Any) -> int:
     """Go through the windows of fair shares, and fill *shares*. Return in how many windows messages started.
 
-    A channel can use the messages that were ready when a window began, or those that it received if these are more.
+    In a window a channel demands the messages that were ready when it began, or those it received if these are more.
     *ready_size* and *started_size* are the weights of the messages that became ready and started: 1, or their costs.
     """
     ready_at, ready_channel, started_at, started_channel = events[0], events[1], events[2], events[3]

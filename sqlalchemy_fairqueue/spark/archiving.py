@@ -302,7 +302,7 @@ def _own_files(storage: Storage, marker: Marker, now: Horizon, accepted: str | N
 
 @contextmanager
 def _opened(spark: SparkSession, options: ReadOptions, action: str) -> Iterator[tuple[psycopg.Connection, str]]:
-    """Yield a connection and the quoted schema. Within the context, the session writes timestamps in UTC, in us."""
+    """Yield a connection and the quoted schema. Until its end, the session writes timestamps in UTC, in us."""
     try:
         register(spark)
     except AnalysisException as error:

@@ -354,7 +354,7 @@ class WriteOptions(PolicyFields, TargetOptions):
         return ChannelPolicy(**values)
 
     def followups(self) -> dict[str, Any]:
-        """Return the follow-ups of each group, as arguments of ``fq_make_load_groups``; raise InvalidArgument."""
+        """Return the follow-ups of each group, as arguments of ``fq_make_load_groups``; refuse bad ones."""
         queue = Queue(self.queue, max_attempts=self.max_attempts or _ATTEMPTS)
         made = []
         for name in ("then", "on_failure"):

@@ -152,7 +152,7 @@ class Performed:
     """A delivery that a handler was called with, and what the handler returned.
 
     Attributes:
-        outcome: The Outcome that the handler returned or raised; None: the message is completed.
+        outcome: The Outcome that the handler returned, raised, or set by its context; None: the message is completed.
         result: What a handler of a completed message returned. If the queue keeps results, ``queue.result`` reads it.
 
     Example:

@@ -394,7 +394,7 @@ def _worker_pool(trace: Trace, workers: float, batch: int, requested: int) -> Wo
 
 
 def _ready_times(trace: Trace, started: Any, finished: Any) -> Any:
-    """Return when each attempt was ready: a message's first when due, the others a delay after the last end."""
+    """Return when each attempt was ready: a message's first when due, each other its delay after the one before."""
     ready = np.empty(len(started), np.int64)
     first = trace.messages["attempt"]
     ready[1:] = finished[:-1] + trace.attempts["delay"][:-1]

@@ -177,7 +177,7 @@ def _hear(dispatcher: Dispatcher, costs: CostState | None, message: int) -> None
 
 @compilable
 def _dequeue_in_line(dispatcher: Dispatcher, now: int, assigned: Integers, begin: int, limit: int) -> int:
-    """Fill *assigned* from *begin* on with up to *limit* messages in the order of their due times. Return the end."""
+    """Fill *assigned* from *begin* on with up to *limit* messages by their due times. Return where these end."""
     channels, ready_heap = dispatcher.channels, dispatcher.ready_heap
     end = begin
     while end < begin + limit and ready_heap[0] > 0 and channels[ready_heap[1]].sort_key <= now:
@@ -212,7 +212,7 @@ def _note(channel: Channel, costs: CostState, number: int) -> None:
 
 @compilable
 def _virtual_time(dispatcher: Dispatcher, costs: CostState) -> int:
-    """Return the least start tag of the ready channels; if none is ready, the greatest of all (fq_greatest_tag)."""
+    """Return the least start tag of the ready channels; if none is ready, the greatest tag of all channels."""
     if dispatcher.ready_heap[0] > 0:
         return dispatcher.channels[dispatcher.ready_heap[1]].sort_key
     if costs.tag_heap[0] > 0:
@@ -424,7 +424,7 @@ def _dequeue(  # noqa: PLR0917 - numba compiles no keyword-only parameters
     begin: int,
     limit: int,
 ) -> int:
-    """Hear of noted channels, and fill *assigned* from *begin* on in the order of start tags. Return the end."""
+    """Hear of noted channels, and fill *assigned* from *begin* on by start tags. Return where the messages end."""
     virtual_time, noted = _virtual_time(dispatcher, costs) + 1, costs.noted
     for i in range(1, noted[0] + 1):
         _hear_costs(dispatcher, costs, noted[i], virtual_time, now)

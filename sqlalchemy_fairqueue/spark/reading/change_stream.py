@@ -71,7 +71,7 @@ def _name_channels(rows: Sequence[Row], options: ReadOptions, known: dict[int, t
 
 
 def change_batches(rows: Iterator[Row], options: ReadOptions, columns: Sequence[Column]) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of the options' queue and channels, in batches, and rows whose channel is unknown."""
+    """Yield the rows of the options' queue and channels, and rows of unknown channels, in batches."""
     layout = arrow_schema(columns)
     queues, channels = (None, options.queue), {None, *options.channels}
     known: dict[int, tuple[str, str]] = {}

@@ -1,4 +1,4 @@
-"""Rejected rows: ``PATH/schema=SCHEMA/queue=QUEUE/job_id=JOB[/batch_id=N]/part-PARTITION.parquet``.
+"""Writes rejected rows to ``PATH/schema=SCHEMA/queue=QUEUE/job_id=JOB[/batch_id=N]/part-PARTITION.parquet``.
 
 The folder's name is made of the load's key in fq_load, so that a repeated load replaces its own files and no others.
 Tasks write to a folder of their run that readers ignore. Before the driver merges, it moves the files of successful
