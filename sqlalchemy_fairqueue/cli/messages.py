@@ -357,7 +357,7 @@ def _used(wait: Wait) -> str:
 
 
 def _pause(installation: Installation, queue: Queue, message: MessageDetails) -> tuple[datetime | None, str | None]:
-    """Return when the pause began that a message waits for, and who paused; None for what is not known."""
+    """Return the beginning of the pause for which a message waits, and who paused; None for each that is unknown."""
     match message.wait.reason if message.wait else None:
         case Reason.QUEUE_PAUSED:
             channel, at = None, queue.stats(installation.engine).paused_at

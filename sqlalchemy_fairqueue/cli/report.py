@@ -73,7 +73,7 @@ def make_report(
 ) -> Result:
     """Make a fairness report: who waited, because of whom, and what to set, as an HTML page.
 
-    The history is that of the database, or an archive: of --queue, else of the application's queue, else of all.
+    The report is about --queue, else the application's queue, else all queues, from the database or an archive.
 
     Options:
         out: The file of the page. Default: fairness.html, with --json no page.

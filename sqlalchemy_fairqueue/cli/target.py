@@ -51,7 +51,7 @@ class Target:
 
 @contextlib.contextmanager
 def open_target(options: Options) -> Iterator[Target]:
-    """Find the target, or raise CommandError, which names the database if it comes from the ``with`` block."""
+    """Find the target. Raise CommandError if that fails, and instead of database errors of the ``with`` block."""
     if options.schema:
         check_name("schema", options.schema)
     reference = application_reference(options)

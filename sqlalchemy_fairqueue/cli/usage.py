@@ -35,7 +35,7 @@ def usage(
 ) -> Result | None:
     """Count what each channel used in a month: completed messages, and the attempts, time and cost of handlers.
 
-    It counts the history, so the queue must record its history, and keep it until it is counted.
+    The figures come from the history, so the queue must record it, and keep it until the count.
 
     Options:
         month: As 2026-11, in UTC.

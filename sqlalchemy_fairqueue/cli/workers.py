@@ -42,8 +42,8 @@ def list_workers(options: Options, *, limit: Page = 100) -> Result:
     """List the workers of a queue that have a live lease, those with the most messages first, and what each holds.
 
     Workers report their version and concurrency within seconds; other consumers report none. A message that a worker
-    holds is being handled, or waits for its handler; the history, if recorded, tells since when. If a cancelled message
-    is still held, its handler ignores the cancellation: 'workers stop' stops its worker.
+    holds is being handled, or waits for its handler; the history, if recorded, tells since when it is handled. If a
+    cancelled message is still held, its handler ignores the cancellation: 'workers stop' stops its worker.
 
     Options:
         limit: The most messages of each worker, those held longest.

@@ -165,7 +165,7 @@ class Beat:
 
 
 def live(reading: Reading, authorize: Authorize | None) -> Callable[[Request], Awaitable[Response]]:
-    """Return the endpoint that tells a page of new figures; *at* in the query is the time of its present ones."""
+    """Return the endpoint that tells a page of new figures; *at* in the query is the time of those it has."""
     beat = Beat(reading)
 
     async def events(request: Request) -> Response:

@@ -116,7 +116,7 @@ class View:
         return list(self.figures.queues.values()) if self.chosen is None else [self.queue]
 
     def listed(self, queues: Sequence[QueueFigures] | None = None) -> QueuePage:
-        """Return the part of the queues that the address asks for, by its number and by what their names contain."""
+        """Return the part of the queues that the address asks for, by a number and by a text in their names."""
         queues, find = self.queues if queues is None else queues, self.query.get("find", "").strip()
         found = [queue for queue in queues if find.casefold() in queue.name.casefold()] if find else queues
         text = self.query.get("page", "1")

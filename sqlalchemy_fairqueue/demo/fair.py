@@ -23,8 +23,8 @@ def line_up(session: Session, upload: Upload) -> None:
 def parse_upload(delivery: Delivery, session: Session) -> None:
     """Parse a file, and add the result to the session.
 
-    The worker commits the result together with the completion of the delivery. If its process dies before that, neither
-    exists, and another worker gets the message when the lease ends.
+    The worker commits the result together with the completion of the delivery. If its process dies before that, there
+    is neither result nor completion, and another worker gets the message when the lease ends.
     """
     session.add(parse(session.get_one(Upload, delivery.payload["upload"])))
 

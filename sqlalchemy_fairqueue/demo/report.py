@@ -26,7 +26,7 @@ FIRST_COME = Scenario(name="first come, first served", discipline="fifo")
 def files_ahead(files: Sequence[File]) -> float:
     """Return how many files were done, on average, between the upload of a small customer's file and its result.
 
-    It measures the wait in work, so it does not depend on the machine's speed.
+    So the wait is measured in files, and does not depend on the machine's speed.
     """
     ends = sorted(file.parsed for file in files)
     small = [file for file in files if file.customer != BOB]

@@ -1,4 +1,4 @@
-"""What all checks share: findings, the context of a check, and samples that tell which rows last."""
+"""The common parts of checks: findings, the context of a check, and samples that tell which rows persist."""
 
 from __future__ import annotations
 

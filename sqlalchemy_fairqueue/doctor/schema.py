@@ -230,7 +230,7 @@ def check_times(context: CheckContext) -> Iterator[Finding]:
     tables=("fq_channel", "fq_channel_state", "fq_queue_state", "fq_limit_share"),
 )
 def check_states(context: CheckContext) -> Iterator[Finding]:
-    """Find channels that dequeues set aside, and channels, queues and shared limits with more than one state row."""
+    """Find damaged channels that dequeues set aside, and channels, queues and shared limits with several state rows."""
     for row in context.execute("set_aside", queue=context.queue):
         yield Finding(
             "states", Level.WARNING,

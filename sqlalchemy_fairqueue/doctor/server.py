@@ -249,7 +249,7 @@ _MUCH = 2**30
 
 @check(functions=("fq_growth",))
 def check_growth(context: CheckContext) -> Iterator[Finding]:
-    """Find the tables that grew within the last day, as far as workers kept their sizes each hour."""
+    """Find the tables that grew within the last day, by the sizes that workers note each hour."""
     rows = [row for row in context.execute("growth") if row.grown >= _LARGE]
     for row in rows:
         period = format_duration(duration(row.period))

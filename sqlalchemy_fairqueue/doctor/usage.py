@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ChannelUsage:
-    """What a channel used of a queue: completed messages, attempts that ended in any way, and their time and cost."""
+    """The usage of a queue by a channel: completed messages, attempts with any end, and their time and cost."""
 
     queue: str
     channel: str

@@ -80,7 +80,7 @@ def _psycopg2_knows(name: str) -> bool:
 
 @contextlib.contextmanager
 def without_unanswerable() -> Iterator[None]:
-    """Remove variables that no URL can override from the environment, until the last such ``with`` block ends."""
+    """Remove from the environment the variables that no URL can override, until the last such ``with`` block ends."""
     global _hiding  # noqa: PLW0603 - the environment is the process's too
     with _lock:
         _hiding += 1

@@ -1,4 +1,4 @@
 """Figures of queues, channels and tenants, computed in one place for ``top``, the metrics and the dashboard.
 
-They are read in one snapshot and know the time by the database's clock. Nothing here changes or locks anything.
+They are read in one snapshot, and their times are by the database's clock. Nothing here changes or locks anything.
 """

@@ -38,7 +38,7 @@ class Sample:
         since: The time since the previous sample; None: it is the first, and *changes* and *rates* are empty.
         channels: The channels that have messages, had some in the previous sample, or completed some since, with the
             reasons of their waits.
-        changes: By how many the messages of a channel grow a second, by queue and channel.
+        changes: By how many messages a channel grows a second, by queue and channel.
         rates: Completions a second, by queue and channel, of queues that record their history.
         snapshot: The snapshot as PostgreSQL writes it.
     """
@@ -57,7 +57,7 @@ class Sample:
         return sum(one.channels for one in self.queues)
 
     def change(self, stats: ChannelStats) -> float | None:
-        """Return by how many a channel's messages grow a second; None in the first sample."""
+        """Return by how many messages a channel grows a second; None in the first sample."""
         return self.changes.get(_key(stats))
 
     def rate(self, stats: ChannelStats) -> float | None:

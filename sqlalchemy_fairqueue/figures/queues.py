@@ -79,11 +79,11 @@ class QueueFigures:
         contention: The channels that wait longest and those that hold most, with the reasons of their waits.
         consumers: Its consumers, those with the most messages.
         limits: The shared limits that it draws from.
-        fair_by: What its channels get equal parts of.
+        fair_by: What its channels share equally: messages, cost or seconds.
         records_history: Whether it records its history, from which completions are counted.
         completed: Attempts completed since the previous figures. None: ``Figures.since`` is None, or it records no
             history.
-        change_per_second: By how many its messages grow a second. None: ``Figures.since`` is None.
+        change_per_second: By how many messages it grows a second. None: ``Figures.since`` is None.
         completed_by_channel: *completed* by channel; empty if *completed* is None.
     """
 

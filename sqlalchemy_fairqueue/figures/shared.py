@@ -102,7 +102,7 @@ class SharedFigures:
         self._good_until = self._given_until = 0.0
 
     def completed(self, queue: str) -> int:
-        """Return how many attempts of a queue were completed since the first figures, except in long pauses."""
+        """Return how many attempts of a queue were completed since the first figures, without those in long pauses."""
         return self._completed[queue]
 
     @property

@@ -32,7 +32,7 @@ def wsgi_application(collector: QueueCollector, *others: Collector) -> WSGIAppli
 
     Args:
         collector: Made with an Engine.
-        others: More collectors to export, as ``prometheus_client.REGISTRY``.
+        others: More collectors to export, such as ``prometheus_client.REGISTRY``.
 
     Example:
         >>> app = flask.Flask("shop")
@@ -51,7 +51,7 @@ def asgi_application(collector: QueueCollector, *others: Collector) -> ASGIAppli
 
     Args:
         collector: Made with an Engine, or with an AsyncEngine of the application's event loop.
-        others: More collectors to export, as ``prometheus_client.REGISTRY``.
+        others: More collectors to export, such as ``prometheus_client.REGISTRY``.
 
     Example:
         >>> app = Starlette(routes=[Mount("/metrics", asgi_application(QueueCollector(engine, queue)))])

@@ -220,7 +220,7 @@ class QueueCollector(Collector):
         queues: The queues. Default: all of the installation.
         schema: The schema of the installation. Default: that of the queues, or the search_path finds it.
         workers: Workers of this process.
-        figures: Figures to use in place of *engine* and *queues*, as those of a dashboard in the same process.
+        figures: Figures to use in place of *engine* and *queues*, such as those of a dashboard in this process.
 
     Example:
         >>> registry = CollectorRegistry()  # as a rule prometheus_client.REGISTRY

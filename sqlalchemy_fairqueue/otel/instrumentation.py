@@ -243,7 +243,7 @@ def _measured(queue: str, name: str) -> dict[str, str]:
 
 
 def _seen(span: Span, outcome: Any) -> Any:
-    """Say on the span how its handler wants its delivery to be settled."""
+    """Note on the span how the handler wants the delivery to be settled."""
     for kind in (Retry, Release, Bury):
         # A subclass of the application counts as the library's class.
         if isinstance(outcome, kind):

@@ -23,7 +23,7 @@ __all__ = ["ChannelFactory", "DeliveryFactory", "MessageFactory"]
 
 
 class MessageFactory(Factory[Any]):
-    """Messages: ``build(...)`` makes an :class:`Enqueue`; ``create(session=, queue=, ...)`` enqueues, for a receipt.
+    """Messages: ``build(...)`` makes an :class:`Enqueue`; ``create(session=, queue=, ...)`` returns a receipt.
 
     Further arguments are those of ``Queue.enqueue``; each message has a different payload.
 
