@@ -63,7 +63,7 @@ class Programs:
 
     @classmethod
     def in_directory(cls, directory: str | os.PathLike[str]) -> Programs:
-        """Use the programs in a directory like ``/usr/lib/postgresql/16/bin``; EmbeddedServerError if one is missing."""
+        """Use the programs in a folder like ``/usr/lib/postgresql/16/bin``; EmbeddedServerError if one is missing."""
         path = Path(directory).absolute()
         missing = [name for name in ("postgres", "initdb", "pg_ctl") if not (path / name).is_file()]
         if missing:

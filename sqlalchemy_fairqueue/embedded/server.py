@@ -61,8 +61,7 @@ class Account:
     def for_server(cls) -> Account:
         """Return ``nobody`` if this process runs as root, else its own account.
 
-        Raise EmbeddedServerError on Windows, and for root on a system without it, since initdb needs an account with a
-        name.
+        Raise EmbeddedServerError on Windows, and if root finds no such account, since initdb needs one with a name.
         """
         if sys.platform == "win32":
             raise EmbeddedServerError(f"the embedded server needs a POSIX system, this is Windows; {NAME_ONE}")

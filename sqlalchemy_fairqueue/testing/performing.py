@@ -256,8 +256,8 @@ def drain(
         resources: As for :func:`perform`.
 
     Raises:
-        InvalidArgument: *session* is no session, a kind has no handler, or an async one on a Session, or *limit* is
-            hit.
+        InvalidArgument: *session* is no session, *limit* is hit, or a kind has no handler, or an async one on a
+            Session.
         Exception: What a handler raised, if a worker would count it as a failure; the savepoint is rolled back. But an
             exception that the handler's RetryPolicy names settles the message, as for :func:`perform`.
 
