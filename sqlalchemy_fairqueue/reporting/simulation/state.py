@@ -175,7 +175,7 @@ class CostState(NamedTuple):
         waiting_heap: The channels that will be ready later.
         merge_heap: The channels that a batch takes messages from.
         noted: The channels that the next dequeue hears of: their number, then the channels.
-        greatest_tag: The greatest start tag so far, unless the queue is fair by seconds, in which tags can fall.
+        greatest_tag: The greatest start tag so far; not used in a queue that is fair by seconds, whose tags can fall.
         tags: The start tags of the channels in a queue that is fair by seconds; *tag_heap* is a heap of them.
         is_timed: Whether the queue is fair by seconds.
     """
@@ -198,7 +198,7 @@ class WorkerPool(NamedTuple):
         idle: The idle workers.
         spare: The unused entries after the workers: their number, then the entries.
         assigned: The leased messages: a batch for each worker, then one for each further entry.
-        batch: Most messages that a worker can get at once; it asks for *requested* ones.
+        batch: The most messages that a worker can get at once; it asks for *requested* messages.
         begin: When the workers begin to dequeue.
         pause: Microseconds of pause for each second of service.
     """

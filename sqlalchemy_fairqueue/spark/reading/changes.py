@@ -64,7 +64,7 @@ class Change:
 
 
 class PgOutput:
-    """Decodes the messages of one read of a slot, in order: a table's columns come before its rows."""
+    """Decodes the messages of one read of a slot, in order: the server sends a table's columns before its rows."""
 
     def __init__(self) -> None:
         self._tables: dict[int, tuple[str, tuple[str, ...]]] = {}

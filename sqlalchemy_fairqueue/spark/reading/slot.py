@@ -70,7 +70,8 @@ def changes_setup(slot: str, schema: str = "public") -> list[str]:
     server keeps the WAL until a stream has read it.
 
     Args:
-        slot: Up to 55 of the characters a-z, 0-9 and _. The publications get the same name.
+        slot: Up to 55 of the characters a-z, 0-9 and _. One publication has this name, the other has ``_history`` after
+            it.
 
     Raises:
         BadOption: The name is not allowed.

@@ -38,7 +38,7 @@ _ESCAPED = r'["\\\x00-\x1f]'
 
 
 def json_texts(values: pa.Array, problems: Problems, path: str = "$") -> pa.Array:
-    """Encode each value as JSON, null as ``null``; note values that cannot be encoded in *problems*."""
+    """Encode each value as JSON, null as ``null``; note in *problems* values that cannot be encoded."""
     kind = values.type
     if pa.types.is_struct(kind):
         return _filled(values, _structs(values, problems, path))
