@@ -212,8 +212,7 @@ def _note(channel: Channel, costs: CostState, number: int) -> None:
 
 @compilable
 def _virtual_time(dispatcher: Dispatcher, costs: CostState) -> int:
-    """Return the least start tag of the ready channels; if none is ready, the greatest of all tags
-    (fq_greatest_tag)."""
+    """Return the least start tag of the ready channels; if none is ready, the greatest tag (fq_greatest_tag)."""
     if dispatcher.ready_heap[0] > 0:
         return dispatcher.channels[dispatcher.ready_heap[1]].sort_key
     if costs.tag_heap[0] > 0:
