@@ -281,7 +281,7 @@ class PageBase:
 
     @property
     def _moment(self) -> float:
-        """Seconds for which readings of single tenants are kept, so that a new reason is on a page within *keep*."""
+        """Seconds for which readings of single tenants are kept; so the reasons on pages are younger than *keep*."""
         return self.reading.keep.total_seconds() / 4
 
     def target_of(self, queue: str) -> Target:

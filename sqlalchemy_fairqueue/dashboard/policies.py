@@ -142,7 +142,7 @@ def differences(before: PolicyFields, after: PolicyFields) -> dict[str, Any]:
 
 
 def changes_shown(stats: ChannelStats, change: Change, after: ChannelPolicy) -> list[tuple[str, str, str]]:
-    """Return the differences with both values: the plan, fields, and fields that are no longer the tenant's own."""
+    """Return the differences, with the values before and after: the plan, fields, and fields that are reset."""
     shown = []
     if change.plan is not UNSET:
         shown.append(("plan", stats.plan or "none", change.plan or "none"))

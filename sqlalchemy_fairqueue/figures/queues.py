@@ -243,10 +243,9 @@ def figures_now(connection: Connection, queue: Queue, figures: QueueFigures, cha
     """Return figures of a queue that are of this moment for *channels*; those of other channels may be older.
 
     Only a bounded part of the queue is read, as for :meth:`Queue.message`: the pauses and limits of the queue and of
-    *channels*, since when each of these waits, and which channels have messages out. If more messages are out, or more
-    channels ready, than this part has, totals are at least those of *figures*. The result lists *channels* and the
-    channels that have messages out; if this part lacks some, also those of *figures*. Counts of scheduled messages are
-    those of *figures*.
+    *channels*, since when each of these waits, and which channels have messages out. The result lists these channels.
+    If the queue has more messages out, or more ready channels, than were read, the result also lists the channels of
+    *figures*, and no total is below that of *figures*. Counts of scheduled messages are those of *figures*.
     """
     target = Target(queue.schema, queue.name)
     capacity, competition, own = read_competition(connection, target, list(channels), rivals=_RIVALS)

@@ -71,7 +71,7 @@ def _expect(result: PGresult | None, status: pq.ExecStatus) -> None:
 def parsed(text: bytearray, schema: pa.Schema, since: Mapping[str, str], *, use_threads: bool) -> pa.RecordBatch:
     """Parse a chunk of rows; instants and durations are microseconds, binaries hexadecimal digits.
 
-    *since* maps a column that the server sends as a difference to the column that the difference is added to.
+    The server sends some columns as differences; *since* has, for each of these, the column to which it is added.
     """
     read = csv.ReadOptions(column_names=schema.names, use_threads=use_threads, block_size=len(text) + 1)
     convert = csv.ConvertOptions(

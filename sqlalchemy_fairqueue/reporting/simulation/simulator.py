@@ -527,7 +527,7 @@ def _lease(  # noqa: PLR0917 - numba compiles no keyword-only parameters
 ) -> int:
     """Record the messages that a worker's dequeue delivered. Return how many of them the worker handles.
 
-    An attempt that occupies no worker gets an entry after the workers, which ends with the attempt.
+    An attempt that occupies no worker has an entry of its own after the workers, until the attempt ends.
     """
     assigned, spare, now = pool.assigned, pool.spare, pool.workers[number].sort_key
     at = number * pool.batch
