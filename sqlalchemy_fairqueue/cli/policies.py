@@ -39,7 +39,7 @@ def check_contradiction(name: str, *, given: bool, removed: bool) -> None:
 
 
 class FieldOptions:
-    """Options that change fields, made from *definitions*; a command with a parameter of a subclass has all of them."""
+    """Options that change fields, one for each of *definitions*. A command has them by a parameter of a subclass."""
 
     definitions: ClassVar[Mapping[str, Definition]]
 

@@ -108,7 +108,7 @@ class Run:
 
     @property
     def orphans(self) -> list[File]:
-        """The files that the worker had leased when it was killed, without those that it had just committed."""
+        """The files that the worker had leased when it was killed, without those whose results were just committed."""
         if (accident := self.accident) is None:
             return []
         held = [file for file in self.files if file.key in accident.keys]

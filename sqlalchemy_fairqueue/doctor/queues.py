@@ -121,11 +121,11 @@ def recent_pasts(
 
 
 def judge_queue(stats: QueueStats, now: datetime, max_age: timedelta, past: Sequence[Point] = ()) -> Iterator[Finding]:
-    """Yield what an operator should know of a queue, the gravest first; ``values["state"]`` says it in a few words.
+    """Yield findings about a queue, the gravest first; each says its subject in a few words in ``values["state"]``.
 
     A queue is behind if its oldest message that workers could take waited longer than *max_age* throughout the last
-    minute, so that a queue whose wait is about *max_age* does not change its state with each dequeue. *past* has its
-    latest points, the oldest first; empty if they are not known.
+    minute, so that a queue whose wait is about *max_age* does not change its state with each dequeue. *past* has the
+    queue's latest points, the oldest first; empty if they are not known.
     """
     waits = age(stats.oldest_ready_at, now)
     values = {
@@ -235,7 +235,7 @@ _OLDEST = 100_000
     tables=("fq_message", "fq_dead_letter", "fq_channel"),
 )
 def check_kinds(context: CheckContext) -> Iterator[Finding]:
-    """Find kinds of messages that died in the last hour, or failed three times: unknown kinds, crashes, errors."""
+    """Find kinds whose messages died in the last hour, or failed three times: unknown kinds, crashes, errors."""
     found = context.execute("kinds", queue=context.queue, period=microseconds(_RECENT), attempts=AGAIN, most=_OLDEST)
     for row in found:
         facts = (
