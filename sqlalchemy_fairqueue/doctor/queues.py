@@ -121,7 +121,7 @@ def recent_pasts(
 
 
 def judge_queue(stats: QueueStats, now: datetime, max_age: timedelta, past: Sequence[Point] = ()) -> Iterator[Finding]:
-    """Yield findings about a queue, the gravest first; each says its subject in a few words in ``values["state"]``.
+    """Yield findings about a queue, the gravest first; ``values["state"]`` of each names the state in a few words.
 
     A queue is behind if its oldest message that workers could take waited longer than *max_age* throughout the last
     minute, so that a queue whose wait is about *max_age* does not change its state with each dequeue. *past* has the
