@@ -2,22 +2,19 @@
 
 A worker must not wait for the application's pool, since its own handlers' sessions could exhaust the pool, and leases
 would end meanwhile. A dedicated connection is made as the application's engine makes connections (arguments, events,
-credentials). For an AsyncEngine it has its own event loop, which the application's loop cannot block.
+credentials). For an AsyncEngine it has its own event loop, which the application's loop cannot block (``engines``).
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import socket
-import sys
 import threading
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from datetime import timedelta
-from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlalchemy.exc import DBAPIError
 
@@ -31,7 +28,7 @@ from sqlalchemy_fairqueue.errors import IsolationError, LeaseLost
 from sqlalchemy_fairqueue.worker.timings import Clock, Timings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator
+    from collections.abc import Callable, Iterator
 
     from sqlalchemy import Connection, Engine
 
@@ -84,10 +81,9 @@ class DedicatedConnection:
         within: float | None = None,
     ) -> None:
         self.made: int = 0
-        self._is_async = isinstance(options.engine, AsyncEngine)
-        engine = options.engine.sync_engine if isinstance(options.engine, AsyncEngine) else options.engine
-        self._engine = engines.without_pool(engine)
-        self._driver = driver_of(engine)
+        engine = options.engine
+        self._engine = engines.blocking(engine) if isinstance(engine, AsyncEngine) else engines.without_pool(engine)
+        self._driver = driver_of(self._engine)
         self._connect_within = options.timings.connect
         self._clock = options.clock
         self._lock_timeout = lock_timeout
@@ -97,9 +93,10 @@ class DedicatedConnection:
         self._connection: Connection | None = None
         # The driver's connection; SQLAlchemy no longer refers to a broken one.
         self._opened: Any = None
+        # Runs a coroutine in the loop of the connection, if it has one.
+        self._in_loop: Any = None
         self._socket: socket.socket | None = None
         self._since: float | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
 
     def run(self, work: Callable[[Connection], R], *, within: float | None = None) -> R:
         """Call *work* on the connection, where each statement is its own READ COMMITTED transaction.
@@ -112,7 +109,7 @@ class DedicatedConnection:
         try:
             connection = self._open()
             with self.calling(self._within if within is None else within):
-                return self._waited(partial(self._do, work, connection))
+                return self._do(work, connection)
         except IsolationError:
             self.close()
             if self._must_be_explicit:
@@ -125,7 +122,8 @@ class DedicatedConnection:
                 self.close()
             raise
 
-    def _do(self, work: Callable[[Connection], R], connection: Connection) -> R:
+    @staticmethod
+    def _do(work: Callable[[Connection], R], connection: Connection) -> R:
         try:
             result = work(connection)
         except BaseException as error:
@@ -177,43 +175,27 @@ class DedicatedConnection:
             with contextlib.suppress(Exception):
                 self._driver.end(self._opened, self._in_loop)
             with contextlib.suppress(Exception):
-                self._waited(connection.invalidate)
+                connection.invalidate()
             with contextlib.suppress(Exception):
-                self._waited(connection.close)
-        loop, self._loop = self._loop, None
-        if loop is not None:
-            with contextlib.suppress(Exception):
-                loop.run_until_complete(loop.shutdown_asyncgens())
-            loop.close()
+                connection.close()
 
     def _open(self) -> Connection:
         if self._connection is not None:
             return self._connection
         within = self._connect_within
         try:
-            made = self._in_loop(self._connecting(within)) if self._is_async else _connected(self._engine, within)
             # Stored at once, so that close() ends the connection if anything below fails.
-            connection: Connection = made
-            self._connection = connection
+            connection = self._connection = _connected(self._engine, within)
+            self._in_loop = getattr(connection.connection.dbapi_connection, "run_in_loop", None)
             self.made += 1
             self._opened = connection.connection.driver_connection
             self._watch_socket()
             with self.calling(within):
-                self._waited(partial(self._prepare, connection))
+                self._prepare(connection)
         except BaseException:
             self.close()
             raise
         return connection
-
-    async def _connecting(self, within: float) -> Connection:
-        scope = asyncio.timeout(within)
-        try:
-            async with scope:
-                return await in_greenlet(self._engine.connect)
-        except TimeoutError:
-            if not scope.expired():
-                raise
-            raise _unanswered(within) from None
 
     def _prepare(self, connection: Connection) -> None:
         """Set up a new connection, after the engine's listeners have."""
@@ -224,15 +206,6 @@ class DedicatedConnection:
         if self._time_limit is not None:
             engines.set_time_limit(connection, timedelta(seconds=self._time_limit))
         connection.commit()
-
-    def _waited(self, work: Callable[[], R]) -> R:
-        return cast("R", self._in_loop(in_greenlet(work))) if self._is_async else work()
-
-    def _in_loop(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
-        if self._loop is None:
-            # On Windows the default loop waits only for its own sockets; psycopg and a listener need others.
-            self._loop = asyncio.SelectorEventLoop() if sys.platform == "win32" else asyncio.new_event_loop()
-        return self._loop.run_until_complete(coroutine)
 
     def _watch_socket(self) -> None:
         with contextlib.suppress(OSError):
@@ -261,14 +234,6 @@ class DedicatedConnection:
         if own is not None:
             with contextlib.suppress(OSError):
                 own.shutdown(socket.SHUT_RDWR)
-
-
-async def in_greenlet(work: Callable[[], R]) -> R:
-    """Call what awaits by SQLAlchemy's ``await_only``."""
-    # It needs greenlet.
-    from sqlalchemy.util import greenlet_spawn  # noqa: PLC0415
-
-    return cast("R", await greenlet_spawn(work))
 
 
 def _connected(engine: Engine, within: float) -> Connection:

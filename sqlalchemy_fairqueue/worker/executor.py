@@ -14,11 +14,12 @@ from contextvars import Context, ContextVar, copy_context
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from sqlalchemy.util import greenlet_spawn
+
 from sqlalchemy_fairqueue.errors import FairQueueError, HandlerTimeout
 from sqlalchemy_fairqueue.queue.contexts import finished
 from sqlalchemy_fairqueue.worker import handling
 from sqlalchemy_fairqueue.worker.child_processes import ChildProcesses
-from sqlalchemy_fairqueue.worker.connection import in_greenlet
 from sqlalchemy_fairqueue.worker.leases import COMPLETE, RELEASE, Buffer, Decision, HeldDelivery
 from sqlalchemy_fairqueue.worker.threads import Duty, ForkGuard, Looper, in_thread, join
 from sqlalchemy_fairqueue.worker.timings import Prefetch
@@ -539,7 +540,7 @@ class TaskExecutor(Executor):
     async def _call_handler(self, held: HeldDelivery, handler: Handler) -> handling.Decisions:
         in_session = partial(handling.call_in_session, held, handler, self._fork_guard)
         if handler.session and handler.asynchronous:
-            return await in_greenlet(in_session)
+            return await greenlet_spawn(in_session)
         if handler.session:
             return await self._in_thread(held, in_session)
         if handler.asynchronous:

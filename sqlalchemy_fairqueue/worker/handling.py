@@ -7,12 +7,14 @@ import inspect
 import logging
 import traceback
 import warnings
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from contextvars import copy_context
 from copy import deepcopy
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
+
+from sqlalchemy.util import await_only
 
 from sqlalchemy_fairqueue.database.asynchronous import AsyncSession
 from sqlalchemy_fairqueue.database.errors import is_away, is_serialization_failure
@@ -387,7 +389,7 @@ def call_in_session(held: HeldDelivery, handler: Handler, around: ForkGuard) -> 
             with around:
                 result = bound_call(handler, held, context)()
                 if handler.asynchronous:
-                    result = _wait(finished(result))
+                    result = await_only(finished(result))
             check.returned = True
             decisions = _settle_in(session, held, decide_on_return(held, handler, result))
             # Hooks of the COMMIT see the context variables of the handler, though its middleware has ended.
@@ -404,16 +406,9 @@ def call_in_session(held: HeldDelivery, handler: Handler, around: ForkGuard) -> 
             guard(session, None)
             if isinstance(made, AsyncSession):
                 # A cancelled commit must not leave its connection behind.
-                _wait(asyncio.shield(made.close()))
+                await_only(asyncio.shield(made.close()))
             else:
                 made.close()
-
-
-def _wait(awaitable: Awaitable[Any]) -> Any:
-    # Not importable without greenlet, but then there is no AsyncSession either.
-    from sqlalchemy.util import await_only  # noqa: PLC0415
-
-    return await_only(awaitable)
 
 
 def _settle_in(session: Session, held: HeldDelivery, decisions: list[Decision]) -> list[Decision]:
