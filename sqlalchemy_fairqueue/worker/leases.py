@@ -192,10 +192,6 @@ class HeldDelivery:
     def log(self, level: int, what: str) -> None:
         self.queue.options.log.message(level, self.delivery, what)
 
-    def follow(self, first: HeldDelivery) -> None:
-        self.first = first
-        first.followers.append(self)
-
     def begin(self) -> None:
         self._began_at = self.lease.clock()
 
@@ -301,6 +297,17 @@ class HeldDelivery:
             raise HandlerTimeout(self.delivery.message_id, self.delivery.kind, self.timeout)
 
 
+def held_batch(
+    deliveries: Iterable[Delivery], lease: TrackedLease, queue: ServedQueue, taken_at: float
+) -> HeldDelivery:
+    """Return the first delivery of a batch, with the others as its followers."""
+    first, *followers = [HeldDelivery(delivery, lease, queue, taken_at) for delivery in deliveries]
+    first.followers = followers
+    for follower in followers:
+        follower.first = first
+    return first
+
+
 class ServedQueue:
     """A queue of a worker: its consumer, handlers, polls and leases.
 
@@ -340,9 +347,7 @@ class ServedQueue:
     def hold(self, deliveries: list[Delivery], taken_at: float) -> HeldDelivery:
         """Note the deliveries of a batch under one tracked lease, and return the first."""
         tracked = cast("TrackedLease", cast("WorkerLease", deliveries[0].lease).tracked)
-        first, *followers = [HeldDelivery(delivery, tracked, self, taken_at) for delivery in deliveries]
-        for follower in followers:
-            follower.follow(first)
+        first = held_batch(deliveries, tracked, self, taken_at)
         tracked.held.update(first.batch)
         return first
 
