@@ -5,29 +5,31 @@ from __future__ import annotations
 import asyncio
 import threading
 from contextlib import ExitStack, nullcontext, suppress
-from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Self, Unpack
 
 from sqlalchemy import Engine
-from sqlalchemy.orm import Session, sessionmaker
 
-from sqlalchemy_fairqueue.database.asynchronous import AsyncEngine, AsyncSession
+from sqlalchemy_fairqueue.database.asynchronous import AsyncEngine
 from sqlalchemy_fairqueue.database.engines import refused
 from sqlalchemy_fairqueue.errors import FairQueueError, WorkerError
 from sqlalchemy_fairqueue.figures.leftovers import read_leftovers
-from sqlalchemy_fairqueue.queue.handlers import session_type_of
 from sqlalchemy_fairqueue.texts import said
+from sqlalchemy_fairqueue.values.checks import check_duration
 from sqlalchemy_fairqueue.worker.executor import TaskExecutor, ThreadExecutor
-from sqlalchemy_fairqueue.worker.options import WorkerOptions, check_handlers, check_sessions, worker_options
+from sqlalchemy_fairqueue.worker.options import WorkerOptions, ready_options, worker_options
 from sqlalchemy_fairqueue.worker.runtime import Health, Runtime, at_once
 from sqlalchemy_fairqueue.worker.threads import WakeEvent, on_signal, signals_wake_loop
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractContextManager
 
+    from sqlalchemy.orm import Session
+
+    from sqlalchemy_fairqueue.database.asynchronous import AsyncSession
     from sqlalchemy_fairqueue.queue import Queue
     from sqlalchemy_fairqueue.values.reports import Leftovers
     from sqlalchemy_fairqueue.worker.executor import Executor
@@ -38,7 +40,8 @@ if TYPE_CHECKING:
 class Front:
     """The public members of both workers, and their life from a start to a stop; each start uses a new runtime."""
 
-    def __init__(self, options: WorkerOptions) -> None:
+    def __init__(self, engine: Engine | AsyncEngine, options: WorkerOptions) -> None:
+        self._engine = engine
         self._options = options
         self._runtime: Runtime | None = None
         # The executor of the last start, which may still be stopping.
@@ -70,6 +73,9 @@ class Front:
             return runtime.health()
         problem = "it is not started" if self._executor is None else "it stops, or has stopped"
         return Health(alive=True, ready=False, problems=(problem,))
+
+    def _make_runtime(self, executor: type[Executor], stop: Callable[[Runtime], None]) -> Runtime:
+        return Runtime(ready_options(self._options, self._engine), executor, stop, drain=self._draining)
 
     async def _begin(self, runtime: Runtime) -> None:
         """Begin to work, or undo what has begun and raise why that is impossible."""
@@ -110,7 +116,11 @@ class Front:
 
     def _until(self, grace: timedelta | None = None) -> float:
         """Return the end of the grace period for a stop that begins now."""
-        return self._options.clock() + self._options.grace_seconds(grace)
+        checked = self._options.grace if grace is None else check_duration("grace", grace)
+        return self._options.clock() + checked.total_seconds()
+
+    def _on_signal(self, stop: Callable[[], object]) -> AbstractContextManager[None]:
+        return on_signal(stop, self._options.timings.signal_again, self._options.clock)
 
     def _is_busy(self) -> bool:
         return self._runtime is not None
@@ -168,8 +178,9 @@ class Worker(Front):
     ) -> None:
         if not isinstance(engine, Engine):
             raise refused(engine, "an Engine", "use an AsyncWorker")
-        super().__init__(worker_options(options, engine=engine, queues=queues, sync_session_factory=session_factory))
-        self._engine = engine
+        checked = worker_options(options, engine=engine, queues=queues, sync_session_factory=session_factory)
+        super().__init__(engine, checked)
+        self._engine: Engine
         # Both reentrant, since a signal handler of the application may call stop() while the same thread does.
         self._lock = threading.RLock()
         self._asked: WakeEvent
@@ -227,16 +238,7 @@ class Worker(Front):
     def _start(self) -> None:
         with self._lock:
             self._check_idle()
-            check_handlers(self._options, in_loop=False)
-            at_once(self._begin(self._make_runtime()))
-
-    def _make_runtime(self) -> Runtime:
-        sessions = self._options.sync_session_factory
-        if sessions is None:
-            sessions = sessionmaker(self._engine, class_=session_type_of(self._options.queues, Session))
-        options = replace(self._options, sync_session_factory=sessions)
-        check_sessions(options, sessions, Session)
-        return Runtime(options, ThreadExecutor, self._stop_soon, drain=self._draining)
+            at_once(self._begin(self._make_runtime(ThreadExecutor, self._stop_soon)))
 
     def stop(self, grace: timedelta | None = None) -> None:
         """Take no further messages, let handlers finish, release the rest, and return. The worker can start again.
@@ -303,7 +305,7 @@ class Worker(Front):
             self._renew()
             self._draining = drain
         try:
-            with on_signal(stop, *self._options.signals) if handle_signals else nullcontext():
+            with self._on_signal(stop) if handle_signals else nullcontext():
                 try:
                     self._start()
                 except _StoppedAtStart:
@@ -370,8 +372,9 @@ class AsyncWorker(Front):
         if worker_engine is not None and not isinstance(worker_engine, (Engine, AsyncEngine)):
             raise refused(worker_engine, "an Engine or an AsyncEngine as worker_engine")
         sessions = {"session_factory": session_factory, "sync_session_factory": sync_session_factory}
-        super().__init__(worker_options(options, engine=worker_engine or engine, queues=queues, **sessions))
-        self._engine = engine
+        checked = worker_options(options, engine=worker_engine or engine, queues=queues, **sessions)
+        super().__init__(engine, checked)
+        self._engine: AsyncEngine
         # One task for start and stop, since what a task opens may have to be closed by the same task.
         self._life: asyncio.Task[None] | None = None
         self._started: asyncio.Future[None] | None = None
@@ -407,8 +410,8 @@ class AsyncWorker(Front):
             calls-1 Health(alive=True, ready=True, problems=())
         """
         self._check_idle()
-        check_handlers(self._options, in_loop=True)
-        runtime, loop = self._make_runtime(), asyncio.get_running_loop()
+        loop = asyncio.get_running_loop()
+        runtime = self._make_runtime(TaskExecutor, partial(self._stop_soon, loop))
         self._asked, self._grace_until = asyncio.Event(), inf
         started = self._started = loop.create_future()
         life = self._life = loop.create_task(self._live(runtime, started), name="fairqueue worker")
@@ -418,17 +421,6 @@ class AsyncWorker(Front):
             life.cancel()
             await asyncio.wait({life})
             raise
-
-    def _make_runtime(self) -> Runtime:
-        sessions = self._options.session_factory
-        if sessions is None:
-            sessions = _sessions(self._engine, session_type_of(self._options.queues, AsyncSession))
-        options = replace(self._options, session_factory=sessions)
-        check_sessions(options, sessions, AsyncSession)
-        if options.sync_session_factory is not None:
-            check_sessions(options, options.sync_session_factory, Session, "sync_session_factory")
-        stop = partial(self._stop_soon, asyncio.get_running_loop())
-        return Runtime(options, TaskExecutor, stop, drain=self._draining)
 
     async def _live(self, runtime: Runtime, started: asyncio.Future[None]) -> None:
         try:
@@ -499,7 +491,7 @@ class AsyncWorker(Front):
                 if handle_signals:
                     loop = asyncio.get_running_loop()
                     stop = partial(loop.call_soon_threadsafe, self._stop_by_signal)
-                    signals.enter_context(on_signal(stop, *self._options.signals))
+                    signals.enter_context(self._on_signal(stop))
                     signals.enter_context(signals_wake_loop(loop))
                 try:
                     await self.start()
@@ -552,10 +544,3 @@ class AsyncWorker(Front):
 
     def _is_busy(self) -> bool:
         return self._life is not None and not self._life.done() and not self._life.get_loop().is_closed()
-
-
-def _sessions(engine: AsyncEngine, session_type: type[AsyncSession]) -> Callable[[], AsyncSession]:
-    # Not importable without greenlet, but then there is no AsyncEngine either.
-    from sqlalchemy.ext.asyncio import async_sessionmaker  # noqa: PLC0415
-
-    return async_sessionmaker(engine, class_=session_type)
