@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import inspect
 import math
 import threading
 from dataclasses import dataclass, replace
@@ -25,7 +24,7 @@ from sqlalchemy_fairqueue.worker.threads import Duty, Looper
 from sqlalchemy_fairqueue.worker.wakeups import FetchTrigger
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 
     from sqlalchemy import Connection
 
@@ -114,11 +113,7 @@ _END = object()
 
 
 class Lifespan:
-    """The on_start and on_stop functions of one start of a worker, and the resources; *run* calls plain functions.
-
-    A generator is recorded before it begins, so that one that is interrupted while it starts still closes what it
-    opened.
-    """
+    """The on_start and on_stop functions of one start of a worker, and the resources; *run* calls plain functions."""
 
     def __init__(self, options: WorkerOptions, run: Run) -> None:
         self._run = run
@@ -163,33 +158,34 @@ class Lifespan:
         with self._logging(queue, one, "on_stop"):
             await self._call(queue, one)
 
-    async def _close(self, queue: Queue, one: LifespanFunction, generator: Any) -> None:
-        # An interrupted start may not have begun the generator.
-        if not one.asynchronous and inspect.getgeneratorstate(generator) == inspect.GEN_CREATED:
-            return
-        with self._logging(queue, one, "on_start"):
-            try:
-                if await self._next(one, generator) is not _END:
-                    raise WorkerError("it yielded a second time, and what follows did not run; yield once")
-            finally:
-                if one.asynchronous:
-                    await generator.aclose()
-                else:
-                    generator.close()
-
     async def _begin(self, queue: Queue, one: LifespanFunction) -> Any:
         """Return the resource of an on_start function."""
         try:
-            made = await self._call(queue, one)
-            if one.generator:
-                self._open.push_async_callback(self._close, queue, one, made)
-                made = await self._next(one, made)
-                if made is _END:
-                    raise WorkerError("it did not yield; yield the resource once")  # noqa: TRY301 - as if it raised that
+            return await self._open.enter_async_context(self._resource(queue, one))
         except Exception as error:
             self._tell(f"on_start function {one.name!r} of queue {queue.name!r} failed", error)
             raise StartError(queue.name, one.name, f"{type(error).__name__}: {said(error)}") from error
-        return made
+
+    @contextlib.asynccontextmanager
+    async def _resource(self, queue: Queue, one: LifespanFunction) -> AsyncIterator[Any]:
+        """Yield what an on_start function returns; if it is a generator, what it yields, and finish it at the end."""
+        made = await self._call(queue, one)
+        if not one.generator:
+            yield made
+            return
+        generator, made = made, _END
+        try:
+            made = await self._next(one, generator)
+            if made is _END:
+                raise WorkerError("it did not yield; yield the resource once")
+            yield made
+        finally:
+            with self._logging(queue, one, "on_start"):
+                try:
+                    if made is not _END and await self._next(one, generator) is not _END:
+                        raise WorkerError("it yielded a second time, and what follows did not run; yield once")
+                finally:
+                    await (generator.aclose() if one.asynchronous else self._run(generator.close))
 
     async def _call(self, queue: Queue, one: LifespanFunction) -> Any:
         resources = self._resources[id(queue)]
