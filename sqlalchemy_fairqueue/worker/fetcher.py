@@ -48,8 +48,11 @@ class Fetcher(Looper):
         trigger: FetchTrigger,
         ended: Callable[[], None],
     ) -> None:
-        duty = Duty("fetch messages", self._round, options.timings.fetch_check)
-        super().__init__("fetch", [duty], options, event=trigger, last=self._end)
+        duties = [
+            Duty("look up unanswered dequeues", self._look_up_unanswered, options.timings.unanswered_after),
+            Duty("fetch messages", self._round, options.timings.fetch_check),
+        ]
+        super().__init__("fetch", duties, options, event=trigger, last=self._end)
         self.connection: DedicatedConnection = DedicatedConnection(options)
         self.options = options
         self.settler = settler
@@ -64,7 +67,6 @@ class Fetcher(Looper):
         # The number of connections made when all leases were last looked up.
         self._made = 0
         self._timings = options.timings
-        self._lookups = options.backoff("look up unanswered dequeues")
 
     def is_over(self) -> bool:
         return self._stopping or self._executor.is_closed()
@@ -89,7 +91,6 @@ class Fetcher(Looper):
         # No handler has taken from the buffer for long: other workers may be free.
         if now - executor.buffer.next_taken_at() > self._timings.stale_after:
             self.give_back()
-        self._look_up_unanswered(now)
         buffered = len(executor.buffer)
         busy = executor.busy(now)
         spare = self._spare()
@@ -106,15 +107,14 @@ class Fetcher(Looper):
         if due:
             self._take(due, room)
             return 0
-        next_at = [queue.polls.next_at for queue in self._queues] + [at for at, _ in self.unanswered.values()]
-        return max(0.0, min(next_at) - now)
+        return max(0.0, min(queue.polls.next_at for queue in self._queues) - now)
 
     def note_unanswered(self, queue: ServedQueue, lease_id: int | None) -> None:
         if lease_id is not None:
             after = self._timings.unanswered_after
             self.unanswered[queue, lease_id] = self._clock() + after, after
 
-    def _look_up_unanswered(self, now: float) -> None:
+    def _look_up_unanswered(self) -> None:
         """Release what unanswered dequeues took, whether there is room for messages or not.
 
         After a reconnection, look at all leases, since the server may have forgotten settlements; otherwise the worker
@@ -125,21 +125,13 @@ class Fetcher(Looper):
             for queue in self._queues:
                 for lease in queue.held():
                     self.note_unanswered(queue, lease.lease_id)
+        now = self._clock()
         for (queue, lease_id), (at, wait) in list(self.unanswered.items()):
-            if at > now:
-                continue
-            again = 2 * wait
-            try:
-                if self.connection.run(partial(self._give_back_unknown, queue=queue, lease_id=lease_id)):
-                    self.unanswered[queue, lease_id] = now + again, again
-                else:
+            if at <= now:
+                # Noted before the call, which may fail.
+                self.unanswered[queue, lease_id] = now + 2 * wait, 2 * wait
+                if not self.connection.run(partial(self._give_back_unknown, queue=queue, lease_id=lease_id)):
                     del self.unanswered[queue, lease_id]
-                self._lookups.succeeded()
-            except BaseException as error:  # noqa: BLE001 - it is tried again
-                self._stats.failed()
-                # The dequeue may have failed before it reached the database.
-                self.unanswered[queue, lease_id] = self._clock() + max(again, self._lookups.failed(error)), again
-                break
 
     def _give_back_unknown(self, connection: Connection, queue: ServedQueue, lease_id: int) -> bool:
         """Release messages that a lease has and the worker does not know of. Return whether the lease is kept."""

@@ -52,6 +52,7 @@ class Settler(Looper):
         self._log = options.log
         self._settled = settled
         self._timings = options.timings
+        # For an error of one queue's schema, which must not hold up other queues.
         self._backoff = options.backoff("settle deliveries")
         self._finished: deque[HeldDelivery] = deque()
         # Deliveries whose call was not answered yet.
@@ -59,8 +60,6 @@ class Settler(Looper):
         # Deliveries whose message was locked, each with the time to try it again.
         self._locked: deque[tuple[float, HeldDelivery]] = deque()
         self._give_up_at: float | None = None
-        # No call before this time, since the database is away.
-        self._retry_at = 0.0
 
     def settle(self, held: HeldDelivery, decision: Decision | None) -> None:
         """Settle a delivery; None means that it is lost. Any thread may call it."""
@@ -75,35 +74,28 @@ class Settler(Looper):
     def stop(self) -> None:
         """Settle what is left and stop; give up after ten seconds, if the database is away."""
         self._give_up_at = self._clock() + self._timings.settle_at_stop
-        self._retry_at = 0.0
         super().stop()
 
     def is_over(self) -> bool:
-        if self._give_up_at is None or self._finished:
+        if self._give_up_at is None:
             return False
-        return not (self._pending or self._locked) or self._clock() > self._give_up_at
+        return not (self.backlog or self._locked) or self._clock() > self._give_up_at
 
     def _end(self) -> None:
-        if left := len(self._pending) + len(self._locked):
+        if left := self.backlog + len(self._locked):
             self._log.error("leaves %d deliveries unsettled: they come back when their lease ends", left)
         self.connection.close()
 
     def _step(self) -> float | None:
-        """Send what is pending, unless the database is away. Return the seconds until the next call, or None."""
+        """Send what is pending. Return the seconds until the next call, or None."""
+        self._gather()
         try:
-            self._gather()
-            if (wait := self._retry_at - self._clock()) > 0:
-                return wait
             self._flush()
             self._try_locked()
-            self._backoff.succeeded()
-        except BaseException as error:  # noqa: BLE001 - after any failure deliveries wait to be settled
+        except FairQueueError as error:
             self._stats.failed()
-            wait = self._backoff.failed(error)
-            # An error of one queue's schema must not hold up other queues.
-            if not isinstance(error, FairQueueError):
-                self._retry_at = self._clock() + wait
-            return wait
+            return self._backoff.failed(error)
+        self._backoff.succeeded()
         return self._locked[0][0] - self._clock() if self._locked else None
 
     def _gather(self) -> None:

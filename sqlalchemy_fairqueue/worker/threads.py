@@ -91,7 +91,7 @@ class Looper:
     Args:
         word: The end of the thread's name.
         duties: Duties that are due together are called in this order, and urgent ones in between whenever they are due.
-        event: When it is set, all duties are due.
+        event: When it is set, all duties are due but those that failed; after a stop these, too.
         cap: Longest seconds between a failure and the next call.
         last: Called in the thread at its end.
     """
@@ -153,7 +153,8 @@ class Looper:
             self._next_at = math.inf
             if is_woken:
                 for duty in self._duties:
-                    duty.due_at = 0.0
+                    if self._stopping or not duty.backoff.failures:
+                        duty.due_at = 0.0
         self._last()
 
     def _call(self, duty: Duty) -> None:

@@ -147,39 +147,39 @@ class Backoff:
     clock: Clock
     timings: Timings
     cap: float = 5.0
-    _failures: int = field(default=0, init=False)
+    failures: int = field(default=0, init=False)
     _since: float = field(default=0.0, init=False)
     _logged_at: float = field(default=0.0, init=False)
 
     def failed(self, error: BaseException) -> float:
         now = self.clock()
-        if not self._failures:
+        if not self.failures:
             self._since = now
-        self._failures += 1
-        if self._failures == 1 or now - self._logged_at >= self.timings.backoff_log:
+        self.failures += 1
+        if self.failures == 1 or now - self._logged_at >= self.timings.backoff_log:
             self._logged_at = now
             WorkerLog(self.worker).warning(
                 "cannot %s, trying again (failure %d, %.0f s): %s: %s",
                 self.step,
-                self._failures,
+                self.failures,
                 now - self._since,
                 type(error).__name__,
                 logged(error),
-                extra={"step": self.step, "failures": self._failures},
+                extra={"step": self.step, "failures": self.failures},
             )
-        doubled: float = self.timings.backoff_first * 2.0 ** min(self._failures - 1, 16)
+        doubled: float = self.timings.backoff_first * 2.0 ** min(self.failures - 1, 16)
         return min(self.cap, doubled) * (0.5 + random.random() / 2)  # noqa: S311 - spreads the load
 
     def succeeded(self) -> None:
-        if self._failures:
+        if self.failures:
             WorkerLog(self.worker).warning(
                 "can %s again, after %.1f s and %d failures",
                 self.step,
                 self.clock() - self._since,
-                self._failures,
-                extra={"step": self.step, "failures": self._failures},
+                self.failures,
+                extra={"step": self.step, "failures": self.failures},
             )
-            self._failures = 0
+            self.failures = 0
 
 
 # Wake-ups cost more than frequent polls if this many polls in a row gave as many messages as they asked for.
