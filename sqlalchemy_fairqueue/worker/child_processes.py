@@ -225,9 +225,7 @@ class ChildProcesses:
     """The child processes of one worker: one for each isolated handler at work, and idle ones, kept until the stop."""
 
     def __init__(self, options: WorkerOptions) -> None:
-        self._name = options.name
-        self._clock = options.clock
-        self._timings = options.timings
+        self._options = options
         self._lock = threading.Lock()
         self._idle: list[_Child] = []
         self._busy: dict[HeldDelivery, _Child] = {}
@@ -261,7 +259,7 @@ class ChildProcesses:
             child, is_fresh = self._take(held)
             has_begun = False
             try:
-                until = self._clock() + self._timings.child_start
+                until = self._options.clock() + self._options.timings.child_start
                 if is_fresh:
                     self._receive(child, held, until)
                 child.send(CALL, request)
@@ -272,7 +270,7 @@ class ChildProcesses:
                 held.check_time()
             except (EOFError, OSError):
                 # If the child was idle for long, somebody else may have killed it; then another one begins.
-                code = child.reap(self._timings.cleanup)
+                code = child.reap(self._options.timings.cleanup)
                 held.check()
                 if has_begun:
                     raise HandlerCrashed(held.delivery.message_id, held.delivery.kind, code) from None
@@ -316,12 +314,12 @@ class ChildProcesses:
         for child in idle:
             with suppress(OSError):
                 child.send(END)
-        until = self._clock() + self._timings.cleanup
+        until = self._options.clock() + self._options.timings.cleanup
         for child in busy:
             # The thread that waits for this child reaps it.
-            child.join(until - self._clock())
+            child.join(until - self._options.clock())
         for child in idle:
-            child.reap(until - self._clock())
+            child.reap(until - self._options.clock())
         if self._at_exit is not None:
             self._at_exit.cancel()
 
@@ -331,7 +329,7 @@ class ChildProcesses:
             idle = self._idle.pop() if self._idle else None
             if self._at_exit is None:
                 self._at_exit = util.Finalize(None, self.close, exitpriority=0)
-        child = _Child(f"{self._name}-child") if idle is None else idle
+        child = _Child(f"{self._options.name}-child") if idle is None else idle
         with self._lock:
             self._busy[held] = child
             if self._is_closed:
@@ -347,7 +345,7 @@ class ChildProcesses:
                 self._idle.append(child)
                 return
         child.kill()
-        child.reap(self._timings.cleanup)
+        child.reap(self._options.timings.cleanup)
 
     def _receive(self, child: _Child, held: HeldDelivery, until: float | None = None) -> bytes:
         """Return a child's next answer. Raise EOFError or OSError if the child has ended, WorkerError after *until*."""
@@ -355,16 +353,16 @@ class ChildProcesses:
             held.check()
             if held.stopping:
                 child.tell_stopping()
-            wait = self._timings.lease_check
+            wait = self._options.timings.lease_check
             for at in (until, held.time_over_at, held.lease.deadline):
                 if at is not None:
-                    wait = min(wait, max(0.0, at - self._clock()))
+                    wait = min(wait, max(0.0, at - self._options.clock()))
             if child.connection.poll(wait):
                 return child.connection.recv_bytes()
-            if until is not None and self._clock() >= until:
+            if until is not None and self._options.clock() >= until:
                 raise WorkerError(
                     f"the child process for kind {held.delivery.kind!r} was not ready after "
-                    f"{self._timings.child_start:g} s; look at what its modules do when they are imported"
+                    f"{self._options.timings.child_start:g} s; look at what its modules do when they are imported"
                 )
 
 

@@ -54,7 +54,6 @@ class Fetcher(Looper):
         ]
         super().__init__("fetch", duties, options, event=trigger, last=self._end)
         self.connection: DedicatedConnection = DedicatedConnection(options)
-        self.options = options
         self.settler = settler
         self.unanswered: dict[tuple[ServedQueue, int], tuple[float, float]] = {}
         self._queues = queues
@@ -66,7 +65,6 @@ class Fetcher(Looper):
         self._ended = ended
         # The number of connections made when all leases were last looked up.
         self._made = 0
-        self._timings = options.timings
 
     def is_over(self) -> bool:
         return self._stopping or self._executor.is_closed()
@@ -86,10 +84,10 @@ class Fetcher(Looper):
 
     def _round(self) -> float:
         """Take what there is room for. Return the longest wait until the next round."""
-        executor, trigger, now = self._executor, self._trigger, self._clock()
+        executor, trigger, now = self._executor, self._trigger, self.options.clock()
         trigger.refill_at = -1
         # No handler has taken from the buffer for long: other workers may be free.
-        if now - executor.buffer.next_taken_at() > self._timings.stale_after:
+        if now - executor.buffer.next_taken_at() > self.options.timings.stale_after:
             self.give_back()
         buffered = len(executor.buffer)
         busy = executor.busy(now)
@@ -97,12 +95,12 @@ class Fetcher(Looper):
         room = executor.prefetch.room(executor.free(), buffered, busy) if spare > 0 else 0
         # Set before the check, so that each settlement from now on wakes the fetcher.
         trigger.is_backlogged = True
-        trigger.is_backlogged = self.settler.backlog > self._timings.unsettled
+        trigger.is_backlogged = self.settler.backlog > self.options.timings.unsettled
         if not room or trigger.is_backlogged:
             trigger.refill_at = (executor.prefetch.ahead(busy) if spare > 0 else buffered) // 2
             # A handler may have finished before refill_at was set. A buffer that no handler empties is checked again.
             is_hungry = executor.free() and not executor.buffer and not trigger.is_backlogged
-            return 0 if is_hungry else self._timings.stale_after / 2
+            return 0 if is_hungry else self.options.timings.stale_after / 2
         due = [queue for queue in self._in_turn if queue.polls.next_at <= now]
         if due:
             self._take(due, room)
@@ -111,8 +109,8 @@ class Fetcher(Looper):
 
     def note_unanswered(self, queue: ServedQueue, lease_id: int | None) -> None:
         if lease_id is not None:
-            after = self._timings.unanswered_after
-            self.unanswered[queue, lease_id] = self._clock() + after, after
+            after = self.options.timings.unanswered_after
+            self.unanswered[queue, lease_id] = self.options.clock() + after, after
 
     def _look_up_unanswered(self) -> None:
         """Release what unanswered dequeues took, whether there is room for messages or not.
@@ -125,7 +123,7 @@ class Fetcher(Looper):
             for queue in self._queues:
                 for lease in queue.held():
                     self.note_unanswered(queue, lease.lease_id)
-        now = self._clock()
+        now = self.options.clock()
         for (queue, lease_id), (at, wait) in list(self.unanswered.items()):
             if at <= now:
                 # Noted before the call, which may fail.
@@ -167,8 +165,8 @@ class Fetcher(Looper):
                 room -= self._take_from(queue, limit, spare)
                 queue.backoff.succeeded()
             except BaseException as error:  # noqa: BLE001 - after any failure the worker and its other queues go on
-                self._stats.failed()
-                queue.polls.failed(self._clock(), queue.backoff.failed(error))
+                self.options.stats.failed()
+                queue.polls.failed(self.options.clock(), queue.backoff.failed(error))
         first = due[0]
         self._in_turn.remove(first)
         self._in_turn.append(first)
@@ -179,7 +177,7 @@ class Fetcher(Looper):
     def _take_from(self, queue: ServedQueue, limit: int, max_bytes: int) -> int:
         consumer = queue.consumer
         self._waits.before_poll(queue)
-        began = self._clock()
+        began = self.options.clock()
         queue.polls.begin(began)
         with queue.dequeuing:
             lease_id = consumer.lease_id
@@ -194,18 +192,18 @@ class Fetcher(Looper):
             except BaseException:
                 self.note_unanswered(queue, lease_id)
                 raise
-            now = queue.heard_at = self._clock()
+            now = queue.heard_at = self.options.clock()
             self._executor.prefetch.fetched(now - began)
             batches, failure = self._batches(queue, taken, max_bytes)
-        self._stats.dequeues += 1
+        self.options.stats.dequeues += 1
         due_in = None if taken.due_in is None else taken.due_in.total_seconds()
         if taken:
             self._hand_on(queue, batches, now)
-            self._stats.taken += sum(map(len, batches))
+            self.options.stats.taken += sum(map(len, batches))
             queue.polls.found(now, due_in, count=len(taken), full=len(taken) == limit)
             self._waits.after_work(queue)
         else:
-            self._stats.empty += 1
+            self.options.stats.empty += 1
             queue.polls.nothing(now, due_in, locked=consumer.is_held_up)
         if failure is not None:
             raise failure

@@ -117,8 +117,7 @@ class Lifespan:
 
     def __init__(self, options: WorkerOptions, run: Run) -> None:
         self._run = run
-        self._log = options.log
-        self._queues = options.queues
+        self._options = options
         self._resources: dict[int, dict[str, Any]] = {id(queue): {} for queue in options.queues}
         # By function, since queues may share one.
         self._started: dict[Callable[..., Any], Any] = {}
@@ -134,7 +133,7 @@ class Lifespan:
     async def start(self) -> None:
         """Call the on_start functions. If one fails, stop the functions before it and raise StartError."""
         try:
-            for queue in self._queues:
+            for queue in self._options.queues:
                 starts, stops = lifespan_of(queue)
                 for one in starts:
                     if one.function not in self._started:
@@ -205,7 +204,7 @@ class Lifespan:
             self._tell(f"{verb} function {one.name!r} of queue {queue.name!r} failed at the stop", error)
 
     def _tell(self, what: str, error: BaseException) -> None:
-        self._log.error(": %s: %s: %s", what, type(error).__name__, logged(error), exc_info=traced(error))
+        self._options.log.error(": %s: %s: %s", what, type(error).__name__, logged(error), exc_info=traced(error))
 
 
 def at_once(coroutine: Coroutine[Any, Any, None]) -> None:
@@ -232,9 +231,6 @@ class Runtime:
         drain: bool = False,
     ) -> None:
         self._options = options
-        self._clock = options.clock
-        self._timings = options.timings
-        self._stats = options.stats
         self.trigger = FetchTrigger(options.clock)
         self.settler = Settler(options, self.trigger.settled)
         self.executor = executor(options, self.trigger, self.settler.settle)
@@ -253,7 +249,7 @@ class Runtime:
 
     def check(self) -> None:
         """Check the schemas of the queues and the grants, and tell the database of on_dead handlers."""
-        connection = DedicatedConnection(self._options, within=self._timings.connect)
+        connection = DedicatedConnection(self._options, within=self._options.timings.connect)
         try:
             for queue in self.queues:
                 connection.run(partial(check_installed, schema=queue.target.schema))
@@ -276,7 +272,7 @@ class Runtime:
 
     def health(self) -> Health:
         ended = [looper.thread.name for looper in self._loopers if not looper.thread.is_alive()]
-        return self._health.check(ended, self._stats.hung)
+        return self._health.check(ended, self._options.stats.hung)
 
     def is_drained(self) -> bool:
         """Return whether nothing can be delivered now and all taken messages are settled; call it until it is True."""
@@ -298,13 +294,13 @@ class Runtime:
             while any(queue.held() for queue in self.queues):
                 yield False
                 taken = stats.taken
-            since = self._clock()
+            since = self._options.clock()
             if groups is not None:
                 # What was settled after a fold began is folded by the next one.
                 while stats.taken == taken and (groups.folded_at is None or groups.folded_at < since):
                     groups.start()
                     yield False
-                finished, since = groups.finished, self._clock()
+                finished, since = groups.finished, self._options.clock()
             for queue in self.queues:
                 queue.polls.poll_now(since)
             self.trigger.set()
@@ -316,7 +312,7 @@ class Runtime:
 
     async def end(self) -> None:
         """Stop as this package's docstring describes. An interrupt or a cancel ends the grace period, not the stop."""
-        executor, began = self.executor, self._clock()
+        executor, began = self.executor, self._options.clock()
         try:
             executor.begin_stop()
             await self.executor.run(partial(self.stop_fetching, executor.grace_left))
@@ -324,7 +320,7 @@ class Runtime:
         except asyncio.CancelledError:
             pass
         finally:
-            given_up, waited = executor.give_up(), self._clock() - began
+            given_up, waited = executor.give_up(), self._options.clock() - began
             with contextlib.suppress(asyncio.CancelledError):
                 await executor.clean_up()
             await self.executor.run(partial(self.stop, given_up, waited))
@@ -334,8 +330,8 @@ class Runtime:
 
         The present dequeue gets the seconds that *left* returns, and at least one.
         """
-        until = self._clock() + self._timings.stop_dequeue
-        self.fetcher.end(lambda: max(left(), until - self._clock()))
+        until = self._options.clock() + self._options.timings.stop_dequeue
+        self.fetcher.end(lambda: max(left(), until - self._options.clock()))
         self.fetcher.give_back()
 
     def stop(self, given_up: list[HeldDelivery], after: float = 0.0) -> None:
@@ -352,15 +348,15 @@ class Runtime:
         self.executor.close()
         for held in given_up:
             self.settler.settle(held, RELEASE)
-        until = self._clock() + self._timings.stop_part
-        self.settler.end(lambda: until - self._clock())
+        until = self._options.clock() + self._options.timings.stop_part
+        self.settler.end(lambda: until - self._options.clock())
         for part in self._rounds:
             part.stop()
-        until = max(until, self._clock() + 0.1)
-        self._looper.end(lambda: until - self._clock())
+        until = max(until, self._options.clock() + 0.1)
+        self._looper.end(lambda: until - self._options.clock())
 
     def _make_looper(self, *, drain: bool) -> Looper:
-        options, timings, beat = self._options, self._timings, self._options.beat
+        options, timings, beat = self._options, self._options.timings, self._options.beat
         # A limit of its own, since nobody else cuts calls on this connection, and during a call no lease is extended.
         connection = DedicatedConnection(options, within=max(beat, timings.answer))
         heartbeat = duties.Heartbeat(connection, options, self.queues, self.executor.interrupt)

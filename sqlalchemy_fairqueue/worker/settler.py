@@ -49,9 +49,7 @@ class Settler(Looper):
         duty = Duty("settle deliveries", self._step, options.timings.longest_sleep)
         super().__init__("settle", [duty], options, last=self._end)
         self.connection: DedicatedConnection = DedicatedConnection(options, lock_timeout=options.lock_timeout)
-        self._log = options.log
         self._settled = settled
-        self._timings = options.timings
         # For an error of one queue's schema, which must not hold up other queues.
         self._backoff = options.backoff("settle deliveries")
         self._finished: deque[HeldDelivery] = deque()
@@ -73,17 +71,17 @@ class Settler(Looper):
 
     def stop(self) -> None:
         """Settle what is left and stop; give up after ten seconds, if the database is away."""
-        self._give_up_at = self._clock() + self._timings.settle_at_stop
+        self._give_up_at = self.options.clock() + self.options.timings.settle_at_stop
         super().stop()
 
     def is_over(self) -> bool:
         if self._give_up_at is None:
             return False
-        return not (self.backlog or self._locked) or self._clock() > self._give_up_at
+        return not (self.backlog or self._locked) or self.options.clock() > self._give_up_at
 
     def _end(self) -> None:
         if left := self.backlog + len(self._locked):
-            self._log.error("leaves %d deliveries unsettled: they come back when their lease ends", left)
+            self.options.log.error("leaves %d deliveries unsettled: they come back when their lease ends", left)
         self.connection.close()
 
     def _step(self) -> float | None:
@@ -93,10 +91,10 @@ class Settler(Looper):
             self._flush()
             self._try_locked()
         except FairQueueError as error:
-            self._stats.failed()
+            self.options.stats.failed()
             return self._backoff.failed(error)
         self._backoff.succeeded()
-        return self._locked[0][0] - self._clock() if self._locked else None
+        return self._locked[0][0] - self.options.clock() if self._locked else None
 
     def _gather(self) -> None:
         ended: list[HeldDelivery] = []
@@ -136,7 +134,7 @@ class Settler(Looper):
         size = 0
         for held in deliveries:
             size += held.settlement.result_bytes
-            if chunk and (len(chunk) == self._timings.settle_batch or size > self._timings.settle_bytes):
+            if chunk and (len(chunk) == self.options.timings.settle_batch or size > self.options.timings.settle_bytes):
                 yield chunk
                 chunk, size = [], held.settlement.result_bytes
             chunk.append(held)
@@ -147,14 +145,14 @@ class Settler(Looper):
         for held in deliveries:
             self._pending.pop(held, None)
         for held in locked:
-            self._locked.append((self._clock() + self._timings.locked_again, held))
+            self._locked.append((self.options.clock() + self.options.timings.locked_again, held))
             what = f"cannot be settled by {verb.value} yet: somebody has it locked (pg_locks tells who)"
             held.log(logging.WARNING, what)
         self._note_ended([held for held in deliveries if held not in locked])
 
     def _try_locked(self) -> None:
         """Try the longest waiting locked message again, alone, so that others do not wait for it."""
-        if self._locked and (self._locked[0][0] <= self._clock() or self._give_up_at is not None):
+        if self._locked and (self._locked[0][0] <= self.options.clock() or self._give_up_at is not None):
             _, held = self._locked.popleft()
             self._pending[held] = None
             self._send(held.queue, held.settlement.verb, [held])
@@ -164,7 +162,7 @@ class Settler(Looper):
         for held in deliveries:
             held.lease.held.discard(held)
             if held.decision is not None and held.decision.delay:
-                held.queue.polls.poll_at(self._clock() + held.decision.delay.total_seconds())
+                held.queue.polls.poll_at(self.options.clock() + held.decision.delay.total_seconds())
         self._settled({held.queue for held in deliveries if self._makes_room(held)})
 
     def _makes_room(self, held: HeldDelivery) -> bool:
@@ -173,7 +171,7 @@ class Settler(Looper):
         if decision is None or held.delivery.holds_slot or held.delivery.ordering_key is not None:
             return True
         # A limit that was set after the dequeue makes the message hold a slot that the dequeue did not know of.
-        if self._clock() - held.taken_at > self._timings.may_hold_slot:
+        if self.options.clock() - held.taken_at > self.options.timings.may_hold_slot:
             return True
         return decision.verb in _RETURNING and not decision.delay
 
@@ -190,7 +188,7 @@ class Settler(Looper):
             # The database reports messages. If a message has two deliveries, it would not tell which is lost.
             older = [held for held in deliveries if newest[held.delivery.message_id] is not held]
             return self.write(queue, verb, older) + self.write(queue, verb, list(newest.values()))
-        self._stats.flushes += 1
+        self.options.stats.flushes += 1
         lost: set[int] = set()
         try:
             # Prefetched deliveries without a handler were not worked on.
@@ -214,12 +212,12 @@ class Settler(Looper):
         return []
 
     def count_lost(self, deliveries: Sequence[Delivery]) -> None:
-        self._stats.lost += len(deliveries)
+        self.options.stats.lost += len(deliveries)
         settled("lost", lambda: deliveries)
 
     def count(self, verb: Verb, deliveries: list[HeldDelivery]) -> None:
         """Count settled deliveries, and log new dead letters."""
-        stats = self._stats
+        stats = self.options.stats
         if verb is Verb.RETRY:
             # As a fallback it may be the last attempt, and then the database makes a dead letter.
             over = [held for held in deliveries if of_own_verb(verb, held.delivery).verb is Verb.BURY]
@@ -274,7 +272,7 @@ class Settler(Looper):
     def _warn(self, queue: ServedQueue, message_ids: list[int], what: str, why: str) -> None:
         name = queue.queue.name
         extra = {"queue": name, "message_ids": tuple(message_ids)}
-        self._log.warning("%s of queue %s: %s: %s", what, name, why, tuple(message_ids[:20]), extra=extra)
+        self.options.log.warning("%s of queue %s: %s: %s", what, name, why, tuple(message_ids[:20]), extra=extra)
 
     def _refused(self, held: HeldDelivery, error: DBAPIError | UnicodeError | _Unsendable) -> list[HeldDelivery]:
         """Log the refusal, and settle by the next best verb, since the message would otherwise stay leased."""

@@ -168,8 +168,7 @@ class Listening:
     def __init__(self, options: ConnectionOptions, key: Key | None = None) -> None:
         self.is_listening = False
         self._key = key
-        self._clock = options.clock
-        self._timings = options.timings
+        self._options = options
         self._connection = DedicatedConnection(options)
         self._subscribers: list[Notify] = []
         name = f"process {os.getpid()}"
@@ -216,26 +215,26 @@ class Listening:
 
     def _listen(self) -> None:
         listener = self._connection.listener()
-        with self._connection.calling(self._timings.answer):
+        with self._connection.calling(self._options.timings.answer):
             listener.listen(_own_name())
         self._check(listener)
         self._backoff.succeeded()
         self._notify(None)
-        check_at = self._clock() + self._timings.silence
+        check_at = self._options.clock() + self._options.timings.silence
         while not self._stopping:
             # Received first, since wait() does not end for notifications that the driver read together with an answer.
             self._receive(listener)
-            listener.wait(self._stop_reader.fileno(), max(0.0, check_at - self._clock()))
-            if self._clock() >= check_at:
+            listener.wait(self._stop_reader.fileno(), max(0.0, check_at - self._options.clock()))
+            if self._options.clock() >= check_at:
                 before = self.is_listening
                 self._check(listener)
                 if self.is_listening != before:
                     self._notify(None)
-                check_at = self._clock() + self._timings.silence
+                check_at = self._options.clock() + self._options.timings.silence
 
     def _check(self, listener: Listener) -> None:
         """Check that the server answers and this connection listens, or raise; note whether commits notify."""
-        with self._connection.calling(self._timings.answer):
+        with self._connection.calling(self._options.timings.answer):
             has_room = listener.commits_notify()
         if has_room is None:
             raise FairQueueError(

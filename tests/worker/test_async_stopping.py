@@ -149,7 +149,7 @@ async def test_an_impatient_second_stop(
     else:
         first = asyncio.create_task(worker.stop())
     await auntil(
-        lambda: isinstance(worker._executor, TaskExecutor) and worker._executor._waiting is not None,
+        lambda: worker._executor is not None and worker._executor._stopping.is_set(),
         "it waits for the handler",
     )
     await hurry(worker, running)
