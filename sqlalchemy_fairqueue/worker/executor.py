@@ -76,8 +76,7 @@ class Executor(ABC):
 
     def close(self) -> None:
         """End the thread of time limits and all child processes, after a stop."""
-        until = self._options.clock() + self._options.timings.stop_part
-        self._time_limits.end(lambda: until - self._options.clock())
+        self._time_limits.end()
         self._children.close()
 
     def begin_stop(self) -> None:

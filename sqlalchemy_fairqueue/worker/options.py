@@ -62,6 +62,7 @@ class WorkerOptions(ConnectionOptions):
     Attributes:
         session_factory: Creates the sessions of async functions.
         sync_session_factory: Creates the sessions of plain functions; the ``session_factory`` of a Worker.
+        drain: Whether the worker ends once it is drained; then it runs only slots that are due at its start.
         references: Not an argument: the command line's options that name a queue, by schema and name, for the log.
     """
 
@@ -79,6 +80,7 @@ class WorkerOptions(ConnectionOptions):
     middleware: Sequence[AnyMiddleware] = ()
     session_factory: Callable[[], AsyncSession] | None = None
     sync_session_factory: Callable[[], Session] | None = None
+    drain: bool = False
     references: Mapping[tuple[str | None, str], str] = field(default_factory=dict)
     stats: WorkerStats = field(default_factory=WorkerStats)
 

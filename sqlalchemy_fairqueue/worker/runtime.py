@@ -20,7 +20,7 @@ from sqlalchemy_fairqueue.worker.connection import DedicatedConnection
 from sqlalchemy_fairqueue.worker.fetcher import Fetcher
 from sqlalchemy_fairqueue.worker.leases import RELEASE, HeldDelivery, ServedQueue
 from sqlalchemy_fairqueue.worker.settler import Settler
-from sqlalchemy_fairqueue.worker.threads import Duty, Looper
+from sqlalchemy_fairqueue.worker.threads import Duty, Looper, join
 from sqlalchemy_fairqueue.worker.wakeups import FetchTrigger
 
 if TYPE_CHECKING:
@@ -219,17 +219,9 @@ class Runtime:
 
     Args:
         stop: Begins the stop of the worker without waiting, when an operator asks for it.
-        drain: Whether the worker ends once it is drained; then it runs only slots that are due at its start.
     """
 
-    def __init__(
-        self,
-        options: WorkerOptions,
-        executor: type[Executor],
-        stop: Callable[[Runtime], None],
-        *,
-        drain: bool = False,
-    ) -> None:
+    def __init__(self, options: WorkerOptions, executor: type[Executor], stop: Callable[[Runtime], None]) -> None:
         self._options = options
         self.trigger = FetchTrigger(options.clock)
         self.settler = Settler(options, self.trigger.settled)
@@ -242,9 +234,9 @@ class Runtime:
         self._schedules: duties.Schedules | None = None
         self._groups: duties.Groups | None = None
         self._rounds: list[duties.Round] = []
-        self._looper = self._make_looper(drain=drain)
+        self._looper = self._make_looper()
         self._health = HealthCheck(options)
-        self._draining = self._drain(runs_slots=drain)
+        self._draining = self._drain()
         self._loopers: list[Looper] = [self.fetcher, self.settler, self._looper]
 
     def check(self) -> None:
@@ -266,7 +258,8 @@ class Runtime:
                 looper.start()
         except BaseException:
             self.executor.begin_stop()
-            self.stop_fetching(lambda: 0.0)
+            self.executor.shorten_grace(0.0)
+            self.stop_fetching()
             self.stop(self.executor.give_up())
             raise
 
@@ -278,7 +271,7 @@ class Runtime:
         """Return whether nothing can be delivered now and all taken messages are settled; call it until it is True."""
         return next(self._draining, True)
 
-    def _drain(self, *, runs_slots: bool) -> Iterator[bool]:
+    def _drain(self) -> Iterator[bool]:
         """Yield False until the worker is drained.
 
         Slots of schedules that are due at the start run first. Later ones are left, since they could keep a worker for
@@ -286,7 +279,7 @@ class Runtime:
         the fold enqueued. The worker is drained if these polls do not raise the count of taken messages.
         """
         schedules, groups, stats = self._schedules, self._groups, self._options.stats
-        while runs_slots and schedules is not None and not schedules.run_once():
+        while self._options.drain and schedules is not None and not schedules.run_once():
             yield False
         finished = 0
         while True:
@@ -315,7 +308,7 @@ class Runtime:
         executor, began = self.executor, self._options.clock()
         try:
             executor.begin_stop()
-            await self.executor.run(partial(self.stop_fetching, executor.grace_left))
+            await self.executor.run(self.stop_fetching)
             await executor.wait()
         except asyncio.CancelledError:
             pass
@@ -325,13 +318,14 @@ class Runtime:
                 await executor.clean_up()
             await self.executor.run(partial(self.stop, given_up, waited))
 
-    def stop_fetching(self, left: Callable[[], float]) -> None:
+    def stop_fetching(self) -> None:
         """Take no further messages, and release buffered ones; these attempts do not count.
 
-        The present dequeue gets the seconds that *left* returns, and at least one.
+        The present dequeue gets the grace period, and at least one second.
         """
+        self.fetcher.stop()
         until = self._options.clock() + self._options.timings.stop_dequeue
-        self.fetcher.end(lambda: max(left(), until - self._options.clock()))
+        join(self.fetcher.thread, lambda: max(self.executor.grace_left(), until - self._options.clock()))
         self.fetcher.give_back()
 
     def stop(self, given_up: list[HeldDelivery], after: float = 0.0) -> None:
@@ -339,23 +333,19 @@ class Runtime:
         if given_up:
             self._options.log.warning(
                 "stops with %d handler(s) still at work after %.1f s, and gives back messages %s",
-                len(given_up),
-                after,
-                [held.delivery.message_id for held in given_up][:20],
+                *(len(given_up), after, [held.delivery.message_id for held in given_up][:20]),
             )
         self._health.close()
         # A message must not be released while a child process still works on it.
         self.executor.close()
         for held in given_up:
             self.settler.settle(held, RELEASE)
-        until = self._options.clock() + self._options.timings.stop_part
-        self.settler.end(lambda: until - self._options.clock())
+        self.settler.end()
         for part in self._rounds:
             part.stop()
-        until = max(until, self._options.clock() + 0.1)
-        self._looper.end(lambda: until - self._options.clock())
+        self._looper.end()
 
-    def _make_looper(self, *, drain: bool) -> Looper:
+    def _make_looper(self) -> Looper:
         options, timings, beat = self._options, self._options.timings, self._options.beat
         # A limit of its own, since nobody else cuts calls on this connection, and during a call no lease is extended.
         connection = DedicatedConnection(options, within=max(beat, timings.answer))
@@ -375,7 +365,7 @@ class Runtime:
             groups = self._groups = duties.Groups(connection, self.queues, options)
             samples, housekeeping = duties.Samples(self.queues, options), duties.Housekeeping(options)
             self._rounds = [schedules, groups, samples, housekeeping]
-            if not drain:
+            if not options.drain:
                 listed.append(Duty("poll its schedules", schedules.poll, timings.schedules_every, spread=part))
             every, first = timings.housekeeping_every, timings.housekeeping_first
             listed += [

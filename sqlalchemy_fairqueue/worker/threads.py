@@ -127,10 +127,11 @@ class Looper:
         self._stopping = True
         self._event.set()
 
-    def end(self, left: Callable[[], float]) -> None:
-        """Stop, and wait for the thread while there are seconds *left*."""
+    def end(self) -> None:
+        """Stop, and wait for the thread until it has had its time."""
         self.stop()
-        join(self.thread, left)
+        until = self.options.clock() + self.options.timings.stop_part
+        join(self.thread, lambda: until - self.options.clock())
 
     def wake_by(self, at: float) -> None:
         """Make all duties due now if none is due by *at*. Any thread may call it."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from contextlib import ExitStack, nullcontext, suppress
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from math import inf
@@ -75,7 +76,8 @@ class Front:
         return Health(alive=True, ready=False, problems=(problem,))
 
     def _make_runtime(self, executor: type[Executor], stop: Callable[[Runtime], None]) -> Runtime:
-        return Runtime(ready_options(self._options, self._engine), executor, stop, drain=self._draining)
+        options = ready_options(self._options, self._engine)
+        return Runtime(replace(options, drain=self._draining), executor, stop)
 
     async def _begin(self, runtime: Runtime) -> None:
         """Begin to work, or undo what has begun and raise why that is impossible."""

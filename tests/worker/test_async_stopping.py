@@ -304,10 +304,10 @@ def test_handlers_are_told_before_anything_is_waited_for(
     contexts: list[Context] = []
     stop_fetching = Runtime.stop_fetching
 
-    def read_first(runtime: Runtime, left: Callable[[], float]) -> None:
+    def read_first(runtime: Runtime) -> None:
         told.extend(context.stopping for context in contexts)
         go.set()
-        stop_fetching(runtime, left)
+        stop_fetching(runtime)
 
     monkeypatch.setattr(Runtime, "stop_fetching", read_first)
     started, go = threading.Event(), threading.Event()
