@@ -161,7 +161,7 @@ def _raised(error: BaseException) -> dict[str, Any]:
             error = problem
     summary, circumstance = f"{type(error).__name__}: {said(error)}", handling.is_circumstance(error)
     text, classes = handling.text_of(error), handling.classes_of(error)
-    return {"ended": RemoteError(summary, text, classes, circumstance=circumstance)}
+    return {"ended": RemoteError(summary, text, classes, circumstance)}
 
 
 class _Listener:

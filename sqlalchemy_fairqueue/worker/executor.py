@@ -258,7 +258,7 @@ class Executor(ABC):
             if started is None:
                 return
             held.give_up()
-        self._options.stats.time_is_over(len(held.batch))
+        self._options.stats.count("timed_out", len(held.batch))
         over = error or HandlerTimeout(held.delivery.message_id, held.delivery.kind, held.timeout)
         decisions = [handling.decide_on_failure(one, over) for one in held.batch]
         if error is None:
@@ -273,7 +273,7 @@ class Executor(ABC):
             if held not in self.occupied or held in self._hung:
                 return
             self._hung.add(held)
-            hung = self._options.stats.hang(1)
+            hung = self._options.stats.count("hung")
         level, so = logging.WARNING, ""
         if hung >= self._options.concurrency:
             level, so = logging.ERROR, "; the worker takes no messages until one returns: restart its process"
@@ -286,7 +286,7 @@ class Executor(ABC):
             if since is None or held not in self._hung:
                 return
             self._hung.discard(held)
-            hung = self._options.stats.hang(-1)
+            hung = self._options.stats.count("hung", -1)
         what = f"no longer hangs: its handler has returned after {self._options.clock() - since:.1f} s"
         so = ", which settles nothing" if held.given_up else ""
         held.log(logging.WARNING, f"{what}{so}; {hung} of {self._options.concurrency} handlers hang")

@@ -165,7 +165,7 @@ class Fetcher(Looper):
                 room -= self._take_from(queue, limit, spare)
                 queue.backoff.succeeded()
             except BaseException as error:  # noqa: BLE001 - after any failure the worker and its other queues go on
-                self.options.stats.failed()
+                self.options.stats.count("failures")
                 queue.polls.failed(self.options.clock(), queue.backoff.failed(error))
         first = due[0]
         self._in_turn.remove(first)

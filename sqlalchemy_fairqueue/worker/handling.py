@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from contextvars import copy_context
 from copy import deepcopy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -64,17 +64,17 @@ Decisions = Sequence[Decision | None]
 """The decisions on the deliveries of a batch, in order; None if a delivery is no longer this worker's."""
 
 
+@dataclass(eq=False)
 class RemoteError(Exception):
     """An exception of a handler in a child process, and what text_of, classes_of and is_circumstance returned there."""
 
-    def __init__(self, summary: str, text: str, classes: tuple[str, ...] = (), *, circumstance: bool = False) -> None:
-        super().__init__(summary, text, classes)
-        self.text = text
-        self.classes = classes
-        self.circumstance = circumstance
+    summary: str
+    text: str
+    classes: tuple[str, ...] = ()
+    circumstance: bool = False
 
     def __str__(self) -> str:
-        return str(self.args[0])
+        return self.summary
 
 
 def returned_outcome(result: object) -> Outcome | None:
@@ -137,7 +137,9 @@ def of_error(error: BaseException, delivery: Delivery, policy: RetryPolicy) -> D
             return Decision(Verb.BURY, reason=error.reason, error=cause_of(error))
         case Retry():
             return _again(delivery, policy, error.delay, cause_of(error) if error.error is None else error.error)
-    if _is_buried(error, policy):
+    named = outcome_of(error, policy)
+    is_unnamed = named is None and policy.retry_on is not None
+    if isinstance(named, Bury) or (is_unnamed and not is_circumstance(error)):
         return Decision(Verb.BURY, reason=_bury_reason(error), error=text_of(error))
     return _again(delivery, policy, None, text_of(error))
 
@@ -165,14 +167,6 @@ def is_circumstance(error: BaseException) -> bool:
     if isinstance(error, RemoteError):
         return error.circumstance
     return isinstance(error, _CIRCUMSTANCES) or is_away(error) or is_serialization_failure(error)
-
-
-def _is_buried(error: BaseException, policy: RetryPolicy) -> bool:
-    if _is_any(error, policy.bury_on):
-        return True
-    if policy.retry_on is None or _is_any(error, policy.retry_on):
-        return False
-    return not is_circumstance(error)
 
 
 def _is_any(error: BaseException, classes: tuple[type[BaseException], ...]) -> bool:
@@ -257,12 +251,11 @@ def cause_of(outcome: BaseException) -> str | None:
     return None if cause is None else text_of(cause)
 
 
+@dataclass(eq=False)
 class NotCalled(Exception):
     """The handler of a delivery cannot be called; *decision* says what to do instead."""
 
-    def __init__(self, decision: Decision) -> None:
-        super().__init__(decision)
-        self.decision = decision
+    decision: Decision
 
 
 def without_call(held: HeldDelivery) -> Decision | None:

@@ -39,6 +39,12 @@ _UNTRANSLATABLE = "22P05"
 _INVALID = "22023"
 # The role lacks a privilege, for all messages.
 _FORBIDDEN = "42501"
+_COUNTERS = {
+    Verb.COMPLETE: "completed",
+    Verb.RETRY: "retried",
+    Verb.RELEASE: "released",
+    Verb.BURY: "buried",
+}
 _RETURNING = (Verb.RETRY, Verb.RELEASE)
 
 
@@ -91,7 +97,7 @@ class Settler(Looper):
             self._flush()
             self._try_locked()
         except FairQueueError as error:
-            self.options.stats.failed()
+            self.options.stats.count("failures")
             return self._backoff.failed(error)
         self._backoff.succeeded()
         return self._locked[0][0] - self.options.clock() if self._locked else None
@@ -217,7 +223,6 @@ class Settler(Looper):
 
     def count(self, verb: Verb, deliveries: list[HeldDelivery]) -> None:
         """Count settled deliveries, and log new dead letters."""
-        stats = self.options.stats
         if verb is Verb.RETRY:
             # As a fallback it may be the last attempt, and then the database makes a dead letter.
             over = [held for held in deliveries if of_own_verb(verb, held.delivery).verb is Verb.BURY]
@@ -227,20 +232,12 @@ class Settler(Looper):
                 self.count(Verb.BURY, over)
                 deliveries = [held for held in deliveries if held not in over]
         settled(verb.value, lambda: [held.delivery for held in deliveries])
-        match verb:
-            case Verb.COMPLETE:
-                stats.completed += len(deliveries)
-            case Verb.RETRY:
-                stats.retried += len(deliveries)
-            case Verb.RELEASE:
-                stats.released += len(deliveries)
-            case Verb.BURY:
-                for held in deliveries:
-                    attempt = f"attempt {held.delivery.attempt} of {held.max_attempts}"
-                    what = f"is a dead letter now, at {attempt}: {held.settlement.reason}"
-                    held.log(logging.WARNING, what)
-                # Last, so that whoever sees the figure finds the log line.
-                stats.buried += len(deliveries)
+        if verb is Verb.BURY:
+            for held in deliveries:
+                attempt = f"attempt {held.delivery.attempt} of {held.max_attempts}"
+                held.log(logging.WARNING, f"is a dead letter now, at {attempt}: {held.settlement.reason}")
+        # Last, so that whoever sees the figure finds the log line.
+        self.options.stats.count(_COUNTERS[verb], len(deliveries))
 
     def _lost(self, queue: ServedQueue, verb: Verb, deliveries: list[HeldDelivery], error: LeaseLost) -> set[int]:
         """Log lost deliveries, unless their handlers settled them. Return the ids that the call did not settle."""

@@ -165,7 +165,7 @@ class Looper:
             interval = duty.interval * random.uniform(*duty.spread)  # noqa: S311 - spreads the load
             duty.due_at = began + (interval if sooner is None else min(sooner, interval))
         except BaseException as error:  # noqa: BLE001 - after any failure the other duties go on
-            self.options.stats.failed()
+            self.options.stats.count("failures")
             duty.due_at = self.options.clock() + duty.backoff.failed(error)
 
 
