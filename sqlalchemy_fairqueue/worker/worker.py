@@ -8,7 +8,6 @@ from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
-from math import inf
 from typing import TYPE_CHECKING, Self, Unpack
 
 from sqlalchemy import Engine
@@ -47,10 +46,8 @@ class Front:
         self._runtime: Runtime | None = None
         # The executor of the last start, which may still be stopping.
         self._executor: Executor | None = None
-        self._draining = False
-        # Set when the worker is asked to stop, and the end of the grace period.
+        # Set when the worker is asked to stop.
         self._asked: WakeEvent | asyncio.Event = WakeEvent()
-        self._grace_until = inf
         # Whether nothing has begun but checks and functions of on_start, which a signal ends.
         self._checking = False
         self.stats: WorkerStats = options.stats
@@ -72,12 +69,14 @@ class Front:
         runtime = self._runtime
         if runtime is not None:
             return runtime.health()
-        problem = "it is not started" if self._executor is None else "it stops, or has stopped"
+        is_new = self._executor is None or self._checking
+        problem = "it is not started" if is_new else "it stops, or has stopped"
         return Health(alive=True, ready=False, problems=(problem,))
 
-    def _make_runtime(self, executor: type[Executor], stop: Callable[[Runtime], None]) -> Runtime:
-        options = ready_options(self._options, self._engine)
-        return Runtime(replace(options, drain=self._draining), executor, stop)
+    def _make_runtime(self, executor: type[Executor], stop: Callable[[Runtime], None], *, drain: bool) -> Runtime:
+        runtime = Runtime(replace(ready_options(self._options, self._engine), drain=drain), executor, stop)
+        self._executor = runtime.executor
+        return runtime
 
     async def _begin(self, runtime: Runtime) -> None:
         """Begin to work, or undo what has begun and raise why that is impossible."""
@@ -87,7 +86,6 @@ class Front:
             await runtime.lifespan.start()
         finally:
             self._checking = False
-        self._executor = runtime.executor
         try:
             # Called in the event loop if there is one, so that no handler can begin before all parts have started.
             runtime.start()
@@ -102,14 +100,12 @@ class Front:
 
     def _ask(self, until: float) -> None:
         """Ask the worker to stop, once it has started, or shorten the grace period of its present stop."""
-        self._grace_until = min(self._grace_until, until)
         if self._executor is not None:
             self._executor.shorten_grace(until)
         self._asked.set()
 
     async def _end(self, runtime: Runtime) -> None:
         self._runtime = None
-        runtime.executor.shorten_grace(self._grace_until)
         try:
             await runtime.end()
         finally:
@@ -229,18 +225,18 @@ class Worker(Front):
         """
         with self._lock:
             self._renew()
-            self._start()
+            self._start(drain=False)
             if self._asked.wait(0.0):
                 self._finish()
 
     def _renew(self) -> None:
         self._check_idle()
-        self._asked, self._grace_until = WakeEvent(), inf
+        self._asked = WakeEvent()
 
-    def _start(self) -> None:
+    def _start(self, *, drain: bool) -> None:
         with self._lock:
             self._check_idle()
-            at_once(self._begin(self._make_runtime(ThreadExecutor, self._stop_soon)))
+            at_once(self._begin(self._make_runtime(ThreadExecutor, self._stop_soon, drain=drain)))
 
     def stop(self, grace: timedelta | None = None) -> None:
         """Take no further messages, let handlers finish, release the rest, and return. The worker can start again.
@@ -305,24 +301,20 @@ class Worker(Front):
 
         with self._lock:
             self._renew()
-            self._draining = drain
-        try:
-            with self._on_signal(stop) if handle_signals else nullcontext():
-                try:
-                    self._start()
-                except _StoppedAtStart:
-                    self._options.log.info("was stopped before it had started")
-                    return
-                try:
-                    self._wait()
-                finally:
-                    self.stop()
-        finally:
-            self._draining = False
+        with self._on_signal(stop) if handle_signals else nullcontext():
+            try:
+                self._start(drain=drain)
+            except _StoppedAtStart:
+                self._options.log.info("was stopped before it had started")
+                return
+            try:
+                self._wait(self._runtime if drain else None)
+            finally:
+                self.stop()
 
-    def _wait(self) -> None:
+    def _wait(self, draining: Runtime | None) -> None:
         """Wait for a stop, or until the worker is drained."""
-        timings, draining = self._options.timings, self._runtime if self._draining else None
+        timings = self._options.timings
         while draining is None or not draining.is_drained():
             if self._asked.wait(timings.signal_check if draining is None else timings.drain_check):
                 break
@@ -411,10 +403,13 @@ class AsyncWorker(Front):
             >>> asyncio.run(main())
             calls-1 Health(alive=True, ready=True, problems=())
         """
+        await self._start(drain=False)
+
+    async def _start(self, *, drain: bool) -> None:
         self._check_idle()
         loop = asyncio.get_running_loop()
-        runtime = self._make_runtime(TaskExecutor, partial(self._stop_soon, loop))
-        self._asked, self._grace_until = asyncio.Event(), inf
+        runtime = self._make_runtime(TaskExecutor, partial(self._stop_soon, loop), drain=drain)
+        self._asked = asyncio.Event()
         started = self._started = loop.create_future()
         life = self._life = loop.create_task(self._live(runtime, started), name="fairqueue worker")
         try:
@@ -487,31 +482,26 @@ class AsyncWorker(Front):
             InvalidArgument: Signals cannot be handled outside of the main thread. Other errors are as for ``start``.
         """
         self._check_idle()
-        self._draining = drain
-        try:
-            with ExitStack() as signals:
-                if handle_signals:
-                    loop = asyncio.get_running_loop()
-                    stop = partial(loop.call_soon_threadsafe, self._stop_by_signal)
-                    signals.enter_context(self._on_signal(stop))
-                    signals.enter_context(signals_wake_loop(loop))
-                try:
-                    await self.start()
-                    await self._serve()
-                except _StoppedAtStart:
-                    self._options.log.info("was stopped before it had started")
-                except asyncio.CancelledError:
-                    await self.stop(timedelta())
-                    raise
-        finally:
-            self._draining = False
+        with ExitStack() as signals:
+            if handle_signals:
+                loop = asyncio.get_running_loop()
+                signals.enter_context(self._on_signal(partial(loop.call_soon_threadsafe, self._stop_by_signal)))
+                signals.enter_context(signals_wake_loop(loop))
+            try:
+                await self._start(drain=drain)
+                await self._serve(self._runtime if drain else None)
+            except _StoppedAtStart:
+                self._options.log.info("was stopped before it had started")
+            except asyncio.CancelledError:
+                await self.stop(timedelta())
+                raise
 
-    async def _serve(self) -> None:
+    async def _serve(self, draining: Runtime | None) -> None:
         """Wait for the end of the worker's life. If the worker drains, stop it once it is drained."""
-        life, runtime = self._life, self._runtime
+        life = self._life
         assert life is not None  # noqa: S101 - it has started
-        while self._draining and runtime is not None and not self._asked.is_set():
-            if runtime.is_drained():
+        while draining is not None and not self._asked.is_set():
+            if draining.is_drained():
                 self._ask(self._until())
             else:
                 await asyncio.wait({life}, timeout=self._options.timings.drain_check)
