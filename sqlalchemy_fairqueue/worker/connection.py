@@ -223,10 +223,8 @@ class DedicatedConnection:
         try:
             # This never waits: the driver has made the socket non-blocking, or else the flag has the same effect.
             self._socket.recv(1, socket.MSG_PEEK | getattr(socket, "MSG_DONTWAIT", 0))
-        except BlockingIOError:
-            return False
-        except OSError:
-            return True
+        except OSError as error:
+            return not isinstance(error, BlockingIOError)
         return True
 
     def _cut(self) -> None:

@@ -39,12 +39,7 @@ _UNTRANSLATABLE = "22P05"
 _INVALID = "22023"
 # The role lacks a privilege, for all messages.
 _FORBIDDEN = "42501"
-_COUNTERS = {
-    Verb.COMPLETE: "completed",
-    Verb.RETRY: "retried",
-    Verb.RELEASE: "released",
-    Verb.BURY: "buried",
-}
+_COUNTERS = {Verb.COMPLETE: "completed", Verb.RETRY: "retried", Verb.RELEASE: "released", Verb.BURY: "buried"}
 _RETURNING = (Verb.RETRY, Verb.RELEASE)
 
 

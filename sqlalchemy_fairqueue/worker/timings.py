@@ -158,28 +158,21 @@ class Backoff:
         self.failures += 1
         if self.failures == 1 or now - self._logged_at >= self.timings.backoff_log:
             self._logged_at = now
-            WorkerLog(self.worker).warning(
+            self._tell(
                 "cannot %s, trying again (failure %d, %.0f s): %s: %s",
-                self.step,
-                self.failures,
-                now - self._since,
-                type(error).__name__,
-                logged(error),
-                extra={"step": self.step, "failures": self.failures},
+                *(self.failures, now - self._since, type(error).__name__, logged(error)),
             )
         doubled: float = self.timings.backoff_first * 2.0 ** min(self.failures - 1, 16)
         return min(self.cap, doubled) * (0.5 + random.random() / 2)  # noqa: S311 - spreads the load
 
     def succeeded(self) -> None:
         if self.failures:
-            WorkerLog(self.worker).warning(
-                "can %s again, after %.1f s and %d failures",
-                self.step,
-                self.clock() - self._since,
-                self.failures,
-                extra={"step": self.step, "failures": self.failures},
-            )
+            self._tell("can %s again, after %.1f s and %d failures", self.clock() - self._since, self.failures)
             self.failures = 0
+
+    def _tell(self, text: str, *given: object) -> None:
+        extra = {"step": self.step, "failures": self.failures}
+        WorkerLog(self.worker).warning(text, self.step, *given, extra=extra)
 
 
 # Wake-ups cost more than frequent polls if this many polls in a row gave as many messages as they asked for.

@@ -303,11 +303,10 @@ class EngineWatch:
     def leave(self, message_id: int, wake: Callable[[], None]) -> None:
         """Stop calling *wake*. Half a minute after the last wait, the connection ends."""
         with self._lock:
-            wakes = self._wakes.get(str(message_id), [])
-            if wake in wakes:
-                wakes.remove(wake)
+            wakes = self._wakes[str(message_id)]
+            wakes.remove(wake)
             if not wakes:
-                self._wakes.pop(str(message_id), None)
+                del self._wakes[str(message_id)]
             if not self._wakes and self._listening is not None:
                 self._timer = threading.Timer(_LINGER, partial(self.close, if_idle=True))
                 self._timer.daemon = True
