@@ -176,8 +176,6 @@ class WorkerStats:
         return {name: count for name, count in asdict(self).items() if name != "hung"}
 
 
-# What records about a message tell of its delivery.
-_OF_DELIVERY = ("queue", "channel", "kind", "message_id", "attempt")
 logger = logging.getLogger("sqlalchemy_fairqueue.worker")
 
 
@@ -205,6 +203,15 @@ class WorkerLog(logging.LoggerAdapter[logging.Logger]):
                 traceback.print_exc(file=sys.stderr)
 
     def message(self, level: int, delivery: Delivery, what: str) -> None:
-        extra = {name: getattr(delivery, name) for name in _OF_DELIVERY}
-        given = delivery.message_id, delivery.queue, delivery.channel, delivery.kind, what
-        self.log(level, ": message %d of queue %s, channel %s, kind %s %s", *given, extra=extra)
+        self.log(
+            level,
+            ": message %d of queue %s, channel %s, kind %s %s",
+            *(delivery.message_id, delivery.queue, delivery.channel, delivery.kind, what),
+            extra={
+                "queue": delivery.queue,
+                "channel": delivery.channel,
+                "kind": delivery.kind,
+                "message_id": delivery.message_id,
+                "attempt": delivery.attempt,
+            },
+        )

@@ -243,7 +243,9 @@ def on_signal(stop: Callable[[], object], grace: float, clock: Clock) -> Iterato
     finally:
         is_over = True
         if asked_at is None or clock() - asked_at >= grace:
-            _put_back(handle)
+            for number, handler in before.items():
+                signal.signal(number, handler)
+            _replaced.pop(handle, None)
 
 
 def _put_back(ours: _Ours) -> None:

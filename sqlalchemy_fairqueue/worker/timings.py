@@ -171,8 +171,8 @@ class Backoff:
             self.failures = 0
 
     def _tell(self, text: str, *given: object) -> None:
-        extra = {"step": self.step, "failures": self.failures}
-        WorkerLog(self.worker).warning(text, self.step, *given, extra=extra)
+        log = WorkerLog(self.worker)
+        log.warning(text, self.step, *given, extra={"step": self.step, "failures": self.failures})
 
 
 # Wake-ups cost more than frequent polls if this many polls in a row gave as many messages as they asked for.
