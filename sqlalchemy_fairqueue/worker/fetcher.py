@@ -56,8 +56,8 @@ class Fetcher(Looper):
         self.connection: DedicatedConnection = DedicatedConnection(options)
         self.settler = settler
         self.unanswered: dict[tuple[ServedQueue, int], tuple[float, float]] = {}
-        self._queues = queues
-        self._in_turn = list(queues)
+        # The first is polled first, and goes to the end then.
+        self._queues = list(queues)
         self._executor = executor
         self._trigger = trigger
         self._waits = WaitRegistration(self.connection, options, trigger)
@@ -101,7 +101,7 @@ class Fetcher(Looper):
             # A handler may have finished before refill_at was set. A buffer that no handler empties is checked again.
             is_hungry = executor.free() and not executor.buffer and not trigger.is_backlogged
             return 0 if is_hungry else self.options.timings.stale_after / 2
-        due = [queue for queue in self._in_turn if queue.polls.next_at <= now]
+        due = [queue for queue in self._queues if queue.polls.next_at <= now]
         if due:
             self._take(due, room)
             return 0
@@ -168,8 +168,8 @@ class Fetcher(Looper):
                 self.options.stats.count("failures")
                 queue.polls.failed(self.options.clock(), queue.backoff.failed(error))
         first = due[0]
-        self._in_turn.remove(first)
-        self._in_turn.append(first)
+        self._queues.remove(first)
+        self._queues.append(first)
 
     def _spare(self) -> int:
         return self.options.max_bytes - self._executor.buffer.size()

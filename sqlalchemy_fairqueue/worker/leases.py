@@ -115,25 +115,21 @@ class TrackedLease:
         if not self.lost and until > self.deadline:
             self.deadline = until
 
-    def __reduce__(self) -> tuple[type[None], tuple[()]]:
-        """Unpickle as None, since another process knows nothing of the lease."""
-        return type(None), ()
-
 
 @dataclass(frozen=True, slots=True)
 class WorkerLease(Lease):
     """The lease of a worker's deliveries. Verbs on deliveries of a lost lease fail without asking the database."""
 
-    tracked: TrackedLease | None
+    tracked: TrackedLease
 
     @property
     def lost(self) -> bool:
-        return self.tracked is not None and self.tracked.lost
+        return self.tracked.lost
 
     def lost_for(self, delivery: Delivery) -> bool:
         """Return whether the lease may have ended, or the worker has settled the delivery."""
         held = self._held(delivery)
-        return self.lost or (self.tracked is not None and (held is None or held.given_up))
+        return self.lost or held is None or held.given_up
 
     def measured(self, delivery: Delivery) -> tuple[int | None, int | None]:
         """Return the cost of a delivery in a queue fair by seconds, and the cost charged so far; stop charging."""
@@ -141,9 +137,12 @@ class WorkerLease(Lease):
         return (None, None) if held is None else (held.measured_cost, held.stop_charging())
 
     def _held(self, delivery: Delivery) -> HeldDelivery | None:
-        known = set() if self.tracked is None else self.tracked.held.copy()
-        token = delivery.message_id, delivery.deliveries
+        known, token = self.tracked.held.copy(), (delivery.message_id, delivery.deliveries)
         return next((held for held in known if (held.delivery.message_id, held.delivery.deliveries) == token), None)
+
+    def __reduce__(self) -> tuple[type[Lease], tuple[object, ...]]:
+        """Unpickle as a plain lease, since another process knows nothing of this one."""
+        return Lease, (self.id, self.consumer, self.expires_at)
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -346,7 +345,7 @@ class ServedQueue:
 
     def hold(self, deliveries: list[Delivery], taken_at: float) -> HeldDelivery:
         """Note the deliveries of a batch under one tracked lease, and return the first."""
-        tracked = cast("TrackedLease", cast("WorkerLease", deliveries[0].lease).tracked)
+        tracked = cast("WorkerLease", deliveries[0].lease).tracked
         first = held_batch(deliveries, tracked, self, taken_at)
         tracked.held.update(first.batch)
         return first
