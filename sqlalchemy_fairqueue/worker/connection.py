@@ -13,6 +13,7 @@ import threading
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -172,12 +173,9 @@ class DedicatedConnection:
             own.close()
         connection, self._connection = self._connection, None
         if connection is not None:
-            with contextlib.suppress(Exception):
-                self._driver.end(self._opened, self._in_loop)
-            with contextlib.suppress(Exception):
-                connection.invalidate()
-            with contextlib.suppress(Exception):
-                connection.close()
+            for end in partial(self._driver.end, self._opened, self._in_loop), connection.invalidate, connection.close:
+                with contextlib.suppress(Exception):
+                    end()
 
     def _open(self) -> Connection:
         if self._connection is not None:

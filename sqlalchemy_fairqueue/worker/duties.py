@@ -350,8 +350,8 @@ class Schedules(Round):
         self._refused: set[int] = set()
         self._held: set[tuple[str | None, str, str]] = set()
         self._ended = False
-        # If the worker drains: the time of each installation up to which slots are run. None: it does not drain.
-        self._until: dict[str | None, int] | None = None
+        # If the worker drains: the time of each installation up to which slots are run.
+        self._until: dict[str | None, int] = {}
 
     def poll(self) -> float | None:
         """Begin a round if a schedule is due. Return the seconds until the next is due, or None if none is soon."""
@@ -373,8 +373,6 @@ class Schedules(Round):
         """
         if self._ended or self.is_under_way:
             return self._ended
-        if self._until is None:
-            self._until = {}
         if self._options.clock() >= self._again_at:
             self.start()
         return False
@@ -401,7 +399,7 @@ class Schedules(Round):
             limit=self._options.timings.schedules_at_once,
         )
         found = connection.run(ask)
-        if self._until is not None and found:
+        if self._options.drain and found:
             until = self._until.setdefault(schema, found[0].read_at)
             found = [due._replace(read_at=min(due.read_at, until)) for due in found]
         return [due for due in found if due.id not in self._refused]

@@ -266,7 +266,12 @@ class PollSchedule:
 
     def poll_now(self, now: float) -> bool:
         """Poll now, since there may be messages. Return whether this makes the next poll earlier."""
-        return self._wake(now)
+        # A poll that begins meanwhile resets this, and sees the messages.
+        at = self._woken_at = min(self._woken_at, now)
+        if self.next_at <= at:
+            return False
+        self.next_at = at
+        return True
 
     def poll_at(self, at: float) -> None:
         """Poll at that time, when a message is due that this worker has returned with a delay."""
@@ -275,15 +280,7 @@ class PollSchedule:
 
     def poll_later(self, now: float) -> bool:
         """Poll a moment later, since the consumer that was woken may be dead or busy. Return as :meth:`poll_now`."""
-        return self._wake(now + self.timings.poll_later)
-
-    def _wake(self, at: float) -> bool:
-        # A poll that begins meanwhile resets this, and sees the messages.
-        at = self._woken_at = min(self._woken_at, at)
-        if self.next_at <= at:
-            return False
-        self.next_at = at
-        return True
+        return self.poll_now(now + self.timings.poll_later)
 
     def _lately_by(self, now: float) -> float:
         return self._lately * exp((self._lately_at - now) / _LATELY)
