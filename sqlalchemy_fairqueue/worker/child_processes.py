@@ -35,15 +35,13 @@ from sqlalchemy_fairqueue.worker.leases import HeldDelivery, ServedQueue, Tracke
 from sqlalchemy_fairqueue.worker.threads import ForkGuard
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from datetime import timedelta
     from multiprocessing.connection import Connection
 
     from sqlalchemy_fairqueue.queue.handlers import Handler
     from sqlalchemy_fairqueue.values.messages import Delivery
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
 
-    Request = tuple[Callable[..., Any], list[Delivery], bool, bool, int, timedelta | None]
+    Request = tuple[Handler, list[Delivery], int]
 
 CALL, STOPPING, END = b"c", b"s", b"e"
 """The first bytes of the worker's messages: a call follows; the worker is stopping; the child shall end."""
@@ -98,18 +96,19 @@ def _handle(listener: _Listener, connection: Connection[Any, Any], call: bytes) 
             request: Request = pickle.loads(call)  # noqa: S301 - the worker's
         finally:
             connection.send_bytes(b"begun")
-        function, deliveries, is_batch, takes_context, max_attempts, timeout = request
+        handler, deliveries, max_attempts = request
         # A lease without end, since the worker watches the real one, and kills this process.
         lease = TrackedLease(deliveries[0].lease.id, math.inf, monotonic)
         held = held_batch(deliveries, lease, cast("ServedQueue", None), monotonic())
         held.max_attempts = max_attempts
         listener.held = held
         held.stopping = listener.is_stopping
-        held.limit_time(timeout)
+        held.limit_time(handler.timeout)
         context = Context(held)
-        given = {"context": context} if takes_context else {}
+        given = {"context": context} if handler.context else {}
+        first = deliveries if handler.batch else deliveries[0]
         with ForkGuard():
-            result = called(context, partial(function, deliveries if is_batch else deliveries[0], **given))
+            result = called(context, partial(handler.function, first, **given))
         outcome = handling.returned_outcome(result)
         outcomes = {message_id: _plain(one)["ended"] for message_id, one in held.outcomes.items()}
         keeps_result = any(one.keeps_result for one in deliveries)
@@ -250,10 +249,7 @@ class ChildProcesses:
             BaseException: What the handler raised: an outcome, or a RemoteError.
         """
         deliveries = [one.delivery for one in held.batch]
-        is_batch = handler.batch is not None
-        request = pickle.dumps(
-            (handler.function, deliveries, is_batch, handler.context, held.max_attempts, handler.timeout)
-        )
+        request = pickle.dumps((replace(handler, retry=None, schema=None), deliveries, held.max_attempts))
         answer: Answer | None = None
         while answer is None:
             child, is_fresh = self._take(held)

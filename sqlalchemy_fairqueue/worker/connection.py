@@ -54,9 +54,14 @@ _OPTIONS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionOptions:
-    """What a dedicated connection needs: the engine that it connects like, the limits of its calls, the clock."""
+    """What a dedicated connection needs: the engine that it connects like, the limits of its calls, the clock.
+
+    Attributes:
+        listen: False behind a transaction pooler, which would lose settings of the session.
+    """
 
     engine: Engine | AsyncEngine
+    listen: bool = True
     timings: Timings = field(default_factory=Timings)
     clock: Clock = monotonic
 
@@ -68,8 +73,8 @@ class DedicatedConnection:
     to a silent server or proxy would wait for ever. *made* counts the connections made so far.
 
     Args:
-        lock_timeout: Seconds that a statement waits for a lock; give None behind a transaction pooler.
-        time_limit: Seconds that a statement may take, instead of the role's limit; None behind a transaction pooler.
+        lock_timeout: Seconds that a statement waits for a lock. Behind a transaction pooler the role's limits hold.
+        time_limit: Seconds that a statement may take, instead of the role's limit.
         within: Seconds after which a call is cut, by default. Give None if another thread cuts stuck calls.
     """
 
@@ -85,8 +90,7 @@ class DedicatedConnection:
         engine = options.engine
         self._engine = engines.blocking(engine) if isinstance(engine, AsyncEngine) else engines.without_pool(engine)
         self._driver = driver_of(self._engine)
-        self._connect_within = options.timings.connect
-        self._clock = options.clock
+        self._options = options
         self._lock_timeout = lock_timeout
         self._time_limit = time_limit
         self._within = within
@@ -151,7 +155,7 @@ class DedicatedConnection:
         if timer is not None:
             timer.daemon = True
             timer.start()
-        self._since = self._clock()
+        self._since = self._options.clock()
         try:
             yield
         finally:
@@ -163,7 +167,7 @@ class DedicatedConnection:
     def cut_if_stuck(self, seconds: float) -> None:
         """Cut a call that has lasted this long; its caller gets an error. Any thread may call this."""
         since = self._since
-        if since is not None and self._clock() - since > seconds:
+        if since is not None and self._options.clock() - since > seconds:
             self._cut()
 
     def close(self) -> None:
@@ -180,7 +184,7 @@ class DedicatedConnection:
     def _open(self) -> Connection:
         if self._connection is not None:
             return self._connection
-        within = self._connect_within
+        within = self._options.timings.connect
         try:
             # Stored at once, so that close() ends the connection if anything below fails.
             connection = self._connection = _connected(self._engine, within)
@@ -199,9 +203,9 @@ class DedicatedConnection:
         """Set up a new connection, after the engine's listeners have."""
         explicit = self._must_be_explicit or engines.sets_up_transactions(connection)
         engines.isolate(connection, _ALONE if self._listens or not explicit else READ_COMMITTED)
-        if self._lock_timeout is not None:
+        if self._lock_timeout is not None and self._options.listen:
             engines.set_lock_timeout(connection, timedelta(seconds=self._lock_timeout))
-        if self._time_limit is not None:
+        if self._time_limit is not None and self._options.listen:
             engines.set_time_limit(connection, timedelta(seconds=self._time_limit))
         connection.commit()
 

@@ -111,8 +111,8 @@ class Heartbeat:
     def extend_all(self) -> None:
         self._tell_lost()
         try:
-            held = [(queue, [lease for lease in queue.held() if not lease.lost]) for queue in self.queues]
-            held = [(queue, leases) for queue, leases in held if leases]
+            living = {queue: [lease for lease in queue.held() if not lease.lost] for queue in self.queues}
+            held = [(queue, leases) for queue, leases in living.items() if leases]
             # A locked queue may use its share of the time until the first lease would be lost.
             run_all(partial(self._extend, *held[number], held[number:]) for number in range(len(held)))
         finally:
@@ -341,7 +341,7 @@ class Schedules(Round):
     """Rounds that first set the schedules that the code declares, and then run due slots."""
 
     def __init__(self, polling: DedicatedConnection, queues: Sequence[ServedQueue], options: WorkerOptions) -> None:
-        limits = {"within": options.stuck_after, "lock_timeout": options.lock_timeout}
+        limits = {"within": options.stuck_after, "lock_timeout": options.timings.lock_timeout}
         super().__init__("schedules", "run schedules", options, queues, **limits)
         self._polling = polling
         self._declaring = [queue for queue in queues if queue.queue.schedules.declared]
@@ -526,10 +526,8 @@ class Housekeeping(Round):
 
     def __init__(self, options: WorkerOptions) -> None:
         limit = options.timings.housekeeping_call
-        # A role's statement_timeout is meant for users, so it is overridden. A connection of a transaction pooler keeps
-        # no settings.
-        limits = {"within": limit, "time_limit": limit if options.listen else None}
-        super().__init__("housekeeping", "do its housekeeping", options, (), **limits)
+        # A role's statement_timeout is meant for users, so it is overridden.
+        super().__init__("housekeeping", "do its housekeeping", options, (), within=limit, time_limit=limit)
 
     def _work(self) -> None:
         tasks = self._keep_history, self._prune_dead_letters, self._prune_expired, self._forget_channels

@@ -70,7 +70,6 @@ class WorkerOptions(ConnectionOptions):
     concurrency: int = 8
     lease: timedelta = timedelta(seconds=30)
     poll_interval: timedelta | None = None
-    listen: bool = True
     grace: timedelta = timedelta(seconds=30)
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     prefetch: int = MOST_PREFETCH
@@ -122,11 +121,6 @@ class WorkerOptions(ConnectionOptions):
     @property
     def beat(self) -> float:
         return self.lease.total_seconds() / self.timings.heartbeats
-
-    @property
-    def lock_timeout(self) -> float | None:
-        """Seconds that a statement waits for a lock; None if a transaction pooler would lose the setting."""
-        return self.timings.lock_timeout if self.listen else None
 
     @property
     def ask(self) -> timedelta:

@@ -49,7 +49,7 @@ class Settler(Looper):
     def __init__(self, options: WorkerOptions, settled: Callable[[set[ServedQueue]], None]) -> None:
         duty = Duty("settle deliveries", self._step, options.timings.longest_sleep)
         super().__init__("settle", [duty], options, last=self._end)
-        self.connection: DedicatedConnection = DedicatedConnection(options, lock_timeout=options.lock_timeout)
+        self.connection: DedicatedConnection = DedicatedConnection(options, lock_timeout=options.timings.lock_timeout)
         self._settled = settled
         # For an error of one queue's schema, which must not hold up other queues.
         self._backoff = options.backoff("settle deliveries")
@@ -119,15 +119,15 @@ class Settler(Looper):
         groups: dict[tuple[ServedQueue, Verb], list[HeldDelivery]] = {}
         for held in self._pending:
             groups.setdefault((held.queue, held.settlement.verb), []).append(held)
-        refused: FairQueueError | None = None
+        refused: list[FairQueueError] = []
         for (queue, verb), deliveries in groups.items():
             for chunk in self._chunks(deliveries):
                 try:
                     self._send(queue, verb, chunk)
                 except FairQueueError as error:
-                    refused = error
-        if refused is not None:
-            raise refused
+                    refused.append(error)
+        if refused:
+            raise refused[0]
 
     def _chunks(self, deliveries: list[HeldDelivery]) -> Iterator[list[HeldDelivery]]:
         """Yield the deliveries of each call, bounded by number and by bytes of results; one result may be larger."""
