@@ -487,27 +487,22 @@ class TaskExecutor(Executor):
                 return await in_thread(lambda: self._call_in_child(held, handler))
             self._limit_time(held, handler)
             return await self._call_handler(held, handler)
-        except BaseException as error:  # noqa: BLE001 - every exception of a handler is about its message
-            # If the loop was closed, the handler has not failed either.
-            if (isinstance(error, GeneratorExit) and self._loop.is_closed()) or (
-                isinstance(error, asyncio.CancelledError) and self._is_cancelled_by_others(held)
-            ):
-                decisions: handling.Decisions = [RELEASE]
-            else:
-                decisions = self._failed(held, _reason(held, error))
-            if isinstance(error, asyncio.CancelledError):
-                # Its thread or child process may go on.
-                held.give_up()
-                self._children.kill(held)
+        except asyncio.CancelledError as error:
+            decisions = [RELEASE] if self._is_cancelled_by_others(held) else self._failed(held, _reason(held, error))
+            # Its thread or child process may go on.
+            held.give_up()
+            self._children.kill(held)
             return decisions
+        except BaseException as error:  # noqa: BLE001 - every exception of a handler is about its message
+            # If the loop was closed, the handler has not failed.
+            is_torn_down = isinstance(error, GeneratorExit) and self._loop.is_closed()
+            return [RELEASE] if is_torn_down else self._failed(held, error)
 
     def _is_cancelled_by_others(self, held: HeldDelivery) -> bool:
         """Return whether a handler's task was cancelled from outside the worker, usually as its event loop ends."""
-        task = asyncio.current_task()
         uncounted = held.delivery.deliveries - held.delivery.attempt
-        return (
-            task is not None and task.cancelling() > 0 and held not in self._interrupted and uncounted < _CANCELLATIONS
-        )
+        was_cancelled = self._tasks[held].cancelling() > 0 and held not in self._interrupted
+        return was_cancelled and uncounted < _CANCELLATIONS
 
     async def _call_handler(self, held: HeldDelivery, handler: Handler) -> handling.Decisions:
         in_session = partial(handling.call_in_session, held, handler, self._fork_guard)
@@ -555,11 +550,10 @@ class TaskExecutor(Executor):
             self._begin()
 
 
-def _reason(held: HeldDelivery, error: BaseException) -> BaseException:
-    """Return why a task was cancelled, if its delivery tells; any other error as it is."""
-    if isinstance(error, asyncio.CancelledError):
-        try:
-            held.check()
-        except FairQueueError as reason:
-            return reason
+def _reason(held: HeldDelivery, error: asyncio.CancelledError) -> BaseException:
+    """Return why a task was cancelled, if its delivery tells."""
+    try:
+        held.check()
+    except FairQueueError as reason:
+        return reason
     return error

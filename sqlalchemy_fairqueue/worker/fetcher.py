@@ -145,8 +145,7 @@ class Fetcher(Looper):
             return True
         self.options.log.warning(
             "gives back %d messages of queue %s that are under its lease, and that it does not know of",
-            len(unknown),
-            queue.queue.name,
+            *(len(unknown), queue.queue.name),
             extra={"queue": queue.queue.name, "message_ids": tuple(token.message_id for token in unknown)},
         )
         # Wake other workers, since this one may have no free handler.

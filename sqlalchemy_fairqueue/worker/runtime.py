@@ -72,15 +72,14 @@ class HealthCheck:
         # One question at a time, however many probes come: probes that waited for the question take its answer.
         self._lock = threading.Lock()
         self._answered_at = -math.inf
-        self._answer: str | None = None
+        self._problems: list[str] = []
         self._is_closed = False
 
     def check(self, ended_threads: Sequence[str], hung: int) -> Health:
         fatal = [f"its thread {name} has ended" for name in ended_threads]
         if hung >= self._options.concurrency:
             fatal.append(f"all of its {hung} handlers hang")
-        unanswered = self._unanswered()
-        problems = [*fatal] if unanswered is None else [*fatal, unanswered]
+        problems = fatal + self._unanswered()
         return Health(alive=not fatal, ready=not problems, problems=tuple(problems))
 
     def close(self) -> None:
@@ -88,20 +87,20 @@ class HealthCheck:
             self._is_closed = True
             self._connection.close()
 
-    def _unanswered(self) -> str | None:
+    def _unanswered(self) -> list[str]:
         came_at = monotonic()
         with self._lock:
             if self._is_closed:
-                return "it stops"
+                return ["it stops"]
             if self._answered_at < came_at:
-                self._answer = None
+                self._problems = []
                 try:
                     # If the server refuses, the connection is closed, since the next one may reach the primary.
                     self._connection.run(self._ask)
                 except Exception as error:  # noqa: BLE001 - whatever it is, messages cannot be taken
-                    self._answer = f"the database does not serve it: {type(error).__name__}: {logged(error)}"
+                    self._problems = [f"the database does not serve it: {type(error).__name__}: {logged(error)}"]
                 self._answered_at = monotonic()
-            return self._answer
+            return self._problems
 
     def _ask(self, connection: Connection) -> None:
         for schema in {queue.schema for queue in self._options.queues}:
