@@ -427,17 +427,13 @@ def decide_on_return(held: HeldDelivery, handler: Handler, result: object) -> li
 
 
 def _of_value(held: HeldDelivery, handler: Handler, result: object, value: object) -> Decision:
-    policy = held.queue.policy(handler.kind)
-    outcome = held.first.outcomes.get(held.delivery.message_id)
-    if outcome is not None:
-        return of_error(outcome, held.delivery, policy)
-    decision = of_return(result, held.delivery, policy)
+    asked = held.first.outcomes.get(held.delivery.message_id, result)
+    decision = of_return(asked, held.delivery, held.queue.policy(handler.kind))
     if not held.delivery.keeps_result or decision is not COMPLETE:
         return decision
     kept = encoded_result(held.queue.queue.codec, handler.schema, value)
     if kept.problem is not None:
-        what = f"is completed, and what its handler returned is not kept: {kept.problem}"
-        held.log(logging.WARNING, what)
+        held.log(logging.WARNING, f"is completed, and what its handler returned is not kept: {kept.problem}")
     return Decision(Verb.COMPLETE, result=kept)
 
 

@@ -209,10 +209,6 @@ class HeldDelivery:
         return self.decision
 
     @property
-    def began(self) -> bool:
-        return self._began_at is not None
-
-    @property
     def took(self) -> float | None:
         return None if self._began_at is None else self.lease.clock() - self._began_at
 
@@ -225,7 +221,8 @@ class HeldDelivery:
         if not self.delivery.is_timed:
             return None
         # Nobody has worked on a delivery that did not begin.
-        return 0 if self._began_at is None else self._milliseconds(0.0)
+        took = self.took
+        return 0 if took is None else self._milliseconds(took)
 
     def charge_on(self) -> tuple[int, int] | None:
         """Raise the milliseconds that are charged. Return the new and old total, or None if no charge is due now."""
@@ -233,7 +230,7 @@ class HeldDelivery:
             took = self.took
             if not self.delivery.is_timed or self._is_settling or took is None or took < _CHARGED_AFTER:
                 return None
-            before, self.charged = self.charged, self._milliseconds(_CHARGED_AHEAD)
+            before, self.charged = self.charged, self._milliseconds(took, _CHARGED_AHEAD)
             return self.charged, before or 0
 
     def not_charged(self, before: int) -> None:
@@ -250,11 +247,9 @@ class HeldDelivery:
             self._is_settling = True
             return self.charged
 
-    def _milliseconds(self, ahead: float) -> int:
+    def _milliseconds(self, took: float, ahead: float = 0.0) -> int:
         """Return the delivery's share of its batch's time so far, plus *ahead* seconds, in milliseconds."""
-        assert self._began_at is not None  # noqa: S101 - both callers have asked
-        seconds = (self.lease.clock() - self._began_at) / len(self.first.batch) + ahead
-        return min(max(1, math.ceil(seconds * 1000)), MOST_COST)
+        return min(max(1, math.ceil((took / len(self.first.batch) + ahead) * 1000)), MOST_COST)
 
     @property
     def lost(self) -> bool:

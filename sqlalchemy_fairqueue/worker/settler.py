@@ -193,7 +193,8 @@ class Settler(Looper):
         lost: set[int] = set()
         try:
             # Prefetched deliveries without a handler were not worked on.
-            with settling(queue.queue.name, verb.value, lambda: [held.delivery for held in deliveries if held.began]):
+            begun = [held for held in deliveries if held.took is not None]
+            with settling(queue.queue.name, verb.value, lambda: [held.delivery for held in begun]):
                 self.connection.run(lambda connection: _settle(connection, queue, verb, deliveries))
         except LeaseLost as error:
             lost = self._lost(queue, verb, deliveries, error)
