@@ -41,8 +41,6 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.values.messages import Delivery
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
 
-    Request = tuple[Handler, list[Delivery], int]
-
 CALL, STOPPING, END = b"c", b"s", b"e"
 """The first bytes of the worker's messages: a call follows; the worker is stopping; the child shall end."""
 
@@ -93,10 +91,9 @@ def _handle(listener: _Listener, connection: Connection[Any, Any], call: bytes) 
     try:
         try:
             # Imports the module of the handler.
-            request: Request = pickle.loads(call)  # noqa: S301 - the worker's
+            handler, deliveries, max_attempts = pickle.loads(call)  # noqa: S301 - the worker's
         finally:
             connection.send_bytes(b"begun")
-        handler, deliveries, max_attempts = request
         # A lease without end, since the worker watches the real one, and kills this process.
         lease = TrackedLease(deliveries[0].lease.id, math.inf, monotonic)
         held = held_batch(deliveries, lease, cast("ServedQueue", None), monotonic())

@@ -23,7 +23,6 @@ from sqlalchemy_fairqueue.database import engines
 from sqlalchemy_fairqueue.database.asynchronous import AsyncEngine
 from sqlalchemy_fairqueue.database.calls import ALONE
 from sqlalchemy_fairqueue.database.drivers import Listener, driver_of
-from sqlalchemy_fairqueue.database.engines import READ_COMMITTED
 from sqlalchemy_fairqueue.database.errors import sqlstate_of
 from sqlalchemy_fairqueue.errors import IsolationError, LeaseLost
 from sqlalchemy_fairqueue.worker.timings import Clock, Timings
@@ -202,7 +201,7 @@ class DedicatedConnection:
     def _prepare(self, connection: Connection) -> None:
         """Set up a new connection, after the engine's listeners have."""
         explicit = self._must_be_explicit or engines.sets_up_transactions(connection)
-        engines.isolate(connection, _ALONE if self._listens or not explicit else READ_COMMITTED)
+        engines.isolate(connection, _ALONE if self._listens or not explicit else engines.READ_COMMITTED)
         if self._lock_timeout is not None and self._options.listen:
             engines.set_lock_timeout(connection, timedelta(seconds=self._lock_timeout))
         if self._time_limit is not None and self._options.listen:
@@ -257,15 +256,11 @@ def _connected(engine: Engine, within: float) -> Connection:
         return made.result(within)
     except TimeoutError:
         if made.cancel():
-            raise _unanswered(within) from None
+            raise TimeoutError(
+                f"the database has not answered a new connection for {within:g} s; look whether it, its proxy and the "
+                "network are up"
+            ) from None
         return made.result()
-
-
-def _unanswered(within: float) -> TimeoutError:
-    return TimeoutError(
-        f"the database has not answered a new connection for {within:g} s; look whether it, its proxy and the "
-        "network are up"
-    )
 
 
 def _is_usable(error: BaseException) -> bool:

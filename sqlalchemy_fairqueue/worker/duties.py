@@ -177,11 +177,6 @@ class Heartbeat:
                 self.interrupt(held)
 
 
-def cut_stuck_calls(connections: Sequence[DedicatedConnection], seconds: float) -> None:
-    for connection in connections:
-        connection.cut_if_stuck(seconds)
-
-
 @dataclass(eq=False)
 class StopRequests:
     """Stops one worker when an operator asks, even while it is idle, all its handlers are busy, or it has no lease.

@@ -54,7 +54,7 @@ class Executor(ABC):
         self.running: dict[HeldDelivery, float] = {}
         self.occupied: dict[HeldDelivery, float] = {}
         self._options = options
-        self._trigger = trigger
+        self.trigger: FetchTrigger = trigger
         self._settle = settle
         self._fork_guard = ForkGuard()
         self._children = ChildProcesses(options)
@@ -219,8 +219,8 @@ class Executor(ABC):
         self.prefetch.observe(self._options.clock() - started)
 
     def _refill(self) -> None:
-        if len(self.buffer) <= self._trigger.refill_at:
-            self._trigger.set()
+        if len(self.buffer) <= self.trigger.refill_at:
+            self.trigger.set()
 
     def _check_time(self) -> float:
         """End handlers beyond their timeout; count those that ignore a cancel. Return seconds until the next check."""

@@ -16,7 +16,7 @@ from sqlalchemy_fairqueue.queue.handlers import handlers_of
 from sqlalchemy_fairqueue.worker.connection import DedicatedConnection
 from sqlalchemy_fairqueue.worker.leases import RELEASE
 from sqlalchemy_fairqueue.worker.threads import Duty, Looper
-from sqlalchemy_fairqueue.worker.wakeups import FetchTrigger, WaitRegistration
+from sqlalchemy_fairqueue.worker.wakeups import WaitRegistration
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -45,22 +45,20 @@ class Fetcher(Looper):
         executor: Executor,
         settler: Settler,
         *,
-        trigger: FetchTrigger,
         ended: Callable[[], None],
     ) -> None:
         duties = [
             Duty("look up unanswered dequeues", self._look_up_unanswered, options.timings.unanswered_after),
             Duty("fetch messages", self._round, options.timings.fetch_check),
         ]
-        super().__init__("fetch", duties, options, event=trigger, last=self._end)
+        super().__init__("fetch", duties, options, event=executor.trigger, last=self._end)
         self.connection: DedicatedConnection = DedicatedConnection(options)
         self.settler = settler
         self.unanswered: dict[tuple[ServedQueue, int], tuple[float, float]] = {}
         # The first is polled first, and goes to the end then.
         self._queues = list(queues)
         self._executor = executor
-        self._trigger = trigger
-        self._waits = WaitRegistration(self.connection, options, trigger)
+        self._waits = WaitRegistration(self.connection, options, executor.trigger)
         # Called at the end of the thread.
         self._ended = ended
         # The number of connections made when all leases were last looked up.
@@ -84,7 +82,7 @@ class Fetcher(Looper):
 
     def _round(self) -> float:
         """Take what there is room for. Return the longest wait until the next round."""
-        executor, trigger, now = self._executor, self._trigger, self.options.clock()
+        executor, trigger, now = self._executor, self._executor.trigger, self.options.clock()
         trigger.refill_at = -1
         # No handler has taken from the buffer for long: other workers may be free.
         if now - executor.buffer.next_taken_at() > self.options.timings.stale_after:
@@ -200,7 +198,8 @@ class Fetcher(Looper):
             self._hand_on(queue, batches, now)
             self.options.stats.taken += sum(map(len, batches))
             queue.polls.found(now, due_in, count=len(taken), full=len(taken) == limit)
-            self._waits.after_work(queue)
+            if queue.polls.needs_no_wait():
+                self._waits.take_back(queue)
         else:
             self.options.stats.empty += 1
             queue.polls.nothing(now, due_in, locked=consumer.is_held_up)

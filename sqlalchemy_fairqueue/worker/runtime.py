@@ -24,7 +24,7 @@ from sqlalchemy_fairqueue.worker.threads import Duty, Looper, join
 from sqlalchemy_fairqueue.worker.wakeups import FetchTrigger
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
 
     from sqlalchemy import Connection
 
@@ -117,17 +117,13 @@ class Lifespan:
     def __init__(self, options: WorkerOptions, run: Run) -> None:
         self._run = run
         self._options = options
-        self._resources: dict[int, dict[str, Any]] = {id(queue): {} for queue in options.queues}
+        self.resources: dict[int, dict[str, Any]] = {id(queue): {} for queue in options.queues}
         # By function, since queues may share one.
         self._started: dict[Callable[..., Any], Any] = {}
         # What is to be continued, and called, at the stop.
         self._open = contextlib.AsyncExitStack()
         self._stops = contextlib.AsyncExitStack()
         self._stopping: set[Callable[..., Any]] = set()
-
-    def resources_of(self, queue: Queue) -> Mapping[str, Any]:
-        """Return the resources of a queue by name. The start fills them."""
-        return self._resources[id(queue)]
 
     async def start(self) -> None:
         """Call the on_start functions. If one fails, stop the functions before it and raise StartError."""
@@ -137,7 +133,7 @@ class Lifespan:
                 for one in starts:
                     if one.function not in self._started:
                         self._started[one.function] = await self._begin(queue, one)
-                    self._resources[id(queue)][one.name] = self._started[one.function]
+                    self.resources[id(queue)][one.name] = self._started[one.function]
                 # From now on these must run at the stop.
                 for one in stops:
                     if one.function not in self._stopping:
@@ -186,7 +182,7 @@ class Lifespan:
                     await (generator.aclose() if one.asynchronous else self._run(generator.close))
 
     async def _call(self, queue: Queue, one: LifespanFunction) -> Any:
-        resources = self._resources[id(queue)]
+        resources = self.resources[id(queue)]
         call = partial(one.function, **{parameter: resources[name] for parameter, name in one.takes.items()})
         if one.generator:
             return call()
@@ -226,9 +222,8 @@ class Runtime:
         self.settler = Settler(options, self.trigger.settled)
         self.executor = executor(options, self.trigger, self.settler.settle)
         self.lifespan = Lifespan(options, self.executor.run)
-        self.queues = [ServedQueue(queue, options, self.lifespan.resources_of(queue)) for queue in options.queues]
-        ended = self._end_with_the_loop
-        self.fetcher = Fetcher(options, self.queues, self.executor, self.settler, trigger=self.trigger, ended=ended)
+        self.queues = [ServedQueue(queue, options, self.lifespan.resources[id(queue)]) for queue in options.queues]
+        self.fetcher = Fetcher(options, self.queues, self.executor, self.settler, ended=self._end_with_the_loop)
         self._stop_requests = duties.StopRequests(duties.by_schema(self.queues), options, partial(stop, self))
         self._schedules: duties.Schedules | None = None
         self._groups: duties.Groups | None = None
@@ -349,11 +344,11 @@ class Runtime:
         # A limit of its own, since nobody else cuts calls on this connection, and during a call no lease is extended.
         connection = DedicatedConnection(options, within=max(beat, timings.answer))
         heartbeat = duties.Heartbeat(connection, options, self.queues, self.executor.interrupt)
-        cut = partial(duties.cut_stuck_calls, [self.fetcher.connection, self.settler.connection], options.stuck_after)
         obey = partial(self._stop_requests.poll, connection)
         check, charge_every, part = min(beat, timings.hear_after), timings.charge_every, (0.5, 1.0)
         listed = [
-            Duty("cut stuck calls", cut, check),
+            Duty("cut stuck dequeues", partial(self.fetcher.connection.cut_if_stuck, options.stuck_after), check),
+            Duty("cut stuck settlements", partial(self.settler.connection.cut_if_stuck, options.stuck_after), check),
             Duty("extend its leases", heartbeat.extend_all, beat, spread=(0.8, 1.0), is_urgent=True),
             Duty("hear signals", heartbeat.hear_all, check),
             Duty("charge for handlers that run", heartbeat.charge_all, charge_every, first=charge_every),

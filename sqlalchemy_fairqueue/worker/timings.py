@@ -312,15 +312,14 @@ _WEIGHT = 0.1
 class Prefetch:
     """Says how many messages to take, from moving averages of the durations of handlers (all kinds) and dequeues."""
 
-    __slots__ = ("_ahead", "_concurrency", "_most", "_seconds", "_trip", "_trips")
+    __slots__ = ("_concurrency", "_most", "_seconds", "_timings", "_trip")
 
     def __init__(self, concurrency: int, timings: Timings, most: int) -> None:
         self._concurrency = concurrency
         self._most = most
-        self._ahead = timings.ahead
-        self._trips = timings.trips
+        self._timings = timings
         # At first no duration is known, so each message is taken when a handler is free for it.
-        self._seconds = 2 * self._ahead
+        self._seconds = 2 * self._timings.ahead
         self._trip: float | None = None
 
     def observe(self, seconds: float) -> None:
@@ -335,9 +334,9 @@ class Prefetch:
     def ahead(self, busy: float) -> int:
         """Return how many messages may wait in the buffer, if all handlers have been busy for *busy* seconds."""
         seconds = max(self._seconds, busy)
-        if seconds >= self._ahead:
+        if seconds >= self._timings.ahead:
             return 0
-        covered = min(self._ahead, self._trips * (self._trip or 0.0))
+        covered = min(self._timings.ahead, self._timings.trips * (self._trip or 0.0))
         return min(self._most, int(self._concurrency * covered / max(seconds, 1e-6)))
 
     def room(self, free: int, buffered: int, busy: float) -> int:

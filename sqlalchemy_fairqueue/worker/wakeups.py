@@ -118,11 +118,6 @@ class WaitRegistration:
         if any(earlier):
             self.trigger.set()
 
-    def after_work(self, queue: ServedQueue) -> None:
-        """End the wait if several polls in a row gave messages, since producers need not wake the worker then."""
-        if queue.polls.needs_no_wait():
-            self._take_back(queue)
-
     def close(self, queues: Sequence[ServedQueue]) -> None:
         if self._listening is None:
             return
@@ -131,9 +126,9 @@ class WaitRegistration:
         with contextlib.suppress(Exception):
             for queue in queues:
                 if queue.polls.waiting_until > self.options.clock():
-                    self._take_back(queue)
+                    self.take_back(queue)
 
-    def _take_back(self, queue: ServedQueue) -> None:
+    def take_back(self, queue: ServedQueue) -> None:
         queue.polls.wait_ended(self.options.clock())
         self._wait(queue, "stop waiting for", 0.0)
 
