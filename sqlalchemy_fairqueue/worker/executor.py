@@ -505,11 +505,9 @@ class TaskExecutor(Executor):
         return was_cancelled and uncounted < _CANCELLATIONS
 
     async def _call_handler(self, held: HeldDelivery, handler: Handler) -> handling.Decisions:
-        in_session = partial(handling.call_in_session, held, handler, self._fork_guard)
-        if handler.session and handler.asynchronous:
-            return await greenlet_spawn(in_session)
         if handler.session:
-            return await self._in_thread(held, in_session)
+            in_session = partial(handling.call_in_session, held, handler, self._fork_guard)
+            return await (greenlet_spawn(in_session) if handler.asynchronous else self._in_thread(held, in_session))
         if handler.asynchronous:
             with self._fork_guard:
                 result = await finished(handling.bound_call(handler, held)())
