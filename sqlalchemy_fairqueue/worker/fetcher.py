@@ -164,9 +164,8 @@ class Fetcher(Looper):
             except BaseException as error:  # noqa: BLE001 - after any failure the worker and its other queues go on
                 self.options.stats.count("failures")
                 queue.polls.failed(self.options.clock(), queue.backoff.failed(error))
-        first = due[0]
-        self._queues.remove(first)
-        self._queues.append(first)
+        self._queues.remove(due[0])
+        self._queues.append(due[0])
 
     def _spare(self) -> int:
         return self.options.max_bytes - self._executor.buffer.size()
