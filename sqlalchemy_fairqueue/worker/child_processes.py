@@ -346,10 +346,8 @@ class ChildProcesses:
             held.check()
             if held.stopping:
                 child.tell_stopping()
-            wait = self._options.timings.lease_check
-            for at in (until, held.time_over_at, held.lease.deadline):
-                if at is not None:
-                    wait = min(wait, max(0.0, at - self._options.clock()))
+            next_at = min(at for at in (until, held.time_over_at, held.lease.deadline) if at is not None)
+            wait = min(self._options.timings.lease_check, max(0.0, next_at - self._options.clock()))
             if child.connection.poll(wait):
                 return child.connection.recv_bytes()
             if until is not None and self._options.clock() >= until:

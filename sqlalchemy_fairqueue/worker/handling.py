@@ -351,14 +351,12 @@ class CommitCheck:
             "message: what it wrote happens again if the message is delivered again; leave the commit to the worker"
         )
         plain: Any = function if inspect.isroutine(function) else type(function).__call__
-        if (code := getattr(plain, "__code__", None)) is None:
-            warnings.warn(message, HandlerTransactionWarning, stacklevel=2)
-            return
+        # Compiled functions have no code.
+        code = getattr(plain, "__code__", None)
+        where = ("<unknown>", 1) if code is None else (code.co_filename, code.co_firstlineno)
         # The function's module has the registry of shown warnings; in a loop, the stack has no frame of the module.
-        registry = plain.__globals__.setdefault("__warningregistry__", {})
-        warnings.warn_explicit(
-            message, HandlerTransactionWarning, code.co_filename, code.co_firstlineno, function.__module__, registry
-        )
+        registry = getattr(plain, "__globals__", {}).setdefault("__warningregistry__", {})
+        warnings.warn_explicit(message, HandlerTransactionWarning, *where, function.__module__, registry)
 
 
 def call_in_session(held: HeldDelivery, handler: Handler, around: ForkGuard) -> Decisions:
