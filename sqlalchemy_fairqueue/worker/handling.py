@@ -353,10 +353,10 @@ class CommitCheck:
         plain: Any = function if inspect.isroutine(function) else type(function).__call__
         # Compiled functions have no code.
         code = getattr(plain, "__code__", None)
-        where = ("<unknown>", 1) if code is None else (code.co_filename, code.co_firstlineno)
+        file, line = ("<unknown>", 1) if code is None else (code.co_filename, code.co_firstlineno)
         # The function's module has the registry of shown warnings; in a loop, the stack has no frame of the module.
         registry = getattr(plain, "__globals__", {}).setdefault("__warningregistry__", {})
-        warnings.warn_explicit(message, HandlerTransactionWarning, *where, function.__module__, registry)
+        warnings.warn_explicit(message, HandlerTransactionWarning, file, line, function.__module__, registry)
 
 
 def call_in_session(held: HeldDelivery, handler: Handler, around: ForkGuard) -> Decisions:

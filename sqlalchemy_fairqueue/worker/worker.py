@@ -25,7 +25,6 @@ from sqlalchemy_fairqueue.worker.threads import WakeEvent, on_signal, signals_wa
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from contextlib import AbstractContextManager
 
     from sqlalchemy.orm import Session
 
@@ -116,9 +115,6 @@ class Front:
         """Return the end of the grace period for a stop that begins now."""
         checked = self._options.grace if grace is None else check_duration("grace", grace)
         return self._options.clock() + checked.total_seconds()
-
-    def _on_signal(self, stop: Callable[[], object]) -> AbstractContextManager[None]:
-        return on_signal(stop, self._options.timings.signal_again, self._options.clock)
 
     def _is_busy(self) -> bool:
         return self._runtime is not None
@@ -301,7 +297,8 @@ class Worker(Front):
 
         with self._lock:
             self._renew()
-        with self._on_signal(stop) if handle_signals else nullcontext():
+        timings, clock = self._options.timings, self._options.clock
+        with on_signal(stop, timings.signal_again, clock) if handle_signals else nullcontext():
             try:
                 self._start(drain=drain)
             except _StoppedAtStart:
@@ -485,7 +482,8 @@ class AsyncWorker(Front):
         with ExitStack() as signals:
             if handle_signals:
                 loop = asyncio.get_running_loop()
-                signals.enter_context(self._on_signal(partial(loop.call_soon_threadsafe, self._stop_by_signal)))
+                stop = partial(loop.call_soon_threadsafe, self._stop_by_signal)
+                signals.enter_context(on_signal(stop, self._options.timings.signal_again, self._options.clock))
                 signals.enter_context(signals_wake_loop(loop))
             try:
                 await self._start(drain=drain)
