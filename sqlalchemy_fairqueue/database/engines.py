@@ -13,6 +13,7 @@ from weakref import WeakSet
 from sqlalchemy import Connection, Engine, NullPool, Pool, PoolProxiedConnection, event, text
 from sqlalchemy.engine.base import OptionEngine
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.util import greenlet_spawn
 
 from sqlalchemy_fairqueue.database.asynchronous import AsyncConnection, AsyncEngine, AsyncSession, async_scoped_session
 from sqlalchemy_fairqueue.database.calls import ALONE, is_in_autocommit
@@ -20,7 +21,7 @@ from sqlalchemy_fairqueue.database.drivers import driver_of
 from sqlalchemy_fairqueue.errors import InvalidArgument, IsolationError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Mapping
+    from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 
 
 R = TypeVar("R")
@@ -45,16 +46,17 @@ class _WithoutPool(OptionEngine):
     pool: Pool = NullPool(lambda: None)  # type: ignore[arg-type]
 
 
-def without_pool(engine: Engine, connect: Callable[[], Any] | None = None) -> Engine:
+def without_pool(engine: Engine, connect: Callable[[], Any] | None = None, **options: Any) -> Engine:
     """Return an engine that connects like another one, with its events and options, but keeps no connection.
 
     *connect* returns a driver's connection for which the pool's events have already run. None: connect like *engine*.
+    *options* are SQLAlchemy's options of the pool.
     """
     shared, own = engine.pool, _WithoutPool(engine, {})
-    if connect is not None:
-        own.pool = NullPool(connect, echo=shared.echo, dialect=engine.dialect)
-    else:
-        own.pool = NullPool(shared._creator, echo=shared.echo, dialect=engine.dialect, _dispatch=shared.dispatch)  # noqa: SLF001
+    creator: Any = connect
+    if creator is None:
+        creator, options["_dispatch"] = shared._creator, shared.dispatch  # noqa: SLF001 - there is no public way
+    own.pool = NullPool(creator, echo=shared.echo, dialect=engine.dialect, **options)
     return own
 
 
@@ -63,7 +65,8 @@ def blocking(engine: AsyncEngine) -> Engine:
 
     The engine keeps no connection. Do not use it in a thread whose event loop runs.
     """
-    connecting = without_pool(engine.sync_engine)
+    # The sync engine has reset the connection already.
+    connecting = without_pool(engine.sync_engine, reset_on_return=None)
     return without_pool(engine.sync_engine, lambda: _connected(connecting))
 
 
@@ -78,9 +81,6 @@ def _connected(engine: Engine) -> _Waiting:
 
 
 def _waited(loop: asyncio.AbstractEventLoop, work: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
-    # It needs greenlet.
-    from sqlalchemy.util import greenlet_spawn  # noqa: PLC0415
-
     return loop.run_until_complete(greenlet_spawn(work, *arguments, **named))
 
 
@@ -113,6 +113,9 @@ class _WaitingConnection(_Waiting):
 
     def cursor(self, *arguments: Any, **named: Any) -> _Waiting:
         return _Waiting(_waited(self._loop, self._adapted.cursor, *arguments, **named), self._loop)
+
+    def run_in_loop(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+        return self._loop.run_until_complete(coroutine)
 
     def close(self) -> None:
         self._end(self._pooled.close)
@@ -191,9 +194,6 @@ def on(where: Any, work: Callable[[Any], R]) -> R:
     found = where() if isinstance(where, async_scoped_session) else where
     coroutine: Any
     if isinstance(found, AsyncEngine):
-        # It needs greenlet.
-        from sqlalchemy.util import greenlet_spawn  # noqa: PLC0415
-
         # One greenlet for all work is cheaper: each async method of SQLAlchemy is a greenlet, and a close also a task.
         coroutine = greenlet_spawn(work, found.sync_engine)
     elif isinstance(found, (AsyncSession, AsyncConnection)):

@@ -31,19 +31,15 @@ from sqlalchemy_fairqueue.texts import said
 from sqlalchemy_fairqueue.values.outcomes import Bury, Outcome, Release, Retry
 from sqlalchemy_fairqueue.worker import handling
 from sqlalchemy_fairqueue.worker.handling import RemoteError
-from sqlalchemy_fairqueue.worker.leases import HeldDelivery, ServedQueue, TrackedLease
+from sqlalchemy_fairqueue.worker.leases import HeldDelivery, ServedQueue, TrackedLease, held_batch
 from sqlalchemy_fairqueue.worker.threads import ForkGuard
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from datetime import timedelta
     from multiprocessing.connection import Connection
 
     from sqlalchemy_fairqueue.queue.handlers import Handler
     from sqlalchemy_fairqueue.values.messages import Delivery
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
-
-    Request = tuple[Callable[..., Any], list[Delivery], bool, bool, int, timedelta | None]
 
 CALL, STOPPING, END = b"c", b"s", b"e"
 """The first bytes of the worker's messages: a call follows; the worker is stopping; the child shall end."""
@@ -56,16 +52,15 @@ class Answer:
     """How a handler ended in its child.
 
     Attributes:
-        outcome: The Outcome or MessageCancelled that it returned or raised, converted to this package's classes.
+        ended: What the handler returned or raised: an Outcome or MessageCancelled, converted to this package's class,
+            another exception as a RemoteError, another value only if the queue keeps results.
         own: The outcome itself, pickled, if its class is the application's and can be pickled.
-        value: The value that it returned, if that is no outcome and the queue keeps results.
-        cause: The exception that it raised, if that is no outcome; otherwise the cause of the outcome.
+        cause: The cause of an outcome that the handler raised.
     """
 
     is_raised: bool = False
-    outcome: Any = None
+    ended: Any = None
     own: bytes | None = None
-    value: Any = None
     cause: RemoteError | None = None
     settled: list[list[str]] = field(default_factory=list)
     outcomes: dict[int, Outcome] = field(default_factory=dict)
@@ -96,51 +91,44 @@ def _handle(listener: _Listener, connection: Connection[Any, Any], call: bytes) 
     try:
         try:
             # Imports the module of the handler.
-            request: Request = pickle.loads(call)  # noqa: S301 - the worker's
+            handler, deliveries, max_attempts = pickle.loads(call)  # noqa: S301 - the worker's
         finally:
             connection.send_bytes(b"begun")
-        function, deliveries, is_batch, takes_context, max_attempts, timeout = request
         # A lease without end, since the worker watches the real one, and kills this process.
         lease = TrackedLease(deliveries[0].lease.id, math.inf, monotonic)
-        held, *followers = (
-            HeldDelivery(delivery, lease, cast("ServedQueue", None), monotonic()) for delivery in deliveries
-        )
-        for follower in followers:
-            follower.follow(held)
+        held = held_batch(deliveries, lease, cast("ServedQueue", None), monotonic())
         held.max_attempts = max_attempts
         listener.held = held
         held.stopping = listener.is_stopping
-        held.limit_time(timeout)
+        held.limit_time(handler.timeout)
         context = Context(held)
-        given = {"context": context} if takes_context else {}
+        given = {"context": context} if handler.context else {}
+        first = deliveries if handler.batch else deliveries[0]
         with ForkGuard():
-            result = called(context, partial(function, deliveries if is_batch else deliveries[0], **given))
+            result = called(context, partial(handler.function, first, **given))
         outcome = handling.returned_outcome(result)
-        outcomes = {message_id: cast("Outcome", _plain(one)["outcome"]) for message_id, one in held.outcomes.items()}
-        answer = Answer(settled=[one.settled for one in deliveries], cost=held.cost, outcomes=outcomes)
-        if outcome is not None:
-            return pickle.dumps(replace(answer, **_plain(outcome)))
+        outcomes = {message_id: _plain(one)["ended"] for message_id, one in held.outcomes.items()}
         keeps_result = any(one.keeps_result for one in deliveries)
-        return _with_value(answer, result) if keeps_result else pickle.dumps(answer)
+        ended = {"ended": result if keeps_result else None} if outcome is None else _plain(outcome)
+        answer = Answer(outcomes=outcomes, **ended)
     except BaseException as error:  # noqa: BLE001 - the worker decides what becomes of the message
-        cost = None if held is None else held.cost
-        answer = Answer(is_raised=True, settled=[one.settled for one in deliveries], cost=cost)
-        return _with_error(answer, error)
+        answer = Answer(is_raised=True, **_raised(error))
     finally:
         listener.held = None
+    settled, cost = [one.settled for one in deliveries], None if held is None else held.cost
+    return _pickled(replace(answer, settled=settled, cost=cost))
 
 
-def _with_value(answer: Answer, value: object) -> bytes:
-    """Return the pickled answer with the handler's value.
+def _pickled(answer: Answer) -> bytes:
+    """Return the pickled answer; a value that cannot be pickled is replaced by the reason.
 
-    If the value cannot be pickled, send the reason in its place. The attempt has not failed, since the handler has done
-    its work.
+    The attempt has not failed then, since the handler has done its work.
     """
     try:
-        return pickle.dumps(replace(answer, value=value))
+        return pickle.dumps(answer)
     except Exception as error:  # noqa: BLE001 - objects of the handler's may raise anything
-        problem = f"a {type(value).__name__} cannot be sent from its child process: {said(error)}"
-        return pickle.dumps(replace(answer, value=UnkeptValue(problem)))
+        problem = f"a {type(answer.ended).__name__} cannot be sent from its child process: {said(error)}"
+        return pickle.dumps(replace(answer, ended=UnkeptValue(problem)))
 
 
 def _plain(outcome: Outcome | MessageCancelled) -> dict[str, Any]:
@@ -151,25 +139,25 @@ def _plain(outcome: Outcome | MessageCancelled) -> dict[str, Any]:
             own = pickle.dumps(outcome)
     match outcome:
         case Retry():
-            return {"outcome": Retry(delay=outcome.delay, error=outcome.error), "own": own}
+            return {"ended": Retry(delay=outcome.delay, error=outcome.error), "own": own}
         case Release():
-            return {"outcome": Release(delay=outcome.delay), "own": own}
+            return {"ended": Release(delay=outcome.delay), "own": own}
         case Bury():
-            return {"outcome": Bury(outcome.reason), "own": own}
-    return {"outcome": outcome}
+            return {"ended": Bury(outcome.reason), "own": own}
+    return {"ended": outcome}
 
 
-def _with_error(answer: Answer, error: BaseException) -> bytes:
+def _raised(error: BaseException) -> dict[str, Any]:
+    """Return what a handler raised as fields of an Answer."""
     if isinstance(error, (Retry, Release, Bury, MessageCancelled)):
         try:
             text = handling.cause_of(error)
-            cause = None if text is None else RemoteError(said(error), text)
-            return pickle.dumps(replace(answer, cause=cause, **_plain(error)))
+            return {"cause": None if text is None else RemoteError(said(error), text), **_plain(error)}
         except Exception as problem:  # noqa: BLE001 - classes of the application's may raise anything
             error = problem
     summary, circumstance = f"{type(error).__name__}: {said(error)}", handling.is_circumstance(error)
-    cause = RemoteError(summary, handling.text_of(error), handling.classes_of(error), circumstance=circumstance)
-    return pickle.dumps(replace(answer, cause=cause))
+    text, classes = handling.text_of(error), handling.classes_of(error)
+    return {"ended": RemoteError(summary, text, classes, circumstance)}
 
 
 class _Listener:
@@ -184,10 +172,10 @@ class _Listener:
     def run(self) -> None:
         while True:
             try:
-                said = self._connection.recv_bytes()
+                message = self._connection.recv_bytes()
             except (EOFError, OSError):
                 _die()
-            word, rest = said[:1], said[1:]
+            word, rest = message[:1], message[1:]
             if word == END:
                 self.calls.put(None)
             elif word == STOPPING:
@@ -233,9 +221,7 @@ class ChildProcesses:
     """The child processes of one worker. Each runs one handler at a time, and waits for the next one until the stop."""
 
     def __init__(self, options: WorkerOptions) -> None:
-        self._name = options.name
-        self._clock = options.clock
-        self._timings = options.timings
+        self._options = options
         self._lock = threading.Lock()
         self._idle: list[_Child] = []
         self._busy: dict[HeldDelivery, _Child] = {}
@@ -260,24 +246,37 @@ class ChildProcesses:
             BaseException: What the handler raised: an outcome, or a RemoteError.
         """
         deliveries = [one.delivery for one in held.batch]
-        is_batch = handler.batch is not None
-        request = pickle.dumps(
-            (handler.function, deliveries, is_batch, handler.context, held.max_attempts, handler.timeout)
-        )
-        child = self._begun(held, request)
-        try:
-            held.limit_time(handler.timeout)
-            answer = pickle.loads(self._receive(child, held))  # noqa: S301 - our own child's
-            held.check_time()
-        except (EOFError, OSError):
-            code = child.reap(self._timings.cleanup)
-            held.check()
-            raise HandlerCrashed(held.delivery.message_id, held.delivery.kind, code) from None
-        except BaseException:
-            child.kill()
-            raise
-        finally:
-            self._release(child, held)
+        request = pickle.dumps((replace(handler, retry=None, schema=None), deliveries, held.max_attempts))
+        answer: Answer | None = None
+        while answer is None:
+            child, is_fresh = self._take(held)
+            has_begun = False
+            try:
+                until = self._options.clock() + self._options.timings.child_start
+                if is_fresh:
+                    self._receive(child, held, until)
+                child.send(CALL, request)
+                self._receive(child, held, until)
+                has_begun = True
+                held.limit_time(handler.timeout)
+                answer = pickle.loads(self._receive(child, held))  # noqa: S301 - our own child's
+                held.check_time()
+            except (EOFError, OSError):
+                # If the child was idle for long, somebody else may have killed it; then another one begins.
+                code = child.reap(self._options.timings.cleanup)
+                held.check()
+                if has_begun:
+                    raise HandlerCrashed(held.delivery.message_id, held.delivery.kind, code) from None
+                if is_fresh:
+                    raise WorkerError(
+                        f"the child process for kind {held.delivery.kind!r} ended with status {code} before it could "
+                        "begin; see its stderr, and start workers under if __name__ == '__main__':"
+                    ) from None
+            except BaseException:
+                child.kill()
+                raise
+            finally:
+                self._release(child, held)
         for delivery, settled in zip(deliveries, answer.settled, strict=False):
             delivery.settled.extend(settled)
         held.cost = answer.cost
@@ -308,59 +307,28 @@ class ChildProcesses:
         for child in idle:
             with suppress(OSError):
                 child.send(END)
-        until = self._clock() + self._timings.cleanup
+        until = self._options.clock() + self._options.timings.cleanup
         for child in busy:
             # The thread that waits for this child reaps it.
-            child.join(until - self._clock())
+            child.join(until - self._options.clock())
         for child in idle:
-            child.reap(until - self._clock())
+            child.reap(until - self._options.clock())
         if self._at_exit is not None:
             self._at_exit.cancel()
 
-    def _begun(self, held: HeldDelivery, request: bytes) -> _Child:
-        while True:
-            child, is_fresh = self._take(held)
-            try:
-                until = self._clock() + self._timings.child_start
-                if is_fresh:
-                    self._receive(child, held, until)
-                child.send(CALL, request)
-                self._receive(child, held, until)
-            except (EOFError, OSError):
-                # Somebody else may have killed a child that was idle for long.
-                code = child.reap(self._timings.cleanup)
-                self._release(child, held)
-                held.check()
-                if is_fresh:
-                    raise WorkerError(
-                        f"the child process for kind {held.delivery.kind!r} ended with status {code} before it could "
-                        "begin; see its stderr, and start workers under if __name__ == '__main__':"
-                    ) from None
-            except BaseException:
-                child.kill()
-                self._release(child, held)
-                raise
-            else:
-                return child
-
     def _take(self, held: HeldDelivery) -> tuple[_Child, bool]:
-        """Return a child for a delivery, and whether it was just started. After the close, raise LeaseLost."""
+        """Return a child for a delivery, and whether it was just started."""
         with self._lock:
-            if self._is_closed:
-                held.give_up()
-                held.check()
-            if self._idle:
-                child = self._busy[held] = self._idle.pop()
-                return child, False
+            idle = self._idle.pop() if self._idle else None
             if self._at_exit is None:
                 self._at_exit = util.Finalize(None, self.close, exitpriority=0)
-        child = _Child(f"{self._name}-child")
+        child = _Child(f"{self._options.name}-child") if idle is None else idle
         with self._lock:
             self._busy[held] = child
             if self._is_closed:
                 # So the handler's first check raises LeaseLost.
                 held.give_up()
-        return child, True
+        return child, idle is None
 
     def _release(self, child: _Child, held: HeldDelivery) -> None:
         """Make a child idle again, or end it if it must not be used again."""
@@ -370,7 +338,7 @@ class ChildProcesses:
                 self._idle.append(child)
                 return
         child.kill()
-        child.reap(self._timings.cleanup)
+        child.reap(self._options.timings.cleanup)
 
     def _receive(self, child: _Child, held: HeldDelivery, until: float | None = None) -> bytes:
         """Return a child's next answer. Raise EOFError or OSError if the child has ended, WorkerError after *until*."""
@@ -378,16 +346,14 @@ class ChildProcesses:
             held.check()
             if held.stopping:
                 child.tell_stopping()
-            wait = self._timings.lease_check
-            for at in (until, held.time_over_at, held.lease.deadline):
-                if at is not None:
-                    wait = min(wait, max(0.0, at - self._clock()))
+            next_at = min(at for at in (until, held.time_over_at, held.lease.deadline) if at is not None)
+            wait = min(self._options.timings.lease_check, max(0.0, next_at - self._options.clock()))
             if child.connection.poll(wait):
                 return child.connection.recv_bytes()
-            if until is not None and self._clock() >= until:
+            if until is not None and self._options.clock() >= until:
                 raise WorkerError(
                     f"the child process for kind {held.delivery.kind!r} was not ready after "
-                    f"{self._timings.child_start:g} s; look at what its modules do when they are imported"
+                    f"{self._options.timings.child_start:g} s; look at what its modules do when they are imported"
                 )
 
 
@@ -398,7 +364,6 @@ class _Child:
         self.is_killed = False
         self._is_reaped = False
         self._lock = threading.Lock()
-        self._is_told = False
         self.connection, theirs = _SPAWN.Pipe()
         # Not a daemon, since handlers may use multiprocessing themselves.
         self._process = _SPAWN.Process(target=main, args=(theirs,), name=name, daemon=False)
@@ -416,10 +381,8 @@ class _Child:
             self.connection.send_bytes(word + request)
 
     def tell_stopping(self) -> None:
-        if not self._is_told:
-            self._is_told = True
-            with suppress(OSError):
-                self.send(STOPPING)
+        with suppress(OSError):
+            self.send(STOPPING)
 
     def kill(self) -> None:
         self.is_killed = True
@@ -448,14 +411,12 @@ class _Child:
 
 def _outcome(answer: Answer) -> Any:
     """Return what a handler returned in its child, or raise what it raised."""
-    outcome = answer.outcome
+    ended = answer.ended
     if answer.own is not None:
         # Middleware may check for the application's class. If the worker cannot create that, this package's class
         # means the same.
         with suppress(Exception):
-            outcome = pickle.loads(answer.own)  # noqa: S301 - our own child's
-    if not answer.is_raised:
-        return answer.value if outcome is None else outcome
-    if outcome is None:
-        raise answer.cause or WorkerError("a child process told of an exception without a word")
-    raise outcome from answer.cause
+            ended = pickle.loads(answer.own)  # noqa: S301 - our own child's
+    if answer.is_raised:
+        raise ended from answer.cause
+    return ended

@@ -2,22 +2,20 @@
 
 A worker must not wait for the application's pool, since its own handlers' sessions could exhaust the pool, and leases
 would end meanwhile. A dedicated connection is made as the application's engine makes connections (arguments, events,
-credentials). For an AsyncEngine it has its own event loop, which the application's loop cannot block.
+credentials). For an AsyncEngine it has its own event loop, which the application's loop cannot block (``engines``).
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import socket
-import sys
 import threading
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlalchemy.exc import DBAPIError
 
@@ -25,13 +23,12 @@ from sqlalchemy_fairqueue.database import engines
 from sqlalchemy_fairqueue.database.asynchronous import AsyncEngine
 from sqlalchemy_fairqueue.database.calls import ALONE
 from sqlalchemy_fairqueue.database.drivers import Listener, driver_of
-from sqlalchemy_fairqueue.database.engines import READ_COMMITTED
 from sqlalchemy_fairqueue.database.errors import sqlstate_of
 from sqlalchemy_fairqueue.errors import IsolationError, LeaseLost
 from sqlalchemy_fairqueue.worker.timings import Clock, Timings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator
+    from collections.abc import Callable, Iterator
 
     from sqlalchemy import Connection, Engine
 
@@ -56,9 +53,14 @@ _OPTIONS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionOptions:
-    """What a dedicated connection needs: the engine that it imitates, the limits of its calls, the clock."""
+    """What a dedicated connection needs: the engine that it imitates, the limits of its calls, the clock.
+
+    Attributes:
+        listen: False behind a transaction pooler, which would lose settings of the session.
+    """
 
     engine: Engine | AsyncEngine
+    listen: bool = True
     timings: Timings = field(default_factory=Timings)
     clock: Clock = monotonic
 
@@ -70,8 +72,8 @@ class DedicatedConnection:
     to a silent server or proxy would wait for ever. *made* counts the connections made so far.
 
     Args:
-        lock_timeout: Seconds that a statement waits for a lock; give None behind a transaction pooler.
-        time_limit: Seconds that a statement may take; this replaces the role's limit. None behind a transaction pooler.
+        lock_timeout: Seconds that a statement waits for a lock. Behind a transaction pooler the role's limits hold.
+        time_limit: Seconds that a statement may take; this replaces the role's limit.
         within: Seconds after which a call is cut, unless :meth:`run` gets others. None if another thread cuts calls.
     """
 
@@ -84,12 +86,10 @@ class DedicatedConnection:
         within: float | None = None,
     ) -> None:
         self.made: int = 0
-        self._is_async = isinstance(options.engine, AsyncEngine)
-        engine = options.engine.sync_engine if isinstance(options.engine, AsyncEngine) else options.engine
-        self._engine = engines.without_pool(engine)
-        self._driver = driver_of(engine)
-        self._connect_within = options.timings.connect
-        self._clock = options.clock
+        engine = options.engine
+        self._engine = engines.blocking(engine) if isinstance(engine, AsyncEngine) else engines.without_pool(engine)
+        self._driver = driver_of(self._engine)
+        self._options = options
         self._lock_timeout = lock_timeout
         self._time_limit = time_limit
         self._within = within
@@ -97,9 +97,10 @@ class DedicatedConnection:
         self._connection: Connection | None = None
         # The driver's connection; SQLAlchemy no longer refers to a broken one.
         self._opened: Any = None
+        # Runs a coroutine in the loop of the connection, if it has one.
+        self._in_loop: Any = None
         self._socket: socket.socket | None = None
         self._since: float | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
 
     def run(self, work: Callable[[Connection], R], *, within: float | None = None) -> R:
         """Call *work* on the connection, where each statement is its own READ COMMITTED transaction.
@@ -112,7 +113,7 @@ class DedicatedConnection:
         try:
             connection = self._open()
             with self.calling(self._within if within is None else within):
-                return self._waited(partial(self._do, work, connection))
+                return self._do(work, connection)
         except IsolationError:
             self.close()
             if self._must_be_explicit:
@@ -125,7 +126,8 @@ class DedicatedConnection:
                 self.close()
             raise
 
-    def _do(self, work: Callable[[Connection], R], connection: Connection) -> R:
+    @staticmethod
+    def _do(work: Callable[[Connection], R], connection: Connection) -> R:
         try:
             result = work(connection)
         except BaseException as error:
@@ -152,7 +154,7 @@ class DedicatedConnection:
         if timer is not None:
             timer.daemon = True
             timer.start()
-        self._since = self._clock()
+        self._since = self._options.clock()
         try:
             yield
         finally:
@@ -164,7 +166,7 @@ class DedicatedConnection:
     def cut_if_stuck(self, seconds: float) -> None:
         """Cut a call that has lasted longer than *seconds*; its caller gets an error. Any thread may call this."""
         since = self._since
-        if since is not None and self._clock() - since > seconds:
+        if since is not None and self._options.clock() - since > seconds:
             self._cut()
 
     def close(self) -> None:
@@ -174,65 +176,37 @@ class DedicatedConnection:
             own.close()
         connection, self._connection = self._connection, None
         if connection is not None:
-            with contextlib.suppress(Exception):
-                self._driver.end(self._opened, self._in_loop)
-            with contextlib.suppress(Exception):
-                self._waited(connection.invalidate)
-            with contextlib.suppress(Exception):
-                self._waited(connection.close)
-        loop, self._loop = self._loop, None
-        if loop is not None:
-            with contextlib.suppress(Exception):
-                loop.run_until_complete(loop.shutdown_asyncgens())
-            loop.close()
+            for end in partial(self._driver.end, self._opened, self._in_loop), connection.invalidate, connection.close:
+                with contextlib.suppress(Exception):
+                    end()
 
     def _open(self) -> Connection:
         if self._connection is not None:
             return self._connection
-        within = self._connect_within
+        within = self._options.timings.connect
         try:
-            made = self._in_loop(self._connecting(within)) if self._is_async else _connected(self._engine, within)
             # Stored at once, so that close() ends the connection if anything below fails.
-            connection: Connection = made
-            self._connection = connection
+            connection = self._connection = _connected(self._engine, within)
+            self._in_loop = getattr(connection.connection.dbapi_connection, "run_in_loop", None)
             self.made += 1
             self._opened = connection.connection.driver_connection
             self._watch_socket()
             with self.calling(within):
-                self._waited(partial(self._prepare, connection))
+                self._prepare(connection)
         except BaseException:
             self.close()
             raise
         return connection
 
-    async def _connecting(self, within: float) -> Connection:
-        scope = asyncio.timeout(within)
-        try:
-            async with scope:
-                return await in_greenlet(self._engine.connect)
-        except TimeoutError:
-            if not scope.expired():
-                raise
-            raise _unanswered(within) from None
-
     def _prepare(self, connection: Connection) -> None:
         """Set isolation and limits of a new connection, which the engine's listeners have already set up."""
         explicit = self._must_be_explicit or engines.sets_up_transactions(connection)
-        engines.isolate(connection, _ALONE if self._listens or not explicit else READ_COMMITTED)
-        if self._lock_timeout is not None:
+        engines.isolate(connection, _ALONE if self._listens or not explicit else engines.READ_COMMITTED)
+        if self._lock_timeout is not None and self._options.listen:
             engines.set_lock_timeout(connection, timedelta(seconds=self._lock_timeout))
-        if self._time_limit is not None:
+        if self._time_limit is not None and self._options.listen:
             engines.set_time_limit(connection, timedelta(seconds=self._time_limit))
         connection.commit()
-
-    def _waited(self, work: Callable[[], R]) -> R:
-        return cast("R", self._in_loop(in_greenlet(work))) if self._is_async else work()
-
-    def _in_loop(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
-        if self._loop is None:
-            # On Windows the default loop waits only for its own sockets; psycopg and a listener need others.
-            self._loop = asyncio.SelectorEventLoop() if sys.platform == "win32" else asyncio.new_event_loop()
-        return self._loop.run_until_complete(coroutine)
 
     def _watch_socket(self) -> None:
         with contextlib.suppress(OSError):
@@ -250,10 +224,8 @@ class DedicatedConnection:
         try:
             # This never waits: the driver has made the socket non-blocking, or else the flag has the same effect.
             self._socket.recv(1, socket.MSG_PEEK | getattr(socket, "MSG_DONTWAIT", 0))
-        except BlockingIOError:
-            return False
-        except OSError:
-            return True
+        except OSError as error:
+            return not isinstance(error, BlockingIOError)
         return True
 
     def _cut(self) -> None:
@@ -261,14 +233,6 @@ class DedicatedConnection:
         if own is not None:
             with contextlib.suppress(OSError):
                 own.shutdown(socket.SHUT_RDWR)
-
-
-async def in_greenlet(work: Callable[[], R]) -> R:
-    """Call a plain function in a greenlet, so that it may await by SQLAlchemy's ``await_only``."""
-    # It needs greenlet.
-    from sqlalchemy.util import greenlet_spawn  # noqa: PLC0415
-
-    return cast("R", await greenlet_spawn(work))
 
 
 def _connected(engine: Engine, within: float) -> Connection:
@@ -292,15 +256,11 @@ def _connected(engine: Engine, within: float) -> Connection:
         return made.result(within)
     except TimeoutError:
         if made.cancel():
-            raise _unanswered(within) from None
+            raise TimeoutError(
+                f"the database has not answered a new connection for {within:g} s; look whether it, its proxy and the "
+                "network are up"
+            ) from None
         return made.result()
-
-
-def _unanswered(within: float) -> TimeoutError:
-    return TimeoutError(
-        f"the database has not answered a new connection for {within:g} s; look whether it, its proxy and the "
-        "network are up"
-    )
 
 
 def _is_usable(error: BaseException) -> bool:

@@ -111,8 +111,8 @@ class Heartbeat:
     def extend_all(self) -> None:
         self._tell_lost()
         try:
-            held = [(queue, [lease for lease in queue.held() if not lease.lost]) for queue in self.queues]
-            held = [(queue, leases) for queue, leases in held if leases]
+            living = {queue: [lease for lease in queue.held() if not lease.lost] for queue in self.queues}
+            held = [(queue, leases) for queue, leases in living.items() if leases]
             # If a queue is locked, it may use only its share of the time until the first lease would be lost.
             run_all(partial(self._extend, *held[number], held[number:]) for number in range(len(held)))
         finally:
@@ -177,11 +177,6 @@ class Heartbeat:
                 self.interrupt(held)
 
 
-def cut_stuck_calls(connections: Sequence[DedicatedConnection], seconds: float) -> None:
-    for connection in connections:
-        connection.cut_if_stuck(seconds)
-
-
 @dataclass(eq=False)
 class StopRequests:
     """Stops one worker when an operator asks, even while it is idle, all its handlers are busy, or it has no lease.
@@ -237,8 +232,6 @@ class Round(ABC):
         self._schemas = list(dict.fromkeys(queue.schema for queue in options.queues))
         self._queues = by_schema(queues)
         self._options = options
-        self._log = options.log
-        self._timings = options.timings
         self._connection = DedicatedConnection(options, **limits)
         self._backoff = options.backoff(step)
         self._starting = threading.Lock()
@@ -264,7 +257,7 @@ class Round(ABC):
         with self._starting:
             self._stopping = True
         if self._thread is not None:
-            self._thread.join(self._timings.stop_dequeue)
+            self._thread.join(self._options.timings.stop_dequeue)
 
     def run(self) -> None:
         try:
@@ -325,7 +318,7 @@ class Groups(Round):
     def _fold(self, schema: str | None) -> bool:
         """Fold the groups of one installation. Return whether nothing is left."""
         notify = all(queue.target.notify for queue in self._queues[schema].values())
-        limit, groups = self._timings.notes_at_once, self._timings.groups_at_once
+        limit, groups = self._options.timings.notes_at_once, self._options.timings.groups_at_once
         fold = partial(fold_groups, schema=schema, limit=limit, groups=groups, notify=notify)
         while not self._stopping:
             done = self._connection.run(fold)
@@ -333,7 +326,7 @@ class Groups(Round):
                 return False
             if done.finished:
                 self.finished += done.finished
-                self._log.debug(": %d groups whose members have ended", done.finished)
+                self._options.log.debug(": %d groups whose members have ended", done.finished)
             if not done.more:
                 return True
         return False
@@ -343,7 +336,7 @@ class Schedules(Round):
     """Rounds that first set the schedules that the code declares, and then run due slots."""
 
     def __init__(self, polling: DedicatedConnection, queues: Sequence[ServedQueue], options: WorkerOptions) -> None:
-        limits = {"within": options.stuck_after, "lock_timeout": options.lock_timeout}
+        limits = {"within": options.stuck_after, "lock_timeout": options.timings.lock_timeout}
         super().__init__("schedules", "run schedules", options, queues, **limits)
         self._polling = polling
         self._declaring = [queue for queue in queues if queue.queue.schedules.declared]
@@ -352,8 +345,8 @@ class Schedules(Round):
         self._refused: set[int] = set()
         self._held: set[tuple[str | None, str, str]] = set()
         self._ended = False
-        # If the worker drains: the time of each installation up to which slots are run. None: it does not drain.
-        self._until: dict[str | None, int] | None = None
+        # If the worker drains: the time of each installation up to which slots are run.
+        self._until: dict[str | None, int] = {}
 
     def poll(self) -> float | None:
         """Begin a round if a schedule is due. Return the seconds until the next is due, or None if none is soon."""
@@ -375,8 +368,6 @@ class Schedules(Round):
         """
         if self._ended or self.is_under_way:
             return self._ended
-        if self._until is None:
-            self._until = {}
         if self._options.clock() >= self._again_at:
             self.start()
         return False
@@ -399,11 +390,11 @@ class Schedules(Round):
             schema=schema,
             queues=sorted(queues),
             in_code=[(name, *key) for name, queue in queues.items() for key in queue.queue.schedules.declared],
-            ahead=timedelta(seconds=self._timings.schedules_every),
-            limit=self._timings.schedules_at_once,
+            ahead=timedelta(seconds=self._options.timings.schedules_every),
+            limit=self._options.timings.schedules_at_once,
         )
         found = connection.run(ask)
-        if self._until is not None and found:
+        if self._options.drain and found:
             until = self._until.setdefault(schema, found[0].read_at)
             found = [due._replace(read_at=min(due.read_at, until)) for due in found]
         return [due for due in found if due.id not in self._refused]
@@ -423,7 +414,7 @@ class Schedules(Round):
         if self._declared_on is not None and self._connection.run(read):
             return
         outcome = self._connection.run(schedules.schedule_call(queue.target, definition).value)
-        self._log.log(
+        self._options.log.log(
             logging.DEBUG if outcome == "same" else logging.INFO,
             ": schedule %s of queue %s is %s by the code",
             *(name, queue.target.queue, outcome),
@@ -446,7 +437,9 @@ class Schedules(Round):
             return self._run_slots(schema, due)
         except NotGranted as error:
             self._refused.add(due.id)
-            self._log.warning("leaves schedule %s of channel %s of queue %s to others: %s", *_words(due), logged(error))
+            self._options.log.warning(
+                "leaves schedule %s of channel %s of queue %s to others: %s", *_words(due), logged(error)
+            )
             return False
         except DBAPIError as error:
             state = sqlstate_of(error)
@@ -468,7 +461,7 @@ class Schedules(Round):
         Return False if another worker was first, or the row is locked.
         """
         timing = timing_of(due.cron, due.timezone, due.every, due.anchor_at)
-        most = max(1, min(self._timings.slots_at_once, _BYTES // max(due.content_size, 1)))
+        most = max(1, min(self._options.timings.slots_at_once, _BYTES // max(due.content_size, 1)))
         plan = planned(timing, due.catch_up, due.done_until, due.read_at, most)
         run = partial(
             schedules.run_slots,
@@ -482,16 +475,16 @@ class Schedules(Round):
         made = self._connection.run(run)
         if made:
             ids = list(made.values())
-            self._log.debug(": schedule %s of channel %s of queue %s enqueued messages %s", *_words(due), ids)
+            self._options.log.debug(": schedule %s of channel %s of queue %s enqueued messages %s", *_words(due), ids)
         return made is not None
 
     def _note(self, schema: str | None, due: schedules.DueSchedule, error: BaseException) -> bool:
         """Note why a schedule cannot be run. Return False if its row has changed meanwhile, or is locked."""
-        delay = timedelta(seconds=self._timings.schedule_again)
+        delay = timedelta(seconds=self._options.timings.schedule_again)
         note = partial(schedules.fail_schedule, schema=schema, due=due, problem=said(error), delay=delay)
         noted = self._connection.run(note)
         if noted:
-            self._log.warning(
+            self._options.log.warning(
                 "cannot run schedule %s of channel %s of queue %s, which is tried again in %.0f s: %s",
                 *(*_words(due), delay.total_seconds(), logged(error)),
             )
@@ -516,7 +509,7 @@ class Samples(Round):
             self._rows(schema, "fq_keep_samples", "keep samples", queues=sorted(self._queues[schema]))
         except NotGranted as error:
             self._schemas.remove(schema)
-            self._log.warning("leaves samples to others: %s", logged(error))
+            self._options.log.warning("leaves samples to others: %s", logged(error))
 
 
 class Housekeeping(Round):
@@ -528,50 +521,48 @@ class Housekeeping(Round):
 
     def __init__(self, options: WorkerOptions) -> None:
         limit = options.timings.housekeeping_call
-        # A role's statement_timeout is meant for users, so it is overridden. A connection of a transaction pooler keeps
-        # no settings.
-        limits = {"within": limit, "time_limit": limit if options.listen else None}
-        super().__init__("housekeeping", "do its housekeeping", options, (), **limits)
+        # A role's statement_timeout is meant for users, so it is overridden.
+        super().__init__("housekeeping", "do its housekeeping", options, (), within=limit, time_limit=limit)
 
     def _work(self) -> None:
         tasks = self._keep_history, self._prune_dead_letters, self._prune_expired, self._forget_channels
         run_all(partial(self._each, task) for task in tasks)
 
     def _keep_history(self, schema: str | None) -> None:
-        ahead = self._timings.history_days
+        ahead = self._options.timings.history_days
         made = self._rows(schema, "fq_keep_history", "keep the partitions of the history", ahead=ahead)
         for partition, action in made:
-            self._log.info(": partition %s %s", partition, action)
+            self._options.log.info(": partition %s %s", partition, action)
 
     def _prune_dead_letters(self, schema: str | None) -> None:
         more = True
         while more and not self._stopping:
-            limit = self._timings.pruned_at_once
+            limit = self._options.timings.pruned_at_once
             pruned = self._rows(schema, "fq_prune_dead_letters", "prune dead letters", limit=limit)
             more = any(one.more for one in pruned)
             for queue, deleted, _ in pruned:
-                self._log.info(": %s dead letters of queue %s deleted after their retention", deleted, queue)
+                self._options.log.info(": %s dead letters of queue %s deleted after their retention", deleted, queue)
 
     def _prune_expired(self, schema: str | None) -> None:
-        deleted = most = self._timings.pruned_at_once
+        deleted = most = self._options.timings.pruned_at_once
         while deleted == most and not self._stopping:
             [(deleted, removed)] = self._rows(schema, "fq_prune_expired", "prune what has expired", limit=most)
             for schedule in removed:
-                self._log.info(": schedule %s is removed: no worker has it in its code any more", schedule)
+                self._options.log.info(": schedule %s is removed: no worker has it in its code any more", schedule)
 
     def _forget_channels(self, schema: str | None) -> None:
         """Delete idle channels that were marked before all present transactions began, and mark others."""
         self._delete_channels(schema)
         after: int | None = 0
         while after is not None and not self._stopping:
-            limit = self._timings.forgotten_at_once
+            limit = self._options.timings.forgotten_at_once
             [(after, _)] = self._rows(schema, "fq_mark_idle_channels", "mark idle channels", after=after, limit=limit)
         self._delete_channels(schema)
 
     def _delete_channels(self, schema: str | None) -> None:
-        forgotten, more, size = 0, True, self._timings.forgotten_at_once
+        forgotten, more, size = 0, True, self._options.timings.forgotten_at_once
         while more and not self._stopping:
             [row] = self._rows(schema, "fq_forget_channels", "forget idle channels", limit=size)
             forgotten, more = forgotten + row.forgotten, row.more
         if forgotten:
-            self._log.info(": %s idle channels forgotten", forgotten)
+            self._options.log.info(": %s idle channels forgotten", forgotten)

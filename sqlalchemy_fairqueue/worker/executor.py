@@ -14,11 +14,12 @@ from contextvars import Context, ContextVar, copy_context
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from sqlalchemy.util import greenlet_spawn
+
 from sqlalchemy_fairqueue.errors import FairQueueError, HandlerTimeout
 from sqlalchemy_fairqueue.queue.contexts import finished
 from sqlalchemy_fairqueue.worker import handling
 from sqlalchemy_fairqueue.worker.child_processes import ChildProcesses
-from sqlalchemy_fairqueue.worker.connection import in_greenlet
 from sqlalchemy_fairqueue.worker.leases import COMPLETE, RELEASE, Buffer, Decision, HeldDelivery
 from sqlalchemy_fairqueue.worker.threads import Duty, ForkGuard, Looper, in_thread, join
 from sqlalchemy_fairqueue.worker.timings import Prefetch
@@ -52,18 +53,15 @@ class Executor(ABC):
         self.buffer: Buffer = Buffer()
         self.running: dict[HeldDelivery, float] = {}
         self.occupied: dict[HeldDelivery, float] = {}
-        self._concurrency = options.concurrency
-        self._clock = options.clock
-        self._timings = options.timings
-        self._trigger = trigger
+        self._options = options
+        self.trigger: FetchTrigger = trigger
         self._settle = settle
-        self._stats = options.stats
         self._fork_guard = ForkGuard()
         self._children = ChildProcesses(options)
         # Time limits have a thread of their own, since Python threads cannot be interrupted, a blocked event loop runs
         # no timer, and the heartbeat waits for the database. Most handlers return long before their limit, so there is
         # no list of limits; the thread looks through the running handlers when the first limit may be over.
-        duty = Duty("check the time of its handlers", self._check_time, self._timings.longest_sleep)
+        duty = Duty("check the time of its handlers", self._check_time, self._options.timings.longest_sleep)
         self._time_limits = Looper("limits", [duty], options)
         # Seconds between the end of a handler's timeout and its failure, so that a cancelled handler can clean up.
         self._clean_up = 0.0
@@ -78,8 +76,7 @@ class Executor(ABC):
 
     def close(self) -> None:
         """End the thread of time limits and all child processes, after a stop."""
-        until = self._clock() + self._timings.stop_part
-        self._time_limits.end(lambda: until - self._clock())
+        self._time_limits.end()
         self._children.close()
 
     def begin_stop(self) -> None:
@@ -94,7 +91,7 @@ class Executor(ABC):
         self._grace_until = min(self._grace_until, until)
 
     def grace_left(self) -> float:
-        return max(0.0, self._grace_until - self._clock())
+        return max(0.0, self._grace_until - self._options.clock())
 
     def give_up(self) -> list[HeldDelivery]:
         """Fail handlers beyond their timeout, abandon the others, kill child processes. Return abandoned deliveries."""
@@ -127,12 +124,12 @@ class Executor(ABC):
         """Begin deliveries that were added to the buffer."""
 
     def free(self) -> int:
-        return self._concurrency - len(self.occupied)
+        return self._options.concurrency - len(self.occupied)
 
     def busy(self, now: float) -> float:
         """Return for how many seconds no handler has been free; zero if one is."""
         started = list(self.occupied.values())
-        return now - max(started) if len(started) >= self._concurrency else 0.0
+        return now - max(started) if len(started) >= self._options.concurrency else 0.0
 
     def is_closed(self) -> bool:
         """Return whether the executor can call no more handlers, although the worker was not stopped."""
@@ -143,7 +140,7 @@ class Executor(ABC):
         for held in {one.first for one in deliveries}:
             self._interrupt(held)
         if any(held.cancelled for held in deliveries):
-            self._time_limits.wake_by(self._clock() + self._timings.ignored_cancel)
+            self._time_limits.wake_by(self._options.clock() + self._options.timings.ignored_cancel)
 
     def _interrupt(self, held: HeldDelivery) -> None:
         """Interrupt a handler that must not go on, except in a thread, which cannot be interrupted."""
@@ -186,7 +183,8 @@ class Executor(ABC):
         return handling.decide_on_return(held, handler, call())
 
     def _failed(self, held: HeldDelivery, error: BaseException) -> handling.Decisions:
-        if isinstance(error, HandlerTimeout) and not self._is_first_to_tell(held):
+        if isinstance(error, HandlerTimeout):
+            self._expire(held, error)
             return [None]
         if held.followers and any(one.cancelled for one in held.batch):
             # The others in the batch have not failed.
@@ -205,10 +203,9 @@ class Executor(ABC):
             self._returned(held)
         else:
             self.occupied.pop(held, None)
-        if started is None:
-            return
-        rest = [handling.without_call(one) or RELEASE for one in held.batch[len(decisions) :]]
-        self._settle_batch(held, [*decisions, *rest], started)
+        if started is not None:
+            rest = [handling.without_call(one) or RELEASE for one in held.batch[len(decisions) :]]
+            self._settle_batch(held, [*decisions, *rest], started)
         self._refill()
 
     def _settle_batch(self, held: HeldDelivery, decisions: handling.Decisions, started: float) -> None:
@@ -216,18 +213,18 @@ class Executor(ABC):
         for one, cost, decision in zip(held.batch, costs, decisions, strict=True):
             one.cost = cost
             if (took := one.took) is not None:
-                attempts, delivery = self._stats.attempts(one.delivery.queue), one.delivery
+                attempts, delivery = self._options.stats.attempts(one.delivery.queue), one.delivery
                 attempts.add(delivery.channel, delivery.attempt, delivery.enqueued_at.timestamp(), took)
             self._settle(one, decision)
-        self.prefetch.observe(self._clock() - started)
+        self.prefetch.observe(self._options.clock() - started)
 
     def _refill(self) -> None:
-        if len(self.buffer) <= self._trigger.refill_at:
-            self._trigger.set()
+        if len(self.buffer) <= self.trigger.refill_at:
+            self.trigger.set()
 
     def _check_time(self) -> float:
         """End handlers beyond their timeout; count those that ignore a cancel. Return seconds until the next check."""
-        began = self._clock()
+        began = self._options.clock()
         next_at = math.inf
         for held in list(self.running):
             # Nothing to do for a child process, which the waiting thread kills.
@@ -236,10 +233,10 @@ class Executor(ABC):
             for since, allowed, act in (
                 (held.time_over_at, 0.0, self._interrupt),
                 (held.time_over_at, self._clean_up, self._expire),
-                (held.cancelled_at, self._timings.ignored_cancel, self._ignore),
+                (held.cancelled_at, self._options.timings.ignored_cancel, self._ignore),
             ):
                 at = math.inf if since is None else since + allowed
-                if at <= self._clock():
+                if at <= self._options.clock():
                     act(held)
                 else:
                     next_at = min(next_at, at)
@@ -247,34 +244,26 @@ class Executor(ABC):
 
     def _ignore(self, held: HeldDelivery) -> None:
         """Count a handler as hanging, since it ignores a cancel of its message. It may still settle the message."""
-        ago, name = self._clock() - (held.cancelled_at or 0.0), shlex.quote(held.queue.options.name)
+        ago, name = self._options.clock() - (held.cancelled_at or 0.0), shlex.quote(held.queue.options.name)
         self._hang(
             held,
             f"was cancelled {ago:.0f} s ago, and its handler still runs without asking context.check() "
             f"('fairqueue workers stop {name} {held.queue.reference}' stops its worker)",
         )
 
-    def _expire(self, held: HeldDelivery) -> None:
-        """Settle a delivery as failed, since its handler still runs after its timeout."""
+    def _expire(self, held: HeldDelivery, error: HandlerTimeout | None = None) -> None:
+        """Settle a delivery as failed by its timeout; without the handler's own *error*, the handler still runs."""
         with self._lock:
             started = None if held.given_up else self.running.pop(held, None)
             if started is None:
                 return
             held.give_up()
-        self._stats.time_is_over(len(held.batch))
-        error = HandlerTimeout(held.delivery.message_id, held.delivery.kind, held.timeout)
-        decisions = [handling.decide_on_failure(one, error) for one in held.batch]
-        self._hang(held)
+        self._options.stats.count("timed_out", len(held.batch))
+        over = error or HandlerTimeout(held.delivery.message_id, held.delivery.kind, held.timeout)
+        decisions = [handling.decide_on_failure(one, over) for one in held.batch]
+        if error is None:
+            self._hang(held)
         self._settle_batch(held, decisions, started)
-
-    def _is_first_to_tell(self, held: HeldDelivery) -> bool:
-        """Give up and count a delivery whose handler reports its timeout. Return False if it was given up before."""
-        with self._lock:
-            if held.given_up:
-                return False
-            held.give_up()
-        self._stats.time_is_over(len(held.batch))
-        return True
 
     def _hang(
         self, held: HeldDelivery, what: str = "is settled while its handler still runs, which cannot be interrupted"
@@ -284,11 +273,11 @@ class Executor(ABC):
             if held not in self.occupied or held in self._hung:
                 return
             self._hung.add(held)
-            hung = self._stats.hang(1)
+            hung = self._options.stats.count("hung")
         level, so = logging.WARNING, ""
-        if hung >= self._concurrency:
+        if hung >= self._options.concurrency:
             level, so = logging.ERROR, "; the worker takes no messages until one returns: restart its process"
-        held.log(level, f"{what}: {hung} of {self._concurrency} handlers hang{so}")
+        held.log(level, f"{what}: {hung} of {self._options.concurrency} handlers hang{so}")
 
     def _returned(self, held: HeldDelivery) -> None:
         """Note that a handler has returned; if it counted as hanging, it no longer does."""
@@ -297,13 +286,10 @@ class Executor(ABC):
             if since is None or held not in self._hung:
                 return
             self._hung.discard(held)
-            hung = self._stats.hang(-1)
-        held.log(
-            logging.WARNING,
-            f"no longer hangs: its handler has returned after {self._clock() - since:.1f} s"
-            f"{', which settles nothing' if held.given_up else ''}; {hung} of {self._concurrency} handlers hang",
-        )
-        self._refill()
+            hung = self._options.stats.count("hung", -1)
+        what = f"no longer hangs: its handler has returned after {self._options.clock() - since:.1f} s"
+        so = ", which settles nothing" if held.given_up else ""
+        held.log(logging.WARNING, f"{what}{so}; {hung} of {self._options.concurrency} handlers hang")
 
 
 class ThreadExecutor(Executor):
@@ -313,8 +299,6 @@ class ThreadExecutor(Executor):
         super().__init__(options, trigger, settle)
         self._changed = threading.Condition()
         self._idle = 0
-        # Until when a stop waits for hanging handlers.
-        self._leave_at = math.inf
         self._threads = [
             threading.Thread(target=self._run, name=f"{options.name}-handler-{number}", daemon=True)
             for number in range(1, options.concurrency + 1)
@@ -341,15 +325,10 @@ class ThreadExecutor(Executor):
     async def wait(self) -> None:
         """Wait for running handlers until the grace period ends; hung threads get a short extra wait."""
         for thread in self._threads:
-            join(thread, self._left)
-
-    def _left(self) -> float:
-        if self.running:
-            self._leave_at = math.inf
-            return self.grace_left()
-        now = self._clock()
-        self._leave_at = min(self._leave_at, now + self._timings.cleanup)
-        return min(self.grace_left(), self._leave_at - now)
+            join(thread, lambda: self.grace_left() if self.running else 0.0)
+        leave_at = self._options.clock() + self._options.timings.cleanup
+        for thread in self._threads:
+            join(thread, lambda: min(self.grace_left(), leave_at - self._options.clock()))
 
     def _run(self) -> None:
         while not self._stopping.is_set():
@@ -357,7 +336,7 @@ class ThreadExecutor(Executor):
             if held is None:
                 self._wait_for_work()
                 continue
-            self.occupied[held] = self.running[held] = self._clock()
+            self.occupied[held] = self.running[held] = self._options.clock()
             # The handler was noted before this line, so either this line sees a stop or the stop waits for the handler.
             is_stopping = self._stopping.is_set()
             # Each call has a new context, so that context variables of a handler do not leak into the next message.
@@ -409,8 +388,7 @@ class TaskExecutor(Executor):
         self._tasks: dict[HeldDelivery, asyncio.Task[handling.Decisions]] = {}
         # Deliveries whose tasks were cancelled. Each task is cancelled only once, so that it can clean up.
         self._interrupted: set[HeldDelivery] = set()
-        self._waiting: asyncio.Timeout | None = None
-        # Set when a handler has finished; a stop waits for it.
+        # Set when a handler has finished, or the grace period is shorter; a stop waits for it.
         self._changed = asyncio.Event()
         # When the loop was last asked to take from the buffer, and has not done so.
         self._called_at: float | None = None
@@ -429,7 +407,7 @@ class TaskExecutor(Executor):
     def free(self) -> int:
         """Return how many handlers could begin; zero if the loop is blocked, so that no messages wait for the loop."""
         called_at = self._called_at
-        is_blocked = called_at is not None and self._clock() - called_at > self._timings.stale_after
+        is_blocked = called_at is not None and self._options.clock() - called_at > self._options.timings.stale_after
         return 0 if is_blocked else super().free()
 
     def is_closed(self) -> bool:
@@ -440,23 +418,18 @@ class TaskExecutor(Executor):
 
     def shorten_grace(self, until: float) -> None:
         super().shorten_grace(until)
-        if self._waiting is not None and not self._waiting.expired():
-            self._waiting.reschedule(self._loop.time() + self.grace_left())
+        self._call_in_loop(self._changed.set)
 
     async def run(self, work: Callable[[], Any]) -> Any:
         return await in_thread(work)
 
     async def wait(self) -> None:
         """Wait for running handlers until the grace period ends, but not for hanging ones."""
-        try:
-            async with asyncio.timeout(self.grace_left()) as self._waiting:
-                while self.running:
-                    self._changed.clear()
+        while self.running and (left := self.grace_left()) > 0:
+            self._changed.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(left):
                     await self._changed.wait()
-        except TimeoutError:
-            pass
-        finally:
-            self._waiting = None
 
     async def clean_up(self) -> None:
         """Cancel abandoned tasks, and give them a moment to clean up."""
@@ -464,7 +437,7 @@ class TaskExecutor(Executor):
             self._interrupted.add(held)
             task.cancel("the worker stops")
         if self._tasks:
-            await asyncio.wait(self._tasks.values(), timeout=self._timings.cleanup)
+            await asyncio.wait(self._tasks.values(), timeout=self._options.timings.cleanup)
 
     def _call_in_loop(self, function: Callable[..., None], *given: Any) -> None:
         # A closed loop has no handlers.
@@ -473,11 +446,11 @@ class TaskExecutor(Executor):
 
     def _begin(self) -> None:
         self._called_at = None
-        while len(self.occupied) < self._concurrency and not self._stopping.is_set():
+        while len(self.occupied) < self._options.concurrency and not self._stopping.is_set():
             held = self.buffer.pop()
             if held is None:
                 return
-            self.occupied[held] = self.running[held] = self._clock()
+            self.occupied[held] = self.running[held] = self._options.clock()
             name = f"{held.delivery.kind}-{held.delivery.message_id}"
             # A new context, since this may run in the context of a handler whose thread has just ended.
             task = self._tasks[held] = self._loop.create_task(self._call(held), name=name, context=Context())
@@ -514,34 +487,27 @@ class TaskExecutor(Executor):
                 return await in_thread(lambda: self._call_in_child(held, handler))
             self._limit_time(held, handler)
             return await self._call_handler(held, handler)
-        except BaseException as error:  # noqa: BLE001 - every exception of a handler is about its message
-            # The handler has not failed if its loop was closed, or if others cancelled its task.
-            if (isinstance(error, GeneratorExit) and self._loop.is_closed()) or (
-                isinstance(error, asyncio.CancelledError) and self._is_cancelled_by_others(held)
-            ):
-                decisions: handling.Decisions = [RELEASE]
-            else:
-                decisions = self._failed(held, _reason(held, error))
-            if isinstance(error, asyncio.CancelledError):
-                # The thread or child process of the handler may go on.
-                held.give_up()
-                self._children.kill(held)
+        except asyncio.CancelledError as error:
+            decisions = [RELEASE] if self._is_cancelled_by_others(held) else self._failed(held, _reason(held, error))
+            # Its thread or child process may go on.
+            held.give_up()
+            self._children.kill(held)
             return decisions
+        except BaseException as error:  # noqa: BLE001 - every exception of a handler is about its message
+            # If the loop was closed, the handler has not failed.
+            is_torn_down = isinstance(error, GeneratorExit) and self._loop.is_closed()
+            return [RELEASE] if is_torn_down else self._failed(held, error)
 
     def _is_cancelled_by_others(self, held: HeldDelivery) -> bool:
         """Return whether a handler's task was cancelled from outside the worker, usually as its event loop ends."""
-        task = asyncio.current_task()
         uncounted = held.delivery.deliveries - held.delivery.attempt
-        return (
-            task is not None and task.cancelling() > 0 and held not in self._interrupted and uncounted < _CANCELLATIONS
-        )
+        was_cancelled = self._tasks[held].cancelling() > 0 and held not in self._interrupted
+        return was_cancelled and uncounted < _CANCELLATIONS
 
     async def _call_handler(self, held: HeldDelivery, handler: Handler) -> handling.Decisions:
-        in_session = partial(handling.call_in_session, held, handler, self._fork_guard)
-        if handler.session and handler.asynchronous:
-            return await in_greenlet(in_session)
         if handler.session:
-            return await self._in_thread(held, in_session)
+            in_session = partial(handling.call_in_session, held, handler, self._fork_guard)
+            return await (greenlet_spawn(in_session) if handler.asynchronous else self._in_thread(held, in_session))
         if handler.asynchronous:
             with self._fork_guard:
                 result = await finished(handling.bound_call(handler, held)())
@@ -578,14 +544,14 @@ class TaskExecutor(Executor):
         self._in_threads.discard(held)
         if held not in self._tasks:
             self._returned(held)
+            self._refill()
             self._begin()
 
 
-def _reason(held: HeldDelivery, error: BaseException) -> BaseException:
-    """Return an error; in place of a CancelledError, return why the handler may not go on, if there is a reason."""
-    if isinstance(error, asyncio.CancelledError):
-        try:
-            held.check()
-        except FairQueueError as reason:
-            return reason
+def _reason(held: HeldDelivery, error: asyncio.CancelledError) -> BaseException:
+    """Return why a task was cancelled, if its delivery tells."""
+    try:
+        held.check()
+    except FairQueueError as reason:
+        return reason
     return error

@@ -16,7 +16,7 @@ from sqlalchemy_fairqueue.queue.handlers import handlers_of
 from sqlalchemy_fairqueue.worker.connection import DedicatedConnection
 from sqlalchemy_fairqueue.worker.leases import RELEASE
 from sqlalchemy_fairqueue.worker.threads import Duty, Looper
-from sqlalchemy_fairqueue.worker.wakeups import FetchTrigger, WaitRegistration
+from sqlalchemy_fairqueue.worker.wakeups import WaitRegistration
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -45,26 +45,24 @@ class Fetcher(Looper):
         executor: Executor,
         settler: Settler,
         *,
-        trigger: FetchTrigger,
         ended: Callable[[], None],
     ) -> None:
-        duty = Duty("fetch messages", self._round, options.timings.fetch_check)
-        super().__init__("fetch", [duty], options, event=trigger, last=self._end)
+        duties = [
+            Duty("look up unanswered dequeues", self._look_up_unanswered, options.timings.unanswered_after),
+            Duty("fetch messages", self._round, options.timings.fetch_check),
+        ]
+        super().__init__("fetch", duties, options, event=executor.trigger, last=self._end)
         self.connection: DedicatedConnection = DedicatedConnection(options)
-        self.options = options
         self.settler = settler
         self.unanswered: dict[tuple[ServedQueue, int], tuple[float, float]] = {}
-        self._queues = queues
-        self._in_turn = list(queues)
+        # The first is polled first, and goes to the end then.
+        self._queues = list(queues)
         self._executor = executor
-        self._trigger = trigger
-        self._waits = WaitRegistration(self.connection, options, trigger)
+        self._waits = WaitRegistration(self.connection, options, executor.trigger)
         # Called at the end of the thread.
         self._ended = ended
         # The number of connections made when all leases were last looked up.
         self._made = 0
-        self._timings = options.timings
-        self._lookups = options.backoff("look up unanswered dequeues")
 
     def is_over(self) -> bool:
         return self._stopping or self._executor.is_closed()
@@ -84,37 +82,35 @@ class Fetcher(Looper):
 
     def _round(self) -> float:
         """Dequeue as many messages as there is room for. Return the most seconds to wait before the next round."""
-        executor, trigger, now = self._executor, self._trigger, self._clock()
+        executor, trigger, now = self._executor, self._executor.trigger, self.options.clock()
         trigger.refill_at = -1
         # No handler has taken from the buffer for long: other workers may be free.
-        if now - executor.buffer.next_taken_at() > self._timings.stale_after:
+        if now - executor.buffer.next_taken_at() > self.options.timings.stale_after:
             self.give_back()
-        self._look_up_unanswered(now)
         buffered = len(executor.buffer)
         busy = executor.busy(now)
         spare = self._spare()
         room = executor.prefetch.room(executor.free(), buffered, busy) if spare > 0 else 0
         # Set before the check, so that each settlement from now on wakes the fetcher.
         trigger.is_backlogged = True
-        trigger.is_backlogged = self.settler.backlog > self._timings.unsettled
+        trigger.is_backlogged = self.settler.backlog > self.options.timings.unsettled
         if not room or trigger.is_backlogged:
             trigger.refill_at = (executor.prefetch.ahead(busy) if spare > 0 else buffered) // 2
             # A handler may have finished before refill_at was set. A buffer that no handler empties is checked again.
             is_hungry = executor.free() and not executor.buffer and not trigger.is_backlogged
-            return 0 if is_hungry else self._timings.stale_after / 2
-        due = [queue for queue in self._in_turn if queue.polls.next_at <= now]
+            return 0 if is_hungry else self.options.timings.stale_after / 2
+        due = [queue for queue in self._queues if queue.polls.next_at <= now]
         if due:
             self._take(due, room)
             return 0
-        next_at = [queue.polls.next_at for queue in self._queues] + [at for at, _ in self.unanswered.values()]
-        return max(0.0, min(next_at) - now)
+        return max(0.0, min(queue.polls.next_at for queue in self._queues) - now)
 
     def note_unanswered(self, queue: ServedQueue, lease_id: int | None) -> None:
         if lease_id is not None:
-            after = self._timings.unanswered_after
-            self.unanswered[queue, lease_id] = self._clock() + after, after
+            after = self.options.timings.unanswered_after
+            self.unanswered[queue, lease_id] = self.options.clock() + after, after
 
-    def _look_up_unanswered(self, now: float) -> None:
+    def _look_up_unanswered(self) -> None:
         """Release messages that unanswered dequeues took, even if there is no room for further messages.
 
         After a reconnection, look at all leases: the server may have forgotten settlements, for example by a failover,
@@ -125,21 +121,13 @@ class Fetcher(Looper):
             for queue in self._queues:
                 for lease in queue.held():
                     self.note_unanswered(queue, lease.lease_id)
+        now = self.options.clock()
         for (queue, lease_id), (at, wait) in list(self.unanswered.items()):
-            if at > now:
-                continue
-            again = 2 * wait
-            try:
-                if self.connection.run(partial(self._give_back_unknown, queue=queue, lease_id=lease_id)):
-                    self.unanswered[queue, lease_id] = now + again, again
-                else:
+            if at <= now:
+                # Noted before the call, which may fail.
+                self.unanswered[queue, lease_id] = now + 2 * wait, 2 * wait
+                if not self.connection.run(partial(self._give_back_unknown, queue=queue, lease_id=lease_id)):
                     del self.unanswered[queue, lease_id]
-                self._lookups.succeeded()
-            except BaseException as error:  # noqa: BLE001 - it is tried again
-                self._stats.failed()
-                # Look again after the doubled delay, or after the backoff if that is longer.
-                self.unanswered[queue, lease_id] = self._clock() + max(again, self._lookups.failed(error)), again
-                break
 
     def _give_back_unknown(self, connection: Connection, queue: ServedQueue, lease_id: int) -> bool:
         """Release the messages of a lease that the worker does not know of. Return whether to look at it again."""
@@ -155,8 +143,7 @@ class Fetcher(Looper):
             return True
         self.options.log.warning(
             "gives back %d messages of queue %s that are under its lease, and that it does not know of",
-            len(unknown),
-            queue.queue.name,
+            *(len(unknown), queue.queue.name),
             extra={"queue": queue.queue.name, "message_ids": tuple(token.message_id for token in unknown)},
         )
         # Wake other workers, since this one may have no free handler.
@@ -175,11 +162,10 @@ class Fetcher(Looper):
                 room -= self._take_from(queue, limit, spare)
                 queue.backoff.succeeded()
             except BaseException as error:  # noqa: BLE001 - after any failure the worker and its other queues go on
-                self._stats.failed()
-                queue.polls.failed(self._clock(), queue.backoff.failed(error))
-        first = due[0]
-        self._in_turn.remove(first)
-        self._in_turn.append(first)
+                self.options.stats.count("failures")
+                queue.polls.failed(self.options.clock(), queue.backoff.failed(error))
+        self._queues.remove(due[0])
+        self._queues.append(due[0])
 
     def _spare(self) -> int:
         return self.options.max_bytes - self._executor.buffer.size()
@@ -187,7 +173,7 @@ class Fetcher(Looper):
     def _take_from(self, queue: ServedQueue, limit: int, max_bytes: int) -> int:
         consumer = queue.consumer
         self._waits.before_poll(queue)
-        began = self._clock()
+        began = self.options.clock()
         queue.polls.begin(began)
         with queue.dequeuing:
             lease_id = consumer.lease_id
@@ -202,18 +188,19 @@ class Fetcher(Looper):
             except BaseException:
                 self.note_unanswered(queue, lease_id)
                 raise
-            now = queue.heard_at = self._clock()
+            now = queue.heard_at = self.options.clock()
             self._executor.prefetch.fetched(now - began)
             batches, failure = self._batches(queue, taken, max_bytes)
-        self._stats.dequeues += 1
+        self.options.stats.dequeues += 1
         due_in = None if taken.due_in is None else taken.due_in.total_seconds()
         if taken:
             self._hand_on(queue, batches, now)
-            self._stats.taken += sum(map(len, batches))
+            self.options.stats.taken += sum(map(len, batches))
             queue.polls.found(now, due_in, count=len(taken), full=len(taken) == limit)
-            self._waits.after_work(queue)
+            if queue.polls.needs_no_wait():
+                self._waits.take_back(queue)
         else:
-            self._stats.empty += 1
+            self.options.stats.empty += 1
             queue.polls.nothing(now, due_in, locked=consumer.is_held_up)
         if failure is not None:
             raise failure

@@ -7,12 +7,14 @@ import inspect
 import logging
 import traceback
 import warnings
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from contextvars import copy_context
 from copy import deepcopy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
+
+from sqlalchemy.util import await_only
 
 from sqlalchemy_fairqueue.database.asynchronous import AsyncSession
 from sqlalchemy_fairqueue.database.errors import is_away, is_serialization_failure
@@ -62,17 +64,17 @@ Decisions = Sequence[Decision | None]
 """The decisions on the deliveries of a batch, in order; None if a delivery is no longer this worker's."""
 
 
+@dataclass(eq=False)
 class RemoteError(Exception):
     """An exception of a handler in a child process, and what text_of, classes_of and is_circumstance returned there."""
 
-    def __init__(self, summary: str, text: str, classes: tuple[str, ...] = (), *, circumstance: bool = False) -> None:
-        super().__init__(summary, text, classes)
-        self.text = text
-        self.classes = classes
-        self.circumstance = circumstance
+    summary: str
+    text: str
+    classes: tuple[str, ...] = ()
+    circumstance: bool = False
 
     def __str__(self) -> str:
-        return str(self.args[0])
+        return self.summary
 
 
 def returned_outcome(result: object) -> Outcome | None:
@@ -135,7 +137,9 @@ def of_error(error: BaseException, delivery: Delivery, policy: RetryPolicy) -> D
             return Decision(Verb.BURY, reason=error.reason, error=cause_of(error))
         case Retry():
             return _again(delivery, policy, error.delay, cause_of(error) if error.error is None else error.error)
-    if _is_buried(error, policy):
+    named = outcome_of(error, policy)
+    is_unnamed = named is None and policy.retry_on is not None
+    if isinstance(named, Bury) or (is_unnamed and not is_circumstance(error)):
         return Decision(Verb.BURY, reason=_bury_reason(error), error=text_of(error))
     return _again(delivery, policy, None, text_of(error))
 
@@ -163,14 +167,6 @@ def is_circumstance(error: BaseException) -> bool:
     if isinstance(error, RemoteError):
         return error.circumstance
     return isinstance(error, _CIRCUMSTANCES) or is_away(error) or is_serialization_failure(error)
-
-
-def _is_buried(error: BaseException, policy: RetryPolicy) -> bool:
-    if _is_any(error, policy.bury_on):
-        return True
-    if policy.retry_on is None or _is_any(error, policy.retry_on):
-        return False
-    return not is_circumstance(error)
 
 
 def _is_any(error: BaseException, classes: tuple[type[BaseException], ...]) -> bool:
@@ -255,12 +251,11 @@ def cause_of(outcome: BaseException) -> str | None:
     return None if cause is None else text_of(cause)
 
 
+@dataclass(eq=False)
 class NotCalled(Exception):
     """The handler of a delivery cannot be called; *decision* says what to do instead."""
 
-    def __init__(self, decision: Decision) -> None:
-        super().__init__(decision)
-        self.decision = decision
+    decision: Decision
 
 
 def without_call(held: HeldDelivery) -> Decision | None:
@@ -356,14 +351,12 @@ class CommitCheck:
             "message: what it wrote happens again if the message is delivered again; leave the commit to the worker"
         )
         plain: Any = function if inspect.isroutine(function) else type(function).__call__
-        if (code := getattr(plain, "__code__", None)) is None:
-            warnings.warn(message, HandlerTransactionWarning, stacklevel=2)
-            return
+        # Compiled functions have no code.
+        code = getattr(plain, "__code__", None)
+        file, line = ("<unknown>", 1) if code is None else (code.co_filename, code.co_firstlineno)
         # The function's module has the registry of shown warnings; in a loop, the stack has no frame of the module.
-        registry = plain.__globals__.setdefault("__warningregistry__", {})
-        warnings.warn_explicit(
-            message, HandlerTransactionWarning, code.co_filename, code.co_firstlineno, function.__module__, registry
-        )
+        registry = getattr(plain, "__globals__", {}).setdefault("__warningregistry__", {})
+        warnings.warn_explicit(message, HandlerTransactionWarning, file, line, function.__module__, registry)
 
 
 def call_in_session(held: HeldDelivery, handler: Handler, around: ForkGuard) -> Decisions:
@@ -387,7 +380,7 @@ def call_in_session(held: HeldDelivery, handler: Handler, around: ForkGuard) -> 
             with around:
                 result = bound_call(handler, held, context)()
                 if handler.asynchronous:
-                    result = _wait(finished(result))
+                    result = await_only(finished(result))
             check.returned = True
             decisions = _settle_in(session, held, decide_on_return(held, handler, result))
             # Hooks of the COMMIT see the context variables of the handler, though its middleware has ended.
@@ -404,16 +397,9 @@ def call_in_session(held: HeldDelivery, handler: Handler, around: ForkGuard) -> 
             guard(session, None)
             if isinstance(made, AsyncSession):
                 # A cancelled commit must not leave its connection behind.
-                _wait(asyncio.shield(made.close()))
+                await_only(asyncio.shield(made.close()))
             else:
                 made.close()
-
-
-def _wait(awaitable: Awaitable[Any]) -> Any:
-    # Not importable without greenlet, but then there is no AsyncSession either.
-    from sqlalchemy.util import await_only  # noqa: PLC0415
-
-    return await_only(awaitable)
 
 
 def _settle_in(session: Session, held: HeldDelivery, decisions: list[Decision]) -> list[Decision]:
@@ -439,17 +425,13 @@ def decide_on_return(held: HeldDelivery, handler: Handler, result: object) -> li
 
 
 def _of_value(held: HeldDelivery, handler: Handler, result: object, value: object) -> Decision:
-    policy = held.queue.policy(handler.kind)
-    outcome = held.first.outcomes.get(held.delivery.message_id)
-    if outcome is not None:
-        return of_error(outcome, held.delivery, policy)
-    decision = of_return(result, held.delivery, policy)
+    asked = held.first.outcomes.get(held.delivery.message_id, result)
+    decision = of_return(asked, held.delivery, held.queue.policy(handler.kind))
     if not held.delivery.keeps_result or decision is not COMPLETE:
         return decision
     kept = encoded_result(held.queue.queue.codec, handler.schema, value)
     if kept.problem is not None:
-        what = f"is completed, and what its handler returned is not kept: {kept.problem}"
-        held.log(logging.WARNING, what)
+        held.log(logging.WARNING, f"is completed, and what its handler returned is not kept: {kept.problem}")
     return Decision(Verb.COMPLETE, result=kept)
 
 

@@ -115,25 +115,21 @@ class TrackedLease:
         if not self.lost and until > self.deadline:
             self.deadline = until
 
-    def __reduce__(self) -> tuple[type[None], tuple[()]]:
-        """Unpickle as None, since another process knows nothing of the lease."""
-        return type(None), ()
-
 
 @dataclass(frozen=True, slots=True)
 class WorkerLease(Lease):
     """The lease of a worker's deliveries. Verbs on deliveries of a lost lease fail without asking the database."""
 
-    tracked: TrackedLease | None
+    tracked: TrackedLease
 
     @property
     def lost(self) -> bool:
-        return self.tracked is not None and self.tracked.lost
+        return self.tracked.lost
 
     def lost_for(self, delivery: Delivery) -> bool:
         """Return whether the lease may have ended, or the worker has settled the delivery."""
         held = self._held(delivery)
-        return self.lost or (self.tracked is not None and (held is None or held.given_up))
+        return self.lost or held is None or held.given_up
 
     def measured(self, delivery: Delivery) -> tuple[int | None, int | None]:
         """Stop charging for a delivery. Return its measured cost and the cost charged so far; each may be None."""
@@ -141,9 +137,12 @@ class WorkerLease(Lease):
         return (None, None) if held is None else (held.measured_cost, held.stop_charging())
 
     def _held(self, delivery: Delivery) -> HeldDelivery | None:
-        known = set() if self.tracked is None else self.tracked.held.copy()
-        token = delivery.message_id, delivery.deliveries
+        known, token = self.tracked.held.copy(), (delivery.message_id, delivery.deliveries)
         return next((held for held in known if (held.delivery.message_id, held.delivery.deliveries) == token), None)
+
+    def __reduce__(self) -> tuple[type[Lease], tuple[object, ...]]:
+        """Unpickle as a plain lease, since another process knows nothing of this one."""
+        return Lease, (self.id, self.consumer, self.expires_at)
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -192,10 +191,6 @@ class HeldDelivery:
     def log(self, level: int, what: str) -> None:
         self.queue.options.log.message(level, self.delivery, what)
 
-    def follow(self, first: HeldDelivery) -> None:
-        self.first = first
-        first.followers.append(self)
-
     def begin(self) -> None:
         self._began_at = self.lease.clock()
 
@@ -214,10 +209,6 @@ class HeldDelivery:
         return self.decision
 
     @property
-    def began(self) -> bool:
-        return self._began_at is not None
-
-    @property
     def took(self) -> float | None:
         return None if self._began_at is None else self.lease.clock() - self._began_at
 
@@ -230,7 +221,8 @@ class HeldDelivery:
         if not self.delivery.is_timed:
             return None
         # Nobody has worked on a delivery that did not begin.
-        return 0 if self._began_at is None else self._milliseconds(0.0)
+        took = self.took
+        return 0 if took is None else self._milliseconds(took)
 
     def charge_on(self) -> tuple[int, int] | None:
         """Raise the total of charged milliseconds. Return it and the total before, or None if no charge is due now."""
@@ -238,7 +230,7 @@ class HeldDelivery:
             took = self.took
             if not self.delivery.is_timed or self._is_settling or took is None or took < _CHARGED_AFTER:
                 return None
-            before, self.charged = self.charged, self._milliseconds(_CHARGED_AHEAD)
+            before, self.charged = self.charged, self._milliseconds(took, _CHARGED_AHEAD)
             return self.charged, before or 0
 
     def not_charged(self, before: int) -> None:
@@ -255,11 +247,9 @@ class HeldDelivery:
             self._is_settling = True
             return self.charged
 
-    def _milliseconds(self, ahead: float) -> int:
+    def _milliseconds(self, took: float, ahead: float = 0.0) -> int:
         """Return the delivery's share of its batch's time so far, plus *ahead* seconds, in milliseconds."""
-        assert self._began_at is not None  # noqa: S101 - both callers have asked
-        seconds = (self.lease.clock() - self._began_at) / len(self.first.batch) + ahead
-        return min(max(1, math.ceil(seconds * 1000)), MOST_COST)
+        return min(max(1, math.ceil((took / len(self.first.batch) + ahead) * 1000)), MOST_COST)
 
     @property
     def lost(self) -> bool:
@@ -301,6 +291,17 @@ class HeldDelivery:
             raise HandlerTimeout(self.delivery.message_id, self.delivery.kind, self.timeout)
 
 
+def held_batch(
+    deliveries: Iterable[Delivery], lease: TrackedLease, queue: ServedQueue, taken_at: float
+) -> HeldDelivery:
+    """Return the first delivery of a batch, with the others as its followers."""
+    first, *followers = [HeldDelivery(delivery, lease, queue, taken_at) for delivery in deliveries]
+    first.followers = followers
+    for follower in followers:
+        follower.first = first
+    return first
+
+
 class ServedQueue:
     """A queue of a worker: its consumer, handlers, polls and leases.
 
@@ -339,10 +340,8 @@ class ServedQueue:
 
     def hold(self, deliveries: list[Delivery], taken_at: float) -> HeldDelivery:
         """Note the deliveries of a batch under one tracked lease, and return the first."""
-        tracked = cast("TrackedLease", cast("WorkerLease", deliveries[0].lease).tracked)
-        first, *followers = [HeldDelivery(delivery, tracked, self, taken_at) for delivery in deliveries]
-        for follower in followers:
-            follower.follow(first)
+        tracked = cast("WorkerLease", deliveries[0].lease).tracked
+        first = held_batch(deliveries, tracked, self, taken_at)
         tracked.held.update(first.batch)
         return first
 

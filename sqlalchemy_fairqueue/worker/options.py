@@ -11,11 +11,12 @@ import secrets
 import socket
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import Any, TypedDict
 
 from sqlalchemy import Engine, QueuePool
+from sqlalchemy.orm import Session, sessionmaker
 
 from sqlalchemy_fairqueue.database.asynchronous import AsyncEngine, AsyncSession
 from sqlalchemy_fairqueue.database.drivers import driver_of
@@ -23,17 +24,13 @@ from sqlalchemy_fairqueue.errors import InvalidArgument, WorkerError
 from sqlalchemy_fairqueue.queue import Queue
 from sqlalchemy_fairqueue.queue.contexts import AnyMiddleware, check_middleware, middleware_for, middleware_of
 from sqlalchemy_fairqueue.queue.deliveries import MAX_BYTES, MOST_BYTES
-from sqlalchemy_fairqueue.queue.handlers import Handler, handlers_of, lifespan_of
+from sqlalchemy_fairqueue.queue.handlers import Handler, check_options, handlers_of, lifespan_of, session_type_of
 from sqlalchemy_fairqueue.texts import said
 from sqlalchemy_fairqueue.values.checks import check_count, check_duration, check_name
 from sqlalchemy_fairqueue.values.outcomes import RetryPolicy
 from sqlalchemy_fairqueue.worker.connection import ConnectionOptions
 from sqlalchemy_fairqueue.worker.telemetry import WorkerLog, WorkerStats
-from sqlalchemy_fairqueue.worker.timings import Backoff, Clock
-
-if TYPE_CHECKING:
-    from sqlalchemy.orm import Session
-
+from sqlalchemy_fairqueue.worker.timings import Backoff
 
 MOST_PREFETCH = 500
 _INTERVAL_WITH_NOTIFICATIONS = timedelta(seconds=5)
@@ -65,6 +62,7 @@ class WorkerOptions(ConnectionOptions):
     Attributes:
         session_factory: Creates the sessions of async functions.
         sync_session_factory: Creates the sessions of plain functions; the ``session_factory`` of a Worker.
+        drain: Whether the worker ends once it is drained; then it runs only slots that are due at its start.
         references: The command line's options that name each queue, for the log. The keys are schema and queue.
     """
 
@@ -72,7 +70,6 @@ class WorkerOptions(ConnectionOptions):
     concurrency: int = 8
     lease: timedelta = timedelta(seconds=30)
     poll_interval: timedelta | None = None
-    listen: bool = True
     grace: timedelta = timedelta(seconds=30)
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     prefetch: int = MOST_PREFETCH
@@ -82,6 +79,7 @@ class WorkerOptions(ConnectionOptions):
     middleware: Sequence[AnyMiddleware] = ()
     session_factory: Callable[[], AsyncSession] | None = None
     sync_session_factory: Callable[[], Session] | None = None
+    drain: bool = False
     references: Mapping[tuple[str | None, str], str] = field(default_factory=dict)
     stats: WorkerStats = field(default_factory=WorkerStats)
 
@@ -93,27 +91,25 @@ class WorkerOptions(ConnectionOptions):
         check_count("concurrency", self.concurrency, 1, 10_000)
         check_count("prefetch", self.prefetch, 0, MOST_PREFETCH)
         check_count("max_bytes", self.max_bytes, 1, MOST_BYTES)
-        object.__setattr__(self, "lease", check_duration("lease", self.lease, _LEAST_LEASE))
-        object.__setattr__(self, "grace", check_duration("grace", self.grace))
-        if self.poll_interval is not None:
-            interval = check_duration("poll_interval", self.poll_interval, _LEAST_INTERVAL)
-            object.__setattr__(self, "poll_interval", interval)
-        if not isinstance(self.retry, RetryPolicy):
-            raise InvalidArgument(
-                f"retry is {self.retry!r:.80}; give a RetryPolicy, such as RetryPolicy(max_attempts=5)"
-            )
+        check_options(retry=self.retry)
         check_name("name", self.name)
+        for factory in self.session_factory, self.sync_session_factory:
+            if factory is not None and not callable(factory):
+                raise InvalidArgument(
+                    f"the session factory {factory!r:.80} makes no sessions; give a sessionmaker, an "
+                    "async_sessionmaker for async handlers, or a function"
+                )
         if callable(self.middleware) or not isinstance(self.middleware, Iterable):
             raise InvalidArgument(f"middleware is {self.middleware!r:.80}; give a list of functions")
-        object.__setattr__(self, "middleware", tuple(self.middleware))
-        for one in self.middleware:
-            check_middleware(one)
-        for given in self.session_factory, self.sync_session_factory:
-            if given is not None and not callable(given):
-                raise InvalidArgument(
-                    f"the session factory {given!r:.80} makes no sessions; give a sessionmaker, an async_sessionmaker "
-                    "for async handlers, or a function"
-                )
+        plain: dict[str, Any] = {"middleware": tuple(self.middleware)}
+        for function in plain["middleware"]:
+            check_middleware(function)
+        plain["lease"] = check_duration("lease", self.lease, _LEAST_LEASE)
+        plain["grace"] = check_duration("grace", self.grace)
+        if self.poll_interval is not None:
+            plain["poll_interval"] = check_duration("poll_interval", self.poll_interval, _LEAST_INTERVAL)
+        for name, value in plain.items():
+            object.__setattr__(self, name, value)
 
     @property
     def log(self) -> WorkerLog:
@@ -125,11 +121,6 @@ class WorkerOptions(ConnectionOptions):
     @property
     def beat(self) -> float:
         return self.lease.total_seconds() / self.timings.heartbeats
-
-    @property
-    def lock_timeout(self) -> float | None:
-        """Seconds that a statement waits for a lock; None if a transaction pooler would lose the setting."""
-        return self.timings.lock_timeout if self.listen else None
 
     @property
     def ask(self) -> timedelta:
@@ -149,14 +140,6 @@ class WorkerOptions(ConnectionOptions):
     def interval_without_notifications(self) -> float:
         asked = self.poll_interval or _INTERVAL_WITHOUT_NOTIFICATIONS
         return (min(asked, _INTERVAL_WITHOUT_NOTIFICATIONS) if self.listen else asked).total_seconds()
-
-    @property
-    def signals(self) -> tuple[float, Clock]:
-        """How many seconds after a first SIGTERM or SIGINT further ones are ignored, and the clock for that."""
-        return self.timings.signal_again, self.clock
-
-    def grace_seconds(self, grace: timedelta | None) -> float:
-        return (self.grace if grace is None else check_duration("grace", grace)).total_seconds()
 
     def session_handlers(self, *, asynchronous: bool) -> list[Handler]:
         handlers = [handler for queue in self.queues for handler in handlers_of(queue).values()]
@@ -186,7 +169,28 @@ def worker_options(arguments: WorkerArguments, **given: Any) -> WorkerOptions:
     return WorkerOptions(**given)
 
 
-def check_handlers(options: WorkerOptions, *, in_loop: bool) -> None:
+def ready_options(options: WorkerOptions, engine: Engine | AsyncEngine) -> WorkerOptions:
+    """Return the options with the factories of all sessions that handlers take, as a start needs them.
+
+    Refuse handlers that the worker cannot call, and factories whose sessions are of the wrong class.
+    """
+    _check_handlers(options, in_loop=isinstance(engine, AsyncEngine))
+    if not isinstance(engine, AsyncEngine):
+        make = options.sync_session_factory or sessionmaker(engine, class_=session_type_of(options.queues, Session))
+        _check_sessions(options, make, Session)
+        return replace(options, sync_session_factory=make)
+    # Not importable without greenlet, but then there is no AsyncEngine either.
+    from sqlalchemy.ext.asyncio import async_sessionmaker  # noqa: PLC0415
+
+    session_type = session_type_of(options.queues, AsyncSession)
+    make_async = options.session_factory or async_sessionmaker(engine, class_=session_type)
+    _check_sessions(options, make_async, AsyncSession)
+    if options.sync_session_factory is not None:
+        _check_sessions(options, options.sync_session_factory, Session, "sync_session_factory")
+    return replace(options, session_factory=make_async)
+
+
+def _check_handlers(options: WorkerOptions, *, in_loop: bool) -> None:
     """Refuse queues without handlers, whose messages would all die, and functions that the worker cannot call."""
     check_isolated(options.queues)
     for queue in options.queues:
@@ -217,7 +221,7 @@ def check_handlers(options: WorkerOptions, *, in_loop: bool) -> None:
         )
 
 
-def check_sessions(
+def _check_sessions(
     options: WorkerOptions,
     make: Callable[[], object],
     kind: type[Session | AsyncSession],
@@ -258,28 +262,19 @@ def check_sessions(
 def _warn_of_pool(options: WorkerOptions, sessions: object) -> None:
     """Warn if the pool is so small that handlers' sessions will wait for each other's connections."""
     bind = getattr(sessions, "kw", {}).get("bind")
-    room = _room(bind.sync_engine if isinstance(bind, AsyncEngine) else bind)
-    if room is not None and room < options.concurrency:
+    pool: Any = getattr(bind.sync_engine if isinstance(bind, AsyncEngine) else bind, "pool", None)
+    if not isinstance(pool, QueuePool):
+        return
+    # A private attribute, since the public status() has it only as text.
+    size, overflow = pool.size(), getattr(pool, "_max_overflow", -1)
+    is_limited = size > 0 and overflow >= 0
+    if is_limited and size + overflow < options.concurrency:
         options.log.warning(
             "calls %d handlers at a time, and the pool of their sessions has %d connection(s): some will "
             "wait for one, and fail after pool_timeout, which costs their messages an attempt; create the engine with "
             "pool_size=%d, or give the worker concurrency=%d",
-            options.concurrency,
-            room,
-            options.concurrency,
-            room,
+            *(options.concurrency, size + overflow, options.concurrency, size + overflow),
         )
-
-
-def _room(engine: object) -> int | None:
-    """Return the most connections of an engine's pool; None if unknown or unlimited."""
-    if not isinstance(engine, Engine) or not isinstance(engine.pool, QueuePool):
-        return None
-    pool: Any = engine.pool
-    size: int = pool.size()
-    # A private attribute, since the public status() has it only as text.
-    overflow: int = getattr(pool, "_max_overflow", -1)
-    return None if size == 0 or overflow < 0 else size + overflow
 
 
 def check_isolated(queues: Iterable[Queue]) -> None:
@@ -290,19 +285,18 @@ def check_isolated(queues: Iterable[Queue]) -> None:
             "if __name__ == '__main__':"
         )
     isolated = [(queue, one) for queue in queues for one in handlers_of(queue).values() if one.isolated]
-    if isolated and multiprocessing.current_process().daemon:
-        raise WorkerError(
-            f"queue {isolated[0][0].name!r} has a handler with isolation='process', and this is a daemonic process of "
-            "multiprocessing, which may have no children; start it with daemon=False"
+    problem: str | None = None
+    if multiprocessing.current_process().daemon:
+        problem = (
+            "this is a daemonic process of multiprocessing, which may have no children; start it with daemon=False"
         )
-    if isolated and not hasattr(os, "killpg"):
-        raise WorkerError(
-            f"queue {isolated[0][0].name!r} has a handler with isolation='process', and {sys.platform} has no groups "
-            "of processes to kill it by; leave isolation out there"
-        )
+    elif not hasattr(os, "killpg"):
+        problem = f"{sys.platform} has no groups of processes to kill it by; leave isolation out there"
+    if isolated and problem is not None:
+        raise WorkerError(f"queue {isolated[0][0].name!r} has a handler with isolation='process', and {problem}")
     for queue, handler in isolated:
         function = handler.function
-        problem: str | None = None
+        problem = None
         try:
             pickle.dumps(function)
         except Exception as error:  # noqa: BLE001 - a handler that cannot be pickled cannot be named to another process

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import inspect
 import math
 import threading
 from dataclasses import dataclass, replace
@@ -21,11 +20,11 @@ from sqlalchemy_fairqueue.worker.connection import DedicatedConnection
 from sqlalchemy_fairqueue.worker.fetcher import Fetcher
 from sqlalchemy_fairqueue.worker.leases import RELEASE, HeldDelivery, ServedQueue
 from sqlalchemy_fairqueue.worker.settler import Settler
-from sqlalchemy_fairqueue.worker.threads import Duty, Looper
+from sqlalchemy_fairqueue.worker.threads import Duty, Looper, join
 from sqlalchemy_fairqueue.worker.wakeups import FetchTrigger
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
 
     from sqlalchemy import Connection
 
@@ -73,15 +72,14 @@ class HealthCheck:
         # One question at a time, however many probes come: probes that waited for the question take its answer.
         self._lock = threading.Lock()
         self._answered_at = -math.inf
-        self._answer: str | None = None
+        self._problems: list[str] = []
         self._is_closed = False
 
     def check(self, ended_threads: Sequence[str], hung: int) -> Health:
         fatal = [f"its thread {name} has ended" for name in ended_threads]
         if hung >= self._options.concurrency:
             fatal.append(f"all of its {hung} handlers hang")
-        unanswered = self._unanswered()
-        problems = [*fatal] if unanswered is None else [*fatal, unanswered]
+        problems = fatal + self._unanswered()
         return Health(alive=not fatal, ready=not problems, problems=tuple(problems))
 
     def close(self) -> None:
@@ -89,20 +87,20 @@ class HealthCheck:
             self._is_closed = True
             self._connection.close()
 
-    def _unanswered(self) -> str | None:
+    def _unanswered(self) -> list[str]:
         came_at = monotonic()
         with self._lock:
             if self._is_closed:
-                return "it stops"
+                return ["it stops"]
             if self._answered_at < came_at:
-                self._answer = None
+                self._problems = []
                 try:
                     # If the server refuses, the connection is closed, since the next one may reach the primary.
                     self._connection.run(self._ask)
                 except Exception as error:  # noqa: BLE001 - whatever it is, messages cannot be taken
-                    self._answer = f"the database does not serve it: {type(error).__name__}: {logged(error)}"
+                    self._problems = [f"the database does not serve it: {type(error).__name__}: {logged(error)}"]
                 self._answered_at = monotonic()
-            return self._answer
+            return self._problems
 
     def _ask(self, connection: Connection) -> None:
         for schema in {queue.schema for queue in self._options.queues}:
@@ -121,9 +119,8 @@ class Lifespan:
 
     def __init__(self, options: WorkerOptions, run: Run) -> None:
         self._run = run
-        self._log = options.log
-        self._queues = options.queues
-        self._resources: dict[int, dict[str, Any]] = {id(queue): {} for queue in options.queues}
+        self._options = options
+        self.resources: dict[int, dict[str, Any]] = {id(queue): {} for queue in options.queues}
         # The resource of each on_start function. Queues may share a function; it is then called once.
         self._started: dict[Callable[..., Any], Any] = {}
         # The stop continues the generators in the first, and calls the on_stop functions in the second.
@@ -131,19 +128,15 @@ class Lifespan:
         self._stops = contextlib.AsyncExitStack()
         self._stopping: set[Callable[..., Any]] = set()
 
-    def resources_of(self, queue: Queue) -> Mapping[str, Any]:
-        """Return the resources of a queue by name. The start fills them."""
-        return self._resources[id(queue)]
-
     async def start(self) -> None:
         """Call the on_start functions. If one fails, stop the functions before it and raise StartError."""
         try:
-            for queue in self._queues:
+            for queue in self._options.queues:
                 starts, stops = lifespan_of(queue)
                 for one in starts:
                     if one.function not in self._started:
                         self._started[one.function] = await self._begin(queue, one)
-                    self._resources[id(queue)][one.name] = self._started[one.function]
+                    self.resources[id(queue)][one.name] = self._started[one.function]
                 # The queue has started, so its on_stop functions must run at the stop.
                 for one in stops:
                     if one.function not in self._stopping:
@@ -162,36 +155,37 @@ class Lifespan:
         with self._logging(queue, one, "on_stop"):
             await self._call(queue, one)
 
-    async def _close(self, queue: Queue, one: LifespanFunction, generator: Any) -> None:
-        # An interrupted start may not have begun the generator.
-        if not one.asynchronous and inspect.getgeneratorstate(generator) == inspect.GEN_CREATED:
-            return
-        with self._logging(queue, one, "on_start"):
-            try:
-                if await self._next(one, generator) is not _END:
-                    raise WorkerError("it yielded a second time, and what follows did not run; yield once")
-            finally:
-                if one.asynchronous:
-                    await generator.aclose()
-                else:
-                    generator.close()
-
     async def _begin(self, queue: Queue, one: LifespanFunction) -> Any:
         """Return the resource of an on_start function."""
         try:
-            made = await self._call(queue, one)
-            if one.generator:
-                self._open.push_async_callback(self._close, queue, one, made)
-                made = await self._next(one, made)
-                if made is _END:
-                    raise WorkerError("it did not yield; yield the resource once")  # noqa: TRY301 - as if it raised that
+            return await self._open.enter_async_context(self._resource(queue, one))
         except Exception as error:
             self._tell(f"on_start function {one.name!r} of queue {queue.name!r} failed", error)
             raise StartError(queue.name, one.name, f"{type(error).__name__}: {said(error)}") from error
-        return made
+
+    @contextlib.asynccontextmanager
+    async def _resource(self, queue: Queue, one: LifespanFunction) -> AsyncIterator[Any]:
+        """Yield what an on_start function returns; if it is a generator, what it yields, and finish it at the end."""
+        made = await self._call(queue, one)
+        if not one.generator:
+            yield made
+            return
+        generator, made = made, _END
+        try:
+            made = await self._next(one, generator)
+            if made is _END:
+                raise WorkerError("it did not yield; yield the resource once")
+            yield made
+        finally:
+            with self._logging(queue, one, "on_start"):
+                try:
+                    if made is not _END and await self._next(one, generator) is not _END:
+                        raise WorkerError("it yielded a second time, and what follows did not run; yield once")
+                finally:
+                    await (generator.aclose() if one.asynchronous else self._run(generator.close))
 
     async def _call(self, queue: Queue, one: LifespanFunction) -> Any:
-        resources = self._resources[id(queue)]
+        resources = self.resources[id(queue)]
         call = partial(one.function, **{parameter: resources[name] for parameter, name in one.takes.items()})
         if one.generator:
             return call()
@@ -208,7 +202,7 @@ class Lifespan:
             self._tell(f"{verb} function {one.name!r} of queue {queue.name!r} failed at the stop", error)
 
     def _tell(self, what: str, error: BaseException) -> None:
-        self._log.error(": %s: %s: %s", what, type(error).__name__, logged(error), exc_info=traced(error))
+        self._options.log.error(": %s: %s: %s", what, type(error).__name__, logged(error), exc_info=traced(error))
 
 
 def at_once(coroutine: Coroutine[Any, Any, None]) -> None:
@@ -223,40 +217,28 @@ class Runtime:
 
     Args:
         stop: Begins the stop of the worker without waiting, when an operator asks for it.
-        drain: Whether the worker ends once it is drained; then it runs only slots that are due at its start.
     """
 
-    def __init__(
-        self,
-        options: WorkerOptions,
-        executor: type[Executor],
-        stop: Callable[[Runtime], None],
-        *,
-        drain: bool = False,
-    ) -> None:
+    def __init__(self, options: WorkerOptions, executor: type[Executor], stop: Callable[[Runtime], None]) -> None:
         self._options = options
-        self._clock = options.clock
-        self._timings = options.timings
-        self._stats = options.stats
         self.trigger = FetchTrigger(options.clock)
         self.settler = Settler(options, self.trigger.settled)
         self.executor = executor(options, self.trigger, self.settler.settle)
         self.lifespan = Lifespan(options, self.executor.run)
-        self.queues = [ServedQueue(queue, options, self.lifespan.resources_of(queue)) for queue in options.queues]
-        ended = self._end_with_the_loop
-        self.fetcher = Fetcher(options, self.queues, self.executor, self.settler, trigger=self.trigger, ended=ended)
+        self.queues = [ServedQueue(queue, options, self.lifespan.resources[id(queue)]) for queue in options.queues]
+        self.fetcher = Fetcher(options, self.queues, self.executor, self.settler, ended=self._end_with_the_loop)
         self._stop_requests = duties.StopRequests(duties.by_schema(self.queues), options, partial(stop, self))
         self._schedules: duties.Schedules | None = None
         self._groups: duties.Groups | None = None
         self._rounds: list[duties.Round] = []
-        self._looper = self._make_looper(drain=drain)
+        self._looper = self._make_looper()
         self._health = HealthCheck(options)
-        self._draining = self._drain(runs_slots=drain)
+        self._draining = self._drain()
         self._loopers: list[Looper] = [self.fetcher, self.settler, self._looper]
 
     def check(self) -> None:
         """Check the schemas of the queues and the grants, and tell the database of on_dead handlers."""
-        connection = DedicatedConnection(self._options, within=self._timings.connect)
+        connection = DedicatedConnection(self._options, within=self._options.timings.connect)
         try:
             for queue in self.queues:
                 connection.run(partial(check_installed, schema=queue.target.schema))
@@ -273,19 +255,20 @@ class Runtime:
                 looper.start()
         except BaseException:
             self.executor.begin_stop()
-            self.stop_fetching(lambda: 0.0)
+            self.executor.shorten_grace(0.0)
+            self.stop_fetching()
             self.stop(self.executor.give_up())
             raise
 
     def health(self) -> Health:
         ended = [looper.thread.name for looper in self._loopers if not looper.thread.is_alive()]
-        return self._health.check(ended, self._stats.hung)
+        return self._health.check(ended, self._options.stats.hung)
 
     def is_drained(self) -> bool:
         """Return whether nothing can be delivered now and all taken messages are settled; call it until it is True."""
         return next(self._draining, True)
 
-    def _drain(self, *, runs_slots: bool) -> Iterator[bool]:
+    def _drain(self) -> Iterator[bool]:
         """Yield False until the worker is drained.
 
         First run slots of schedules that are due at the start; later ones could go on for ever. When all messages are
@@ -293,7 +276,7 @@ class Runtime:
         worker is drained if these polls take no message.
         """
         schedules, groups, stats = self._schedules, self._groups, self._options.stats
-        while runs_slots and schedules is not None and not schedules.run_once():
+        while self._options.drain and schedules is not None and not schedules.run_once():
             yield False
         finished = 0
         while True:
@@ -301,13 +284,13 @@ class Runtime:
             while any(queue.held() for queue in self.queues):
                 yield False
                 taken = stats.taken
-            since = self._clock()
+            since = self._options.clock()
             if groups is not None:
                 # A fold may miss what was settled after it began, so another one follows.
                 while stats.taken == taken and (groups.folded_at is None or groups.folded_at < since):
                     groups.start()
                     yield False
-                finished, since = groups.finished, self._clock()
+                finished, since = groups.finished, self._options.clock()
             for queue in self.queues:
                 queue.polls.poll_now(since)
             self.trigger.set()
@@ -319,26 +302,27 @@ class Runtime:
 
     async def end(self) -> None:
         """Stop as this package's docstring describes. An interrupt or a cancel ends the grace period, not the stop."""
-        executor, began = self.executor, self._clock()
+        executor, began = self.executor, self._options.clock()
         try:
             executor.begin_stop()
-            await self.executor.run(partial(self.stop_fetching, executor.grace_left))
+            await self.executor.run(self.stop_fetching)
             await executor.wait()
         except asyncio.CancelledError:
             pass
         finally:
-            given_up, waited = executor.give_up(), self._clock() - began
+            given_up, waited = executor.give_up(), self._options.clock() - began
             with contextlib.suppress(asyncio.CancelledError):
                 await executor.clean_up()
             await self.executor.run(partial(self.stop, given_up, waited))
 
-    def stop_fetching(self, left: Callable[[], float]) -> None:
+    def stop_fetching(self) -> None:
         """Take no further messages, and release buffered ones; these attempts do not count.
 
-        The present dequeue gets the seconds that *left* returns, and at least one.
+        The present dequeue gets the grace period, and at least one second.
         """
-        until = self._clock() + self._timings.stop_dequeue
-        self.fetcher.end(lambda: max(left(), until - self._clock()))
+        self.fetcher.stop()
+        until = self._options.clock() + self._options.timings.stop_dequeue
+        join(self.fetcher.thread, lambda: max(self.executor.grace_left(), until - self._options.clock()))
         self.fetcher.give_back()
 
     def stop(self, given_up: list[HeldDelivery], after: float = 0.0) -> None:
@@ -346,32 +330,28 @@ class Runtime:
         if given_up:
             self._options.log.warning(
                 "stops with %d handler(s) still at work after %.1f s, and gives back messages %s",
-                len(given_up),
-                after,
-                [held.delivery.message_id for held in given_up][:20],
+                *(len(given_up), after, [held.delivery.message_id for held in given_up][:20]),
             )
         self._health.close()
         # A message must not be released while a child process still works on it.
         self.executor.close()
         for held in given_up:
             self.settler.settle(held, RELEASE)
-        until = self._clock() + self._timings.stop_part
-        self.settler.end(lambda: until - self._clock())
+        self.settler.end()
         for part in self._rounds:
             part.stop()
-        until = max(until, self._clock() + 0.1)
-        self._looper.end(lambda: until - self._clock())
+        self._looper.end()
 
-    def _make_looper(self, *, drain: bool) -> Looper:
-        options, timings, beat = self._options, self._timings, self._options.beat
+    def _make_looper(self) -> Looper:
+        options, timings, beat = self._options, self._options.timings, self._options.beat
         # A limit of its own, since nobody else cuts calls on this connection, and during a call no lease is extended.
         connection = DedicatedConnection(options, within=max(beat, timings.answer))
         heartbeat = duties.Heartbeat(connection, options, self.queues, self.executor.interrupt)
-        cut = partial(duties.cut_stuck_calls, [self.fetcher.connection, self.settler.connection], options.stuck_after)
         obey = partial(self._stop_requests.poll, connection)
         check, charge_every, part = min(beat, timings.hear_after), timings.charge_every, (0.5, 1.0)
         listed = [
-            Duty("cut stuck calls", cut, check),
+            Duty("cut stuck dequeues", partial(self.fetcher.connection.cut_if_stuck, options.stuck_after), check),
+            Duty("cut stuck settlements", partial(self.settler.connection.cut_if_stuck, options.stuck_after), check),
             Duty("extend its leases", heartbeat.extend_all, beat, spread=(0.8, 1.0), is_urgent=True),
             Duty("hear signals", heartbeat.hear_all, check),
             Duty("charge for handlers that run", heartbeat.charge_all, charge_every, first=charge_every),
@@ -382,7 +362,7 @@ class Runtime:
             groups = self._groups = duties.Groups(connection, self.queues, options)
             samples, housekeeping = duties.Samples(self.queues, options), duties.Housekeeping(options)
             self._rounds = [schedules, groups, samples, housekeeping]
-            if not drain:
+            if not options.drain:
                 listed.append(Duty("poll its schedules", schedules.poll, timings.schedules_every, spread=part))
             every, first = timings.housekeeping_every, timings.housekeeping_first
             listed += [

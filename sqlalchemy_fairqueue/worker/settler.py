@@ -39,6 +39,7 @@ _UNTRANSLATABLE = "22P05"
 _INVALID = "22023"
 # The role lacks a privilege, for all messages.
 _FORBIDDEN = "42501"
+_COUNTERS = {Verb.COMPLETE: "completed", Verb.RETRY: "retried", Verb.RELEASE: "released", Verb.BURY: "buried"}
 _RETURNING = (Verb.RETRY, Verb.RELEASE)
 
 
@@ -48,10 +49,9 @@ class Settler(Looper):
     def __init__(self, options: WorkerOptions, settled: Callable[[set[ServedQueue]], None]) -> None:
         duty = Duty("settle deliveries", self._step, options.timings.longest_sleep)
         super().__init__("settle", [duty], options, last=self._end)
-        self.connection: DedicatedConnection = DedicatedConnection(options, lock_timeout=options.lock_timeout)
-        self._log = options.log
+        self.connection: DedicatedConnection = DedicatedConnection(options, lock_timeout=options.timings.lock_timeout)
         self._settled = settled
-        self._timings = options.timings
+        # For an error of one queue's schema, which must not hold up other queues.
         self._backoff = options.backoff("settle deliveries")
         self._finished: deque[HeldDelivery] = deque()
         # Deliveries whose call was not answered yet.
@@ -59,8 +59,6 @@ class Settler(Looper):
         # Deliveries whose message was locked, each with the time to try it again.
         self._locked: deque[tuple[float, HeldDelivery]] = deque()
         self._give_up_at: float | None = None
-        # No call before this time, since the database is away.
-        self._retry_at = 0.0
 
     def settle(self, held: HeldDelivery, decision: Decision | None) -> None:
         """Settle a delivery by *decision*; if that is None, the delivery is lost. Any thread may call it."""
@@ -74,37 +72,30 @@ class Settler(Looper):
 
     def stop(self) -> None:
         """Settle what is left and stop; give up after ten seconds, if the database is away."""
-        self._give_up_at = self._clock() + self._timings.settle_at_stop
-        self._retry_at = 0.0
+        self._give_up_at = self.options.clock() + self.options.timings.settle_at_stop
         super().stop()
 
     def is_over(self) -> bool:
-        if self._give_up_at is None or self._finished:
+        if self._give_up_at is None:
             return False
-        return not (self._pending or self._locked) or self._clock() > self._give_up_at
+        return not (self.backlog or self._locked) or self.options.clock() > self._give_up_at
 
     def _end(self) -> None:
-        if left := len(self._pending) + len(self._locked):
-            self._log.error("leaves %d deliveries unsettled: they come back when their lease ends", left)
+        if left := self.backlog + len(self._locked):
+            self.options.log.error("leaves %d deliveries unsettled: they come back when their lease ends", left)
         self.connection.close()
 
     def _step(self) -> float | None:
-        """Send what is pending, unless the database is away. Return the seconds until the next call, or None."""
+        """Send what is pending. Return the seconds until the next call, or None."""
+        self._gather()
         try:
-            self._gather()
-            if (wait := self._retry_at - self._clock()) > 0:
-                return wait
             self._flush()
             self._try_locked()
-            self._backoff.succeeded()
-        except BaseException as error:  # noqa: BLE001 - after any failure deliveries wait to be settled
-            self._stats.failed()
-            wait = self._backoff.failed(error)
-            # An error of one queue's schema must not hold up other queues.
-            if not isinstance(error, FairQueueError):
-                self._retry_at = self._clock() + wait
-            return wait
-        return self._locked[0][0] - self._clock() if self._locked else None
+        except FairQueueError as error:
+            self.options.stats.count("failures")
+            return self._backoff.failed(error)
+        self._backoff.succeeded()
+        return self._locked[0][0] - self.options.clock() if self._locked else None
 
     def _gather(self) -> None:
         ended: list[HeldDelivery] = []
@@ -128,15 +119,15 @@ class Settler(Looper):
         groups: dict[tuple[ServedQueue, Verb], list[HeldDelivery]] = {}
         for held in self._pending:
             groups.setdefault((held.queue, held.settlement.verb), []).append(held)
-        refused: FairQueueError | None = None
+        refused: list[FairQueueError] = []
         for (queue, verb), deliveries in groups.items():
             for chunk in self._chunks(deliveries):
                 try:
                     self._send(queue, verb, chunk)
                 except FairQueueError as error:
-                    refused = error
-        if refused is not None:
-            raise refused
+                    refused.append(error)
+        if refused:
+            raise refused[0]
 
     def _chunks(self, deliveries: list[HeldDelivery]) -> Iterator[list[HeldDelivery]]:
         """Yield the deliveries of each call: a bounded number, with bounded bytes of results unless one is larger."""
@@ -144,7 +135,7 @@ class Settler(Looper):
         size = 0
         for held in deliveries:
             size += held.settlement.result_bytes
-            if chunk and (len(chunk) == self._timings.settle_batch or size > self._timings.settle_bytes):
+            if chunk and (len(chunk) == self.options.timings.settle_batch or size > self.options.timings.settle_bytes):
                 yield chunk
                 chunk, size = [], held.settlement.result_bytes
             chunk.append(held)
@@ -155,14 +146,14 @@ class Settler(Looper):
         for held in deliveries:
             self._pending.pop(held, None)
         for held in locked:
-            self._locked.append((self._clock() + self._timings.locked_again, held))
+            self._locked.append((self.options.clock() + self.options.timings.locked_again, held))
             what = f"cannot be settled by {verb.value} yet: somebody has it locked (pg_locks tells who)"
             held.log(logging.WARNING, what)
         self._note_ended([held for held in deliveries if held not in locked])
 
     def _try_locked(self) -> None:
         """Try the longest waiting locked message again, alone, so that others do not wait for it."""
-        if self._locked and (self._locked[0][0] <= self._clock() or self._give_up_at is not None):
+        if self._locked and (self._locked[0][0] <= self.options.clock() or self._give_up_at is not None):
             _, held = self._locked.popleft()
             self._pending[held] = None
             self._send(held.queue, held.settlement.verb, [held])
@@ -172,7 +163,7 @@ class Settler(Looper):
         for held in deliveries:
             held.lease.held.discard(held)
             if held.decision is not None and held.decision.delay:
-                held.queue.polls.poll_at(self._clock() + held.decision.delay.total_seconds())
+                held.queue.polls.poll_at(self.options.clock() + held.decision.delay.total_seconds())
         self._settled({held.queue for held in deliveries if self._makes_room(held)})
 
     def _makes_room(self, held: HeldDelivery) -> bool:
@@ -181,7 +172,7 @@ class Settler(Looper):
         if decision is None or held.delivery.holds_slot or held.delivery.ordering_key is not None:
             return True
         # A limit that was set after the dequeue makes the message hold a slot that the dequeue did not know of.
-        if self._clock() - held.taken_at > self._timings.may_hold_slot:
+        if self.options.clock() - held.taken_at > self.options.timings.may_hold_slot:
             return True
         return decision.verb in _RETURNING and not decision.delay
 
@@ -198,11 +189,12 @@ class Settler(Looper):
             # The database reports messages. If a message has two deliveries, it would not tell which is lost.
             older = [held for held in deliveries if newest[held.delivery.message_id] is not held]
             return self.write(queue, verb, older) + self.write(queue, verb, list(newest.values()))
-        self._stats.flushes += 1
+        self.options.stats.flushes += 1
         lost: set[int] = set()
         try:
             # Prefetched deliveries without a handler were not worked on.
-            with settling(queue.queue.name, verb.value, lambda: [held.delivery for held in deliveries if held.began]):
+            begun = [held for held in deliveries if held.took is not None]
+            with settling(queue.queue.name, verb.value, lambda: [held.delivery for held in begun]):
                 self.connection.run(lambda connection: _settle(connection, queue, verb, deliveries))
         except LeaseLost as error:
             lost = self._lost(queue, verb, deliveries, error)
@@ -222,12 +214,11 @@ class Settler(Looper):
         return []
 
     def count_lost(self, deliveries: Sequence[Delivery]) -> None:
-        self._stats.lost += len(deliveries)
+        self.options.stats.lost += len(deliveries)
         settled("lost", lambda: deliveries)
 
     def count(self, verb: Verb, deliveries: list[HeldDelivery]) -> None:
         """Count settled deliveries, and log new dead letters."""
-        stats = self._stats
         if verb is Verb.RETRY:
             # If this retry replaces a refused verb, it may be the last attempt; then the database buried the message.
             over = [held for held in deliveries if of_own_verb(verb, held.delivery).verb is Verb.BURY]
@@ -237,20 +228,12 @@ class Settler(Looper):
                 self.count(Verb.BURY, over)
                 deliveries = [held for held in deliveries if held not in over]
         settled(verb.value, lambda: [held.delivery for held in deliveries])
-        match verb:
-            case Verb.COMPLETE:
-                stats.completed += len(deliveries)
-            case Verb.RETRY:
-                stats.retried += len(deliveries)
-            case Verb.RELEASE:
-                stats.released += len(deliveries)
-            case Verb.BURY:
-                for held in deliveries:
-                    attempt = f"attempt {held.delivery.attempt} of {held.max_attempts}"
-                    what = f"is a dead letter now, at {attempt}: {held.settlement.reason}"
-                    held.log(logging.WARNING, what)
-                # Last, so that whoever sees the figure finds the log line.
-                stats.buried += len(deliveries)
+        if verb is Verb.BURY:
+            for held in deliveries:
+                attempt = f"attempt {held.delivery.attempt} of {held.max_attempts}"
+                held.log(logging.WARNING, f"is a dead letter now, at {attempt}: {held.settlement.reason}")
+        # Last, so that whoever sees the figure finds the log line.
+        self.options.stats.count(_COUNTERS[verb], len(deliveries))
 
     def _lost(self, queue: ServedQueue, verb: Verb, deliveries: list[HeldDelivery], error: LeaseLost) -> set[int]:
         """Log lost deliveries, unless their handlers settled them. Return the ids that the call did not settle."""
@@ -282,7 +265,7 @@ class Settler(Looper):
     def _warn(self, queue: ServedQueue, message_ids: list[int], what: str, why: str) -> None:
         name = queue.queue.name
         extra = {"queue": name, "message_ids": tuple(message_ids)}
-        self._log.warning("%s of queue %s: %s: %s", what, name, why, tuple(message_ids[:20]), extra=extra)
+        self.options.log.warning("%s of queue %s: %s: %s", what, name, why, tuple(message_ids[:20]), extra=extra)
 
     def _refused(self, held: HeldDelivery, error: DBAPIError | UnicodeError | _Unsendable) -> list[HeldDelivery]:
         """Log the refusal, and settle by the next best verb, since the message would otherwise stay leased."""

@@ -155,20 +155,12 @@ class WorkerStats:
     def __reduce__(self) -> tuple[type[WorkerStats], tuple[int, ...]]:
         return WorkerStats, tuple(asdict(self).values())
 
-    def failed(self) -> None:
+    def count(self, counter: str, change: int = 1) -> int:
+        """Change a counter that several threads write, and return it."""
         with self._lock:
-            self.failures += 1
-
-    def time_is_over(self, deliveries: int) -> None:
-        """Count the deliveries of a handler that exceeded its timeout."""
-        with self._lock:
-            self.timed_out += deliveries
-
-    def hang(self, change: int) -> int:
-        """Add 1 for a handler that hangs, or -1 for one that has returned. Return how many hang now."""
-        with self._lock:
-            self.hung += change
-            return self.hung
+            changed: int = getattr(self, counter) + change
+            setattr(self, counter, changed)
+            return changed
 
     @property
     def queues(self) -> list[str]:

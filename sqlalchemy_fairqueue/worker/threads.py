@@ -91,7 +91,7 @@ class Looper:
     Args:
         word: The end of the thread's name.
         duties: Duties that are due together are called in this order, and urgent ones in between whenever they are due.
-        event: When it is set, all duties are due.
+        event: When it is set, all duties are due but those that failed; after a stop these, too.
         cap: Most seconds between a failure and the next call.
         last: Called in the thread at its end.
     """
@@ -108,15 +108,14 @@ class Looper:
     ) -> None:
         self.thread = threading.Thread(target=self.run, name=f"{options.name}-{word}", daemon=True)
         self._stopping = False
-        self._clock = options.clock
+        self.options: WorkerOptions = options
         self._duties = duties
         self._urgent = [duty for duty in duties if duty.is_urgent]
-        self._stats = options.stats
         self._event = WakeEvent() if event is None else event
         self._last = last
         # When the next duty is due. Infinite while duties run, so that wake_by() always sets the event then.
         self._next_at = math.inf
-        now = self._clock()
+        now = self.options.clock()
         for duty in duties:
             duty.backoff = options.backoff(duty.step, cap)
             duty.due_at = now + duty.first * random.random()  # noqa: S311 - spreads the load
@@ -128,10 +127,11 @@ class Looper:
         self._stopping = True
         self._event.set()
 
-    def end(self, left: Callable[[], float]) -> None:
-        """Stop, and wait for the thread while there are seconds *left*."""
+    def end(self) -> None:
+        """Stop, and wait for the thread until it has had its time."""
         self.stop()
-        join(self.thread, left)
+        until = self.options.clock() + self.options.timings.stop_part
+        join(self.thread, lambda: until - self.options.clock())
 
     def wake_by(self, at: float) -> None:
         """Make all duties due now if none is due by *at*. Any thread may call it."""
@@ -145,27 +145,28 @@ class Looper:
         while not self.is_over():
             for duty in self._duties:
                 for one in (*self._urgent, duty):
-                    if one.due_at <= self._clock() and not self.is_over():
+                    if one.due_at <= self.options.clock() and not self.is_over():
                         self._call(one)
             self._next_at = min(duty.due_at for duty in self._duties)
-            wait = self._next_at - self._clock()
+            wait = self._next_at - self.options.clock()
             is_woken = wait > 0 and not self.is_over() and self._event.wait(wait)
             self._next_at = math.inf
             if is_woken:
                 for duty in self._duties:
-                    duty.due_at = 0.0
+                    if self._stopping or not duty.backoff.failures:
+                        duty.due_at = 0.0
         self._last()
 
     def _call(self, duty: Duty) -> None:
-        began = self._clock()
+        began = self.options.clock()
         try:
             sooner = duty.function()
             duty.backoff.succeeded()
             interval = duty.interval * random.uniform(*duty.spread)  # noqa: S311 - spreads the load
             duty.due_at = began + (interval if sooner is None else min(sooner, interval))
         except BaseException as error:  # noqa: BLE001 - after any failure the other duties go on
-            self._stats.failed()
-            duty.due_at = self._clock() + duty.backoff.failed(error)
+            self.options.stats.count("failures")
+            duty.due_at = self.options.clock() + duty.backoff.failed(error)
 
 
 def join(thread: threading.Thread, left: Callable[[], float]) -> None:

@@ -147,39 +147,32 @@ class Backoff:
     clock: Clock
     timings: Timings
     cap: float = 5.0
-    _failures: int = field(default=0, init=False)
+    failures: int = field(default=0, init=False)
     _since: float = field(default=0.0, init=False)
     _logged_at: float = field(default=0.0, init=False)
 
     def failed(self, error: BaseException) -> float:
         now = self.clock()
-        if not self._failures:
+        if not self.failures:
             self._since = now
-        self._failures += 1
-        if self._failures == 1 or now - self._logged_at >= self.timings.backoff_log:
+        self.failures += 1
+        if self.failures == 1 or now - self._logged_at >= self.timings.backoff_log:
             self._logged_at = now
-            WorkerLog(self.worker).warning(
+            self._tell(
                 "cannot %s, trying again (failure %d, %.0f s): %s: %s",
-                self.step,
-                self._failures,
-                now - self._since,
-                type(error).__name__,
-                logged(error),
-                extra={"step": self.step, "failures": self._failures},
+                *(self.failures, now - self._since, type(error).__name__, logged(error)),
             )
-        doubled: float = self.timings.backoff_first * 2.0 ** min(self._failures - 1, 16)
+        doubled: float = self.timings.backoff_first * 2.0 ** min(self.failures - 1, 16)
         return min(self.cap, doubled) * (0.5 + random.random() / 2)  # noqa: S311 - spreads the load
 
     def succeeded(self) -> None:
-        if self._failures:
-            WorkerLog(self.worker).warning(
-                "can %s again, after %.1f s and %d failures",
-                self.step,
-                self.clock() - self._since,
-                self._failures,
-                extra={"step": self.step, "failures": self._failures},
-            )
-            self._failures = 0
+        if self.failures:
+            self._tell("can %s again, after %.1f s and %d failures", self.clock() - self._since, self.failures)
+            self.failures = 0
+
+    def _tell(self, text: str, *given: object) -> None:
+        log = WorkerLog(self.worker)
+        log.warning(text, self.step, *given, extra={"step": self.step, "failures": self.failures})
 
 
 # Wake-ups cost more than frequent polls if this many polls in a row gave as many messages as they asked for.
@@ -273,7 +266,12 @@ class PollSchedule:
 
     def poll_now(self, now: float) -> bool:
         """Poll now, since there may be messages. Return whether this makes the next poll earlier."""
-        return self._wake(now)
+        # A poll that begins meanwhile resets this, and sees the messages.
+        at = self._woken_at = min(self._woken_at, now)
+        if self.next_at <= at:
+            return False
+        self.next_at = at
+        return True
 
     def poll_at(self, at: float) -> None:
         """Poll at *at*, when a message that this worker returned with a delay is due."""
@@ -281,16 +279,8 @@ class PollSchedule:
         self.next_at = min(self.next_at, at)
 
     def poll_later(self, now: float) -> bool:
-        """Poll a moment later, since the consumer that was woken may be dead or busy. Return what poll_now returns."""
-        return self._wake(now + self.timings.poll_later)
-
-    def _wake(self, at: float) -> bool:
-        # A poll that begins meanwhile resets this, and sees the messages.
-        at = self._woken_at = min(self._woken_at, at)
-        if self.next_at <= at:
-            return False
-        self.next_at = at
-        return True
+        """Poll a moment later, since the consumer that was woken may be dead or busy. Return as :meth:`poll_now`."""
+        return self.poll_now(now + self.timings.poll_later)
 
     def _lately_by(self, now: float) -> float:
         return self._lately * exp((self._lately_at - now) / _LATELY)
@@ -322,15 +312,14 @@ _WEIGHT = 0.1
 class Prefetch:
     """Says how many messages to take, from moving averages of the durations of handlers (all kinds) and dequeues."""
 
-    __slots__ = ("_ahead", "_concurrency", "_most", "_seconds", "_trip", "_trips")
+    __slots__ = ("_concurrency", "_most", "_seconds", "_timings", "_trip")
 
     def __init__(self, concurrency: int, timings: Timings, most: int) -> None:
         self._concurrency = concurrency
         self._most = most
-        self._ahead = timings.ahead
-        self._trips = timings.trips
+        self._timings = timings
         # At first no duration is known, so each message is taken when a handler is free for it.
-        self._seconds = 2 * self._ahead
+        self._seconds = 2 * self._timings.ahead
         self._trip: float | None = None
 
     def observe(self, seconds: float) -> None:
@@ -345,9 +334,9 @@ class Prefetch:
     def ahead(self, busy: float) -> int:
         """Return how many messages may wait in the buffer, if all handlers have been busy for *busy* seconds."""
         seconds = max(self._seconds, busy)
-        if seconds >= self._ahead:
+        if seconds >= self._timings.ahead:
             return 0
-        covered = min(self._ahead, self._trips * (self._trip or 0.0))
+        covered = min(self._timings.ahead, self._timings.trips * (self._trip or 0.0))
         return min(self._most, int(self._concurrency * covered / max(seconds, 1e-6)))
 
     def room(self, free: int, buffered: int, busy: float) -> int:

@@ -118,11 +118,6 @@ class WaitRegistration:
         if any(earlier):
             self.trigger.set()
 
-    def after_work(self, queue: ServedQueue) -> None:
-        """End the wait if several polls in a row gave messages, since producers need not wake the worker then."""
-        if queue.polls.needs_no_wait():
-            self._take_back(queue)
-
     def close(self, queues: Sequence[ServedQueue]) -> None:
         if self._listening is None:
             return
@@ -131,9 +126,9 @@ class WaitRegistration:
         with contextlib.suppress(Exception):
             for queue in queues:
                 if queue.polls.waiting_until > self.options.clock():
-                    self._take_back(queue)
+                    self.take_back(queue)
 
-    def _take_back(self, queue: ServedQueue) -> None:
+    def take_back(self, queue: ServedQueue) -> None:
         queue.polls.wait_ended(self.options.clock())
         self._wait(queue, "stop waiting for", 0.0)
 
@@ -168,8 +163,7 @@ class Listening:
     def __init__(self, options: ConnectionOptions, key: Key | None = None) -> None:
         self.is_listening = False
         self._key = key
-        self._clock = options.clock
-        self._timings = options.timings
+        self._options = options
         self._connection = DedicatedConnection(options)
         self._subscribers: list[Notify] = []
         name = f"process {os.getpid()}"
@@ -216,26 +210,26 @@ class Listening:
 
     def _listen(self) -> None:
         listener = self._connection.listener()
-        with self._connection.calling(self._timings.answer):
+        with self._connection.calling(self._options.timings.answer):
             listener.listen(_own_name())
         self._check(listener)
         self._backoff.succeeded()
         self._notify(None)
-        check_at = self._clock() + self._timings.silence
+        check_at = self._options.clock() + self._options.timings.silence
         while not self._stopping:
             # Receive first, since wait() does not end for notifications that the driver read together with an answer.
             self._receive(listener)
-            listener.wait(self._stop_reader.fileno(), max(0.0, check_at - self._clock()))
-            if self._clock() >= check_at:
+            listener.wait(self._stop_reader.fileno(), max(0.0, check_at - self._options.clock()))
+            if self._options.clock() >= check_at:
                 before = self.is_listening
                 self._check(listener)
                 if self.is_listening != before:
                     self._notify(None)
-                check_at = self._clock() + self._timings.silence
+                check_at = self._options.clock() + self._options.timings.silence
 
     def _check(self, listener: Listener) -> None:
         """Check that the server answers and this connection listens, or raise; note whether commits notify."""
-        with self._connection.calling(self._timings.answer):
+        with self._connection.calling(self._options.timings.answer):
             has_room = listener.commits_notify()
         if has_room is None:
             raise FairQueueError(
@@ -304,11 +298,10 @@ class EngineWatch:
     def leave(self, message_id: int, wake: Callable[[], None]) -> None:
         """Stop calling *wake*. Half a minute after the last wait, the connection ends."""
         with self._lock:
-            wakes = self._wakes.get(str(message_id), [])
-            if wake in wakes:
-                wakes.remove(wake)
+            wakes = self._wakes[str(message_id)]
+            wakes.remove(wake)
             if not wakes:
-                self._wakes.pop(str(message_id), None)
+                del self._wakes[str(message_id)]
             if not self._wakes and self._listening is not None:
                 self._timer = threading.Timer(_LINGER, partial(self.close, if_idle=True))
                 self._timer.daemon = True

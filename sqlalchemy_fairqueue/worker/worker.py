@@ -8,26 +8,27 @@ from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
-from math import inf
 from typing import TYPE_CHECKING, Self, Unpack
 
 from sqlalchemy import Engine
-from sqlalchemy.orm import Session, sessionmaker
 
-from sqlalchemy_fairqueue.database.asynchronous import AsyncEngine, AsyncSession
+from sqlalchemy_fairqueue.database.asynchronous import AsyncEngine
 from sqlalchemy_fairqueue.database.engines import refused
 from sqlalchemy_fairqueue.errors import FairQueueError, WorkerError
 from sqlalchemy_fairqueue.figures.leftovers import read_leftovers
-from sqlalchemy_fairqueue.queue.handlers import session_type_of
 from sqlalchemy_fairqueue.texts import said
+from sqlalchemy_fairqueue.values.checks import check_duration
 from sqlalchemy_fairqueue.worker.executor import TaskExecutor, ThreadExecutor
-from sqlalchemy_fairqueue.worker.options import WorkerOptions, check_handlers, check_sessions, worker_options
+from sqlalchemy_fairqueue.worker.options import WorkerOptions, ready_options, worker_options
 from sqlalchemy_fairqueue.worker.runtime import Health, Runtime, at_once
 from sqlalchemy_fairqueue.worker.threads import WakeEvent, on_signal, signals_wake_loop
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from sqlalchemy.orm import Session
+
+    from sqlalchemy_fairqueue.database.asynchronous import AsyncSession
     from sqlalchemy_fairqueue.queue import Queue
     from sqlalchemy_fairqueue.values.reports import Leftovers
     from sqlalchemy_fairqueue.worker.executor import Executor
@@ -38,15 +39,14 @@ if TYPE_CHECKING:
 class Front:
     """What both workers have in common: public members, start and stop. Each start uses a new runtime."""
 
-    def __init__(self, options: WorkerOptions) -> None:
+    def __init__(self, engine: Engine | AsyncEngine, options: WorkerOptions) -> None:
+        self._engine = engine
         self._options = options
         self._runtime: Runtime | None = None
         # The executor of the last start, which may still be stopping.
         self._executor: Executor | None = None
-        self._draining = False
-        # Set when the worker is asked to stop; then the next attribute is the end of the grace period.
+        # Set when the worker is asked to stop.
         self._asked: WakeEvent | asyncio.Event = WakeEvent()
-        self._grace_until = inf
         # True while only checks and on_start functions run; a signal ends them at once.
         self._checking = False
         self.stats: WorkerStats = options.stats
@@ -68,8 +68,14 @@ class Front:
         runtime = self._runtime
         if runtime is not None:
             return runtime.health()
-        problem = "it is not started" if self._executor is None else "it stops, or has stopped"
+        is_new = self._executor is None or self._checking
+        problem = "it is not started" if is_new else "it stops, or has stopped"
         return Health(alive=True, ready=False, problems=(problem,))
+
+    def _make_runtime(self, executor: type[Executor], stop: Callable[[Runtime], None], *, drain: bool) -> Runtime:
+        runtime = Runtime(replace(ready_options(self._options, self._engine), drain=drain), executor, stop)
+        self._executor = runtime.executor
+        return runtime
 
     async def _begin(self, runtime: Runtime) -> None:
         """Check, call on_start functions, start all parts. If one fails, stop the earlier ones and raise its error."""
@@ -79,7 +85,6 @@ class Front:
             await runtime.lifespan.start()
         finally:
             self._checking = False
-        self._executor = runtime.executor
         try:
             # Called in the event loop if there is one, so that no handler can begin before all parts have started.
             runtime.start()
@@ -94,14 +99,12 @@ class Front:
 
     def _ask(self, until: float) -> None:
         """Ask the worker to stop, once it has started, or shorten the grace period of its present stop."""
-        self._grace_until = min(self._grace_until, until)
         if self._executor is not None:
             self._executor.shorten_grace(until)
         self._asked.set()
 
     async def _end(self, runtime: Runtime) -> None:
         self._runtime = None
-        runtime.executor.shorten_grace(self._grace_until)
         try:
             await runtime.end()
         finally:
@@ -110,7 +113,8 @@ class Front:
 
     def _until(self, grace: timedelta | None = None) -> float:
         """Return the end of the grace period for a stop that begins now."""
-        return self._options.clock() + self._options.grace_seconds(grace)
+        checked = self._options.grace if grace is None else check_duration("grace", grace)
+        return self._options.clock() + checked.total_seconds()
 
     def _is_busy(self) -> bool:
         return self._runtime is not None
@@ -168,8 +172,9 @@ class Worker(Front):
     ) -> None:
         if not isinstance(engine, Engine):
             raise refused(engine, "an Engine", "use an AsyncWorker")
-        super().__init__(worker_options(options, engine=engine, queues=queues, sync_session_factory=session_factory))
-        self._engine = engine
+        checked = worker_options(options, engine=engine, queues=queues, sync_session_factory=session_factory)
+        super().__init__(engine, checked)
+        self._engine: Engine
         # Both reentrant, since a signal handler of the application may call stop() while the same thread does.
         self._lock = threading.RLock()
         self._asked: WakeEvent
@@ -216,27 +221,18 @@ class Worker(Front):
         """
         with self._lock:
             self._renew()
-            self._start()
+            self._start(drain=False)
             if self._asked.wait(0.0):
                 self._finish()
 
     def _renew(self) -> None:
         self._check_idle()
-        self._asked, self._grace_until = WakeEvent(), inf
+        self._asked = WakeEvent()
 
-    def _start(self) -> None:
+    def _start(self, *, drain: bool) -> None:
         with self._lock:
             self._check_idle()
-            check_handlers(self._options, in_loop=False)
-            at_once(self._begin(self._make_runtime()))
-
-    def _make_runtime(self) -> Runtime:
-        sessions = self._options.sync_session_factory
-        if sessions is None:
-            sessions = sessionmaker(self._engine, class_=session_type_of(self._options.queues, Session))
-        options = replace(self._options, sync_session_factory=sessions)
-        check_sessions(options, sessions, Session)
-        return Runtime(options, ThreadExecutor, self._stop_soon, drain=self._draining)
+            at_once(self._begin(self._make_runtime(ThreadExecutor, self._stop_soon, drain=drain)))
 
     def stop(self, grace: timedelta | None = None) -> None:
         """Take no further messages, let handlers finish, release the rest, and return. The worker can start again.
@@ -301,24 +297,21 @@ class Worker(Front):
 
         with self._lock:
             self._renew()
-            self._draining = drain
-        try:
-            with on_signal(stop, *self._options.signals) if handle_signals else nullcontext():
-                try:
-                    self._start()
-                except _StoppedAtStart:
-                    self._options.log.info("was stopped before it had started")
-                    return
-                try:
-                    self._wait()
-                finally:
-                    self.stop()
-        finally:
-            self._draining = False
+        timings, clock = self._options.timings, self._options.clock
+        with on_signal(stop, timings.signal_again, clock) if handle_signals else nullcontext():
+            try:
+                self._start(drain=drain)
+            except _StoppedAtStart:
+                self._options.log.info("was stopped before it had started")
+                return
+            try:
+                self._wait(self._runtime if drain else None)
+            finally:
+                self.stop()
 
-    def _wait(self) -> None:
+    def _wait(self, draining: Runtime | None) -> None:
         """Wait for a stop, or until the worker is drained."""
-        timings, draining = self._options.timings, self._runtime if self._draining else None
+        timings = self._options.timings
         while draining is None or not draining.is_drained():
             if self._asked.wait(timings.signal_check if draining is None else timings.drain_check):
                 break
@@ -370,8 +363,9 @@ class AsyncWorker(Front):
         if worker_engine is not None and not isinstance(worker_engine, (Engine, AsyncEngine)):
             raise refused(worker_engine, "an Engine or an AsyncEngine as worker_engine")
         sessions = {"session_factory": session_factory, "sync_session_factory": sync_session_factory}
-        super().__init__(worker_options(options, engine=worker_engine or engine, queues=queues, **sessions))
-        self._engine = engine
+        checked = worker_options(options, engine=worker_engine or engine, queues=queues, **sessions)
+        super().__init__(engine, checked)
+        self._engine: AsyncEngine
         # One task for start and stop, since what a task opens may have to be closed by the same task.
         self._life: asyncio.Task[None] | None = None
         self._started: asyncio.Future[None] | None = None
@@ -406,10 +400,13 @@ class AsyncWorker(Front):
             >>> asyncio.run(main())
             calls-1 Health(alive=True, ready=True, problems=())
         """
+        await self._start(drain=False)
+
+    async def _start(self, *, drain: bool) -> None:
         self._check_idle()
-        check_handlers(self._options, in_loop=True)
-        runtime, loop = self._make_runtime(), asyncio.get_running_loop()
-        self._asked, self._grace_until = asyncio.Event(), inf
+        loop = asyncio.get_running_loop()
+        runtime = self._make_runtime(TaskExecutor, partial(self._stop_soon, loop), drain=drain)
+        self._asked = asyncio.Event()
         started = self._started = loop.create_future()
         life = self._life = loop.create_task(self._live(runtime, started), name="fairqueue worker")
         try:
@@ -418,17 +415,6 @@ class AsyncWorker(Front):
             life.cancel()
             await asyncio.wait({life})
             raise
-
-    def _make_runtime(self) -> Runtime:
-        sessions = self._options.session_factory
-        if sessions is None:
-            sessions = _sessions(self._engine, session_type_of(self._options.queues, AsyncSession))
-        options = replace(self._options, session_factory=sessions)
-        check_sessions(options, sessions, AsyncSession)
-        if options.sync_session_factory is not None:
-            check_sessions(options, options.sync_session_factory, Session, "sync_session_factory")
-        stop = partial(self._stop_soon, asyncio.get_running_loop())
-        return Runtime(options, TaskExecutor, stop, drain=self._draining)
 
     async def _live(self, runtime: Runtime, started: asyncio.Future[None]) -> None:
         try:
@@ -493,31 +479,27 @@ class AsyncWorker(Front):
             InvalidArgument: Signals cannot be handled outside of the main thread. Other errors are as for ``start``.
         """
         self._check_idle()
-        self._draining = drain
-        try:
-            with ExitStack() as signals:
-                if handle_signals:
-                    loop = asyncio.get_running_loop()
-                    stop = partial(loop.call_soon_threadsafe, self._stop_by_signal)
-                    signals.enter_context(on_signal(stop, *self._options.signals))
-                    signals.enter_context(signals_wake_loop(loop))
-                try:
-                    await self.start()
-                    await self._serve()
-                except _StoppedAtStart:
-                    self._options.log.info("was stopped before it had started")
-                except asyncio.CancelledError:
-                    await self.stop(timedelta())
-                    raise
-        finally:
-            self._draining = False
+        with ExitStack() as signals:
+            if handle_signals:
+                loop = asyncio.get_running_loop()
+                stop = partial(loop.call_soon_threadsafe, self._stop_by_signal)
+                signals.enter_context(on_signal(stop, self._options.timings.signal_again, self._options.clock))
+                signals.enter_context(signals_wake_loop(loop))
+            try:
+                await self._start(drain=drain)
+                await self._serve(self._runtime if drain else None)
+            except _StoppedAtStart:
+                self._options.log.info("was stopped before it had started")
+            except asyncio.CancelledError:
+                await self.stop(timedelta())
+                raise
 
-    async def _serve(self) -> None:
+    async def _serve(self, draining: Runtime | None) -> None:
         """Wait for the end of the worker's life. If the worker drains, stop it once it is drained."""
-        life, runtime = self._life, self._runtime
+        life = self._life
         assert life is not None  # noqa: S101 - it has started
-        while self._draining and runtime is not None and not self._asked.is_set():
-            if runtime.is_drained():
+        while draining is not None and not self._asked.is_set():
+            if draining.is_drained():
                 self._ask(self._until())
             else:
                 await asyncio.wait({life}, timeout=self._options.timings.drain_check)
@@ -552,10 +534,3 @@ class AsyncWorker(Front):
 
     def _is_busy(self) -> bool:
         return self._life is not None and not self._life.done() and not self._life.get_loop().is_closed()
-
-
-def _sessions(engine: AsyncEngine, session_type: type[AsyncSession]) -> Callable[[], AsyncSession]:
-    # Not importable without greenlet, but then there is no AsyncEngine either.
-    from sqlalchemy.ext.asyncio import async_sessionmaker  # noqa: PLC0415
-
-    return async_sessionmaker(engine, class_=session_type)

@@ -95,7 +95,7 @@ _CALLED_BY_OTHERS = {
     "Recurrence": {"timing", "words"},
     "Scenario": {"policies_of"},
     "WorkerCollector": {"collect"},
-    "WorkerStats": {"failed", "hang", "time_is_over"},
+    "WorkerStats": {"count"},
 }
 # Alembic calls these of each operation.
 _OF_OPERATIONS = {"arguments", "statements", "to_diff_tuple", "versions"}

@@ -149,7 +149,7 @@ async def test_an_impatient_second_stop(
     else:
         first = asyncio.create_task(worker.stop())
     await auntil(
-        lambda: isinstance(worker._executor, TaskExecutor) and worker._executor._waiting is not None,
+        lambda: worker._executor is not None and worker._executor._stopping.is_set(),
         "it waits for the handler",
     )
     await hurry(worker, running)
@@ -304,10 +304,10 @@ def test_handlers_are_told_before_anything_is_waited_for(
     contexts: list[Context] = []
     stop_fetching = Runtime.stop_fetching
 
-    def read_first(runtime: Runtime, left: Callable[[], float]) -> None:
+    def read_first(runtime: Runtime) -> None:
         told.extend(context.stopping for context in contexts)
         go.set()
-        stop_fetching(runtime, left)
+        stop_fetching(runtime)
 
     monkeypatch.setattr(Runtime, "stop_fetching", read_first)
     started, go = threading.Event(), threading.Event()

@@ -195,7 +195,7 @@ def test_a_listener_that_cannot_come_back(  # noqa: PLR0917 - fixtures
         "select pg_terminate_backend(pid) from pg_stat_activity"
         " where datname = current_database() and application_name like 'fairqueue listener %'"
     )
-    until(lambda: listener._backoff._failures > 1, "it cannot listen")
+    until(lambda: listener._backoff.failures > 1, "it cannot listen")
     until(lambda: served.polls.interval <= 1, "it polls")
     send(engine, queue, 1)
     until(lambda: seen == [1], "it is found")

@@ -13,7 +13,7 @@ class _Rival(int):
 
     def __new__(cls, value: int, stats: WorkerStats) -> Self:
         rival = super().__new__(cls, value)
-        rival.thread = threading.Thread(target=stats.failed)
+        rival.thread = threading.Thread(target=stats.count, args=("failures",))
         return rival
 
     thread: threading.Thread
@@ -30,7 +30,7 @@ def test_no_failure_is_lost_between_threads() -> None:
     """Several threads of a worker count failures: two at the same time are two."""
     stats = WorkerStats()
     stats.failures = rival = _Rival(0, stats)
-    stats.failed()
+    stats.count("failures")
     rival.thread.join()
     assert stats.failures == 2
 
@@ -41,14 +41,14 @@ def test_copies_are_figures_of_a_moment() -> None:
     copies = [copy.copy(stats), copy.deepcopy(stats), pickle.loads(pickle.dumps(stats))]  # noqa: S301 - our own
     assert copies == [stats] * 3
     for one in copies:
-        one.failed()
+        one.count("failures")
     assert [one.as_dict()["failures"] for one in (stats, *copies)] == [1, 2, 2, 2]
 
 
 def test_only_counters_are_counters() -> None:
     """What is exported as counters never falls: the number of handlers that hang is apart."""
     stats = WorkerStats()
-    assert [stats.hang(1), stats.hang(1), stats.hang(-1)] == [1, 2, 1]
+    assert [stats.count("hung"), stats.count("hung"), stats.count("hung", -1)] == [1, 2, 1]
     assert stats.hung == 1
     assert "hung" not in stats.as_dict()
     assert "timed_out" in stats.as_dict()
