@@ -187,12 +187,15 @@ class Target:
         schema: The schema of the installation; None: the search_path finds it.
         bind_arguments: How a session with several engines finds the engine of the queue.
         notify: Whether transactions may wake waiting consumers.
+        policy: The policy that new channels start with unless the queue has configured defaults, as JSON by column.
+            None: the initial policy, which the functions know.
     """
 
     schema: str | None
     queue: str
     bind_arguments: Mapping[str, Any] | None = field(default=None, compare=False)
     notify: bool = field(default=True, compare=False)
+    policy: str | None = field(default=None, compare=False)
 
     def call(self, function: str, doing: str, shape: Shape = ALL, /, **values: Any) -> Call:
         return call(self.schema, function, doing, shape, queue=self.queue, **values)

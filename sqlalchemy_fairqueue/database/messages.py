@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 from uuid import UUID
 
 from sqlalchemy_fairqueue.codecs import Codec, codec_of, decoded, headers_of
-from sqlalchemy_fairqueue.database.calls import Call, Row, Shape, Target, argument, call
-from sqlalchemy_fairqueue.database.configuration import new_policy_json
+from sqlalchemy_fairqueue.database.calls import Call, Row, Shape, Target, argument, call, clause_of
 from sqlalchemy_fairqueue.errors import PayloadError
 from sqlalchemy_fairqueue.times import instant_microseconds, microseconds
 from sqlalchemy_fairqueue.values.messages import Delivery, Enqueue, EnqueueOutcome, GroupStatus, MessageName
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from sqlalchemy_fairqueue.values.policies import ChannelPolicy
     from sqlalchemy_fairqueue.values.reports import MessageState
 
 
@@ -72,6 +70,7 @@ class Membership:
 
 # The usual value of an element, which is sent as null, and how other values are sent.
 _SENT: Mapping[str, tuple[object, Callable[[Any], Any]]] = {
+    "contents": (None, Content),
     "delays": (None, microseconds),
     "ats": (None, instant_microseconds),
     "on_duplicates": ("skip", str),
@@ -169,7 +168,6 @@ def enqueue_call(
     target: Target,
     messages: Sequence[EncodedMessage],
     *,
-    policy: ChannelPolicy,
     notify: bool,
     lock: Iterable[int] | None = None,
     refusing: bool = False,
@@ -179,34 +177,33 @@ def enqueue_call(
 
     Args:
         messages: At least one.
-        policy: For new channels, if the queue has no configured defaults.
         lock: Ids of messages that the transaction ends later, to lock in one order with the messages to replace.
         refusing: The call travels with COMMIT, and fails for outcomes that raise.
         counts_members: Whether to count members here, since the transaction created their groups.
     """
     alone = len(messages) == 1
+    values = {
+        "queue": target.queue,
+        "policy": target.policy,
+        "notify": notify,
+        "hold": None if lock is None else sorted(lock),
+        "counts_members": counts_members,
+        **(_scalars(messages[0]) if alone else _shared_arrays(messages)),
+    }
+    # Not call(), since all parameters are here, and instants and durations are converted.
+    clause = clause_of(target.schema, "fq_enqueue", _enqueuing(alone=alone, refusing=refusing))
+    return Call(clause, values, f"enqueue {len(messages)} messages to")
+
+
+def _shared_arrays(messages: Sequence[EncodedMessage]) -> dict[str, Any]:
+    """Return the arrays of ``fq_enqueue``, or null if all elements are, or the one element that all messages share."""
     values: dict[str, Any] = _arrays(messages)
-    if alone:
-        for name, [element] in values.items():
-            values[name] = element
-    else:
-        for name in _OPTIONAL:
-            if values[name].count(None) == len(messages):
-                values[name] = None
-        for name in ("headers", "groups"):
-            values[name] = _shared(values[name])
-    return call(
-        target.schema,
-        "fq_enqueue",
-        f"enqueue {len(messages)} messages to",
-        _enqueuing(alone=alone, refusing=refusing),
-        queue=target.queue,
-        policy=new_policy_json(policy),
-        notify=notify,
-        hold=None if lock is None else sorted(lock),
-        counts_members=counts_members,
-        **values,
-    )
+    for name in _OPTIONAL:
+        if values[name].count(None) == len(messages):
+            values[name] = None
+    for name in ("headers", "groups"):
+        values[name] = _shared(values[name])
+    return values
 
 
 def _shared(values: Sequence[Any] | None) -> Sequence[Any] | None:
@@ -214,11 +211,22 @@ def _shared(values: Sequence[Any] | None) -> Sequence[Any] | None:
     return values[:1] if values is not None and values.count(values[0]) == len(values) else values
 
 
+def _scalars(message: EncodedMessage) -> dict[str, Any]:
+    """Return the parameters of ``fq_enqueue`` for one message, without the arrays, which the statement makes."""
+    *elements, is_coalescing = _elements(message)
+    values = dict(zip(_ARRAYS, elements, strict=True))
+    for name, (usual, sent) in _SENT.items():
+        value = values[name]
+        values[name] = None if value is usual else sent(value)
+    if is_coalescing:
+        values["on_duplicates"] = "coalesce"
+    return values
+
+
 def _arrays(messages: Sequence[EncodedMessage]) -> dict[str, list[Any]]:
     """Return the arrays of ``fq_enqueue``, with an element for each message."""
     *columns, coalesces = map(list, zip(*map(_elements, messages), strict=True))
     arrays = dict(zip(_ARRAYS, columns, strict=True))
-    arrays["contents"] = list(map(Content, arrays["contents"]))
     for name, (usual, sent) in _SENT.items():
         values = arrays[name]
         # By identity: an instant of the application's own class may compare as it likes.

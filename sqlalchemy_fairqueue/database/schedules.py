@@ -8,7 +8,6 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlalchemy_fairqueue.database.calls import Call, Target, call
-from sqlalchemy_fairqueue.database.configuration import new_policy_json
 from sqlalchemy_fairqueue.database.messages import Content, EncodedMessage
 from sqlalchemy_fairqueue.errors import InvalidArgument, UnknownSchedule
 from sqlalchemy_fairqueue.times import any_instant, instant_microseconds, microseconds
@@ -19,19 +18,16 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from sqlalchemy_fairqueue.values.policies import ChannelPolicy
-
 _OVERDUE = timedelta(minutes=5)
 
 
 @dataclass(frozen=True, slots=True)
 class ScheduleDefinition:
-    """A schedule to set. If *in_code*, each start of a worker sets it. *policy* is for a new channel."""
+    """A schedule to set. If *in_code*, each start of a worker sets it."""
 
     name: str
     recurrence: Recurrence
     message: EncodedMessage
-    policy: ChannelPolicy
     in_code: bool = False
 
 
@@ -71,7 +67,7 @@ def schedule_call(target: Target, definition: ScheduleDefinition) -> Call:
         content=Content(encoded.content),
         headers=encoded.headers,
         max_attempts=encoded.max_attempts,
-        policy=new_policy_json(definition.policy),
+        policy=target.policy,
         in_code=definition.in_code,
         ordering_key=encoded.message.ordering_key,
     )

@@ -12,6 +12,7 @@ from sqlalchemy import Connection, Engine
 
 from sqlalchemy_fairqueue.codecs import Codec, JsonCodec
 from sqlalchemy_fairqueue.database.calls import Target
+from sqlalchemy_fairqueue.database.configuration import new_policy_json
 from sqlalchemy_fairqueue.database.engines import on, own_transaction, refused, run
 from sqlalchemy_fairqueue.database.installation import check_installed
 from sqlalchemy_fairqueue.errors import InvalidArgument
@@ -124,7 +125,7 @@ class QueueBase:
         self.max_attempts = max_attempts
         self.notify = notify
         self.check_kinds = check_kinds
-        self._target = Target(schema, name, bind_arguments, notify)
+        self._target = Target(schema, name, bind_arguments, notify, new_policy_json(self.defaults))
         # Kinds that _check_kind has checked.
         self._checked_kinds: set[str] = set()
         self._begin()

@@ -180,7 +180,7 @@ class EnqueueMethods(QueueBase):
         if membership is not None or (sends and installed.instrumentation is not None):
             messages = list(messages)
             added = self._added_headers(messages, membership)
-        target, encode, defaults = self._target, self.codec.encode, self.defaults
+        target, encode = self._target, self.codec.encode
         operations: list[EnqueueMessage] = []
         for message in messages:
             # Not a function, since a call for each of many messages would cost as much as the rest.
@@ -194,9 +194,7 @@ class EnqueueMethods(QueueBase):
                 headers = _encoded_headers(message.headers, added)
             attempts = message.max_attempts or self.max_attempts
             receipt = Receipt(message.channel)
-            operations.append(
-                EnqueueMessage(target, message, content, headers, attempts, defaults, receipt, membership)
-            )
+            operations.append(EnqueueMessage(target, message, content, headers, attempts, receipt, membership))
         for kind in dict.fromkeys(map(_kind, operations)) if sends else ():
             if kind not in self._checked_kinds:
                 self._check_kind(kind)

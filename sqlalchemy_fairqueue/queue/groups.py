@@ -118,7 +118,7 @@ class Group(_Members):
         session = session_of(self._checked_session())
         assert session is not None  # noqa: S101 - the call of group has checked it
         queue = self._queue
-        make = MakeGroup(queue._target, self.id, self._then, self._on_failure, queue.defaults, self._close)  # noqa: SLF001
+        make = MakeGroup(queue._target, self.id, self._then, self._on_failure, self._close)  # noqa: SLF001
         record(session, [make])
         self._is_open = True
         session.__dict__.setdefault(OPEN_GROUPS, []).append(self)

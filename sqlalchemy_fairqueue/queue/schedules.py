@@ -98,7 +98,7 @@ class ScheduleMethods(EnqueueMethods, HandlerMethods):
         check_name("schedule", name)
         [operation] = self._enqueues([message], sends=False)
         self._check_kind(message.kind)
-        return ScheduleDefinition(name, recurrence, operation, self.defaults, in_code)
+        return ScheduleDefinition(name, recurrence, operation, in_code)
 
 
 class Schedules(Facet[ScheduleMethods]):
