@@ -19,7 +19,7 @@ from sqlalchemy.util import await_only, greenlet_spawn
 
 from sqlalchemy_fairqueue.codecs import decoded
 from sqlalchemy_fairqueue.database.asynchronous import AsyncSession, async_scoped_session
-from sqlalchemy_fairqueue.database.deliveries import take_messages
+from sqlalchemy_fairqueue.database.deliveries import delivered, take_messages
 from sqlalchemy_fairqueue.database.engines import on
 from sqlalchemy_fairqueue.database.installation import check_installed
 from sqlalchemy_fairqueue.database.messages import fold_groups
@@ -333,7 +333,7 @@ def _deliveries(session: Session, queue: Queue, limit: int) -> Iterator[Delivery
                 f"more than {limit} messages are due in queue {queue.name!r}; a handler enqueues itself again and "
                 "again, or give drain a greater limit"
             )
-        yield from consumer.deliveries(dequeued, dequeued.lease)
+        yield from delivered(dequeued.rows, queue.codec, {"lease": dequeued.lease, **dequeued.shared})[0]
 
 
 def _settle(session: Session, queue: Queue, handler: Handler, performed: Performed) -> None:
