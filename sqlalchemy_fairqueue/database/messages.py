@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from functools import cache
-from itertools import repeat
-from operator import attrgetter, is_
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 from uuid import UUID
 
@@ -24,7 +22,7 @@ from sqlalchemy_fairqueue.values.reports import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime
 
     from sqlalchemy import Connection
@@ -36,25 +34,8 @@ ResultState = Literal["completed", "unkept", "cancelled", "expired", "pending", 
 _OF_FOLLOWUPS = (
     "channels", "kinds", "contents", "headers", "delays", "ats", "priorities", "keys", "max_attempts", "ordering_keys",
 )  # fmt: skip
-_ARRAYS = (*_OF_FOLLOWUPS, "on_duplicates", "costs", "groups", "unique_fors", "from_ends")
-# In the order of _ARRAYS, and whether it coalesces. attrgetter is called from C: a call for each of many messages would
-# take as long as everything else.
-_elements = attrgetter(
-    "message.channel", "message.kind", "content", "headers", "message.delay", "message.at", "message.priority",
-    "message.key", "max_attempts", "message.ordering_key", "message.on_duplicate", "message.cost", "membership",
-    "message.unique_for", "message.unique_from", "message.coalesce",
-)  # fmt: skip
 # Arrays, since a row for each message would cost the client as much as encoding it.
 _IN_ARRAYS = ("pg_catalog.array_agg(ordinal) as ordinals", "pg_catalog.array_agg(message_id) as message_ids")
-
-
-class Content(bytes):
-    """A payload as a parameter; logs of an engine with ``echo`` do not show it."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return f"<{len(self):,} bytes>"
 
 
 class Membership:
@@ -68,19 +49,8 @@ class Membership:
         self.text = str(group_id)
 
 
-# The usual value of an element, which is sent as null, and how other values are sent.
-_SENT: Mapping[str, tuple[object, Callable[[Any], Any]]] = {
-    "contents": (None, Content),
-    "delays": (None, microseconds),
-    "ats": (None, instant_microseconds),
-    "on_duplicates": ("skip", str),
-    "costs": (1, int),
-    "groups": (None, attrgetter("text")),
-    "unique_fors": (None, microseconds),
-    "from_ends": ("enqueue", "completion".__eq__),
-}
-# Arrays that are null as a whole if all of their elements are.
-_OPTIONAL = ("ordering_keys", "on_duplicates", "costs", "groups", "unique_fors", "from_ends")
+# Arrays that are null as a whole if all of their elements have this value.
+_OPTIONAL = {**dict.fromkeys(("ordering_keys", "costs", "groups", "unique_fors", "from_ends")), "on_duplicates": "skip"}
 
 
 class EncodedMessage(Protocol):
@@ -155,7 +125,7 @@ def _enqueuing(*, alone: bool, refusing: bool) -> Shape:
             " else outcome end"
         )
     if alone:
-        return Shape(("message_id", f"{outcome} as outcome"), alone=_ARRAYS)
+        return Shape(("message_id", f"{outcome} as outcome"), alone=_arrays(()).keys())
     # Null means that all were created.
     outcomes = (
         "case when pg_catalog.bool_and(outcome operator(pg_catalog.=) cast('created' as text))"
@@ -181,29 +151,27 @@ def enqueue_call(
         refusing: The call travels with COMMIT, and fails for outcomes that raise.
         counts_members: Whether to count members here, since the transaction created their groups.
     """
+    arrays: dict[str, Any] = _arrays(messages)
     alone = len(messages) == 1
+    if alone:
+        arrays = {name: element for name, [element] in arrays.items()}
+    else:
+        for name, usual in _OPTIONAL.items():
+            if arrays[name].count(usual) == len(messages):
+                arrays[name] = None
+        for name in ("headers", "groups"):
+            arrays[name] = _shared(arrays[name])
     values = {
         "queue": target.queue,
         "policy": target.policy,
         "notify": notify,
         "hold": None if lock is None else sorted(lock),
         "counts_members": counts_members,
-        **(_scalars(messages[0]) if alone else _shared_arrays(messages)),
+        **arrays,
     }
     # Not call(), since all parameters are here, and instants and durations are converted.
     clause = clause_of(target.schema, "fq_enqueue", _enqueuing(alone=alone, refusing=refusing))
     return Call(clause, values, f"enqueue {len(messages)} messages to")
-
-
-def _shared_arrays(messages: Sequence[EncodedMessage]) -> dict[str, Any]:
-    """Return the arrays of ``fq_enqueue``, or null if all elements are, or the one element that all messages share."""
-    values: dict[str, Any] = _arrays(messages)
-    for name in _OPTIONAL:
-        if values[name].count(None) == len(messages):
-            values[name] = None
-    for name in ("headers", "groups"):
-        values[name] = _shared(values[name])
-    return values
 
 
 def _shared(values: Sequence[Any] | None) -> Sequence[Any] | None:
@@ -211,40 +179,34 @@ def _shared(values: Sequence[Any] | None) -> Sequence[Any] | None:
     return values[:1] if values is not None and values.count(values[0]) == len(values) else values
 
 
-def _scalars(message: EncodedMessage) -> dict[str, Any]:
-    """Return the parameters of ``fq_enqueue`` for one message, without the arrays, which the statement makes."""
-    *elements, is_coalescing = _elements(message)
-    values = dict(zip(_ARRAYS, elements, strict=True))
-    for name, (usual, sent) in _SENT.items():
-        value = values[name]
-        values[name] = None if value is usual else sent(value)
-    if is_coalescing:
-        values["on_duplicates"] = "coalesce"
-    return values
-
-
 def _arrays(messages: Sequence[EncodedMessage]) -> dict[str, list[Any]]:
     """Return the arrays of ``fq_enqueue``, with an element for each message."""
-    *columns, coalesces = map(list, zip(*map(_elements, messages), strict=True))
-    arrays = dict(zip(_ARRAYS, columns, strict=True))
-    for name, (usual, sent) in _SENT.items():
-        values = arrays[name]
-        # By identity: an instant of the application's own class may compare as it likes.
-        if not all(map(is_, values, repeat(usual))):
-            arrays[name] = [None if value is usual else sent(value) for value in values]
-        elif usual is not None:
-            arrays[name] = [None] * len(values)
-    if True in coalesces:
-        both = zip(arrays["on_duplicates"], coalesces, strict=True)
-        arrays["on_duplicates"] = ["coalesce" if is_coalescing else how for how, is_coalescing in both]
-    return arrays
+    # List comprehensions, since a call for each of many messages would take as long as everything else.
+    enqueues = [one.message for one in messages]
+    return {
+        "channels": [one.channel for one in enqueues],
+        "kinds": [one.kind for one in enqueues],
+        "contents": [one.content for one in messages],
+        "headers": [one.headers for one in messages],
+        "delays": [None if one.delay is None else microseconds(one.delay) for one in enqueues],
+        "ats": [None if one.at is None else instant_microseconds(one.at) for one in enqueues],
+        "priorities": [one.priority for one in enqueues],
+        "keys": [one.key for one in enqueues],
+        "max_attempts": [one.max_attempts for one in messages],
+        "ordering_keys": [one.ordering_key for one in enqueues],
+        "on_duplicates": ["coalesce" if one.coalesce else one.on_duplicate for one in enqueues],
+        "costs": [None if one.cost == 1 else one.cost for one in enqueues],
+        "groups": [None if one.membership is None else one.membership.text for one in messages],
+        "unique_fors": [None if one.unique_for is None else microseconds(one.unique_for) for one in enqueues],
+        "from_ends": [True if one.unique_from == "completion" else None for one in enqueues],
+    }
 
 
 def followup_values(messages: Sequence[EncodedMessage]) -> dict[str, Any]:
     """Return the arrays of follow-ups, which a group keeps until its members have ended; None if there are none."""
     # No driver writes an empty array of contents.
-    arrays = _arrays(messages) if messages else dict.fromkeys(_ARRAYS)
-    return {name: arrays[name] for name in _OF_FOLLOWUPS}
+    arrays = _arrays(messages)
+    return {name: arrays[name] or None for name in _OF_FOLLOWUPS}
 
 
 def named_messages(target: Target, names: Sequence[MessageName]) -> Call:

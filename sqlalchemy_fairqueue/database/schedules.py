@@ -8,7 +8,6 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlalchemy_fairqueue.database.calls import Call, Target, call
-from sqlalchemy_fairqueue.database.messages import Content, EncodedMessage
 from sqlalchemy_fairqueue.errors import InvalidArgument, UnknownSchedule
 from sqlalchemy_fairqueue.times import any_instant, instant_microseconds, microseconds
 from sqlalchemy_fairqueue.values.schedules import CatchUp, Recurrence, ScheduleInfo, ScheduleState, timing_of
@@ -17,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from sqlalchemy import Connection
+
+    from sqlalchemy_fairqueue.database.messages import EncodedMessage
 
 _OVERDUE = timedelta(minutes=5)
 
@@ -64,7 +65,7 @@ def schedule_call(target: Target, definition: ScheduleDefinition) -> Call:
         catch_up=recurrence.catch_up,
         jitter=recurrence.jitter,
         kind=encoded.message.kind,
-        content=Content(encoded.content),
+        content=encoded.content,
         headers=encoded.headers,
         max_attempts=encoded.max_attempts,
         policy=target.policy,
