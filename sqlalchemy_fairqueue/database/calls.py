@@ -236,7 +236,7 @@ class Call(NamedTuple):
             with driver.bytes_results(connection) if as_bytes else nullcontext():
                 return connection.execute(self.clause.statement, parameters).all()
         except StatementError as error:
-            refuse(error, self.described())
+            refuse(error, self.described(), self.parameters)
 
     def value(self, connection: Connection) -> Any:
         [row] = self.rows(connection)
@@ -256,7 +256,7 @@ class Call(NamedTuple):
                 ):
                     return rows[0]
         except StatementError as error:
-            refuse(error, self.described())
+            refuse(error, self.described(), self.parameters)
         return self.rows(connection, as_bytes=as_bytes)
 
 
@@ -402,7 +402,7 @@ class Link:
             refusal = refusal_of(error)
             if refusal.sqlstate == _REFUSED:
                 raise CommitRefused(index, json.loads(refusal.detail or "")) from error
-            refuse(error, calls[index].described())
+            refuse(error, calls[index].described(), calls[index].parameters)
         except BaseException as error:
             # A signal handler or the cancel of a task interrupted the call; nobody knows whether it was committed.
             let_go(connection, error)

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlalchemy_fairqueue.database.calls import Call, Target, call
-from sqlalchemy_fairqueue.errors import InvalidArgument, UnknownSchedule
+from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.times import any_instant, instant_microseconds, microseconds
 from sqlalchemy_fairqueue.values.schedules import CatchUp, Recurrence, ScheduleInfo, ScheduleState, timing_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from sqlalchemy import Connection
 
@@ -74,20 +74,6 @@ def schedule_call(target: Target, definition: ScheduleDefinition) -> Call:
     )
 
 
-def set_schedule_paused(connection: Connection, target: Target, channel: str, name: str, *, paused: bool) -> bool:
-    """Pause or resume a schedule, and return whether that changed anything."""
-    doing = f"{'pause' if paused else 'resume'} schedule {name!r} of"
-    with _named(target, channel, name):
-        return target.call("fq_pause_schedule", doing, channel=channel, name=name, paused=paused).value(connection)
-
-
-def run_schedule(connection: Connection, target: Target, channel: str, name: str) -> int | None:
-    """Enqueue the message of a schedule now, and return its id; None if it was dropped, because the channel is full."""
-    call = target.call("fq_run_schedule", f"run schedule {name!r} of", channel=channel, name=name, notify=target.notify)
-    with _named(target, channel, name):
-        return call.value(connection)
-
-
 def read_schedules(
     connection: Connection,
     target: Target,
@@ -135,19 +121,6 @@ def _info(
             found = next(timing.after(instant_microseconds(done_until)), None)
             next_at = None if found is None else any_instant(found)
     return ScheduleInfo(every=every, state=state, next_run_at=next_at, **row)
-
-
-@contextmanager
-def _named(target: Target, channel: str, name: str) -> Iterator[None]:
-    try:
-        yield
-    except UnknownSchedule as error:
-        raise UnknownSchedule(
-            f"{target.named(channel)} has no schedule {name!r}; correct the name or the channel",
-            target.queue,
-            channel,
-            name,
-        ) from error
 
 
 def due_schedules(

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy_fairqueue.database.calls import Call, Target, call
 from sqlalchemy_fairqueue.database.configuration import channel_changes_json, policy_json, settings_json
-from sqlalchemy_fairqueue.database.schedules import ScheduleDefinition, schedule_call, set_schedule_paused
-from sqlalchemy_fairqueue.errors import UnknownChannel
+from sqlalchemy_fairqueue.database.schedules import ScheduleDefinition, schedule_call
 from sqlalchemy_fairqueue.unit_of_work.operations import CHANGES, ENQUEUES, REMOVALS, SCHEDULES, SETTINGS
 from sqlalchemy_fairqueue.values.policies import UNSET, PolicyChanges, Unset
 
@@ -143,25 +142,12 @@ def configure_plan(target: Target, name: str, changes: PolicyChanges | None) -> 
 
 def pause(target: Target, channel: str | None, *, new: bool = False) -> Change:
     call = target.call("fq_pause", "pause", channel=channel, new=new)
-    advice = "correct the name, or pause(..., new=True) makes the channel"
-    makes = "{}" if new else None
-    return _of(target, channel, _of_known_channel(call, target, channel, advice), makes)
+    return _of(target, channel, call.value, makes="{}" if new else None)
 
 
 def resume(target: Target, channel: str | None) -> Change:
     call = target.call("fq_resume", "resume", channel=channel, notify=target.notify)
-    return _of(target, channel, _of_known_channel(call, target, channel, "correct the name"))
-
-
-def _of_known_channel(call: Call, target: Target, channel: str | None, advice: str) -> Send:
-    def send(connection: Connection) -> object:
-        try:
-            return call.value(connection)
-        except UnknownChannel as error:
-            problem = f"{target.named()} has no channel {channel!r}; {advice}"
-            raise UnknownChannel(problem, target.queue, channel) from error
-
-    return send
+    return _of(target, channel, call.value)
 
 
 def purge(target: Target, channel: str, which: Mapping[str, Any], receipt: PurgeReceipt) -> Change:
@@ -180,8 +166,9 @@ def remove_schedule(target: Target, channel: str, name: str) -> Change:
 
 
 def pause_schedule(target: Target, channel: str, name: str, *, paused: bool) -> Change:
-    send = partial(set_schedule_paused, target=target, channel=channel, name=name, paused=paused)
-    return _of_schedule(target, channel, name, send)
+    doing = f"{'pause' if paused else 'resume'} schedule {name!r} of"
+    call = target.call("fq_pause_schedule", doing, channel=channel, name=name, paused=paused)
+    return _of_schedule(target, channel, name, call.value)
 
 
 def _of(
