@@ -1,4 +1,4 @@
-# The columns of each table for type checkers. `python -m tests.orm.columns` writes this file.
+# The columns of each table for type checkers. `python -m tests.orm.stubs` writes this file.
 
 # ruff: noqa: N801 - named as the tables
 from datetime import datetime, timedelta

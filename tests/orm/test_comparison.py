@@ -13,7 +13,7 @@ from sqlalchemy_fairqueue import models
 from sqlalchemy_fairqueue.models import make_models
 from tests.alembic.catalog import catalog
 from tests.fixtures.database import Database, MakeDatabase, install
-from tests.orm import columns
+from tests.orm import stubs
 
 ODD = 'My "odd" %:schema'
 
@@ -85,8 +85,9 @@ def test_names_and_columns_are_what_is_installed(database: Database, make_databa
 
 
 def test_what_type_checkers_see_is_what_the_columns_are() -> None:
-    """The stub has each column with the type in Python that the column has, and None where it may be null."""
-    assert columns.STUB.read_text(encoding="utf-8") == columns.written(), "run python -m tests.orm.columns"
+    """The stubs have each class, and each column with the type in Python that it has, and None where it may be null."""
+    for path, text in stubs.written().items():
+        assert path.read_text(encoding="utf-8") == text, "run python -m tests.orm.stubs"
 
 
 @pytest.mark.parametrize("state", [models.ChannelState, models.QueueState])
