@@ -23,7 +23,7 @@ from sqlalchemy import Connection, Dialect, Pool, TextClause, TextualSelect, Two
 from sqlalchemy.engine.default import DefaultDialect
 from sqlalchemy.exc import StatementError
 
-from sqlalchemy_fairqueue.database.drivers import DRIVERS, Driver, NumberedStatement, driver_of
+from sqlalchemy_fairqueue.database.drivers import Driver, NumberedStatement, driver_of, driver_of_dialect
 from sqlalchemy_fairqueue.database.errors import refusal_of, refuse
 from sqlalchemy_fairqueue.errors import AutocommitError, FairQueueError
 from sqlalchemy_fairqueue.sql.files import signature
@@ -205,9 +205,6 @@ class Target:
     ) -> list[T]:
         return read(connection, self.schema, function, doing, kind, queue=self.queue, **values)
 
-    def named(self, channel: str | None = None) -> str:
-        return named(self.queue, channel)
-
 
 class Call(NamedTuple):
     """A call of a SQL function. *doing* describes it in the texts of errors, up to the name of the queue or channel."""
@@ -350,7 +347,7 @@ class Link:
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         dialect = connection.dialect
-        self.driver = DRIVERS[dialect.name, dialect.driver]
+        self.driver = driver_of_dialect(dialect.name, dialect.driver)
         self.usable: Collection[str | None] = usable_schemas.get(connection.engine.pool, ())
 
     def transaction(self) -> Transaction:

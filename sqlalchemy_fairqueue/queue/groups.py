@@ -38,6 +38,15 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
+# Options that a follow-up cannot have: the value that stands for none, and the reason.
+_NOT_OF_FOLLOWUPS = {
+    "coalesce": (False, "and it must be enqueued"),
+    "on_duplicate": ("skip", "and your code would not hear of a duplicate, since a worker enqueues it"),
+    "cost": (1, "which no group keeps"),
+    "unique_for": (None, "and it must be enqueued when the group is finished"),
+}
+
+
 class _Job(Protocol[P]):
     kind: str
 
@@ -239,20 +248,9 @@ class GroupMethods(EnqueueMethods):
             return None
         if not isinstance(message, Enqueue):
             raise InvalidArgument(f"{what} is {message!r:.80}; give a prepared call, like report.prepare(...)")
-        if message.coalesce:
-            raise InvalidArgument(f"{what} has coalesce=True; it must be enqueued: leave it out")
-        if message.on_duplicate != "skip":
-            raise InvalidArgument(
-                f"{what} has on_duplicate={message.on_duplicate!r}; a worker enqueues it, and your code "
-                "would not hear of a duplicate: leave it out, and nothing is added if another message has the key then"
-            )
-        if message.cost != 1:
-            raise InvalidArgument(f"{what} has cost={message.cost!r}, which no group keeps; leave it out")
-        if message.unique_for is not None:
-            raise InvalidArgument(
-                f"{what} has unique_for={message.unique_for!r}; it must be enqueued when the group is finished: leave "
-                "it out, and let what it enqueues be unique for a period"
-            )
+        for option, (usual, why) in _NOT_OF_FOLLOWUPS.items():
+            if (value := getattr(message, option)) != usual:
+                raise InvalidArgument(f"{what} has {option}={value!r}, {why}; leave it out")
         if AFTER_GROUP_HEADER in (message.headers or {}):
             raise InvalidArgument(f"{what} has a header {AFTER_GROUP_HEADER!r}, which the group sets; rename it")
         [operation] = self._enqueues([message])

@@ -156,7 +156,7 @@ def message_ids(share: Share) -> list[int]:
 def lock_messages(share: Share, ids: Iterable[int]) -> None:
     """Lock messages in the order of their ids, whoever holds them."""
     ordered, target = sorted(set(ids)), share.target
-    doing = f"lock {len(ordered)} messages of {target.named()}"
+    doing = f"lock {len(ordered)} messages of queue {target.queue!r}"
     call(target.schema, "fq_lock_messages", doing, ids=ordered).rows(share.link.connection)
 
 
