@@ -38,15 +38,16 @@ _OF_FOLLOWUPS = (
 _IN_ARRAYS = ("pg_catalog.array_agg(ordinal) as ordinals", "pg_catalog.array_agg(message_id) as message_ids")
 
 
+@dataclass(slots=True, eq=False)
 class Membership:
     """The group that messages are added to; *adder* is the delivery of a member that adds them. None: a new group."""
 
-    __slots__ = ("adder", "group_id", "text")
+    group_id: UUID
+    adder: Delivery | None
+    text: str = field(init=False)
 
-    def __init__(self, group_id: UUID, adder: Delivery | None) -> None:
-        self.group_id = group_id
-        self.adder = adder
-        self.text = str(group_id)
+    def __post_init__(self) -> None:
+        self.text = str(self.group_id)
 
 
 # Arrays that are null as a whole if all of their elements have this value.
@@ -324,24 +325,20 @@ class Member(NamedTuple):
     state: MessageState
 
 
-def read_group(connection: Connection, target: Target, group_id: UUID) -> GroupStatus | None:
-    doing = f"read group {group_id} of"
-    page = {"open": None, "before_at": None, "before_id": None, "limit": 1}
-    return next(iter(target.read(connection, "fq_groups", doing, _status, group_id=str(group_id), **page)), None)
-
-
 def read_groups(
     connection: Connection,
     target: Target,
+    group_id: UUID | None = None,
     *,
     is_open: bool | None = None,
     before: GroupStatus | None = None,
     limit: int = 1000,
 ) -> list[GroupStatus]:
-    """Return groups of a queue, the newest first; *before* is the last group of the previous page."""
+    """Return groups of a queue, the newest first, or one; *before* is the last group of the previous page."""
+    doing = "list the groups of" if group_id is None else f"read group {group_id} of"
     before_at, before_id = (None, None) if before is None else (before.created_at, str(before.id))
     page = {"open": is_open, "before_at": before_at, "before_id": before_id, "limit": limit}
-    return target.read(connection, "fq_groups", "list the groups of", _status, group_id=None, **page)
+    return target.read(connection, "fq_groups", doing, _status, group_id=group_id and str(group_id), **page)
 
 
 def _status(*, group_id: UUID | str, added: int, **row: Any) -> GroupStatus:

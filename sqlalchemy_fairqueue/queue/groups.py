@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, Self, TypeVar
 from uuid import UUID, uuid4
 
-from sqlalchemy_fairqueue.database.messages import Membership, read_group, read_groups
+from sqlalchemy_fairqueue.database.messages import Membership, read_groups
 from sqlalchemy_fairqueue.errors import InvalidArgument, OutsideGroupWarning, UnknownGroup
 from sqlalchemy_fairqueue.queue.base import OPEN_GROUPS, AnySession, Facet, QueueBase, Where, verb
 from sqlalchemy_fairqueue.queue.enqueues import EnqueueMethods
@@ -297,7 +297,7 @@ class Groups(Facet[QueueBase]):
 
         Groups are kept for seven days after they are finished. An unknown or forgotten group raises UnknownGroup.
         """
-        return self._ask(where, self._of_group(group_id, read_group))
+        return self._ask(where, self._of_group(group_id, _read))
 
     @verb
     def list(
@@ -343,6 +343,10 @@ class Groups(Facet[QueueBase]):
             return found
 
         return work
+
+
+def _read(connection: Connection, target: Target, group_id: UUID) -> GroupStatus | None:
+    return next(iter(read_groups(connection, target, group_id)), None)
 
 
 def _cancel(connection: Connection, target: Target, group_id: UUID) -> GroupCancellation | None:

@@ -381,8 +381,8 @@ def _called(  # noqa: PLR0917 - what a call is made of
                 f"the handler of kind {handler.kind!r} takes the resource {name!r}; call perform or drain with "
                 f"resources={{{name!r}: ...}}"
             )
-    own = (context or make_context(delivery, queue=queue)).with_session(session if handler.session else None)
-    own = own.with_resources(resources) if resources else own
+    found = context or make_context(delivery, queue=queue)
+    own = found.with_session(session if handler.session else None, resources)
     call = call_of(handler, middleware_for(handler, middleware_of(queue)), own)
     try:
         with within():

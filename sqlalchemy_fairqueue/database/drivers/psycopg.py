@@ -205,10 +205,9 @@ async def _awaited(driver: Any, answers: Generator[Any, Any, T]) -> T:
     return ended
 
 
-def _close(connection: Connection, driver: Any) -> None:
-    closing = driver.close()
-    if connection.dialect.is_async:
-        awaited_on(connection, closing)
+def _done(connection: Connection, answer: Any) -> Any:
+    """Return what a method of psycopg returned, awaited on an async connection."""
+    return awaited_on(connection, answer) if connection.dialect.is_async else answer
 
 
 class Psycopg(LibpqDriver):
@@ -265,7 +264,7 @@ class Psycopg(LibpqDriver):
                 answers += last_words(pgconn, len(ready))
                 if pgconn.pipeline_status != PipelineStatus.OFF:
                     # A connection that cannot leave pipeline mode is closed, as in _commit_with.
-                    _close(connection, driver)
+                    _done(connection, driver.close())
             results = answers[len(before) :][: len(ready)]
         else:
             answers = results = _waited(connection, driver, executed(pgconn, ready[0], result_format))
@@ -323,12 +322,8 @@ class Psycopg(LibpqDriver):
             connection.execution_options(isolation_level="AUTOCOMMIT")
         cursor = raw_cursor(driver)
         [(sql, values)] = known
-        executed = cursor.execute(sql, values, binary=as_bytes)
-        if connection.dialect.is_async:
-            awaited_on(connection, executed)
-            rows.append(awaited_on(connection, cursor.fetchall()))
-        else:
-            rows.append(cursor.fetchall())
+        _done(connection, cursor.execute(sql, values, binary=as_bytes))
+        rows.append(_done(connection, cursor.fetchall()))
         return True
 
     def end(self, connection: Any, run: RunInLoop) -> None:
