@@ -234,7 +234,7 @@ class UnknownChannel(FairQueueError, codes=("QF008",)):
     Example:
         >>> queue.pause(engine, "custmer-7")
         Traceback (most recent call last):
-        sqlalchemy_fairqueue.errors.UnknownChannel: queue ... has no channel 'custmer-7'; correct the name, or ...
+        sqlalchemy_fairqueue.errors.UnknownChannel: cannot pause channel 'custmer-7' of queue ...; correct the name, ...
     """
 
     problem: str

@@ -23,7 +23,7 @@ from sqlalchemy import Connection, Dialect, Pool, TextClause, TextualSelect, Two
 from sqlalchemy.engine.default import DefaultDialect
 from sqlalchemy.exc import StatementError
 
-from sqlalchemy_fairqueue.database.drivers import DRIVERS, Driver, NumberedStatement, driver_of
+from sqlalchemy_fairqueue.database.drivers import Driver, NumberedStatement, driver_of, driver_of_dialect
 from sqlalchemy_fairqueue.database.errors import refusal_of, refuse
 from sqlalchemy_fairqueue.errors import AutocommitError, FairQueueError
 from sqlalchemy_fairqueue.sql.files import signature
@@ -197,12 +197,15 @@ class Target:
         schema: The schema of the installation; None: the search_path finds it.
         bind_arguments: How a session with several engines finds the engine of the queue.
         notify: Whether transactions may wake waiting consumers.
+        policy: The policy that new channels start with unless the queue has configured defaults, as JSON by column.
+            None: the initial policy, which the functions know.
     """
 
     schema: str | None
     queue: str
     bind_arguments: Mapping[str, Any] | None = field(default=None, compare=False)
     notify: bool = field(default=True, compare=False)
+    policy: str | None = field(default=None, compare=False)
 
     def call(self, function: str, doing: str, shape: Shape = ALL, /, **values: Any) -> Call:
         return call(self.schema, function, doing, shape, queue=self.queue, **values)
@@ -211,9 +214,6 @@ class Target:
         self, connection: Connection, function: str, doing: str, kind: Callable[..., T], /, **values: Any
     ) -> list[T]:
         return read(connection, self.schema, function, doing, kind, queue=self.queue, **values)
-
-    def named(self, channel: str | None = None) -> str:
-        return named(self.queue, channel)
 
 
 class Call(NamedTuple):
@@ -243,7 +243,7 @@ class Call(NamedTuple):
             with driver.bytes_results(connection) if as_bytes else nullcontext():
                 return connection.execute(self.clause.statement, parameters).all()
         except StatementError as error:
-            refuse(error, self.described())
+            refuse(error, self.described(), self.parameters)
 
     def value(self, connection: Connection) -> Any:
         [row] = self.rows(connection)
@@ -263,7 +263,7 @@ class Call(NamedTuple):
                 ):
                     return rows[0]
         except StatementError as error:
-            refuse(error, self.described())
+            refuse(error, self.described(), self.parameters)
         return self.rows(connection, as_bytes=as_bytes)
 
 
@@ -357,7 +357,7 @@ class Link:
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         dialect = connection.dialect
-        self.driver = DRIVERS[dialect.name, dialect.driver]
+        self.driver = driver_of_dialect(dialect.name, dialect.driver)
         self.usable: Collection[str | None] = usable_schemas.get(connection.engine.pool, ())
 
     def transaction(self) -> Transaction:
@@ -409,7 +409,7 @@ class Link:
             refusal = refusal_of(error)
             if refusal.sqlstate == _REFUSED:
                 raise CommitRefused(index, json.loads(refusal.detail or "")) from error
-            refuse(error, calls[index].described())
+            refuse(error, calls[index].described(), calls[index].parameters)
         except BaseException as error:
             # A signal handler or the cancel of a task interrupted the call; nobody knows whether it was committed.
             let_go(connection, error)

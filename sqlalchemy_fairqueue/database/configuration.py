@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy_fairqueue.database.calls import Q, Target, call, read_by_queue
@@ -38,7 +37,6 @@ def settings_json(values: Mapping[str, object]) -> str:
     return json.dumps(column_values(SETTINGS, values))
 
 
-@lru_cache(maxsize=256)
 def new_policy_json(policy: ChannelPolicy) -> str | None:
     """Write the whole policy of new channels as JSON; None for the initial policy, which the functions know."""
     if policy == ChannelPolicy():

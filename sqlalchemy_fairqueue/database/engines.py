@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
@@ -21,7 +20,7 @@ from sqlalchemy_fairqueue.database.drivers import driver_of
 from sqlalchemy_fairqueue.errors import InvalidArgument, IsolationError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
+    from collections.abc import Awaitable, Callable, Coroutine, Mapping
 
 
 R = TypeVar("R")
@@ -225,25 +224,18 @@ async def aread_again(read: Callable[[], Awaitable[R]]) -> R:
     return await read()
 
 
-def run_transaction(engine: Engine, work: Callable[[Connection], R]) -> R:
-    """Call *work* in one READ COMMITTED transaction, which is committed when this returns."""
+def run_transaction(engine: Engine, work: Callable[[Connection], R], *, isolates: bool = True) -> R:
+    """Call *work* in one READ COMMITTED transaction, which is committed when this returns.
+
+    An engine in AUTOCOMMIT stays in AUTOCOMMIT unless *isolates*.
+    """
     driver_of(engine)
     with engine.connect() as connection:
-        isolate(connection, READ_COMMITTED)
+        if isolates or not is_in_autocommit(connection):
+            isolate(connection, READ_COMMITTED)
         result = work(connection)
         connection.commit()
         return result
-
-
-@contextmanager
-def own_transaction(engine: Engine) -> Iterator[Connection]:
-    """Open a READ COMMITTED transaction, and commit it at the end; an engine in AUTOCOMMIT stays in AUTOCOMMIT."""
-    driver_of(engine)
-    with engine.connect() as connection:
-        if not is_in_autocommit(connection):
-            isolate(connection, READ_COMMITTED)
-        yield connection
-        connection.commit()
 
 
 def set_lock_timeout(connection: Connection, timeout: timedelta) -> None:

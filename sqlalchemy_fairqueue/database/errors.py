@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import re
 from traceback import walk_tb
-from typing import TYPE_CHECKING, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from sqlalchemy.exc import DBAPIError, StatementError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from sqlalchemy_fairqueue.errors import FairQueueError, SchemaMismatch
+from sqlalchemy_fairqueue.errors import FairQueueError, SchemaMismatch, UnknownChannel
 from sqlalchemy_fairqueue.sql.files import NEEDED_VERSION, latest_version
 from sqlalchemy_fairqueue.sql.schema import IS_UNRELEASED, UNRELEASED, named_schema, schema_argument
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 
 # A row that an error quotes, up to the error's context, since a value may have several lines.
@@ -115,18 +115,24 @@ def _hidden(text: str) -> str:
     return _ARGUMENT.sub(r"\1", _ROW.sub(r"\1 (...)", text))
 
 
-def refuse(error: StatementError, doing: str) -> NoReturn:
-    """Raise our error for a failed statement, or else SQLAlchemy's. Its text shows no contents; ``params`` still do."""
+def refuse(error: StatementError, doing: str, parameters: Mapping[str, Any]) -> NoReturn:
+    """Raise this package's error for a failed call, or the SQLAlchemy error itself if its SQLSTATE has none.
+
+    Neither text shows contents or rows; the ``params`` of the SQLAlchemy error still have them.
+    """
     error.hide_parameters = True
     hide_row(error)
-    refusal = translated(error, doing) if isinstance(error, DBAPIError) else None
+    refusal = translated(error, doing, parameters) if isinstance(error, DBAPIError) else None
     if refusal is None:
         raise error
     raise refusal from error
 
 
-def translated(error: DBAPIError, doing: str) -> FairQueueError | None:
-    """Translate a refusal of the database into an error of this package; None if its SQLSTATE has no class."""
+def translated(error: DBAPIError, doing: str, parameters: Mapping[str, Any]) -> FairQueueError | None:
+    """Translate a refusal of the database into an error of this package; None if its SQLSTATE has no class.
+
+    The error's attributes are the parameters of the call that have their names.
+    """
     refusal = refusal_of(error)
     kind = FairQueueError.of_sqlstate.get(refusal.sqlstate)
     if kind is None:
@@ -136,7 +142,12 @@ def translated(error: DBAPIError, doing: str) -> FairQueueError | None:
     if kind is SchemaMismatch:
         # An error with a context was raised within a function, so fairqueue is installed.
         hint = to_repair() if refusal.context else to_install()
-    return kind(f"cannot {doing}: {problem}; {hint or 'see the documentation of the call'}")
+    elif kind is UnknownChannel:
+        hint = "correct the name, or pause(..., new=True) makes the channel"
+    named = {"schedule": parameters.get("name"), **parameters}
+    # Some classes are dataclasses, whose attributes these are.
+    attributes = {name: named[name] for name in getattr(kind, "__dataclass_fields__", ()) if name in named}
+    return kind(f"cannot {doing}: {problem}; {hint or 'see the documentation of the call'}", **attributes)
 
 
 def to_install(schema: str | None = None) -> str:

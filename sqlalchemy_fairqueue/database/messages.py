@@ -5,14 +5,11 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from functools import cache
-from itertools import repeat
-from operator import attrgetter, is_
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 from uuid import UUID
 
 from sqlalchemy_fairqueue.codecs import Codec, codec_of, decoded, headers_of
-from sqlalchemy_fairqueue.database.calls import READABLE, Call, Row, Shape, Target, argument, call, read
-from sqlalchemy_fairqueue.database.configuration import new_policy_json
+from sqlalchemy_fairqueue.database.calls import READABLE, Call, Row, Shape, Target, argument, call, clause_of, read
 from sqlalchemy_fairqueue.errors import PayloadError
 from sqlalchemy_fairqueue.times import instant_microseconds, microseconds
 from sqlalchemy_fairqueue.values.messages import Delivery, Enqueue, EnqueueOutcome, GroupStatus, MessageName
@@ -25,12 +22,11 @@ from sqlalchemy_fairqueue.values.reports import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime
 
     from sqlalchemy import Connection
 
-    from sqlalchemy_fairqueue.values.policies import ChannelPolicy
     from sqlalchemy_fairqueue.values.reports import MessageState
 
 
@@ -38,52 +34,26 @@ ResultState = Literal["completed", "unkept", "cancelled", "expired", "pending", 
 _OF_FOLLOWUPS = (
     "channels", "kinds", "contents", "headers", "delays", "ats", "priorities", "keys", "max_attempts", "ordering_keys",
 )  # fmt: skip
-_ARRAYS = (*_OF_FOLLOWUPS, "on_duplicates", "costs", "groups", "unique_fors", "from_ends")
-# Returns the fields of a message in the order of _ARRAYS, then whether it coalesces. attrgetter is called from C: a
-# Python call for each of many messages would take as long as everything else.
-_elements = attrgetter(
-    "message.channel", "message.kind", "content", "headers", "message.delay", "message.at", "message.priority",
-    "message.key", "max_attempts", "message.ordering_key", "message.on_duplicate", "message.cost", "membership",
-    "message.unique_for", "message.unique_from", "message.coalesce",
-)  # fmt: skip
 # Arrays, since a row for each message would cost the client as much as encoding it.
 _ONE_NAMED = Shape(named="message_id")
 _FIRST_NAMED = Shape(named="ids", alone=("ids",), readable=True)
 _IN_ARRAYS = ("pg_catalog.array_agg(ordinal) as ordinals", "pg_catalog.array_agg(message_id) as message_ids")
 
 
-class Content(bytes):
-    """A payload as a parameter; logs of an engine with ``echo`` do not show it."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return f"<{len(self):,} bytes>"
-
-
+@dataclass(slots=True, eq=False)
 class Membership:
     """The group that messages join. *adder* is the delivery of the member that adds them; None if the group is new."""
 
-    __slots__ = ("adder", "group_id", "text")
+    group_id: UUID
+    adder: Delivery | None
+    text: str = field(init=False)
 
-    def __init__(self, group_id: UUID, adder: Delivery | None) -> None:
-        self.group_id = group_id
-        self.adder = adder
-        self.text = str(group_id)
+    def __post_init__(self) -> None:
+        self.text = str(self.group_id)
 
 
-# The usual value of an element, which is sent as null, and how other values are sent.
-_SENT: Mapping[str, tuple[object, Callable[[Any], Any]]] = {
-    "delays": (None, microseconds),
-    "ats": (None, instant_microseconds),
-    "on_duplicates": ("skip", str),
-    "costs": (1, int),
-    "groups": (None, attrgetter("text")),
-    "unique_fors": (None, microseconds),
-    "from_ends": ("enqueue", "completion".__eq__),
-}
-# Arrays that are null as a whole if all of their elements are.
-_OPTIONAL = ("ordering_keys", "on_duplicates", "costs", "groups", "unique_fors", "from_ends")
+# Arrays that are null as a whole if all of their elements have this value.
+_OPTIONAL = {**dict.fromkeys(("ordering_keys", "costs", "groups", "unique_fors", "from_ends")), "on_duplicates": "skip"}
 
 
 class EncodedMessage(Protocol):
@@ -158,7 +128,7 @@ def _enqueuing(*, alone: bool, refusing: bool) -> Shape:
             " else outcome end"
         )
     if alone:
-        return Shape(("message_id", f"{outcome} as outcome"), alone=_ARRAYS)
+        return Shape(("message_id", f"{outcome} as outcome"), alone=_arrays(()).keys())
     # Null means that all were created.
     outcomes = (
         "case when pg_catalog.bool_and(outcome operator(pg_catalog.=) cast('created' as text))"
@@ -171,7 +141,6 @@ def enqueue_call(
     target: Target,
     messages: Sequence[EncodedMessage],
     *,
-    policy: ChannelPolicy,
     notify: bool,
     lock: Iterable[int] | None = None,
     refusing: bool = False,
@@ -181,34 +150,31 @@ def enqueue_call(
 
     Args:
         messages: At least one.
-        policy: For new channels, if the queue has no configured defaults.
         lock: Messages that the transaction ends later. The call locks them in one order with those that it replaces.
         refusing: Whether the call travels with the COMMIT; it then fails for outcomes for which Python would raise.
         counts_members: Whether the call counts members, because the transaction created their groups.
     """
+    arrays: dict[str, Any] = _arrays(messages)
     alone = len(messages) == 1
-    values: dict[str, Any] = _arrays(messages)
     if alone:
-        for name, [element] in values.items():
-            values[name] = element
+        arrays = {name: element for name, [element] in arrays.items()}
     else:
-        for name in _OPTIONAL:
-            if values[name].count(None) == len(messages):
-                values[name] = None
+        for name, usual in _OPTIONAL.items():
+            if arrays[name].count(usual) == len(messages):
+                arrays[name] = None
         for name in ("headers", "groups"):
-            values[name] = _shared(values[name])
-    return call(
-        target.schema,
-        "fq_enqueue",
-        f"enqueue {len(messages)} messages to",
-        _enqueuing(alone=alone, refusing=refusing),
-        queue=target.queue,
-        policy=new_policy_json(policy),
-        notify=notify,
-        hold=None if lock is None else sorted(lock),
-        counts_members=counts_members,
-        **values,
-    )
+            arrays[name] = _shared(arrays[name])
+    values = {
+        "queue": target.queue,
+        "policy": target.policy,
+        "notify": notify,
+        "hold": None if lock is None else sorted(lock),
+        "counts_members": counts_members,
+        **arrays,
+    }
+    # Not call(), since all parameters are here, and instants and durations are converted.
+    clause = clause_of(target.schema, "fq_enqueue", _enqueuing(alone=alone, refusing=refusing))
+    return Call(clause, values, f"enqueue {len(messages)} messages to")
 
 
 def _shared(values: Sequence[Any] | None) -> Sequence[Any] | None:
@@ -218,27 +184,32 @@ def _shared(values: Sequence[Any] | None) -> Sequence[Any] | None:
 
 def _arrays(messages: Sequence[EncodedMessage]) -> dict[str, list[Any]]:
     """Return the arrays of ``fq_enqueue``, with an element for each message."""
-    *columns, coalesces = map(list, zip(*map(_elements, messages), strict=True))
-    arrays = dict(zip(_ARRAYS, columns, strict=True))
-    arrays["contents"] = list(map(Content, arrays["contents"]))
-    for name, (usual, sent) in _SENT.items():
-        values = arrays[name]
-        # By identity: an instant of the application's own class may compare as it likes.
-        if not all(map(is_, values, repeat(usual))):
-            arrays[name] = [None if value is usual else sent(value) for value in values]
-        elif usual is not None:
-            arrays[name] = [None] * len(values)
-    if True in coalesces:
-        both = zip(arrays["on_duplicates"], coalesces, strict=True)
-        arrays["on_duplicates"] = ["coalesce" if is_coalescing else how for how, is_coalescing in both]
-    return arrays
+    # List comprehensions, since a call for each of many messages would take as long as everything else.
+    enqueues = [one.message for one in messages]
+    return {
+        "channels": [one.channel for one in enqueues],
+        "kinds": [one.kind for one in enqueues],
+        "contents": [one.content for one in messages],
+        "headers": [one.headers for one in messages],
+        "delays": [None if one.delay is None else microseconds(one.delay) for one in enqueues],
+        "ats": [None if one.at is None else instant_microseconds(one.at) for one in enqueues],
+        "priorities": [one.priority for one in enqueues],
+        "keys": [one.key for one in enqueues],
+        "max_attempts": [one.max_attempts for one in messages],
+        "ordering_keys": [one.ordering_key for one in enqueues],
+        "on_duplicates": ["coalesce" if one.coalesce else one.on_duplicate for one in enqueues],
+        "costs": [None if one.cost == 1 else one.cost for one in enqueues],
+        "groups": [None if one.membership is None else one.membership.text for one in messages],
+        "unique_fors": [None if one.unique_for is None else microseconds(one.unique_for) for one in enqueues],
+        "from_ends": [True if one.unique_from == "completion" else None for one in enqueues],
+    }
 
 
 def followup_values(messages: Sequence[EncodedMessage]) -> dict[str, Any]:
     """Return the arrays of follow-ups that a group keeps until its members have ended; without any, each is None."""
     # No driver writes an empty array of contents.
-    arrays = _arrays(messages) if messages else dict.fromkeys(_ARRAYS)
-    return {name: arrays[name] for name in _OF_FOLLOWUPS}
+    arrays = _arrays(messages)
+    return {name: arrays[name] or None for name in _OF_FOLLOWUPS}
 
 
 def names_values(*names: MessageName) -> dict[str, Any]:
@@ -366,24 +337,20 @@ class Member(NamedTuple):
     state: MessageState
 
 
-def read_group(connection: Connection, target: Target, group_id: UUID) -> GroupStatus | None:
-    doing = f"read group {group_id} of"
-    page = {"open": None, "before_at": None, "before_id": None, "limit": 1}
-    return next(iter(target.read(connection, "fq_groups", doing, _status, group_id=str(group_id), **page)), None)
-
-
 def read_groups(
     connection: Connection,
     target: Target,
+    group_id: UUID | None = None,
     *,
     is_open: bool | None = None,
     before: GroupStatus | None = None,
     limit: int = 1000,
 ) -> list[GroupStatus]:
-    """Return groups of a queue, the newest first; *before* is the last group of the previous page."""
+    """Return groups of a queue, the newest first, or one; *before* is the last group of the previous page."""
+    doing = "list the groups of" if group_id is None else f"read group {group_id} of"
     before_at, before_id = (None, None) if before is None else (before.created_at, str(before.id))
     page = {"open": is_open, "before_at": before_at, "before_id": before_id, "limit": limit}
-    return target.read(connection, "fq_groups", "list the groups of", _status, group_id=None, **page)
+    return target.read(connection, "fq_groups", doing, _status, group_id=group_id and str(group_id), **page)
 
 
 def _status(*, group_id: UUID | str, added: int, **row: Any) -> GroupStatus:

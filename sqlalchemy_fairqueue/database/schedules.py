@@ -2,36 +2,33 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlalchemy_fairqueue.database.calls import Call, Target, call
-from sqlalchemy_fairqueue.database.configuration import new_policy_json
-from sqlalchemy_fairqueue.database.messages import Content, EncodedMessage
-from sqlalchemy_fairqueue.errors import InvalidArgument, UnknownSchedule
+from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.times import any_instant, instant_microseconds, microseconds
 from sqlalchemy_fairqueue.values.schedules import CatchUp, Recurrence, ScheduleInfo, ScheduleState, timing_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from sqlalchemy import Connection
 
-    from sqlalchemy_fairqueue.values.policies import ChannelPolicy
+    from sqlalchemy_fairqueue.database.messages import EncodedMessage
 
 _OVERDUE = timedelta(minutes=5)
 
 
 @dataclass(frozen=True, slots=True)
 class ScheduleDefinition:
-    """A schedule to set. If *in_code*, each start of a worker sets it. *policy* is for a new channel."""
+    """A schedule to set. If *in_code*, each start of a worker sets it."""
 
     name: str
     recurrence: Recurrence
     message: EncodedMessage
-    policy: ChannelPolicy
     in_code: bool = False
 
 
@@ -68,27 +65,13 @@ def schedule_call(target: Target, definition: ScheduleDefinition) -> Call:
         catch_up=recurrence.catch_up,
         jitter=recurrence.jitter,
         kind=encoded.message.kind,
-        content=Content(encoded.content),
+        content=encoded.content,
         headers=encoded.headers,
         max_attempts=encoded.max_attempts,
-        policy=new_policy_json(definition.policy),
+        policy=target.policy,
         in_code=definition.in_code,
         ordering_key=encoded.message.ordering_key,
     )
-
-
-def set_schedule_paused(connection: Connection, target: Target, channel: str, name: str, *, paused: bool) -> bool:
-    """Pause or resume a schedule, and return whether that changed anything."""
-    doing = f"{'pause' if paused else 'resume'} schedule {name!r} of"
-    with _named(target, channel, name):
-        return target.call("fq_pause_schedule", doing, channel=channel, name=name, paused=paused).value(connection)
-
-
-def run_schedule(connection: Connection, target: Target, channel: str, name: str) -> int | None:
-    """Enqueue the message of a schedule now, and return its id; None if it was dropped, because the channel is full."""
-    call = target.call("fq_run_schedule", f"run schedule {name!r} of", channel=channel, name=name, notify=target.notify)
-    with _named(target, channel, name):
-        return call.value(connection)
 
 
 def read_schedules(
@@ -138,19 +121,6 @@ def _info(
             found = next(timing.after(instant_microseconds(done_until)), None)
             next_at = None if found is None else any_instant(found)
     return ScheduleInfo(every=every, state=state, next_run_at=next_at, **row)
-
-
-@contextmanager
-def _named(target: Target, channel: str, name: str) -> Iterator[None]:
-    try:
-        yield
-    except UnknownSchedule as error:
-        raise UnknownSchedule(
-            f"{target.named(channel)} has no schedule {name!r}; correct the name or the channel",
-            target.queue,
-            channel,
-            name,
-        ) from error
 
 
 def due_schedules(

@@ -5,58 +5,36 @@ classes here are mapped on first access, to a MetaData of their own (:data:`meta
 MetaData of your Base, call :func:`make_models`; to write the classes yourself, use the mixins.
 """
 
-# ruff: noqa: F403, F405 - __all__ names each mixin
+# ruff: noqa: F403 - __all__ names what the stars import
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from sqlalchemy_fairqueue.models import classes
 from sqlalchemy_fairqueue.models.applications import *
-from sqlalchemy_fairqueue.models.factory import DefaultBase, Models, declare_grants, default_models, make_models
+from sqlalchemy_fairqueue.models.classes import Models
+from sqlalchemy_fairqueue.models.factory import DefaultBase, declare_grants, default_models, make_models
 from sqlalchemy_fairqueue.models.tables import FairqueueMixin, ReadOnlyModel
 from sqlalchemy_fairqueue.models.types import Duration, Instant, RoleName, Xid8, interval, timestamp
 from sqlalchemy_fairqueue.sql.grants import RoleGrant
 
 if TYPE_CHECKING:
-    Audit = AuditMixin
-    Channel = ChannelMixin
-    ChannelPlan = ChannelPlanMixin
-    ChannelState = ChannelStateMixin
-    DeadLetter = DeadLetterMixin
-    Group = GroupMixin
-    History = HistoryMixin
-    KeyPeriod = KeyPeriodMixin
-    Lease = LeaseMixin
-    Limit = LimitMixin
-    Message = MessageMixin
-    Plan = PlanMixin
-    PrunedHistory = PrunedHistoryMixin
-    QueueConfig = QueueConfigMixin
-    Result = ResultMixin
-    Schedule = ScheduleMixin
+    from sqlalchemy_fairqueue.models.classes import *
 
 metadata = DefaultBase.metadata
 
 __all__ = [
-    "Audit", "AuditMixin", "Channel", "ChannelMixin", "ChannelPlan", "ChannelPlanMixin", "ChannelState",
-    "ChannelStateMixin", "DeadLetter",
-    "DeadLetterMixin", "Duration", "Epoch", "EpochMixin", "FairqueueMixin", "Grant",
-    "GrantMixin", "Group", "GroupFollowup", "GroupFollowupMixin", "GroupMixin", "GroupNote", "GroupNoteMixin",
-    "History", "HistoryMixin", "Instant", "KeyPeriod", "KeyPeriodMixin", "Lease", "LeaseMixin", "Limit", "LimitMixin",
-    "LimitShare", "LimitShareMixin", "Load", "LoadMixin", "Message", "MessageMixin", "Models", "Plan", "PlanMixin",
-    "Promotion", "PromotionMixin", "PrunedHistory", "PrunedHistoryMixin", "QueueConfig", "QueueConfigMixin",
-    "QueueState", "QueueStateMixin", "ReadOnlyModel", "Result", "ResultMixin", "ResultWait", "ResultWaitMixin",
-    "RoleGrant", "RoleName", "Round", "RoundMixin", "Sample", "SampleMixin", "Schedule", "ScheduleMixin",
-    "ScheduleSlot", "ScheduleSlotMixin", "Signal", "SignalMixin", "Size", "SizeMixin", "StopRequest",
-    "StopRequestMixin", "Xid8",
+    "Duration", "FairqueueMixin", "Instant", "Models", "ReadOnlyModel", "RoleGrant", "RoleName", "Xid8",
     "declare_grants", "interval", "make_models", "metadata", "timestamp",
 ]  # fmt: skip
+__all__ += classes.__all__
 
 
 def __getattr__(name: str) -> Any:
-    if name not in Models.__dataclass_fields__:
+    if name not in classes.MIXINS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(default_models(), name)
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *Models.__dataclass_fields__})
+    return sorted({*globals(), *classes.MIXINS})

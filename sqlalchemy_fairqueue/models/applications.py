@@ -1,4 +1,4 @@
-"""A mixin for each table; if applications query the table, the mixin declares the Python types of its columns."""
+"""A mixin for each table, with its relationships and what Python adds to its columns."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.hybrid import hybrid_property
 
 from sqlalchemy_fairqueue.codecs import JsonCodec
-from sqlalchemy_fairqueue.models.tables import FairqueueMixin, of_table, related, related_rows
+from sqlalchemy_fairqueue.models import columns
+from sqlalchemy_fairqueue.models.tables import FairqueueMixin, mapping, related, related_rows
 from sqlalchemy_fairqueue.models.types import Duration, Instant
 from sqlalchemy_fairqueue.times import instant
 
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
-    from uuid import UUID
 
     from sqlalchemy.orm import Mapped
 
@@ -41,19 +41,8 @@ class PausableMixin(FairqueueMixin):
         return cls.paused_at.is_not(None)
 
 
-class LimitedMixin(FairqueueMixin):
-    """The columns of limits and rates that queues, channels and shared limits share."""
-
-    if TYPE_CHECKING:
-        max_concurrency: Mapped[int | None]
-        max_cost_out: Mapped[int | None]
-        rate_interval: Mapped[timedelta]
-        rate_burst: Mapped[int]
-        rate_of: Mapped[str]
-
-
-@of_table("fq_queue", "use queue.configure(session, ...)")
-class QueueConfigMixin(PausableMixin, LimitedMixin):
+@mapping("use queue.configure(session, ...)")
+class QueueConfigMixin(PausableMixin, columns.fq_queue):
     """A configured queue: the policy of new channels, and the settings of the queue itself.
 
     ``defaults`` is the policy of new channels, by the column names of :class:`ChannelStateMixin`; if it is None, the
@@ -70,27 +59,10 @@ class QueueConfigMixin(PausableMixin, LimitedMixin):
 
     channels = related_rows("fq_channel", own="name", other="queue")
     state = related("fq_queue_state", own="name", other="queue")
-    if TYPE_CHECKING:
-        name: Mapped[str]
-        defaults: Mapped[dict[str, Any] | None]
-        limits: Mapped[list[str] | None]
-        history: Mapped[bool]
-        fair_by: Mapped[str]
-        history_retention: Mapped[timedelta | None]
-        dead_letter_retention: Mapped[timedelta | None]
-        dead_letter_retention_by_kind: Mapped[dict[str, int] | None]
-        forget_channels_after: Mapped[timedelta | None]
-        default_plan: Mapped[str | None]
-        plans: Mapped[bool]
-        result_retention: Mapped[timedelta | None]
-        on_dead: Mapped[str]
-        on_dead_kinds: Mapped[list[str] | None]
 
 
-@of_table(
-    "fq_channel", "use queue.enqueue(session, channel=...) or queue.configure_channel(session, ...), which make it"
-)
-class ChannelMixin(FairqueueMixin):
+@mapping("use queue.enqueue(session, channel=...) or queue.configure_channel(session, ...), which make it")
+class ChannelMixin(columns.fq_channel):
     """A channel: the messages of one tenant in a queue.
 
     Attributes:
@@ -109,10 +81,6 @@ class ChannelMixin(FairqueueMixin):
     queue_config = related("fq_queue", own="queue", other="name", foreign_key_here=True)
     messages = related_rows("fq_message", own="id", other="channel_id")
     dead_letters = related_rows("fq_dead_letter", own="id", other="channel_id")
-    if TYPE_CHECKING:
-        id: Mapped[int]
-        queue: Mapped[str]
-        name: Mapped[str]
 
     @hybrid_property
     def is_paused(self) -> bool:
@@ -128,13 +96,11 @@ class ChannelMixin(FairqueueMixin):
         return paused
 
 
-@of_table(
-    "fq_channel_state",
+@mapping(
     "the dispatcher writes it; a policy is set by queue.configure_channel(session, ...)",
     key=("channel_id",),
-    numbers=("due_at", "rate_at", "used_at"),
 )
-class ChannelStateMixin(PausableMixin, LimitedMixin):
+class ChannelStateMixin(PausableMixin, columns.fq_channel_state):
     """The state row of a channel: its policy, and what the dispatcher knows of it.
 
     Times other than ``paused_at`` are plain numbers, of microseconds since 1970, and may be negative. The head is None
@@ -143,33 +109,6 @@ class ChannelStateMixin(PausableMixin, LimitedMixin):
     """
 
     channel = related("fq_channel", own="channel_id", other="id", foreign_key_here=True)
-    if TYPE_CHECKING:
-        channel_id: Mapped[int]
-        row_version: Mapped[int]
-        queue: Mapped[str]
-        weight: Mapped[int]
-        current_concurrency: Mapped[int]
-        current_cost: Mapped[int]
-        head_dequeue_at: Mapped[int | None]
-        head_message_id: Mapped[int | None]
-        last_dequeue_at: Mapped[int]
-        ready_tag: Mapped[int | None]
-        due_at: Mapped[int | None]
-        rate_at: Mapped[int]
-        tag: Mapped[int | None]
-        tag_rest: Mapped[int | None]
-        mean_cost: Mapped[int | None]
-        problem: Mapped[str | None]
-        max_backlog: Mapped[int | None]
-        on_full: Mapped[str]
-        priority_aging: Mapped[timedelta | None]
-        max_payload_bytes: Mapped[int | None]
-        configured: Mapped[bool]
-        used_at: Mapped[int]
-        forget_xid: Mapped[int | None]
-        backlog: Mapped[int]
-        dropped: Mapped[int]
-        heard_id: Mapped[int]
 
 
 class ContentMixin(FairqueueMixin):
@@ -177,19 +116,7 @@ class ContentMixin(FairqueueMixin):
 
     channel = related("fq_channel", own="channel_id", other="id", foreign_key_here=True)
     if TYPE_CHECKING:
-        channel_id: Mapped[int]
-        kind: Mapped[str]
         content: Mapped[bytes]
-        headers: Mapped[dict[str, Any] | None]
-        key: Mapped[str | None]
-        ordering_key: Mapped[str | None]
-        priority: Mapped[int | None]
-        cost: Mapped[int | None]
-        enqueued_at: Mapped[datetime]
-        attempts: Mapped[int]
-        max_attempts: Mapped[int]
-        deliveries: Mapped[int]
-        error: Mapped[str | None]
 
     @hybrid_property
     def payload(self) -> Any:
@@ -205,8 +132,8 @@ class ContentMixin(FairqueueMixin):
         return cast(func.convert_from(cls.content, literal_column("'UTF8'")), JSONB)
 
 
-@of_table("fq_message", "use queue.enqueue(session, ...) to add one, queue.cancel(session, message_id) to withdraw one")
-class MessageMixin(ContentMixin):
+@mapping("use queue.enqueue(session, ...) to add one, queue.cancel(session, message_id) to withdraw one")
+class MessageMixin(ContentMixin, columns.fq_message):
     """A message, from enqueue to completion.
 
     ``dequeue_at`` orders the messages of the channel. Usually it is the time when the message is due, in microseconds
@@ -226,18 +153,6 @@ class MessageMixin(ContentMixin):
     """
 
     lease = related("fq_lease", own="lease_id", other="id", foreign_key_here=True)
-    if TYPE_CHECKING:
-        id: Mapped[int]
-        dequeue_at: Mapped[int]
-        lease_id: Mapped[int | None]
-        slots: Mapped[int]
-        delivered_at: Mapped[datetime | None]
-        returned_at: Mapped[datetime | None]
-        cancelled: Mapped[bool]
-        cancelled_at: Mapped[datetime | None]
-        group_id: Mapped[UUID | None]
-        key_outlives: Mapped[bool | None]
-        charged: Mapped[int | None]
 
     @hybrid_property
     def due_at(self) -> datetime | None:
@@ -254,8 +169,8 @@ class MessageMixin(ContentMixin):
         return type_coerce(case((is_time, cls.dequeue_at)), Instant)
 
 
-@of_table("fq_dead_letter", "use queue.bury(session, delivery, reason=...) to make one")
-class DeadLetterMixin(ContentMixin):
+@mapping("use queue.bury(session, delivery, reason=...) to make one")
+class DeadLetterMixin(ContentMixin, columns.fq_dead_letter):
     """A message that is not tried again unless it is redriven, with the reason.
 
     ``holds`` tells whether other messages of its ordering key wait until it is redriven or purged.
@@ -269,16 +184,9 @@ class DeadLetterMixin(ContentMixin):
         customer-7 there is no such number {'number': '555'}
     """
 
-    if TYPE_CHECKING:
-        message_id: Mapped[int]
-        queue: Mapped[str]
-        reason: Mapped[str]
-        died_at: Mapped[datetime]
-        holds: Mapped[bool]
 
-
-@of_table("fq_lease", "queue.dequeue(engine, ...) makes leases, queue.extend(engine, delivery) extends them")
-class LeaseMixin(FairqueueMixin):
+@mapping("queue.dequeue(engine, ...) makes leases, queue.extend(engine, delivery) extends them")
+class LeaseMixin(columns.fq_lease):
     """A consumer's lease of messages, until ``expires_at``; ``epoch`` is the server's epoch when it was made.
 
     A worker tells its ``concurrency`` and the ``version`` of its library; otherwise both are None.
@@ -292,19 +200,10 @@ class LeaseMixin(FairqueueMixin):
     """
 
     messages = related_rows("fq_message", own="id", other="lease_id")
-    if TYPE_CHECKING:
-        id: Mapped[int]
-        queue: Mapped[str]
-        consumer: Mapped[str]
-        expires_at: Mapped[datetime]
-        waiting_until: Mapped[datetime | None]
-        epoch: Mapped[int]
-        version: Mapped[str | None]
-        concurrency: Mapped[int | None]
 
 
-@of_table("fq_key_period", "queue.enqueue(session, ..., key=..., unique_for=...) writes it")
-class KeyPeriodMixin(FairqueueMixin):
+@mapping("queue.enqueue(session, ..., key=..., unique_for=...) writes it")
+class KeyPeriodMixin(columns.fq_key_period):
     """A key that stays taken until ``expires_at``, even after its message has ended; housekeeping deletes expired rows.
 
     ``expires_at`` is None until the message ends, if the period is counted from that end.
@@ -317,17 +216,9 @@ class KeyPeriodMixin(FairqueueMixin):
         ['report']
     """
 
-    if TYPE_CHECKING:
-        queue: Mapped[str]
-        channel: Mapped[str]
-        key: Mapped[str]
-        message_id: Mapped[int]
-        unique_for: Mapped[timedelta]
-        expires_at: Mapped[datetime | None]
 
-
-@of_table("fq_plan", "use queue.plans.configure(session, name, ...)")
-class PlanMixin(FairqueueMixin):
+@mapping("use queue.plans.configure(session, name, ...)")
+class PlanMixin(columns.fq_plan):
     """A plan of a queue: a policy with a name, and how far its last change has spread.
 
     ``policy`` has the column names of :class:`ChannelStateMixin`, and durations in microseconds. The dispatcher brings
@@ -340,18 +231,9 @@ class PlanMixin(FairqueueMixin):
         3
     """
 
-    if TYPE_CHECKING:
-        queue: Mapped[str]
-        name: Mapped[str]
-        policy: Mapped[dict[str, Any]]
-        revision: Mapped[int]
-        spread_after: Mapped[int | None]
-        spread_again: Mapped[list[int] | None]
-        spread_at: Mapped[datetime]
 
-
-@of_table("fq_channel_plan", "use queue.configure_channel(session, channel, plan=...)")
-class ChannelPlanMixin(FairqueueMixin):
+@mapping("use queue.configure_channel(session, channel, plan=...)")
+class ChannelPlanMixin(columns.fq_channel_plan):
     """The plan that a channel follows, and the overridden columns of its policy.
 
     A channel without either has no row. ``revision`` is that of the plan when the channel got its policy.
@@ -360,28 +242,18 @@ class ChannelPlanMixin(FairqueueMixin):
         :class:`Plan`
     """
 
-    if TYPE_CHECKING:
-        channel_id: Mapped[int]
-        queue: Mapped[str]
-        plan: Mapped[str | None]
-        overridden: Mapped[list[str]]
-        revision: Mapped[int]
 
-
-@of_table("fq_limit", "use queue.limits.configure(session, name, ...)")
-class LimitMixin(LimitedMixin):
+@mapping("use queue.limits.configure(session, name, ...)")
+class LimitMixin(columns.fq_limit):
     """A limit that several queues share: concurrency, cost and rate.
 
     See Also:
         :class:`Plan`
     """
 
-    if TYPE_CHECKING:
-        name: Mapped[str]
 
-
-@of_table("fq_group", "queue.group makes groups, and workers finish them")
-class GroupMixin(FairqueueMixin):
+@mapping("queue.group makes groups, and workers finish them")
+class GroupMixin(columns.fq_group):
     """A group of messages, with the counts of its members as far as workers have folded the notes about them.
 
     ``queue.groups.status`` also counts newer notes. ``message_id`` is the follow-up, enqueued at ``finished_at``.
@@ -390,24 +262,9 @@ class GroupMixin(FairqueueMixin):
         :class:`Message`
     """
 
-    if TYPE_CHECKING:
-        group_id: Mapped[UUID]
-        queue: Mapped[str]
-        added: Mapped[int]
-        done: Mapped[int]
-        failed: Mapped[int]
-        cancelled: Mapped[int]
-        created_at: Mapped[datetime]
-        created_xid: Mapped[int]
-        due_at: Mapped[datetime | None]
-        finished_at: Mapped[datetime | None]
-        message_id: Mapped[int | None]
-        problem: Mapped[str | None]
-        waits: Mapped[int]
 
-
-@of_table("fq_result", "use queue.configure(session, result_retention=...) and queue.result(session, ...)")
-class ResultMixin(FairqueueMixin):
+@mapping("use queue.configure(session, result_retention=...) and queue.result(session, ...)")
+class ResultMixin(columns.fq_result):
     """The result of a message that has ended, kept until ``expires_at``.
 
     ``outcome`` is "completed", "cancelled", or "unkept": the message is completed, and ``problem`` says why its result
@@ -422,20 +279,9 @@ class ResultMixin(FairqueueMixin):
         b'21'
     """
 
-    if TYPE_CHECKING:
-        message_id: Mapped[int]
-        queue: Mapped[str]
-        channel: Mapped[str]
-        kind: Mapped[str]
-        outcome: Mapped[str]
-        content: Mapped[bytes | None]
-        problem: Mapped[str | None]
-        finished_at: Mapped[datetime]
-        expires_at: Mapped[datetime]
 
-
-@of_table("fq_schedule", "queue.schedules.set, remove and pause change schedules")
-class ScheduleMixin(FairqueueMixin):
+@mapping("queue.schedules.set, remove and pause change schedules")
+class ScheduleMixin(columns.fq_schedule):
     """A schedule of a channel: what it enqueues, and when.
 
     All slots up to ``done_until`` have been run, or skipped by ``catch_up``. ``next_at`` is the slot after them; the
@@ -449,40 +295,9 @@ class ScheduleMixin(FairqueueMixin):
         ['0 3 * * *']
     """
 
-    if TYPE_CHECKING:
-        id: Mapped[int]
-        queue: Mapped[str]
-        channel: Mapped[str]
-        name: Mapped[str]
-        cron: Mapped[str | None]
-        timezone: Mapped[str | None]
-        every: Mapped[timedelta | None]
-        catch_up: Mapped[str]
-        jitter: Mapped[timedelta]
-        kind: Mapped[str]
-        content: Mapped[bytes]
-        headers: Mapped[dict[str, Any] | None]
-        max_attempts: Mapped[int]
-        policy: Mapped[dict[str, Any] | None]
-        in_code: Mapped[bool]
-        ordering_key: Mapped[str | None]
-        revision: Mapped[int]
-        anchor_at: Mapped[datetime]
-        done_until: Mapped[datetime]
-        next_at: Mapped[datetime | None]
-        due_at: Mapped[datetime | None]
-        paused_at: Mapped[datetime | None]
-        last_slot_at: Mapped[datetime | None]
-        last_run_at: Mapped[datetime | None]
-        last_message_id: Mapped[int | None]
-        problem: Mapped[str | None]
-        problem_at: Mapped[datetime | None]
-        created_at: Mapped[datetime]
-        changed_at: Mapped[datetime]
 
-
-@of_table("fq_history", "attempts are recorded after queue.configure(session, history=True)", key=("id",))
-class HistoryMixin(FairqueueMixin):
+@mapping("attempts are recorded after queue.configure(session, history=True)", key=("id",))
+class HistoryMixin(columns.fq_history):
     """An ended attempt at a message, recorded after ``queue.configure(session, history=True)``.
 
     The table is partitioned by the day of ``finished_at``: a query that limits ``finished_at`` reads only those days,
@@ -499,25 +314,6 @@ class HistoryMixin(FairqueueMixin):
         ...     print(session.scalars(select(History.outcome).where(History.message_id == message_id)).all())
         ['completed']
     """
-
-    if TYPE_CHECKING:
-        id: Mapped[int]
-        queue: Mapped[str]
-        channel_id: Mapped[int]
-        channel: Mapped[str]
-        message_id: Mapped[int]
-        kind: Mapped[str]
-        consumer: Mapped[str | None]
-        attempt: Mapped[int]
-        enqueued_at: Mapped[datetime]
-        ready_at: Mapped[datetime]
-        started_at: Mapped[datetime]
-        finished_at: Mapped[datetime]
-        outcome: Mapped[str]
-        error: Mapped[str | None]
-        recorded_xid: Mapped[int]
-        cost: Mapped[int]
-        group_id: Mapped[UUID | None]
 
     @hybrid_property
     def wait(self) -> timedelta:
@@ -540,8 +336,8 @@ class HistoryMixin(FairqueueMixin):
         return _between(cls.started_at, cls.finished_at)
 
 
-@of_table("fq_pruned_history", "the housekeeping of the queues' history writes it")
-class PrunedHistoryMixin(FairqueueMixin):
+@mapping("the housekeeping of the queues' history writes it")
+class PrunedHistoryMixin(columns.fq_pruned_history):
     """A removal of a day's attempts from the history by housekeeping.
 
     ``(recorded_xid, history_id)`` is the last removed attempt: a reader that had come this far has missed nothing.
@@ -550,30 +346,21 @@ class PrunedHistoryMixin(FairqueueMixin):
         :class:`History`
     """
 
-    if TYPE_CHECKING:
-        id: Mapped[int]
-        finished_from: Mapped[datetime]
-        finished_until: Mapped[datetime]
-        recorded_xid: Mapped[int]
-        history_id: Mapped[int]
-        pruned_at: Mapped[datetime]
-
 
 def _between(earlier: Any, later: Any) -> ColumnElement[timedelta]:
     return type_coerce(type_coerce(later, BigInteger) - type_coerce(earlier, BigInteger), Duration)
 
 
-@of_table("fq_epoch", "the first queue.dequeue(engine, ...) after a start of the server makes it")
-class EpochMixin(FairqueueMixin):
+@mapping("the first queue.dequeue(engine, ...) after a start of the server makes it")
+class EpochMixin(columns.fq_epoch):
     """The epoch: a random number that changes after a crash, a failover or a restore of files."""
 
 
-@of_table(
-    "fq_queue_state",
+@mapping(
     "the dispatcher writes it; the limit is set by queue.configure(session, max_concurrency=...)",
     key=("queue",),
 )
-class QueueStateMixin(FairqueueMixin):
+class QueueStateMixin(columns.fq_queue_state):
     """The dispatch row of a queue: what its dispatcher knows, and the counts of its limit. There is no unique index.
 
     The dispatcher has heard the signals of all transactions below ``heard_below`` that are not in ``heard_open``. The
@@ -585,51 +372,49 @@ class QueueStateMixin(FairqueueMixin):
     queue_config = related("fq_queue", own="queue", other="name", foreign_key_here=True)
 
 
-@of_table(
-    "fq_promotion",
+@mapping(
     "queue.enqueue(session, ..., priority=..., at=...) and a retry with a delay make it",
     key=("queue", "due_at", "message_id"),
 )
-class PromotionMixin(FairqueueMixin):
+class PromotionMixin(columns.fq_promotion):
     """A message with a priority that is due later. The row stays until that time, even if the message ends earlier."""
 
 
-@of_table("fq_signal", "the verbs of a queue insert signals, and the dispatcher deletes them")
-class SignalMixin(FairqueueMixin):
+@mapping("the verbs of a queue insert signals, and the dispatcher deletes them")
+class SignalMixin(columns.fq_signal):
     """A signal that the transaction ``xid`` left for the dispatcher, which hears and deletes it."""
 
     channel = related("fq_channel", own="channel_id", other="id", foreign_key_here=True)
 
 
-@of_table(
-    "fq_limit_share",
+@mapping(
     "the dispatcher writes it; use queue.limits.configure(session, name, ...)",
     key=("limit_name", "queue"),
 )
-class LimitShareMixin(FairqueueMixin):
+class LimitShareMixin(columns.fq_limit_share):
     """What a queue has drawn from a shared limit, in virtual time; until ``contends_until`` the limit holds it back.
 
     A row with the queue '' is about the limit itself.
     """
 
 
-@of_table("fq_group_followup", "queue.group makes groups, and workers finish them")
-class GroupFollowupMixin(FairqueueMixin):
+@mapping("queue.group makes groups, and workers finish them")
+class GroupFollowupMixin(columns.fq_group_followup):
     """A follow-up of an open group: if ``on_failure`` is true, that argument of ``queue.group``, otherwise *then*."""
 
 
-@of_table("fq_group_note", "queue.group makes groups, and workers finish them")
-class GroupNoteMixin(FairqueueMixin):
+@mapping("queue.group makes groups, and workers finish them")
+class GroupNoteMixin(columns.fq_group_note):
     """A note that a transaction added members to a group (``id`` 0) or ended some; it stays until a worker folds it."""
 
 
-@of_table("fq_result_wait", "queue.result(engine, ..., timeout=...) writes it")
-class ResultWaitMixin(FairqueueMixin):
+@mapping("queue.result(engine, ..., timeout=...) writes it")
+class ResultWaitMixin(columns.fq_result_wait):
     """A process that waits for the result of a message, until ``waiting_until``."""
 
 
-@of_table("fq_schedule_slot", "workers of the queue write it when they run a slot")
-class ScheduleSlotMixin(FairqueueMixin):
+@mapping("workers of the queue write it when they run a slot")
+class ScheduleSlotMixin(columns.fq_schedule_slot):
     """A slot of a schedule that was run, and its message. Workers delete old ones.
 
     See Also:
@@ -637,8 +422,8 @@ class ScheduleSlotMixin(FairqueueMixin):
     """
 
 
-@of_table("fq_grant", "use op.grant_fairqueue(...) and op.revoke_fairqueue(...) in a migration")
-class GrantMixin(FairqueueMixin):
+@mapping("use op.grant_fairqueue(...) and op.revoke_fairqueue(...) in a migration")
+class GrantMixin(columns.fq_grant):
     """A kind of work that a role was granted. The rights themselves are privileges on functions.
 
     ``role`` is as PostgreSQL prints it, quoted if needed. ``queues`` and ``channels`` are None if the grant is for all.
@@ -650,8 +435,8 @@ class GrantMixin(FairqueueMixin):
     """
 
 
-@of_table("fq_load", "loads of sqlalchemy_fairqueue.spark write it")
-class LoadMixin(FairqueueMixin):
+@mapping("loads of sqlalchemy_fairqueue.spark write it")
+class LoadMixin(columns.fq_load):
     """A committed bulk load. If its job runs again under the same ``job_id``, it adds nothing.
 
     The row of a stream describes the last micro-batch, ``batch_id``; ``source`` is the streaming query.
@@ -661,8 +446,8 @@ class LoadMixin(FairqueueMixin):
     """
 
 
-@of_table("fq_stop_request", "use queue.admin.stop_worker(session, ...)")
-class StopRequestMixin(FairqueueMixin):
+@mapping("use queue.admin.stop_worker(session, ...)")
+class StopRequestMixin(columns.fq_stop_request):
     """A request by ``requested_by`` to the workers named ``consumer`` to stop; housekeeping deletes it after an hour.
 
     See Also:
@@ -670,27 +455,17 @@ class StopRequestMixin(FairqueueMixin):
     """
 
 
-@of_table("fq_audit", "use queue.admin.record_audit(session, ...)", key=("at", "audit_id"))
-class AuditMixin(FairqueueMixin):
+@mapping("use queue.admin.record_audit(session, ...)", key=("at", "audit_id"))
+class AuditMixin(columns.fq_audit):
     """What ``who`` did to a queue, a channel or a message, or to the installation if ``queue`` is None. Kept 90 days.
 
     See Also:
         :class:`History`
     """
 
-    if TYPE_CHECKING:
-        audit_id: Mapped[UUID]
-        at: Mapped[datetime]
-        queue: Mapped[str | None]
-        who: Mapped[str]
-        what: Mapped[str]
-        channel: Mapped[str | None]
-        message_id: Mapped[int | None]
-        details: Mapped[dict[str, Any] | None]
 
-
-@of_table("fq_sample", "workers of the queue write it each minute", key=("queue", "at", "channel"))
-class SampleMixin(FairqueueMixin):
+@mapping("workers of the queue write it each minute", key=("queue", "at", "channel"))
+class SampleMixin(columns.fq_sample):
     """How a queue, or one of its busiest channels, stood in a minute; ``channel`` is empty in the row of the queue.
 
     See Also:
@@ -698,13 +473,13 @@ class SampleMixin(FairqueueMixin):
     """
 
 
-@of_table("fq_size", "workers of the queue write it each hour", key=("at", "name"))
-class SizeMixin(FairqueueMixin):
+@mapping("workers of the queue write it each hour", key=("at", "name"))
+class SizeMixin(columns.fq_size):
     """The size of one of the largest tables at an hour; ``fairqueue doctor`` tells from it how the tables grow."""
 
 
-@of_table("fq_round", "workers of the queue write it in their housekeeping", key=("duty",))
-class RoundMixin(FairqueueMixin):
+@mapping("workers of the queue write it in their housekeeping", key=("duty",))
+class RoundMixin(columns.fq_round):
     """A duty of workers ('fold', 'forget' or 'history'); the transaction that does it locks the row, so only one does.
 
     ``snapshot`` is that of the last 'fold', or of the start of a 'forget'; ``waiting``: the transactions open then.

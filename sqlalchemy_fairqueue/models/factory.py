@@ -5,7 +5,6 @@ from __future__ import annotations
 import copyreg
 import pickle
 import sys
-from dataclasses import dataclass, fields
 from functools import cache
 from pkgutil import resolve_name
 from types import SimpleNamespace
@@ -15,12 +14,10 @@ from weakref import WeakValueDictionary
 
 from sqlalchemy.orm import DeclarativeBase, registry
 
-from sqlalchemy_fairqueue.models import applications
+from sqlalchemy_fairqueue.models.classes import MIXINS, Models
 from sqlalchemy_fairqueue.sql.schema import named_schema
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from sqlalchemy import MetaData
 
     from sqlalchemy_fairqueue.sql.grants import RoleGrant
@@ -30,50 +27,6 @@ class HasMetaData(Protocol):
     """Any object with a ``metadata``, such as a declarative Base."""
 
     metadata: MetaData
-
-
-@dataclass(frozen=True, slots=True)
-class Models:
-    """The mapped classes of one installation. Each class is documented at its mixin: ``Audit`` at :class:`AuditMixin`.
-
-    See Also:
-        :func:`make_models`
-    """
-
-    Audit: type[applications.AuditMixin]
-    Channel: type[applications.ChannelMixin]
-    ChannelPlan: type[applications.ChannelPlanMixin]
-    ChannelState: type[applications.ChannelStateMixin]
-    DeadLetter: type[applications.DeadLetterMixin]
-    Epoch: type[Any]
-    Grant: type[Any]
-    Group: type[applications.GroupMixin]
-    GroupFollowup: type[Any]
-    GroupNote: type[Any]
-    History: type[applications.HistoryMixin]
-    KeyPeriod: type[applications.KeyPeriodMixin]
-    Lease: type[applications.LeaseMixin]
-    Limit: type[applications.LimitMixin]
-    LimitShare: type[Any]
-    Load: type[Any]
-    Message: type[applications.MessageMixin]
-    Plan: type[applications.PlanMixin]
-    Promotion: type[Any]
-    PrunedHistory: type[applications.PrunedHistoryMixin]
-    QueueConfig: type[applications.QueueConfigMixin]
-    QueueState: type[Any]
-    Result: type[applications.ResultMixin]
-    ResultWait: type[Any]
-    Round: type[Any]
-    Sample: type[Any]
-    Schedule: type[applications.ScheduleMixin]
-    ScheduleSlot: type[Any]
-    Signal: type[Any]
-    Size: type[Any]
-    StopRequest: type[Any]
-
-
-_MIXINS: Mapping[str, type[Any]] = {field.name: vars(applications)[f"{field.name}Mixin"] for field in fields(Models)}
 
 
 class _GeneratedMeta(type(DeclarativeBase)):  # type: ignore[misc]
@@ -150,7 +103,7 @@ def make_models(base: type[Any] | HasMetaData, schema: str | None = None) -> Mod
     held = {table.name: table for table in metadata.tables.values() if table.schema == target}
     if target in kept and kept[target].Message.__table__ is held.get("fq_message"):
         return kept[target]
-    if taken := sorted(held.keys() & {mixin.__tablename__ for mixin in _MIXINS.values()}):
+    if taken := sorted(held.keys() & {mixin.__tablename__ for mixin in MIXINS.values()}):
         problem = (
             f"the MetaData has {', '.join(taken)} in {named_schema(target)}, and "
             "make_models() did not make them; map each table once: remove your classes of these tables, or do "
@@ -167,7 +120,7 @@ def make_models(base: type[Any] | HasMetaData, schema: str | None = None) -> Mod
         body = {"__fairqueue_schema__": schema, "__doc__": mixin.__doc__, "__module__": __name__}
         return type(name, (mixin, GeneratedBase), body)
 
-    kept[target] = Models(**{name: mapped_class(name, mixin) for name, mixin in _MIXINS.items()})
+    kept[target] = Models(**{name: mapped_class(name, mixin) for name, mixin in MIXINS.items()})
     return kept[target]
 
 

@@ -37,7 +37,7 @@ from sqlalchemy_fairqueue.sql.catalog import expected_catalog
 from sqlalchemy_fairqueue.sql.files import NEEDED_VERSION
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from sqlalchemy import ColumnElement, Connection, FromClause
     from sqlalchemy.types import TypeEngine
@@ -201,24 +201,35 @@ _KEY = re.compile(r"^(PRIMARY KEY|UNIQUE) \((.+)\)$")
 _INDEX = re.compile(r"^CREATE (UNIQUE )?INDEX \w+ ON (?:ONLY )?\w+ USING (\w+) \(([^()]+)\)(?: WHERE (.+))?$")
 
 
-def of_table(
-    table: str, verbs: str, *, key: tuple[str, ...] = (), numbers: tuple[str, ...] = ()
-) -> Callable[[Mixin], Mixin]:
-    """Return a class decorator that gives a mixin the columns, constraints and indexes of a table, by the same names.
+# Columns that are named like instants, but stay plain numbers, since they may be negative.
+_NUMBERS: Final[Mapping[str, Collection[str]]] = {"fq_channel_state": ("due_at", "rate_at", "used_at")}
+
+
+@cache
+def columns_of(table: str) -> type[FairqueueMixin]:
+    """Return a base of mixins with the name and the columns of a table; AttributeError if there is no such table."""
+    numbers = _NUMBERS.get(table, ())
+    columns = {
+        name: _column(facts, _type(name, facts, as_number=name in numbers)) for name, facts in _of(table, "column")
+    }
+    if not columns:
+        raise AttributeError(table)
+    return type(table, (FairqueueMixin,), {"__tablename__": table, **columns})
+
+
+def mapping(verbs: str, *, key: tuple[str, ...] = ()) -> Callable[[Mixin], Mixin]:
+    """Return a class decorator that gives a mixin the constraints and indexes of its table, by the same names.
 
     Args:
         verbs: What writes the table; for the text of :class:`ReadOnlyModel`.
         key: The columns of the mapping's key, if the table has no primary key.
-        numbers: Columns that are named like instants, but stay plain numbers.
     """
 
     def made(mixin: Mixin) -> Mixin:
-        mixin.__tablename__ = table
+        table = mixin.__tablename__
         mixin.__fairqueue_verbs__ = verbs
         attributes = [item for base in mixin.__mro__ for item in vars(base).items()]
         mixin.__fairqueue_related__ = {name: value for name, value in attributes if isinstance(value, Related)}
-        for name, facts in _of(table, "column"):
-            setattr(mixin, name, _column(facts, _type(name, facts, as_number=name in numbers)))
 
         # SQLAlchemy allows functions with these names for classes that are not mapped.
         def __table_args__(cls: Any) -> tuple[Any, ...]:  # noqa: N807

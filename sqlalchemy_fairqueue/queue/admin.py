@@ -12,7 +12,6 @@ from sqlalchemy import Connection, Engine
 
 from sqlalchemy_fairqueue.database.asynchronous import AsyncEngine
 from sqlalchemy_fairqueue.database.calls import Call, Row, Shape, Target, call
-from sqlalchemy_fairqueue.database.configuration import new_policy_json
 from sqlalchemy_fairqueue.database.engines import on, refused
 from sqlalchemy_fairqueue.database.messages import (
     make_due,
@@ -211,7 +210,7 @@ class Admin(Facet[QueueBase]):
             f"move message {checked} to",
             message_id=checked,
             channel=channel,
-            policy=new_policy_json(self._queue.defaults),
+            policy=self._target.policy,
             notify=self._target.notify,
         )
         return self._ask(where, call.value, settles=True)

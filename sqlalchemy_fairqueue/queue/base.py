@@ -12,7 +12,8 @@ from sqlalchemy import Connection, Engine
 
 from sqlalchemy_fairqueue.codecs import Codec, JsonCodec
 from sqlalchemy_fairqueue.database.calls import Target
-from sqlalchemy_fairqueue.database.engines import on, own_transaction, refused, run
+from sqlalchemy_fairqueue.database.configuration import new_policy_json
+from sqlalchemy_fairqueue.database.engines import on, refused, run, run_transaction
 from sqlalchemy_fairqueue.database.installation import check_installed
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.unit_of_work.sending import lock_order_of, send
@@ -124,7 +125,7 @@ class QueueBase:
         self.max_attempts = max_attempts
         self.notify = notify
         self.check_kinds = check_kinds
-        self._target = Target(schema, name, bind_arguments, notify)
+        self._target = Target(schema, name, bind_arguments, notify, new_policy_json(self.defaults))
         # Kinds that _check_kind has checked.
         self._checked_kinds: set[str] = set()
         self._begin()
@@ -155,8 +156,7 @@ class QueueBase:
     @staticmethod
     def _sent_at_once(where: Connection | Engine, operations: list[Operation], result: R) -> R:
         if isinstance(where, Engine):
-            with own_transaction(where) as connection:
-                updates = send(connection, operations)
+            updates = run_transaction(where, lambda connection: send(connection, operations), isolates=False)
         elif isinstance(where, Connection):
             updates = send(where, operations)
         else:

@@ -88,7 +88,7 @@ class ConfigurationMethods(QueueBase):
         checked = setting_changes("configure", settings)
         changes: list[Operation] = []
         if "defaults" in checked:
-            changes.append(change.configure(self._target, checked.pop("defaults"), self.defaults))
+            changes.append(change.configure(self._target, checked.pop("defaults")))
         limits = cast("QueueLimits", {name: checked.pop(name) for name in [*checked] if name in LIMITS})
         if checked:
             changes.append(change.set_queue(self._target, cast("QueueChanges", checked)))
@@ -149,9 +149,7 @@ class ConfigurationMethods(QueueBase):
         named: PolicyChanges = {}
         if policy is not None or changes or (plan is UNSET and not fields):
             named = policy_changes("configure_channel", policy, changes)
-        operation = change.configure_channel(
-            self._target, channel, named, policy=self.defaults, plan=plan, reset=fields
-        )
+        operation = change.configure_channel(self._target, channel, named, plan=plan, reset=fields)
         return self._perform(where, [operation], None)
 
     @recorded

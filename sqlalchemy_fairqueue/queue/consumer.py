@@ -11,26 +11,32 @@ import os
 import secrets
 import socket
 from datetime import timedelta
-from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy.exc import DBAPIError
 
-from sqlalchemy_fairqueue.codecs import Codec, codec_of, decoded, headers_of
-from sqlalchemy_fairqueue.database.deliveries import hear_signals, is_about_data, set_aside, take_messages, take_more
+from sqlalchemy_fairqueue.database.deliveries import (
+    delivered,
+    hear_signals,
+    is_about_data,
+    set_aside,
+    take_messages,
+    take_more,
+)
 from sqlalchemy_fairqueue.database.installation import check_installed
 from sqlalchemy_fairqueue.texts import clean, logged, shortened
 from sqlalchemy_fairqueue.unit_of_work.operations import token_of
-from sqlalchemy_fairqueue.values.messages import Deliveries, Delivery, Lease, Once, delivery_of
+from sqlalchemy_fairqueue.values.messages import Deliveries, Delivery, Lease
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from sqlalchemy import Connection
 
+    from sqlalchemy_fairqueue.codecs import Codec
     from sqlalchemy_fairqueue.database.calls import Target
-    from sqlalchemy_fairqueue.database.deliveries import Dequeued, SetAside
+    from sqlalchemy_fairqueue.database.deliveries import SetAside
 
 log = logging.getLogger("sqlalchemy_fairqueue.queue")
 
@@ -43,7 +49,7 @@ _MOST_REASON = 150
 _CHUNKS = 5
 # How many leases to remember: several, for callers that alternate between a long and a short lease.
 _LEASES = 4
-_SHARED = ("lease", "holds_slot", "is_timed", "keeps_result")
+_SHARED = ("queue", "lease", "holds_slot", "is_timed", "keeps_result")
 
 
 def _what(found: SetAside) -> str:
@@ -124,12 +130,9 @@ class Consumer:
         self, connection: Connection, first: Delivery, *, limit: int, max_cost: int | None, max_bytes: int
     ) -> list[Delivery]:
         """Take messages that follow the delivery *first* in its channel, under the lease of *first*, and commit."""
-        messages, unreadable = take_more(
-            connection, self._target, token_of(first), limit=limit, max_cost=max_cost, max_bytes=max_bytes
-        )
+        rows = take_more(connection, self._target, token_of(first), limit=limit, max_cost=max_cost, max_bytes=max_bytes)
         connection.commit()
-        self._set_unreadable_aside(connection, limit, first.lease.id, unreadable)
-        return self._deliveries(messages, {name: getattr(first, name) for name in _SHARED})
+        return self._delivered(connection, limit, rows, {name: getattr(first, name) for name in _SHARED})
 
     def _set_aside(
         self,
@@ -156,12 +159,15 @@ class Consumer:
             )
         return found
 
-    def _set_unreadable_aside(
-        self, connection: Connection, limit: int, lease_id: int | None, unreadable: list[tuple[int, str]]
-    ) -> None:
+    def _delivered(
+        self, connection: Connection, limit: int, rows: Sequence[Sequence[Any]], shared: Mapping[str, Any]
+    ) -> list[Delivery]:
+        """Return the deliveries of taken messages that can be read, and set the others aside."""
+        deliveries, unreadable = delivered(rows, self._codec, shared)
         if unreadable:
             ids, problems = zip(*unreadable, strict=True)
-            self._set_aside(connection, limit, problems[0], lease_id, ids)
+            self._set_aside(connection, limit, problems[0], shared["lease"].id, ids)
+        return deliveries
 
     def _call(self, connection: Connection, limit: int, lease: timedelta, max_bytes: int | None) -> Deliveries:
         sent_at = monotonic()
@@ -179,13 +185,12 @@ class Consumer:
         connection.commit()
         self._remember(lease, dequeued.lease_id, lease_id)
         self.is_held_up = dequeued.is_held
-        held = dequeued.lease
-        self._set_unreadable_aside(connection, limit, dequeued.lease_id, dequeued.unreadable)
-        if held is None or not dequeued.messages:
-            return Deliveries([], timedelta() if dequeued.unreadable else dequeued.due_in)
+        if (held := dequeued.lease) is None:
+            return Deliveries([], dequeued.due_in)
         if self._keep is not None:
             held = self._keep(held, sent_at)
-        return Deliveries(self.deliveries(dequeued, held), dequeued.due_in)
+        found = self._delivered(connection, limit, dequeued.rows, {"lease": held, **dequeued.shared})
+        return Deliveries(found, dequeued.due_in if found else timedelta())
 
     def _remember(self, lease: timedelta, lease_id: int | None, asked: int | None) -> None:
         leases = self._leases
@@ -194,19 +199,3 @@ class Consumer:
             return
         others = tuple(one for one in leases if one[0] != lease)[: _LEASES - 1]
         self._leases = others if lease_id is None else ((lease, lease_id), *others)
-
-    def deliveries(self, dequeued: Dequeued, lease: Lease) -> list[Delivery]:
-        return self._deliveries(dequeued.messages, {"lease": lease, **dequeued.shared})
-
-    def _deliveries(self, messages: Iterable[dict[str, Any]], shared: dict[str, Any]) -> list[Delivery]:
-        deliveries: list[Delivery] = []
-        shared["queue"] = self._target.queue
-        for message in messages:
-            # The dict becomes the delivery's own; a copy would cost as much as the rest.
-            message.update(shared)
-            refused = None
-            if message["headers"] is not None:
-                message["headers"], refused = headers_of(message["headers"])
-            payload = refused or Once(partial(decoded, codec_of(message["kind"], self._codec), message["content"]))
-            deliveries.append(delivery_of(message, payload))
-        return deliveries

@@ -231,10 +231,6 @@ class Context:
         """Whether the worker is stopping; the handler may go on until the grace period ends."""
         return self._held.stopping
 
-    @stopping.setter
-    def stopping(self, stopping: bool) -> None:
-        self._held.stopping = stopping
-
     @property
     def max_attempts(self) -> int:
         """The attempts after which the message is dead, by its own limit, or by the retry policy's if that is lower."""
@@ -273,13 +269,9 @@ class Context:
         """Whether the handler's timeout is over."""
         return self._held.timed_out
 
-    def with_session(self, session: Any) -> Context:
-        """Return a copy of the context with another session."""
-        return Context(self._held, session, self._resources)
-
-    def with_resources(self, resources: Mapping[str, Any]) -> Context:
-        """Return a copy of the context with these resources."""
-        return Context(self._held, self._session, resources)
+    def with_session(self, session: Any, resources: Mapping[str, Any] | None = None) -> Context:
+        """Return a copy of the context with another session, and with other resources if any are given."""
+        return Context(self._held, session, resources or self._resources)
 
     def check(self) -> None:
         """Raise LeaseLost, MessageCancelled or HandlerTimeout if the handler must not go on.

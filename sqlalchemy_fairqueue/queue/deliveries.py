@@ -210,13 +210,13 @@ class DeliveryMethods(QueueBase):
         return min(expirations)
 
     def _settle(self, where: RecordedWhere, verb: Verb, deliveries: Held, **how: Any) -> None:
-        if how.get("delay") is not None:
+        how = {name: value for name, value in how.items() if value is not None}
+        if "delay" in how:
             how["delay"] = check_duration("delay", how["delay"])
-        if how.get("cost") is not None:
+        if "cost" in how:
             check_count("cost", how["cost"], 0, MOST_COST)
-        for name in ("error", "reason"):
-            if how.get(name) is not None:
-                how[name] = check_text(name, how[name])
+        for name in how.keys() & {"error", "reason"}:
+            how[name] = check_text(name, how[name])
         operations = [Settle(self._target, verb, delivery, **how) for delivery in self._deliveries(deliveries)]
         for one in operations:
             if one.delivery.is_timed:

@@ -46,33 +46,6 @@ _receipt = attrgetter("receipt")
 _CARRIED_UP_TO = HEADERS_BYTES // 2
 
 
-class AddedHeaders:
-    """Headers that are added to each message of a call, encoded once.
-
-    Args:
-        carried: Headers of the instrumentation. A message gets none of them if it has a header of one of these names,
-            or if its own headers are so large that these could push it over the database's limit.
-        membership: The group of the messages, which becomes a header; None if they are in no group.
-    """
-
-    __slots__ = ("_all", "_carried", "_fixed", "text")
-
-    def __init__(self, carried: Mapping[str, str], membership: Membership | None = None) -> None:
-        self._carried = carried
-        self._fixed = _NONE if membership is None else {GROUP_HEADER: membership.text}
-        self._all = carried if membership is None else {**carried, **self._fixed}
-        self.text = encode_texts(self._all)
-        """The headers of messages that have no others, as JSON."""
-
-    def with_own(self, own: Mapping[str, Any]) -> bytes:
-        """Return a message's own headers together with the added ones, as JSON."""
-        if not any(name in own for name in self._carried):
-            encoded = _headers.encode({**own, **self._all})
-            if len(encoded) <= _CARRIED_UP_TO or not self._carried:
-                return encoded
-        return _headers.encode({**own, **self._fixed})
-
-
 class EnqueueMethods(QueueBase):
     """enqueue and enqueue_many: recorded on a session, sent at once on a connection or engine."""
 
@@ -176,11 +149,17 @@ class EnqueueMethods(QueueBase):
         """Check and encode messages. If *sends*, warn of unhandled kinds and add the headers of the instrumentation."""
         if isinstance(messages, Enqueue) or not isinstance(messages, Iterable):
             raise InvalidArgument(f"messages is {messages!r:.80}; give a list of Enqueue")
-        added: AddedHeaders | None = None
-        if membership is not None or (sends and installed.instrumentation is not None):
+        carried: Mapping[str, str] = _NONE
+        if (instrumentation := installed.instrumentation) is not None and (sends or membership is not None):
             messages = list(messages)
-            added = self._added_headers(messages, membership)
-        target, encode, defaults = self._target, self.codec.encode, self.defaults
+            for message in messages:
+                if not isinstance(message, Enqueue):
+                    raise _no_message(message)
+            carried = instrumentation.before_enqueue(self.name, messages) if messages else _NONE
+        fixed = _NONE if membership is None else {GROUP_HEADER: membership.text}
+        # Encoded once, for the messages that have no headers of their own.
+        added = encode_texts({**carried, **fixed}) if carried or fixed else None
+        target, encode = self._target, self.codec.encode
         operations: list[EnqueueMessage] = []
         for message in messages:
             # Not a function, since a call for each of many messages would cost as much as the rest.
@@ -189,29 +168,14 @@ class EnqueueMethods(QueueBase):
             content: Any = encode(message.payload)
             if not isinstance(content, bytes) or len(content) > _CONTENT_BYTES:
                 raise _no_content(self.codec, content)
-            headers = None if added is None else added.text
-            if message.headers is not None:
-                headers = _encoded_headers(message.headers, added)
+            headers = added if message.headers is None else _encoded_headers(message.headers, carried, fixed)
             attempts = message.max_attempts or self.max_attempts
             receipt = Receipt(message.channel)
-            operations.append(
-                EnqueueMessage(target, message, content, headers, attempts, defaults, receipt, membership)
-            )
+            operations.append(EnqueueMessage(target, message, content, headers, attempts, receipt, membership))
         for kind in dict.fromkeys(map(_kind, operations)) if sends else ():
             if kind not in self._checked_kinds:
                 self._check_kind(kind)
         return operations
-
-    def _added_headers(self, messages: list[Enqueue], membership: Membership | None) -> AddedHeaders | None:
-        carried: Mapping[str, str] = _NONE
-        instrumentation = installed.instrumentation
-        if instrumentation is not None:
-            for one in messages:
-                if not isinstance(one, Enqueue):
-                    raise _no_message(one)
-            if messages:
-                carried = instrumentation.before_enqueue(self.name, messages)
-        return AddedHeaders(carried, membership) if carried or membership is not None else None
 
 
 def _no_message(message: object) -> InvalidArgument:
@@ -230,9 +194,18 @@ def _no_content(codec: Codec, content: object) -> PayloadError:
     )
 
 
-def _encoded_headers(own: Mapping[str, Any], added: AddedHeaders | None) -> str:
+def _encoded_headers(own: Mapping[str, Any], carried: Mapping[str, str], fixed: Mapping[str, str]) -> str:
+    """Encode a message's own headers together with added ones.
+
+    Args:
+        carried: Headers of the instrumentation. A message that has a header of one of these names gets none of them.
+            Neither does a message with large headers of its own, which tracing must not push over the database's limit.
+        fixed: The header of the group, if any.
+    """
     try:
-        headers = _headers.encode({**own}) if added is None else added.with_own(own)
+        headers = _headers.encode({**own, **carried, **fixed})
+        if carried and (len(headers) > _CARRIED_UP_TO or not carried.keys().isdisjoint(own)):
+            headers = _headers.encode({**own, **fixed})
     except PayloadError as error:
         raise InvalidArgument(f"headers at {error.path}: {error.args[0]}") from error
     except (TypeError, ValueError) as error:

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, Self, TypeVar
 from uuid import UUID, uuid4
 
-from sqlalchemy_fairqueue.database.messages import Membership, read_group, read_groups
+from sqlalchemy_fairqueue.database.messages import Membership, read_groups
 from sqlalchemy_fairqueue.errors import InvalidArgument, OutsideGroupWarning, UnknownGroup
 from sqlalchemy_fairqueue.queue.base import OPEN_GROUPS, AnySession, Facet, QueueBase, Where, verb
 from sqlalchemy_fairqueue.queue.enqueues import EnqueueMethods
@@ -36,6 +36,15 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+
+# Options that a follow-up cannot have: the value that stands for none, and the reason.
+_NOT_OF_FOLLOWUPS = {
+    "coalesce": (False, "and it must be enqueued"),
+    "on_duplicate": ("skip", "and your code would not hear of a duplicate, since a worker enqueues it"),
+    "cost": (1, "which no group keeps"),
+    "unique_for": (None, "and it must be enqueued when the group is finished"),
+}
 
 
 class _Job(Protocol[P]):
@@ -118,7 +127,7 @@ class Group(_Members):
         session = session_of(self._checked_session())
         assert session is not None  # noqa: S101 - the call of group has checked it
         queue = self._queue
-        make = MakeGroup(queue._target, self.id, self._then, self._on_failure, queue.defaults, self._close)  # noqa: SLF001
+        make = MakeGroup(queue._target, self.id, self._then, self._on_failure, self._close)  # noqa: SLF001
         record(session, [make])
         self._is_open = True
         session.__dict__.setdefault(OPEN_GROUPS, []).append(self)
@@ -239,20 +248,9 @@ class GroupMethods(EnqueueMethods):
             return None
         if not isinstance(message, Enqueue):
             raise InvalidArgument(f"{what} is {message!r:.80}; give a prepared call, like report.prepare(...)")
-        if message.coalesce:
-            raise InvalidArgument(f"{what} has coalesce=True; it must be enqueued: leave it out")
-        if message.on_duplicate != "skip":
-            raise InvalidArgument(
-                f"{what} has on_duplicate={message.on_duplicate!r}; a worker enqueues it, and your code "
-                "would not hear of a duplicate: leave it out, and nothing is added if another message has the key then"
-            )
-        if message.cost != 1:
-            raise InvalidArgument(f"{what} has cost={message.cost!r}, which no group keeps; leave it out")
-        if message.unique_for is not None:
-            raise InvalidArgument(
-                f"{what} has unique_for={message.unique_for!r}; it must be enqueued when the group is finished: leave "
-                "it out, and let what it enqueues be unique for a period"
-            )
+        for option, (usual, why) in _NOT_OF_FOLLOWUPS.items():
+            if (value := getattr(message, option)) != usual:
+                raise InvalidArgument(f"{what} has {option}={value!r}, {why}; leave it out")
         if AFTER_GROUP_HEADER in (message.headers or {}):
             raise InvalidArgument(f"{what} has a header {AFTER_GROUP_HEADER!r}, which the group sets; rename it")
         [operation] = self._enqueues([message])
@@ -299,7 +297,7 @@ class Groups(Facet[QueueBase]):
 
         Groups are kept for seven days after they are finished. An unknown or forgotten group raises UnknownGroup.
         """
-        return self._ask(where, self._of_group(group_id, read_group))
+        return self._ask(where, self._of_group(group_id, _read))
 
     @verb
     def list(
@@ -345,6 +343,10 @@ class Groups(Facet[QueueBase]):
             return found
 
         return work
+
+
+def _read(connection: Connection, target: Target, group_id: UUID) -> GroupStatus | None:
+    return next(iter(read_groups(connection, target, group_id)), None)
 
 
 def _cancel(connection: Connection, target: Target, group_id: UUID) -> GroupCancellation | None:

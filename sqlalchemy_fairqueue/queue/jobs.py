@@ -36,7 +36,6 @@ R_co = TypeVar("R_co", covariant=True)
 T = TypeVar("T")
 S = TypeVar("S", bound=Session | AsyncSession)
 _KINDS = inspect.Parameter
-_OPTIONS = EnqueueOptions.__annotations__.keys()
 _RESERVED = ("self", "session", "context", "channel")
 
 
@@ -93,12 +92,10 @@ class Job(Generic[C, P, R_co]):
 
         The options are those of ``Queue.enqueue``. Each replaces its earlier value; an unknown one raises TypeError.
         """
-        if unknown := options.keys() - _OPTIONS:
-            raise TypeError(f"{min(unknown)!r:.80} is no option of a message; the options are {', '.join(_OPTIONS)}")
         job: Job[C, P, R_co] = Job(self.queue, self.kind, self.function, self.schema)
         job._options = {**self._options, **options}
-        # Check now, so that an error points at the line with the bad value, and not at an enqueue.
-        Enqueue(channel="any", payload=None, **job._options)
+        # Check now, so that an error points at the line with the bad option, and not at an enqueue.
+        Enqueue(channel="any", payload=None, kind=self.kind, **job._options)
         return job
 
     def prepare(self, /, channel: str, *args: P.args, **kwargs: P.kwargs) -> Enqueue:

@@ -75,7 +75,6 @@ class PayloadSchema:
                 ]
                 advice = f"; options of the message go to options({', '.join(options)})" if options else ""
                 raise TypeError(f"job {self.kind!r}: {error}; it takes {self.signature}{advice}") from None
-        payload: dict[str, Any]
         try:
             payload = msgspec.to_builtins(given, str_keys=True, enc_hook=_plain_model)
         except Exception:  # noqa: BLE001 - converted one by one, they tell which failed
@@ -93,14 +92,7 @@ class PayloadSchema:
 
     def plain(self, name: str, value: Any) -> Any:
         """Convert one argument to a plain value, or raise PayloadError."""
-        try:
-            return msgspec.to_builtins(value, str_keys=True, enc_hook=_plain_model)
-        except RecursionError:
-            problem = "it is nested too deeply or contains itself"
-        except Exception as error:  # noqa: BLE001 - a model's own code may raise anything
-            problem = said(error)
-        whose = f"argument {name!r} of job {self.kind!r} is {value!r:.80}"
-        raise PayloadError(f"{whose}: {problem}", self._path(f"$.{name}"))
+        return _plain(value, f"argument {name!r} of job {self.kind!r} is", self._path(f"$.{name}"))
 
     def decode(self, payload: Any) -> Any:
         """Convert a payload to the arguments of a call, with defaults for missing ones, or raise PayloadError."""
@@ -191,12 +183,7 @@ class ResultSchema:
 
     def plain(self, value: Any) -> Any:
         """Convert a returned value to plain values, or raise PayloadError as :meth:`PayloadSchema.encode` does."""
-        try:
-            plain = msgspec.to_builtins(value, str_keys=True, enc_hook=_plain_model)
-        except RecursionError:
-            raise PayloadError(f"job {self.kind!r} returned a value that is nested too deeply") from None
-        except Exception as error:  # a model's own code may raise anything
-            raise PayloadError(f"job {self.kind!r} returned {value!r:.80}: {said(error)}") from error
+        plain = _plain(value, f"job {self.kind!r} returned")
         found = self._converted(plain, f"job {self.kind!r} returned {value!r:.80}")
         if (loss := find_loss(value, found)) is not None:
             raise PayloadError(f"job {self.kind!r} returned {value!r:.80}: {loss.problem}", f"${loss.path}")
@@ -217,6 +204,15 @@ class ResultSchema:
 
 
 _UNKNOWN: Any = object()
+
+
+def _plain(value: Any, whose: str, path: str = "$") -> Any:
+    try:
+        return msgspec.to_builtins(value, str_keys=True, enc_hook=_plain_model)
+    except Exception as error:  # a model's own code may raise anything
+        is_deep = isinstance(error, RecursionError)
+        problem = "it is nested too deeply or contains itself" if is_deep else said(error)
+        raise PayloadError(f"{whose} {value!r:.80}: {problem}", path) from error
 
 
 def _result_type(function: Callable[..., Any], *, is_batch: bool) -> Any:

@@ -6,7 +6,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
-from sqlalchemy_fairqueue.database.schedules import ScheduleDefinition, read_schedules, run_schedule
+from sqlalchemy_fairqueue.database.schedules import ScheduleDefinition, read_schedules
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.queue.base import Facet, RecordedWhere, Where, recorded, verb
 from sqlalchemy_fairqueue.queue.enqueues import EnqueueMethods
@@ -98,7 +98,7 @@ class ScheduleMethods(EnqueueMethods, HandlerMethods):
         check_name("schedule", name)
         [operation] = self._enqueues([message], sends=False)
         self._check_kind(message.kind)
-        return ScheduleDefinition(name, recurrence, operation, self.defaults, in_code)
+        return ScheduleDefinition(name, recurrence, operation, in_code)
 
 
 class Schedules(Facet[ScheduleMethods]):
@@ -192,8 +192,10 @@ class Schedules(Facet[ScheduleMethods]):
         None.
         """
         _checked(channel, name)
-        run = partial(run_schedule, target=self._target, channel=channel, name=name)
-        return self._ask(where, run, enqueues=channel)
+        target, doing = self._target, f"run schedule {name!r} of"
+        run = target.call("fq_run_schedule", doing, channel=channel, name=name, notify=target.notify)
+        message_id: int | None = self._ask(where, run.value, enqueues=channel)
+        return message_id
 
     @verb
     def list(

@@ -43,7 +43,6 @@ from sqlalchemy_fairqueue.sql.schema import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-_SIGNATURE = re.compile(r"^create function .*?(?=^language)", re.MULTILINE | re.DOTALL)
 _IN_SQL = re.compile(r"^language sql\b", re.MULTILINE)
 _OF_TRIGGER = re.compile(r"^returns trigger\b", re.MULTILINE)
 _CALLED = re.compile(r"fairqueue\.(\w+)\(")
@@ -135,13 +134,13 @@ def in_order(texts: Mapping[str, str]) -> Mapping[str, str]:
     return ordered
 
 
-def signature(function: str) -> str:
-    """Return a function's signature and result, from its text. PostgreSQL replaces it only if both stay the same."""
-    found = _SIGNATURE.search(function)
-    if found is None:
-        problem = f"no signature in {function[:80]!r}; write `create function fairqueue.name(...)`, then `language ...`"
-        raise ValueError(problem)
-    return " ".join(found[0].split())
+def _signatures(version: int) -> dict[str, tuple[str, str]]:
+    """Return arguments and result of each function; PostgreSQL replaces a function only if both stay."""
+    return {
+        key.removeprefix("function ").partition("(")[0]: (facts.get("arguments", ""), facts["result"])
+        for key, facts in expected_catalog(version).items()
+        if key.startswith("function ")
+    }
 
 
 def replacing(function: str) -> str:
@@ -162,7 +161,8 @@ def _triggers(old: int, new: int) -> Iterator[str]:
 
 def _function_changes(before: int, after: int, schema: str | None) -> Iterator[str]:
     have, want = functions(before), functions(after)
-    same = {name for name in have.keys() & want.keys() if signature(have[name]) == signature(want[name])}
+    # Pairs of a name and its signature.
+    same = {name for name, _ in _signatures(before).items() & _signatures(after).items()}
     again = sorted(have.keys() & want.keys() - same)
     if again:
         yield note_privileges(again, schema)
@@ -219,13 +219,8 @@ def repair_statements(version: int, schema: str | None) -> Iterator[str]:
 
 
 def _expected(version: int) -> str:
-    rows = []
-    for name, facts in expected_catalog(version).items():
-        if name.startswith("function "):
-            short = name.removeprefix("function ").partition("(")[0]
-            texts = (short, facts.get("arguments", ""), facts["result"])
-            rows.append(f"      ({', '.join(quoted_literal(one) for one in texts)})")
-    return ",\n".join(rows)
+    texts = ((name, *signature) for name, signature in _signatures(version).items())
+    return ",\n".join(f"      ({', '.join(map(quoted_literal, each))})" for each in texts)
 
 
 def _expected_triggers(version: int) -> str:

@@ -19,7 +19,7 @@ from sqlalchemy.util import await_only, greenlet_spawn
 
 from sqlalchemy_fairqueue.codecs import decoded
 from sqlalchemy_fairqueue.database.asynchronous import AsyncSession, async_scoped_session
-from sqlalchemy_fairqueue.database.deliveries import take_messages
+from sqlalchemy_fairqueue.database.deliveries import delivered, take_messages
 from sqlalchemy_fairqueue.database.engines import on
 from sqlalchemy_fairqueue.database.installation import check_installed
 from sqlalchemy_fairqueue.database.messages import fold_groups
@@ -333,7 +333,7 @@ def _deliveries(session: Session, queue: Queue) -> Iterator[Delivery]:
             if folded is not None and folded.finished:
                 continue
             return
-        yield from consumer.deliveries(dequeued, dequeued.lease)
+        yield from delivered(dequeued.rows, queue.codec, {"lease": dequeued.lease, **dequeued.shared})[0]
 
 
 def _settle(session: Session, queue: Queue, handler: Handler, performed: Performed) -> None:
@@ -381,8 +381,8 @@ def _called(  # noqa: PLR0917 - what a call is made of
                 f"the handler of kind {handler.kind!r} takes the resource {name!r}; call perform or drain with "
                 f"resources={{{name!r}: ...}}"
             )
-    own = (context or make_context(delivery, queue=queue)).with_session(session if handler.session else None)
-    own = own.with_resources(resources) if resources else own
+    found = context or make_context(delivery, queue=queue)
+    own = found.with_session(session if handler.session else None, resources)
     call = call_of(handler, middleware_for(handler, middleware_of(queue)), own)
     try:
         with within():

@@ -12,16 +12,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy_fairqueue.database.calls import Call, Target, call
-from sqlalchemy_fairqueue.database.configuration import (
-    channel_changes_json,
-    new_policy_json,
-    policy_json,
-    settings_json,
-)
-from sqlalchemy_fairqueue.database.schedules import ScheduleDefinition, schedule_call, set_schedule_paused
-from sqlalchemy_fairqueue.errors import UnknownChannel
+from sqlalchemy_fairqueue.database.configuration import channel_changes_json, policy_json, settings_json
+from sqlalchemy_fairqueue.database.schedules import ScheduleDefinition, schedule_call
 from sqlalchemy_fairqueue.unit_of_work.operations import CHANGES, ENQUEUES, REMOVALS, SCHEDULES, SETTINGS
-from sqlalchemy_fairqueue.values.policies import UNSET, ChannelPolicy, PolicyChanges, Unset
+from sqlalchemy_fairqueue.values.policies import UNSET, PolicyChanges, Unset
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -49,7 +43,7 @@ class Change:
         changed_plan: The plan that it changes or removes.
         used_plan: The plan that it lets a channel follow.
         channel: The channel whose state it locks.
-        makes: The policy with which it creates a missing channel; None if it creates no channel.
+        makes: The policy with which it creates a missing channel, as JSON; None if it creates no channel.
         limits: Whether the channel or queue gets a limit; then the messages that are leased already must be counted.
     """
 
@@ -61,15 +55,14 @@ class Change:
     changed_plan: str | None = None
     used_plan: str | None = None
     channel: str | None = None
-    makes: ChannelPolicy | None = None
+    makes: str | None = None
     limits: bool = False
     receipt: PurgeReceipt | None = None
 
 
-def configure(target: Target, changes: PolicyChanges, policy: ChannelPolicy) -> Change:
-    """Change the defaults of a queue for new channels; the first change starts from *policy*."""
-    settings, initial = policy_json(changes), new_policy_json(policy)
-    call = target.call("fq_configure_queue", "configure", changes=settings, policy=initial)
+def configure(target: Target, changes: PolicyChanges) -> Change:
+    """Change the defaults of a queue for new channels; the first change starts from the target's policy."""
+    call = target.call("fq_configure_queue", "configure", changes=policy_json(changes), policy=target.policy)
     return _of(target, None, call.rows)
 
 
@@ -83,17 +76,16 @@ def configure_channel(
     channel: str,
     changes: PolicyChanges,
     *,
-    policy: ChannelPolicy,
     plan: str | Unset | None = UNSET,
     reset: tuple[str, ...] = (),
 ) -> Change:
-    """Change the policy of a channel; a new one starts with *policy*. If *plan* is None, the channel has no plan."""
+    """Change the policy of a channel; a new one starts with the target's. *plan* None: the channel has no plan."""
     call = target.call(
         "fq_configure_channel",
         "configure",
         channel=channel,
         changes=channel_changes_json(changes, plan, reset),
-        policy=new_policy_json(policy),
+        policy=target.policy,
         notify=target.notify,
     )
     used_plan = plan if isinstance(plan, str) else None
@@ -108,7 +100,7 @@ def configure_channel(
         send=call.rows,
         used_plan=used_plan,
         channel=channel,
-        makes=policy,
+        makes=target.policy or "{}",
         limits=limits,
     )
 
@@ -150,25 +142,12 @@ def configure_plan(target: Target, name: str, changes: PolicyChanges | None) -> 
 
 def pause(target: Target, channel: str | None, *, new: bool = False) -> Change:
     call = target.call("fq_pause", "pause", channel=channel, new=new)
-    advice = "correct the name, or pause(..., new=True) makes the channel"
-    makes = ChannelPolicy() if new else None
-    return _of(target, channel, _of_known_channel(call, target, channel, advice), makes)
+    return _of(target, channel, call.value, makes="{}" if new else None)
 
 
 def resume(target: Target, channel: str | None) -> Change:
     call = target.call("fq_resume", "resume", channel=channel, notify=target.notify)
-    return _of(target, channel, _of_known_channel(call, target, channel, "correct the name"))
-
-
-def _of_known_channel(call: Call, target: Target, channel: str | None, advice: str) -> Send:
-    def send(connection: Connection) -> object:
-        try:
-            return call.value(connection)
-        except UnknownChannel as error:
-            problem = f"{target.named()} has no channel {channel!r}; {advice}"
-            raise UnknownChannel(problem, target.queue, channel) from error
-
-    return send
+    return _of(target, channel, call.value)
 
 
 def purge(target: Target, channel: str, which: Mapping[str, Any], receipt: PurgeReceipt) -> Change:
@@ -187,15 +166,16 @@ def remove_schedule(target: Target, channel: str, name: str) -> Change:
 
 
 def pause_schedule(target: Target, channel: str, name: str, *, paused: bool) -> Change:
-    send = partial(set_schedule_paused, target=target, channel=channel, name=name, paused=paused)
-    return _of_schedule(target, channel, name, send)
+    doing = f"{'pause' if paused else 'resume'} schedule {name!r} of"
+    call = target.call("fq_pause_schedule", doing, channel=channel, name=name, paused=paused)
+    return _of_schedule(target, channel, name, call.value)
 
 
 def _of(
     target: Target,
     channel: str | None,
     send: Send,
-    makes: ChannelPolicy | None = None,
+    makes: str | None = None,
     receipt: PurgeReceipt | None = None,
 ) -> Change:
     if channel is None:
@@ -241,7 +221,7 @@ def lock_channels(shares: Sequence[Share]) -> None:
     for share in shares:
         if any(change.limits and change.channel is None for change in share.phases.get(CHANGES, ())):
             share.target.call("fq_stop_deliveries", "stop").rows(share.link.connection)
-        channels: dict[str, ChannelPolicy | None] = {}
+        channels: dict[str, str | None] = {}
         for change in share.phases.get(CHANGES, ()):
             # If several changes would create the channel, the first one's policy wins.
             if change.channel is not None and channels.get(change.channel) is None:
@@ -250,10 +230,9 @@ def lock_channels(shares: Sequence[Share]) -> None:
         for channel in {enqueue.message.channel for enqueue in enqueues}:
             # The enqueues are sent before the changes, so a new channel gets the policy of the enqueues.
             if channels.get(channel) is not None:
-                channels[channel] = enqueues[0].policy
+                channels[channel] = enqueues[0].target.policy or "{}"
         if channels:
-            policies = [None if policy is None else new_policy_json(policy) or "{}" for policy in channels.values()]
-            doing = f"lock {len(channels)} channels of"
+            doing, policies = f"lock {len(channels)} channels of", list(channels.values())
             call = share.target.call("fq_lock_channels", doing, names=list(channels), policies=policies)
             call.rows(share.link.connection)
 

@@ -12,7 +12,6 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, cast
 
 from sqlalchemy_fairqueue.database.calls import ALL, Call, CommitRefused, Link, Shape, Target, call, can_notify
-from sqlalchemy_fairqueue.database.configuration import new_policy_json
 from sqlalchemy_fairqueue.database.deliveries import EncodedResult, Token, find_holder, lock_deliveries, settlement
 from sqlalchemy_fairqueue.database.messages import EnqueuedMessages, enqueue_call, followup_values, names_values
 from sqlalchemy_fairqueue.errors import ChannelFull, DuplicateMessage, LeaseLost, MessageCancelled, UnknownGroup
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
         MessageName,
         Receipt,
     )
-    from sqlalchemy_fairqueue.values.policies import ChannelPolicy
 
 GROUPS, ENQUEUES, SETTINGS, CHANGES, REMOVALS, SETTLEMENTS, CANCELS, SCHEDULES = range(8)
 """The phases of a transaction's queue work, in the order in which they are sent.
@@ -162,7 +160,7 @@ def message_ids(share: Share) -> list[int]:
 def lock_messages(share: Share, ids: Iterable[int]) -> None:
     """Lock messages in the order of their ids, whoever holds them."""
     ordered, target = sorted(set(ids)), share.target
-    doing = f"lock {len(ordered)} messages of {target.named()}"
+    doing = f"lock {len(ordered)} messages of queue {target.queue!r}"
     call(target.schema, "fq_lock_messages", doing, ids=ordered).rows(share.link.connection)
 
 
@@ -283,7 +281,7 @@ _membership = attrgetter("membership")
 # Not frozen, unlike other values: creating it takes a third of the time.
 @dataclass(slots=True, eq=False)
 class EnqueueMessage:
-    """An enqueue of a message. *policy* is for a new channel, if the queue has no configured defaults."""
+    """An enqueue of a message."""
 
     phase: ClassVar[int] = ENQUEUES
     target: Target
@@ -291,7 +289,6 @@ class EnqueueMessage:
     content: bytes
     headers: str | None
     max_attempts: int
-    policy: ChannelPolicy
     receipt: Receipt
     membership: Membership | None = None
 
@@ -302,14 +299,13 @@ class EnqueueMessage:
 
 @dataclass(frozen=True, slots=True)
 class MakeGroup:
-    """The creation of a group. *policy* is for new channels of the follow-ups. *sent* is called after the commit."""
+    """The creation of a group; *sent* is called after the commit."""
 
     phase: ClassVar[int] = GROUPS
     target: Target
     group_id: UUID
     then: EncodedMessage | None
     on_failure: EncodedMessage | None
-    policy: ChannelPolicy
     sent: ReceiptUpdate
 
 
@@ -344,7 +340,7 @@ class Members:
                 f"make group {make.group_id} of",
                 group_id=str(make.group_id),
                 on_failures=[one is make.on_failure for one in followups] or None,
-                policy=new_policy_json(make.policy),
+                policy=make.target.policy,
                 **followup_values(followups),
             )
             steps.append(Step(call, partial(_returned, [make.sent])))
@@ -427,9 +423,8 @@ def enqueue_steps(
         enqueue.message.on_duplicate == "replace" or enqueue.message.coalesce for enqueue in enqueues
     )
     call = enqueue_call(
-        share.target,
+        enqueues[0].target,
         enqueues,
-        policy=enqueues[0].policy,
         notify=all(map(notifies, enqueues)),
         lock=lock if replacing else None,
         refusing=refusing,

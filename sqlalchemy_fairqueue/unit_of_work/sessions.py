@@ -32,7 +32,7 @@ from sqlalchemy.orm.session import SessionTransactionState
 
 from sqlalchemy_fairqueue.database.asynchronous import AsyncSession, async_scoped_session
 from sqlalchemy_fairqueue.database.calls import Target, note_failures
-from sqlalchemy_fairqueue.database.drivers import DRIVERS
+from sqlalchemy_fairqueue.database.drivers import driver_of_dialect
 from sqlalchemy_fairqueue.errors import FairQueueError, UnsentWork
 from sqlalchemy_fairqueue.texts import said
 from sqlalchemy_fairqueue.unit_of_work.sending import Work, forget
@@ -178,7 +178,7 @@ def record(session: Session, operations: Sequence[Operation]) -> None:
             bind = session.get_bind(**(target.bind_arguments or {}))
     if bind is not None:
         # Raises for another database or driver.
-        DRIVERS[bind.dialect.name, bind.dialect.driver]
+        driver_of_dialect(bind.dialect.name, bind.dialect.driver)
     root, innermost = transactions(session)
     state = _state_of(session)
     if getattr(root, "_current_fn", None) is not None and is_committing(root):

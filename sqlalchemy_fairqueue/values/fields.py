@@ -191,7 +191,6 @@ class Definition(ABC):
     """
 
     help: str
-    example: str
     none: str | None = None
     holds: str = "from the commit on"
     refuses: bool = False

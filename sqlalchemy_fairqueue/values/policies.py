@@ -3,11 +3,11 @@
 # ruff: noqa: RUF009 - the calls make fields
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import timedelta  # noqa: TC003 - get_type_hints reads it
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypedDict, Unpack, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, Unpack, cast
 
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.values.fields import (
@@ -23,17 +23,6 @@ from sqlalchemy_fairqueue.values.fields import (
 
 OnFull = Literal["raise", "drop"]
 
-# Other words that people use for a field.
-_MEANT = {
-    "interval": "rate",
-    "rate_interval": "rate",
-    "burst": "rate",
-    "rate_burst": "rate",
-    "rate_of": "rate",
-    "limit": "max_concurrency",
-    "bound": "max_backlog",
-    "drop_when_full": "on_full",
-}
 _NEXT_DEQUEUE = "from the next dequeue on"
 
 
@@ -56,48 +45,36 @@ class PolicyFields:
     """The fields of a policy, defined once: all that checks, sets, stores or shows policies derives them from here."""
 
     max_concurrency: int | None = Count(
-        help="Most messages of a channel that consumers hold at once, exactly.",
-        none="no limit",
-        example="4",
-        holds=_NEXT_DEQUEUE,
+        help="Most messages of a channel that consumers hold at once, exactly.", none="no limit", holds=_NEXT_DEQUEUE
     ).field(None)
     max_cost_out: int | None = Count(
         help="Most that the messages of a channel that consumers hold cost together, exactly.",
         none="no limit",
-        example="1000",
         holds=_NEXT_DEQUEUE,
     ).field(None)
     rate: Rate | None = RateOf(
         help="Most messages, or most cost, of a channel in a time: 10/s, '50/s, burst 10', 1000/min of cost.",
         none="no rate",
-        example="10/s",
         holds=_NEXT_DEQUEUE,
     ).field(None)
     weight: int = Count(
-        most=10_000,
-        help="Its share of the service beside others: 3 is three times that of 1.",
-        example="3",
-        holds=_NEXT_DEQUEUE,
+        most=10_000, help="Its share of the service beside others: 3 is three times that of 1.", holds=_NEXT_DEQUEUE
     ).field(1)
     max_backlog: int | None = Count(
-        help="Most messages of a channel that wait, approximately.", none="no bound", example="1000", refuses=True
+        help="Most messages of a channel that wait, approximately.", none="no bound", refuses=True
     ).field(None)
     on_full: OnFull = Choice(
-        words=("raise", "drop"),
-        help="What an enqueue beyond max_backlog does: raise ChannelFull, or drop the message.",
-        example="drop",
+        words=("raise", "drop"), help="What an enqueue beyond max_backlog does: raise ChannelFull, or drop the message."
     ).field("raise")
     priority_aging: timedelta | None = Duration(
         help="The waiting time that outweighs one step of priority.",
         none="priorities come first",
-        example="1m",
         holds="for messages that become ready from then on",
     ).field(None)
     max_payload_bytes: int | None = Count(
         most=268_435_456,
         help="Most bytes of an encoded payload; an enqueue of a larger one is a PayloadError.",
         none="256 MB, as for every message",
-        example="65536",
         refuses=True,
     ).field(None)
 
@@ -138,18 +115,6 @@ class ChannelPolicy(PolicyFields):
 
         def __init__(self, **values: Unpack[PolicyChanges]) -> None: ...
 
-    else:
-        # The names are checked before __init__, whose errors say less.
-
-        def __new__(cls, *positional: object, **named: object) -> Self:
-            if positional:
-                raise TypeError(
-                    f"ChannelPolicy has {positional[0]!r:.80} without a name; name each field, such as "
-                    f"max_concurrency=4; the fields are {', '.join(POLICY)}"
-                )
-            check_field_names("ChannelPolicy", named)
-            return object.__new__(cls)
-
     def __post_init__(self) -> None:
         check_fields(self)
 
@@ -189,7 +154,6 @@ def policy_changes(where: str, policy: object, changes: Mapping[str, Any]) -> Po
 
     Each change is checked by itself; only the database knows, and checks, the resulting policy.
     """
-    check_field_names(where, changes)
     if policy is None:
         if not changes:
             raise InvalidArgument(
@@ -217,32 +181,6 @@ def reset_fields(where: str, reset: object) -> tuple[str, ...]:
         return tuple(POLICY)
     if isinstance(reset, str) or not isinstance(reset, Collection):
         raise InvalidArgument(f"reset is {reset!r:.80}; give names of fields as a list, such as ['weight'], or 'all'")
-    check_field_names(f"reset of {where}", dict.fromkeys(map(str, reset)))
+    if unknown := [name for name in reset if name not in POLICY]:
+        raise TypeError(f"reset of {where} has {unknown[0]!r:.80}, which is none of the fields {', '.join(POLICY)}")
     return tuple(name for name in POLICY if name in reset)
-
-
-def check_field_names(where: str, given: Mapping[str, object]) -> None:
-    """Raise TypeError for a name that no field has; the error suggests the field that was probably meant."""
-    names = tuple(POLICY)
-    for name, value in given.items():
-        if name not in POLICY:
-            raise TypeError(
-                f"{where} has {name!s:.80}={value!r:.80}, which is no field of a policy; {_advice(name, value, names)}"
-            )
-
-
-def _advice(name: str, value: object, names: Sequence[str]) -> str:
-    # Only an error needs it, and it takes long to import.
-    from difflib import get_close_matches  # noqa: PLC0415
-
-    close = [_MEANT[name]] if name in _MEANT else get_close_matches(name, names, n=1)
-    if not close:
-        return f"its fields are {', '.join(names)}"
-    meant = close[0]
-    try:
-        POLICY[meant].checked(meant, value)
-    except InvalidArgument:
-        # The field that was probably meant does not accept this value, so the message shows the field's own example.
-        example = POLICY[meant].parsed(POLICY[meant].example)
-        value = POLICY[meant].example if isinstance(example, Rate) else example
-    return f"write {meant}={value!r:.80}".replace("datetime.timedelta", "timedelta")

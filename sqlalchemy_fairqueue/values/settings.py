@@ -125,57 +125,50 @@ class QueueSettings:
     """The settings of a queue; the defaults are those of a queue that was never configured."""
 
     defaults: ChannelPolicy | None = PolicyOf(
-        help="The policy that new channels start with.", none="the one that their first enqueue brings", example=""
+        help="The policy that new channels start with.", none="the one that their first enqueue brings"
     ).field(None)
     max_concurrency: int | None = Count(
-        help="Most messages of the whole queue that consumers hold at once, exactly.", none="no limit", example="50"
+        help="Most messages of the whole queue that consumers hold at once, exactly.", none="no limit"
     ).field(None)
     max_cost_out: int | None = Count(
-        help="Most that the messages of the whole queue that consumers hold cost together, exactly.",
-        none="no limit",
-        example="1000",
+        help="Most that the messages of the whole queue that consumers hold cost together, exactly.", none="no limit"
     ).field(None)
     rate: Rate | None = RateOf(
-        help="Most messages, or most cost, of the whole queue in a time: 10/s, 100000/min of cost.",
-        none="no rate",
-        example="50/s",
+        help="Most messages, or most cost, of the whole queue in a time: 10/s, 100000/min of cost.", none="no rate"
     ).field(None)
     limits: Sequence[str] = Names(
-        help="The shared limits that the queue draws from, beside its own.", none="none", example="openai"
+        help="The shared limits that the queue draws from, beside its own.", none="none"
     ).field(())
     fair_by: FairBy = Choice(
         words=("messages", "cost", "seconds"),
         help="What channels get equal parts of, by weight: messages, cost or seconds.",
-        example="cost",
     ).field("messages")
-    history: bool = Flag(help="Record every attempt.", example="yes", holds=_DEQUEUES).field(False)
+    history: bool = Flag(help="Record every attempt.", holds=_DEQUEUES).field(False)
     history_retention: timedelta | None = Duration(
-        least=timedelta(days=1), help="How long the history is kept, like 30d.", none="30 days", example="14d"
+        least=timedelta(days=1), help="How long the history is kept, like 30d.", none="30 days"
     ).field(None)
     dead_letter_retention: timedelta | None = DurationByKind(
-        help="How long dead letters are kept, like 30d; of one kind by KIND=DURATION.", none="for ever", example="90d"
+        help="How long dead letters are kept, like 30d; of one kind by KIND=DURATION.", none="for ever"
     ).field(None)
     dead_letter_retention_by_kind: Mapping[str, timedelta] = field(default_factory=dict)
     result_retention: timedelta | None = Duration(
-        help="How long what handlers return is kept, like 1d.", none="not at all", example="1d", holds=_DEQUEUES
+        help="How long what handlers return is kept, like 1d.", none="not at all", holds=_DEQUEUES
     ).field(None)
     forget_channels_after: timedelta | None = Duration(
-        help="Channels that have been idle for so long are forgotten, like 90d.", none="never", example="90d"
+        help="Channels that have been idle for so long are forgotten, like 90d.", none="never"
     ).field(timedelta(days=30))
     default_plan: str | None = Name(
-        help="The plan that new channels follow.", none="none", example="gold", holds="for channels made from then on"
+        help="The plan that new channels follow.", none="none", holds="for channels made from then on"
     ).field(None)
     on_dead: OnDead = Choice(
         words=("continue", "hold"),
         help="Whether messages of an ordering key go on behind a dead letter, or wait for its redrive or purge.",
-        example="hold",
         holds="for messages that die from then on",
     ).field("continue")
     on_dead_kinds: Sequence[str] = Names(
         what="kind",
         help="The kinds whose dead letters are followed by a message; workers with handlers of these add theirs.",
         none="none",
-        example="parse",
         holds="for messages that die from then on",
     ).field(())
 

@@ -87,7 +87,7 @@ _IMPORTED = {
 }
 # Members that other parts of the library call, or an interface of another library; nobody else has a use for them.
 _CALLED_BY_OTHERS = {
-    "Context": {"with_resources", "with_session"},
+    "Context": {"with_session"},
     "MetricDefinition": {"family"},
     "Objective": {"missed", "value"},
     "Programs": {"below", "copy_below", "trees"},

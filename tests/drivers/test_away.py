@@ -48,7 +48,7 @@ def test_codes(face: Face) -> None:
     for away, codes in _CODES.items():
         for code in codes.split():
             error = face.on_connection(partial(refused, code=code))
-            assert (sqlstate_of(error), translated(error, "do something")) == (code, None)
+            assert (sqlstate_of(error), translated(error, "do something", {})) == (code, None)
             _check(error, away=away)
 
 

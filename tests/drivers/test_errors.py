@@ -40,7 +40,7 @@ def test_each_code(face: Face) -> None:
         refusal = refusal_of(error)
         assert (refusal.message, refusal.detail, refusal.hint) == ("the problem", "the detail", "the hint")
         assert "refuse(text)" in (refusal.context or "")
-        ours = translated(error, "do something")
+        ours = translated(error, "do something", {})
         assert type(ours) is FairQueueError.of_sqlstate[code]
         assert "cannot do something: the problem (the detail); " in str(ours)
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
 from sqlalchemy_fairqueue import ChannelPolicy, Delivery, Enqueue, Receipt
+from sqlalchemy_fairqueue.database.configuration import new_policy_json
 from sqlalchemy_fairqueue.times import microseconds
 from sqlalchemy_fairqueue.unit_of_work.operations import Verb
 from sqlalchemy_fairqueue.values.messages import FairBy, OnDuplicate
@@ -97,7 +98,8 @@ class Business(OpenTransactions):
             self.saw("channels were served by cost")
         if bound is not None:
             self.brought = ChannelPolicy(max_backlog=bound[0], on_full=bound[1])
-            self.world.queues[0].defaults = self.brought
+            queue = self.world.queues[0]
+            queue._target = replace(queue._target, policy=new_policy_json(self.brought))
         for channel, count in backlog.items():
             self.enqueue_and_commit(channel, count)
 

@@ -62,12 +62,12 @@ def test_apart(queue: Queue, engine: Engine) -> None:
 async def test_a_mistyped_channel(queue: Queue, engine: Engine, async_engine: AsyncEngine, database: Database) -> None:
     """Neither pause nor resume makes a channel: they say that there is none, from a session at its COMMIT."""
     _seed(queue, engine, "a")
-    for verb, advice in (queue.pause, "pause(..., new=True) makes the channel"), (queue.resume, "correct the name"):
+    for verb in queue.pause, queue.resume:
         with pytest.raises(UnknownChannel) as refusal:
             verb(engine, "b")
         assert (refusal.value.queue, refusal.value.channel) == ("documents", "b")
-        assert str(refusal.value).startswith("queue 'documents' has no channel 'b'; ")
-        assert str(refusal.value).endswith(advice)
+        assert f"cannot {verb.__name__} channel 'b' of queue 'documents'" in str(refusal.value)
+        assert str(refusal.value).endswith("pause(..., new=True) makes the channel")
         with Session(engine) as session:
             queue.enqueue(session, channel="c", payload="c")
             verb(session, "b")

