@@ -41,9 +41,7 @@ begin
   end if;
   perform fairqueue.fq_make_channels(p_queue, array[p_channel]::text[], p_policy);
   select c.id into strict v_channel_id
-  from fairqueue.fq_channel c
-  where c.queue = p_queue
-    and c.name = p_channel;
+  from fairqueue.fq_find_channel(p_queue, p_channel) c;
   v_row := fairqueue.fq_lock_state(v_channel_id);
   p := fairqueue.fq_policy_after(p_queue, v_channel_id, v_row, p_changes);
   v_state := p.state;

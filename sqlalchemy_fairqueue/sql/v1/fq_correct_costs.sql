@@ -53,13 +53,7 @@ begin
     where q.fair_by <> 'messages'
       or q.rate_of = 'cost'
       or exists (select from fairqueue.fq_limit f where f.name = any (q.limits) and f.rate_of = 'cost')
-      or (
-        select s.rate_of
-        from fairqueue.fq_channel_state s
-        where s.channel_id = t.channel_id
-        order by s.channel_id desc, s.row_version desc
-        limit 1
-      ) = 'cost'
+      or (select s.rate_of from fairqueue.fq_newest_state(t.channel_id) s) = 'cost'
     group by t.channel_id
     having sum(t.difference) <> 0
       or count(*) filter (where t.cost > 0 and q.fair_by = 'seconds') > 0

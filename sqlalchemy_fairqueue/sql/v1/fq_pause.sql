@@ -32,9 +32,7 @@ begin
     perform fairqueue.fq_check_names('{queue,channel}'::text[], array[p_queue, p_channel]::text[]);
   end if;
   select c.id into v_channel_id
-  from fairqueue.fq_channel c
-  where c.queue = p_queue
-    and c.name = p_channel;
+  from fairqueue.fq_find_channel(p_queue, p_channel) c;
   if not found then
     raise exception 'queue % has no channel %', p_queue, p_channel
       using errcode = 'QF008',

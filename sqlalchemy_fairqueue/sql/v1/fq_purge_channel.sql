@@ -30,9 +30,7 @@ begin
       using errcode = 'QF001', hint = 'purge 1 message or more, or null for all';
   end if;
   select c.id into v_channel_id
-  from fairqueue.fq_channel c
-  where c.queue = p_queue
-    and c.name = p_channel;
+  from fairqueue.fq_find_channel(p_queue, p_channel) c;
   if not found then
     return 0;
   end if;

@@ -19,9 +19,7 @@ begin
   perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, null::text[]);
   if p_channel is not null then
     select c.id into v_channel_id
-    from fairqueue.fq_channel c
-    where c.queue = p_queue
-      and c.name = p_channel;
+    from fairqueue.fq_find_channel(p_queue, p_channel) c;
     if not found then
       return 0;
     end if;

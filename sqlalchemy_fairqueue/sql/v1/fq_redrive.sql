@@ -30,9 +30,7 @@ begin
       using errcode = 'QF001', hint = 'redrive 1 or more at a time';
   end if;
   if p_channel is not null then
-    v_channel_id := coalesce(
-      (select c.id from fairqueue.fq_channel c where c.queue = p_queue and c.name = p_channel), -1
-    );
+    v_channel_id := coalesce((select c.id from fairqueue.fq_find_channel(p_queue, p_channel) c), -1);
   end if;
 
   if p_ids is not null then
@@ -94,13 +92,7 @@ begin
       where x.message_id = u.id
       limit 1
     ) d
-    left join lateral (
-      select n.priority_aging
-      from fairqueue.fq_channel_state n
-      where n.channel_id = d.channel_id
-      order by n.channel_id desc, n.row_version desc
-      limit 1
-    ) s on true
+    left join lateral fairqueue.fq_newest_state(d.channel_id) s on true
     order by (select c.name from fairqueue.fq_channel c where c.id = d.channel_id) collate "C", d.key collate "C" nulls first, u.ord
     on conflict do nothing
     returning id, channel_id, dequeue_at

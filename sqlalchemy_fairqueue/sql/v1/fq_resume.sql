@@ -23,9 +23,7 @@ begin
     v_resumed := found;
   else
     select c.id into v_channel_id
-    from fairqueue.fq_channel c
-    where c.queue = p_queue
-      and c.name = p_channel;
+    from fairqueue.fq_find_channel(p_queue, p_channel) c;
     if not found then
       raise exception 'queue % has no channel %', left(p_queue, 512), left(p_channel, 512)
         using errcode = 'QF008',

@@ -29,9 +29,7 @@ begin
       using errcode = 'QF001', hint = 'ask for 1 message or more, or null';
   end if;
   select c.id into v_channel_id
-  from fairqueue.fq_channel c
-  where c.queue = p_queue
-    and c.name = p_channel;
+  from fairqueue.fq_find_channel(p_queue, p_channel) c;
   return query
   select m.id
   from fairqueue.fq_message m

@@ -54,14 +54,7 @@ as $$
       union all
       select c.id, null, 0, 0, 0, 0, false, true, true
       from unnest(p_channels) p(name)
-      -- With a limit, or PostgreSQL 15 reads all channels of the queue.
-      cross join lateral (
-        select f.id
-        from fairqueue.fq_channel f
-        where f.queue = p_queue
-          and f.name = p.name
-        limit 1
-      ) c
+      cross join lateral fairqueue.fq_find_channel(p_queue, p.name::text) c
     ) u
     group by u.channel_id
   )
@@ -72,14 +65,7 @@ as $$
     m.named, coalesce(s.rate_of, 'messages'), s.max_cost_out, coalesce(s.current_cost, 0),
     case when s.max_cost_out is not null then fairqueue.fq_head_cost(p_queue, s.head_message_id, s.mean_cost) end
   from moved m
-  left join lateral (
-    select n.*
-    from fairqueue.fq_channel_state n
-    where n.channel_id = m.channel_id
-      and m.is_read
-    order by n.channel_id desc, n.row_version desc
-    limit 1
-  ) s on true
+  left join lateral fairqueue.fq_newest_state((case when m.is_read then m.channel_id end)::bigint) s on true
   union all
   select s.channel_id, s.max_concurrency, s.rate_interval, s.rate_burst, s.rate_at, s.weight, s.paused_at,
     s.last_dequeue_at, s.backlog, s.current_concurrency, s.head_dequeue_at, s.due_at, s.head_dequeue_at, 0, 0, 0, 0,

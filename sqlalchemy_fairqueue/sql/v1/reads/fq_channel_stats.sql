@@ -106,19 +106,13 @@ begin
   select n.name, r.ready, d.deliverable, d.paused, r.ready - d.paused - d.deliverable, later.scheduled, later.held,
     case when later.held > 0 and w.since is null then fairqueue.fq_channel_behind(n.id::bigint) end,
     coalesce(h.messages, 0), s.current_concurrency, s.current_cost, k.next_cost,
-    s.fq_policy, greatest(later.scheduled + later.held, s.backlog + coalesce(t.added, 0)),
+    to_jsonb(s.*) - v_others, greatest(later.scheduled + later.held, s.backlog + coalesce(t.added, 0)),
     s.dropped + coalesce(t.dropped, 0), s.paused_at, w.since, nullif(s.last_dequeue_at, 0),
     (select count(*) from fairqueue.fq_dead_letter d where d.channel_id = n.id),
     fairqueue.fq_rate_allows_at(s.rate_at, s.rate_interval, s.rate_burst), s.due_at, f.name,
     coalesce(o.overridden, '{}'), case when e.since is not null then coalesce(u.cost, 0) end, e.since, s.problem
   from named n
-  cross join lateral (
-    select v.*, to_jsonb(v.*) - v_others as fq_policy
-    from fairqueue.fq_channel_state v
-    where v.channel_id = n.id
-    order by v.channel_id desc, v.row_version desc
-    limit 1
-  ) s
+  cross join lateral fairqueue.fq_newest_state(n.id::bigint) s
   left join told t on t.channel_id = n.id
   left join held h on h.channel_id = n.id
   left join served u on u.channel_id = n.id

@@ -138,12 +138,7 @@ begin
   left join costs u on u.channel_id = s.channel_id
   left join costs a on num_nulls(a.channel_id) = 1
   left join fairqueue.fq_queue q on q.name = p_queue
-  left join lateral (
-    select i.*
-    from fairqueue.fq_queue_state i
-    where i.queue = p_queue
-    order by i.queue desc, i.row_version desc limit 1
-  ) n on true
+  left join fairqueue.fq_newest_dispatch(p_queue) n on true
   order by s.named desc, s.since, c.name;
 end
 $$;

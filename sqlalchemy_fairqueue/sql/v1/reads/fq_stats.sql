@@ -126,13 +126,7 @@ begin
   from counted l
   cross join oldest o
   cross join signals t
-  left join lateral (
-    select s.*
-    from fairqueue.fq_queue_state s
-    where s.queue = p_queue
-    order by s.queue desc, s.row_version desc
-    limit 1
-  ) n on true
+  left join fairqueue.fq_newest_dispatch(p_queue) n on true
   left join fairqueue.fq_queue q on q.name = p_queue
   cross join lateral (
     select count(*) as held
