@@ -33,10 +33,8 @@ declare
   v_blocked record;
   r record;
 begin
-  if (p_limit between 1 and 1000000) is not true or (p_groups between 1 and 10000) is not true then
-    raise exception 'fq_fold_groups has limits % and %', p_limit, p_groups
-      using errcode = 'QF001', hint = 'fold 1 to 1000000 notes and finish 1 to 10000 groups at once';
-  end if;
+  perform fairqueue.fq_check_number('fq_fold_groups has limit'::text, p_limit::bigint, 1::bigint, 1000000::bigint);
+  perform fairqueue.fq_check_number('fq_fold_groups has groups'::text, p_groups::bigint, 1::bigint, 10000::bigint);
   finished := 0;
   more := false;
   folded := fairqueue.fq_fold_notes(p_limit, v_now);

@@ -32,10 +32,7 @@ declare
   v_ids bigint[];
   v_deleted bigint[];
 begin
-  if p_limit is null or p_limit not between 1 and 1000000 then
-    raise exception 'fq_forget_channels has limit %', p_limit
-      using errcode = 'QF001', hint = 'delete 1 to 1000000 channels at once';
-  end if;
+  perform fairqueue.fq_check_number('fq_forget_channels has limit'::text, p_limit::bigint, 1::bigint, 1000000::bigint);
   if current_setting('transaction_isolation') <> 'read committed' then
     raise exception 'fq_forget_channels runs in a % transaction', current_setting('transaction_isolation')
       using errcode = 'QF003', hint = 'run it in a READ COMMITTED transaction of its own';

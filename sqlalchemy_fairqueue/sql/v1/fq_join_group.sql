@@ -19,10 +19,7 @@ declare
   v_cancelled boolean;
 begin
   perform fairqueue.fq_check_grant(array['producer']::text[], p_queue, '{}'::text[]);
-  if (p_added >= 0) is not true then
-    raise exception 'fq_join_group adds % members', coalesce(p_added::text, 'null')
-      using errcode = 'QF001', hint = 'give the number of messages that were created with the group';
-  end if;
+  perform fairqueue.fq_check_number('fq_join_group has members to add'::text, p_added::bigint, 0::bigint, null::bigint);
   if num_nulls(p_message_id) = 1 then
     perform
     from fairqueue.fq_group g

@@ -33,10 +33,7 @@ declare
   v_days bigint[];
   v_made text[];
 begin
-  if p_ahead is null or p_ahead not between 0 and 366 then
-    raise exception 'fq_keep_history has % days ahead', p_ahead
-      using errcode = 'QF001', hint = 'make partitions for 0 to 366 days ahead';
-  end if;
+  perform fairqueue.fq_check_number('fq_keep_history has days ahead'::text, p_ahead::bigint, 0::bigint, 366::bigint);
   if current_setting('transaction_isolation') <> 'read committed' then
     raise exception 'fq_keep_history runs in a % transaction', current_setting('transaction_isolation')
       using errcode = 'QF003',

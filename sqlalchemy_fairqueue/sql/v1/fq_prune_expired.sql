@@ -18,10 +18,7 @@ declare
   v_now bigint := fairqueue.fq_now();
   v_week bigint := v_now - 604800000000;
 begin
-  if (p_limit between 1 and 1000000) is not true then
-    raise exception 'fq_prune_expired has limit %', coalesce(p_limit::text, 'null')
-      using errcode = 'QF001', hint = 'delete 1 to 1000000 rows of each kind at once';
-  end if;
+  perform fairqueue.fq_check_number('fq_prune_expired has limit'::text, p_limit::bigint, 1::bigint, 1000000::bigint);
   return query
   with keys as (
     delete from fairqueue.fq_key_period t

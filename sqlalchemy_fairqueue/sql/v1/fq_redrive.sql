@@ -25,10 +25,7 @@ declare
   v_stands boolean;
 begin
   perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, null::text[]);
-  if p_limit is null or p_limit < 1 then
-    raise exception 'fq_redrive has limit %', p_limit
-      using errcode = 'QF001', hint = 'redrive 1 or more at a time';
-  end if;
+  perform fairqueue.fq_check_number('fq_redrive has limit'::text, p_limit::bigint, 1::bigint, null::bigint);
   if p_channel is not null then
     v_channel_id := coalesce((select c.id from fairqueue.fq_find_channel(p_queue, p_channel) c), -1);
   end if;

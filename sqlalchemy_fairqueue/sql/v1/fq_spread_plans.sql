@@ -25,10 +25,7 @@ declare
   v_visited boolean;
 begin
   perform fairqueue.fq_check_grant(array['operator', 'consumer']::text[], p_queue, null::text[]);
-  if p_queue is null or p_limit is null or p_limit not between 1 and 1000000 then
-    raise exception 'fq_spread_plans has queue % and limit %', left(p_queue, 80), p_limit
-      using errcode = 'QF001', hint = 'name a queue, and visit 1 to 1000000 channels at once';
-  end if;
+  perform fairqueue.fq_check_number('fq_spread_plans has limit'::text, p_limit::bigint, 1::bigint, 1000000::bigint);
   followed := 0;
   select n.* into v_plan
   from fairqueue.fq_plan n

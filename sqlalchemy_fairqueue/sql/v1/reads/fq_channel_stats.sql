@@ -49,10 +49,7 @@ declare
   );
 begin
   perform fairqueue.fq_check_grant(array['monitor', 'operator']::text[], p_queue, null::text[]);
-  if p_limit is null or p_limit < 1 or p_busy is null then
-    raise exception 'fq_channel_stats has limit % and busy %', p_limit, p_busy
-      using errcode = 'QF001', hint = 'ask for 1 channel or more, and for all (false) or for busy ones (true)';
-  end if;
+  perform fairqueue.fq_check_number('fq_channel_stats has limit'::text, p_limit::bigint, 1::bigint, null::bigint);
   return query
   with named as materialized (
     (

@@ -25,10 +25,8 @@ declare
   v_now bigint := fairqueue.fq_now();
 begin
   perform fairqueue.fq_check_grant(array['monitor', 'operator']::text[], p_queue, null::text[]);
-  if (p_limit >= 1 and p_handlers >= 0) is not true then
-    raise exception 'fq_consumers has limit % and handlers %', p_limit, p_handlers
-      using errcode = 'QF001', hint = 'ask for 1 consumer or more, and 0 handlers or more of each';
-  end if;
+  perform fairqueue.fq_check_number('fq_consumers has limit'::text, p_limit::bigint, 1::bigint, null::bigint);
+  perform fairqueue.fq_check_number('fq_consumers has handlers'::text, p_handlers::bigint, 0::bigint, null::bigint);
   return query
   with alive as materialized (
     select e.consumer, sum(h.messages)::bigint as leased, max(e.expires_at) as expires_at,

@@ -25,10 +25,7 @@ begin
   else
     perform fairqueue.fq_check_grant(array['monitor', 'operator']::text[], p_queue, null::text[]);
   end if;
-  if (p_limit between 1 and 100000) is not true then
-    raise exception 'fq_groups has limit %', coalesce(p_limit::text, 'null')
-      using errcode = 'QF001', hint = 'list 1 to 100000 groups at once';
-  end if;
+  perform fairqueue.fq_check_number('fq_groups has limit'::text, p_limit::bigint, 1::bigint, 100000::bigint);
   select f.floor_xid, f.open_xids into v_floor, v_open
   from fairqueue.fq_note_floor() f;
   return query

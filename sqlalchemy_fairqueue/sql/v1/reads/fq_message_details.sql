@@ -25,10 +25,8 @@ declare
   v_id bigint;
 begin
   perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, null::text[]);
-  if p_limit is null or p_limit < 1 or p_bytes is null or p_bytes < 0 then
-    raise exception 'fq_message_details has limit %, bytes %', p_limit, p_bytes
-      using errcode = 'QF001', hint = 'ask for 1 message or more, with 0 bytes of each or more';
-  end if;
+  perform fairqueue.fq_check_number('fq_message_details has limit'::text, p_limit::bigint, 1::bigint, null::bigint);
+  perform fairqueue.fq_check_number('fq_message_details has bytes'::text, p_bytes::bigint, 0::bigint, null::bigint);
   for v_id, channel, enqueued_at, dequeue_at, delivered_at, returned_at, attempts, max_attempts, deliveries, cancelled,
     cancelled_at, consumer, expires_at
   in
