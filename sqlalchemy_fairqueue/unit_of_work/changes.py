@@ -149,14 +149,14 @@ def configure_plan(target: Target, name: str, changes: PolicyChanges | None) -> 
 
 
 def pause(target: Target, channel: str | None, *, new: bool = False) -> Change:
-    call = target.call("fq_pause", "pause", channel=channel, new=new)
+    call = target.call("fq_pause", "pause", channel=channel, paused=True, new=new, notify=False)
     advice = "correct the name, or pause(..., new=True) makes the channel"
     makes = ChannelPolicy() if new else None
     return _of(target, channel, _of_known_channel(call, target, channel, advice), makes)
 
 
 def resume(target: Target, channel: str | None) -> Change:
-    call = target.call("fq_resume", "resume", channel=channel, notify=target.notify)
+    call = target.call("fq_pause", "resume", channel=channel, paused=False, new=False, notify=target.notify)
     return _of(target, channel, _of_known_channel(call, target, channel, "correct the name"))
 
 

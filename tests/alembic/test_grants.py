@@ -231,8 +231,8 @@ def test_rights_by_hand_are_drift(project: Project, make_database: MakeDatabase)
     with roles(database, "app") as (app,):
         project.migration("two", f"op.grant_fairqueue({app!r}, 'producer')", down="one")
         project.run("upgrade", "head")
-        database.execute(f'grant execute on function fq_pause, fq_resume to "{app}"')
-        assert drift(database) == [f"grant {app} is unexpected: execute on fq_pause, fq_resume"]
+        database.execute(f'grant execute on function fq_pause, fq_redrive to "{app}"')
+        assert drift(database) == [f"grant {app} is unexpected: execute on fq_pause, fq_redrive"]
 
 
 def declared(project: Project, *grants: str, schema: str | None = None) -> None:

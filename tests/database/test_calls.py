@@ -206,7 +206,7 @@ def test_what_a_call_does() -> None:
     """An error names the queues or the channel of its call, as the parameters tell them."""
     target = Target("s", "documents")
     assert target.call("fq_stats", "read the stats of").described() == "read the stats of queue 'documents'"
-    paused = target.call("fq_pause", "pause", channel="a", new=False)
+    paused = target.call("fq_pause", "pause", channel="a", paused=True, new=False, notify=False)
     assert paused.described() == "pause channel 'a' of queue 'documents'"
     for queues, words in (([None], "all queues"), (["a"], "queue 'a'"), (["a", "b"], "2 queues"), ([], "0 queues")):
         limits = call("s", "fq_limits", "list the limits of", Shape(each="queue"), queue=queues, name=None)

@@ -132,7 +132,7 @@ _SERVING = [
         "state.current_concurrency",
     ),
     Mutation("a paused channel is scheduled", "fq_opens_at", "num_nonnulls(p_paused_at) = 0 and ", ""),
-    Mutation("a resumed channel stands nowhere", "fq_resume", "where r.head_message_id is not null", "where false"),
+    Mutation("a resumed channel stands nowhere", "fq_pause", "where c.head_message_id is not null", "where false"),
     Mutation("a backlog never grows", "fq_hear_many", "backlog = s.backlog + t.added", "backlog = s.backlog"),
     Mutation("a withdrawn message stays", "fq_return_messages", "      and h.cancelled\n", "      and false\n"),
     Mutation(
@@ -432,9 +432,9 @@ _GROUPS = [
     ),
     Mutation(
         "a member that cannot be delivered is cancelled, too",
-        "fq_fail_member",
-        "    cancelled = 0,\n",
-        "",
+        "fq_bury_messages",
+        "  set cancelled = 0,\n    failed = 1\n",
+        "  set failed = 1\n",
         slow=True,
         groups=True,
     ),

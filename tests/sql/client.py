@@ -159,7 +159,7 @@ class Kernel:
         due = "select from fq_channel_state where queue = %(queue)s and due_at <= fq_now()"
         while self.hear() or self.value(f"select exists ({due})", queue=self.queue):
             pass
-        self.rows("select fq_resume(%(queue)s)", queue=self.queue)
+        self.rows("select fq_pause(%(queue)s, p_paused => false)", queue=self.queue)
 
     def charge_running(self, charges: Sequence[tuple[Hand, int, int]]) -> None:
         """fq_charge_running: up to what deliveries that run cost so far, and up to what they were charged before."""

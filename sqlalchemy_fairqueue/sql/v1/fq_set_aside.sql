@@ -2,7 +2,7 @@
 -- way, before the dequeue is tried again. With p_ids: messages that the caller has under the lease p_lease_id and
 -- cannot read.
 -- Returns a row for each: a message that cannot be delivered becomes a dead letter ('dead') or, if no dead letter can
--- hold it, its channel is paused until fq_resume ('paused'). The state row of a channel, or the dispatch row of the
+-- hold it, its channel is paused until it is resumed ('paused'). The state row of a channel, or the dispatch row of the
 -- queue (channel_id null), that cannot be updated is made anew from the messages ('mended', message_id null). No row:
 -- the error has another cause.
 -- Guarantees: what a dequeue of p_limit messages can take, and the first 1,000 signals if they cannot be heard

@@ -77,15 +77,18 @@ def change_limits(kernel: Kernel, changes: dict[str, int | None], *, notify: boo
 def pause(kernel: Kernel, channel: str | None = None, *, new: bool = False) -> bool:
     """fq_pause: whether it changed anything."""
     changed: bool = kernel.value(
-        "select fq_pause(%(queue)s, %(channel)s, %(new)s)", queue=kernel.queue, channel=channel, new=new
+        "select fq_pause(%(queue)s, %(channel)s, true, %(new)s)", queue=kernel.queue, channel=channel, new=new
     )
     return changed
 
 
 def resume(kernel: Kernel, channel: str | None = None, *, notify: bool = True) -> bool:
-    """fq_resume: whether it changed anything."""
+    """fq_pause with p_paused false: whether it changed anything."""
     changed: bool = kernel.value(
-        "select fq_resume(%(queue)s, %(channel)s, %(notify)s)", queue=kernel.queue, channel=channel, notify=notify
+        "select fq_pause(%(queue)s, %(channel)s, false, p_notify => %(notify)s)",
+        queue=kernel.queue,
+        channel=channel,
+        notify=notify,
     )
     return changed
 
