@@ -16,7 +16,6 @@ declare
   v_reasons text[];
   v_errors text[];
 begin
-  perform fairqueue.fq_check_grant(array['consumer']::text[], p_queue, null::text[]);
   select array_agg(h.message_id), array_agg(h.row_id),
     array_agg(left(coalesce(p_reasons[h.ordinal], 'buried by its consumer'), 262144)),
     array_agg(left(p_errors[h.ordinal], 262144))

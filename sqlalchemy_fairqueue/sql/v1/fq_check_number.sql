@@ -4,7 +4,7 @@
 create function fairqueue.fq_check_number(p_said text, p_value bigint, p_least bigint, p_most bigint)
 returns void
 language plpgsql
-immutable
+stable
 as $$
 begin
   if p_value >= p_least and (p_value <= p_most) is not false then

@@ -23,7 +23,6 @@ declare
   v_dead_errors text[];
   v_buried bigint[];
 begin
-  perform fairqueue.fq_check_grant(array['consumer']::text[], p_queue, null::text[]);
   if 0 > any (p_delays) or 3153600000000000 < any (p_delays) then
     raise exception 'fq_retry has a delay below zero or above 100 years'
       using errcode = 'QF001', hint = 'give delays of 0 to 3153600000000000 microseconds';
