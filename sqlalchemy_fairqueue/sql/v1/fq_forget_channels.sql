@@ -24,9 +24,10 @@ set enable_bitmapscan = off
 set jit = off
 as $$
 declare
+  v_snapshot pg_snapshot;
   v_before pg_snapshot;
   v_running text[];
-  v_waiting text[];
+  v_open text[];
   v_queue text;
   v_rows tid[];
   v_ids bigint[];
@@ -43,49 +44,49 @@ begin
   if not exists (select from fairqueue.fq_channel_state s where s.forget_xid is not null) then
     return;
   end if;
-  delete from fairqueue.fq_round r
-  using (
-    select f.ctid as row
-    from fairqueue.fq_round f
-    -- The row may come from a dump of a server with greater transaction ids, for which marks of this server would look
-    -- older than they are. Then a transaction of this server has written it that its snapshot does not know.
-    where case when f.duty = 'forget' then pg_snapshot_xmax(f.snapshot::pg_snapshot) end
-      > fairqueue.fq_full_xid(f.xmin::xid)
-    for update skip locked
-  ) foreign_round
-  where r.ctid = foreign_round.row;
-  select f.snapshot::pg_snapshot, f.waiting into v_before, v_waiting
+  -- The snapshot comes first: a transaction that is not named here and has not ended began after it.
+  v_snapshot := pg_current_snapshot();
+  v_running := array(
+    select l.virtualtransaction
+    from pg_locks l
+    left join pg_stat_activity a on a.pid = l.pid
+    where l.locktype = 'virtualxid'
+      and l.granted
+      and l.mode = 'ExclusiveLock'
+      and l.pid <> pg_backend_pid()
+      and (a.datname is null or a.datname = current_database())
+  ) || array(
+    select 'prepared ' || x.transaction::text
+    from pg_prepared_xacts x
+    where x.database = current_database()
+  );
+  if not fairqueue.fq_lock_round('forget'::text) then
+    return;
+  end if;
+  -- The row may come from a dump of a server with greater transaction ids, for which marks of this server would look
+  -- older than they are. Then it names a transaction of this server that its own xmin does not know.
+  select r.snapshot, f.waiting into v_before, waiting
   from fairqueue.fq_round f
+  cross join lateral (select case when f.duty = 'forget' then f.snapshot::pg_snapshot end as snapshot) r
   where f.duty = 'forget'
-  for update skip locked;
+    and pg_snapshot_xmax(r.snapshot) <= pg_snapshot_xmax(pg_current_snapshot())
+    and age(f.xmin) <= age(pg_snapshot_xmax(r.snapshot)::xid);
   if found then
-    v_running := fairqueue.fq_running_transactions();
-    waiting := array(select unnest(v_waiting) intersect select unnest(v_running));
+    v_open := waiting;
+    waiting := array(select unnest(v_open) intersect select unnest(v_running));
     -- A transaction that was not prepared when the round began may have been meanwhile, under another name.
-    if waiting = '{}' and exists (select from unnest(v_waiting) w(name) where w.name not like 'prepared %') then
+    if waiting = '{}' and exists (select from unnest(v_open) w(name) where w.name not like 'prepared %') then
       waiting := array(select r.name from unnest(v_running) r(name) where r.name like 'prepared %');
     end if;
-    v_waiting := waiting;
-    update fairqueue.fq_round f
-    set waiting = v_waiting
-    where f.duty = 'forget';
   else
-    perform
-    from fairqueue.fq_round f
-    where f.duty = 'forget';
-    if found then
-      return;
-    end if;
-    v_before := pg_current_snapshot();
-    v_waiting := fairqueue.fq_running_transactions();
-    insert into fairqueue.fq_round (duty, snapshot, waiting)
-    values ('forget', v_before::text, v_waiting)
-    on conflict (duty) do nothing;
-    if not found then
-      return;
-    end if;
-    waiting := v_waiting;
+    v_before := v_snapshot;
+    waiting := v_running;
   end if;
+  v_open := waiting;
+  update fairqueue.fq_round f
+  set snapshot = v_before::text,
+    waiting = v_open
+  where f.duty = 'forget';
   if waiting <> '{}' then
     return;
   end if;

@@ -46,25 +46,13 @@ begin
   join pg_namespace n on n.oid = c.relnamespace
   where t.oid = pg_typeof(null::fairqueue.fq_history);
   begin
-    insert into fairqueue.fq_round (duty)
-    select 'history'
-    where not exists (
-      select
-      from fairqueue.fq_round r
-      where r.duty = 'history'
-    )
-    on conflict (duty) do nothing;
+    if not fairqueue.fq_lock_round('history'::text) then
+      return;
+    end if;
   exception
     when lock_not_available then
       return;
   end;
-  perform
-  from fairqueue.fq_round r
-  where r.duty = 'history'
-  for update skip locked;
-  if not found then
-    return;
-  end if;
   select coalesce(max(coalesce(q.history_retention, 30 * c_day)), 30 * c_day) into v_retention
   from fairqueue.fq_queue q
   where q.history
