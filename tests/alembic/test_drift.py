@@ -26,8 +26,8 @@ CHANGES = {
     "create or replace function fq_now() returns bigint language sql volatile parallel safe as 'select 1::bigint'": (
         "function fq_now is changed: its body is another one"
     ),
-    "alter function fq_bury(text, bigint[], tid[], bigint[], integer[], text[], text[]) reset jit": (
-        "function fq_bury is changed: settings from "
+    "alter function fq_purge_dead(text, bigint[], text, text, bigint, text, text) reset jit": (
+        "function fq_purge_dead is changed: settings from "
     ),
     "drop function fq_hear": "function fq_hear is missing",
     "drop function fq_version": "function fq_version is missing",

@@ -45,11 +45,11 @@ def _sites() -> Iterator[tuple[str, str, set[str], bool]]:
 @cache
 def _functions() -> tuple[str, ...]:
     """The functions of SQL that the package calls."""
-    return tuple(sorted({function for _, function, _, _ in _sites()} | {f"fq_{verb}" for verb in _VERBS}))
+    return tuple(sorted({function for _, function, _, _ in _sites()} | _SETTLING))
 
 
 _SUBJECTS = ("configuration", "deliveries", "messages", "schedules", "stats")
-_VERBS = ("complete", "retry", "release", "bury")
+_SETTLING = {"fq_complete", "fq_end_attempts"}
 _COSTLY = _settling(refusing=False, costs=True, alone=False)
 _OF_ONE_OR_MANY: list[tuple[str, Callable[..., Shape], int]] = [
     ("fq_enqueue", _enqueuing, 15),

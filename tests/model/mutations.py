@@ -276,7 +276,7 @@ _BOUNDS = [
     ),
     Mutation(
         "a change forgets the other fields",
-        "fq_policy_after",
+        "fq_configure_channel",
         "fairqueue.fq_changed_policy(v_before, v_changes)",
         "fairqueue.fq_changed_policy(null, v_changes)",
     ),

@@ -192,22 +192,23 @@ class Kernel:
         return self._settle(f"fq_complete({_TOKENS})", hands)
 
     def release(self, *hands: Hand, delay: int | None = None) -> dict[int, str]:
-        """fq_release: what was not released, and why."""
-        return self._settle(f"fq_release({_TOKENS}, %(delays)s::bigint[])", hands, delays=[delay] * len(hands))
+        """fq_end_attempts: what was not released, and why."""
+        call = f"fq_end_attempts({_TOKENS}, 'released', %(delays)s::bigint[], null)"
+        return self._settle(call, hands, delays=[delay] * len(hands))
 
     def retry(self, *hands: Hand, delay: int | None = None, error: str | None = None) -> dict[int, str]:
-        """fq_retry: what is not tried again, and why."""
+        """fq_end_attempts: what is not tried again, and why."""
         return self._settle(
-            f"fq_retry({_TOKENS}, %(delays)s::bigint[], %(errors)s::text[])",
+            f"fq_end_attempts({_TOKENS}, 'retried', %(delays)s::bigint[], %(errors)s::text[])",
             hands,
             delays=[delay] * len(hands),
             errors=[error] * len(hands),
         )
 
     def bury(self, *hands: Hand, reason: str | None = None, error: str | None = None) -> dict[int, str]:
-        """fq_bury: what was not buried, and why."""
+        """fq_end_attempts: what was not buried, and why."""
         return self._settle(
-            f"fq_bury({_TOKENS}, %(reasons)s::text[], %(errors)s::text[])",
+            f"fq_end_attempts({_TOKENS}, 'buried', null, %(errors)s::text[], %(reasons)s::text[])",
             hands,
             reasons=[reason] * len(hands),
             errors=[error] * len(hands),

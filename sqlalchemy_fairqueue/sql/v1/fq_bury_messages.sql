@@ -1,4 +1,4 @@
--- fq_bury_messages: move messages that the caller has locked, whole, to the dead letters: for fq_bury, fq_retry and
+-- fq_bury_messages: move messages that the caller has locked, whole, to the dead letters: for fq_end_attempts and
 -- fq_reclaim. Returns the ids of those that have a dead letter now. If the queue follows the kind K of a message
 -- (on_dead_kinds), a message of kind 'on_dead:K' is added to its channel, whatever max_backlog says, whose payload
 -- describes the dead letter as JSON.

@@ -1,5 +1,4 @@
--- fq_lock_deliveries: lock the messages of deliveries that are still their holder's, for fq_release, fq_retry and
--- fq_bury.
+-- fq_lock_deliveries: lock the messages of deliveries that are still their holder's, for fq_end_attempts.
 -- Returns by message: row_id: the place of its row; ordinal: the position of the delivery in the arrays; exhausted: it
 -- was the last attempt.
 -- Guarantees: each is of p_queue, has the delivery's token (id, lease id, deliveries) without a null, and keeps it

@@ -1,5 +1,5 @@
--- fq_record_attempts: append attempts that have ended to the history, for fq_complete, fq_retry, fq_release, fq_bury
--- and fq_reclaim. p_attempts: by attempt an array of fq_attempt: channel_id, message_id, attempt, enqueued_at,
+-- fq_record_attempts: append attempts that have ended to the history, for fq_complete, fq_end_attempts and
+-- fq_reclaim. p_attempts: by attempt an array of fq_attempt: channel_id, message_id, attempt, enqueued_at,
 -- ready_at, started_at, its lease, by which the consumer is found if it is still there, what it was charged, and the
 -- halves of its group's id, 0 for none. (Rows of fq_history could not be made once the user has added a column.)
 -- Guarantees: one row an attempt, with the caller's transaction. Its cost is what fq_correct_costs said in this
