@@ -1,6 +1,6 @@
 -- fq_configure_limit: make a shared limit, change it or remove it, in the caller's transaction. p_changes: as in
--- fq_limit_queue; fields that it does not name stay, and are unlimited in a new limit; null: remove it, which is refused
--- while queues draw from it. False: there was none to remove.
+-- fq_limit_queue; fields that it does not name stay, and are unlimited in a new limit; null: remove it, which is
+-- refused while queues draw from it. False: there was none to remove.
 -- Guarantees: takes effect with the commit and is exact: all leased messages of its queues count. While more are out
 -- than a new limit allows, none is delivered. Until the commit the queues of the limit are not served.
 -- Locks: the limit's row, then its state; waits for another change of the limit, for dequeues under way, and a removal

@@ -7,7 +7,8 @@
 -- Locks: the channel's state row: waits for a dequeue, a hearing or a configuration of the channel. Until the commit
 -- the channel is not served, and no consumer waits for it. Messages for update skip locked: one that is just being
 -- cancelled or replaced is passed by.
--- Index: fq_channel_state_newest_ix, fq_message_ready_ix; those of fq_undelivered; rows by ctid. Errors: 40001; QF001 bad state, bad limit; QF007.
+-- Index: fq_channel_state_newest_ix, fq_message_ready_ix; those of fq_undelivered; rows by ctid. Errors: 40001; QF001
+-- bad state, bad limit; QF007.
 create function fairqueue.fq_purge_channel(
   p_queue text, p_channel text, p_key text default null, p_ordering_key text default null, p_kind text default null,
   p_state text default null, p_since bigint default null, p_until bigint default null,
