@@ -5,8 +5,7 @@
 -- Guarantees: takes effect on the next dequeue after the commit; concurrent changes of different fields both last.
 -- Messages that are out are counted when a limit is set, and the backlog when max_backlog is; see fq_write_policies. A
 -- channel without a plan and with all fields reset counts as never configured: it is forgotten when it is idle.
--- Locks: the plan, for key share; the channel's state row; as fq_make_channels and fq_give_slots. Waits for who has
--- one.
+-- Locks: the plan, for key share; the channel's state row; as fq_make_channels and fq_give_slots; waits for each.
 -- Index: fq_channel_plan_pkey, fq_plan_pkey, fq_queue_pkey, fq_message_ready_ix; those of fq_give_slots; reads the
 -- queue's signals. Errors: QF001 bad policy or name, no such plan; 40001; QF007.
 create function fairqueue.fq_configure_channel(

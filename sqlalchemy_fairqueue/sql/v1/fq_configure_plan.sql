@@ -1,14 +1,12 @@
 -- fq_configure_plan: make a plan of a queue, change it or remove it, in the caller's transaction. p_changes: the fields
--- to change, as fq_changed_policy takes them; a new plan has no limits; null: remove it, which is refused while it is
--- followed or the default of its queue. p_notify: wake waiting consumers. False: there was none to remove.
+-- to change, as fq_changed_policy takes them; null: remove it, which is refused while it is followed or the default of
+-- its queue. p_notify: wake waiting consumers. False: there was none to remove.
 -- Guarantees: one row is written, however many channels follow. A dequeue that begins after the commit takes no message
--- of a channel under older values of max_concurrency, rate and weight. Channels that nobody takes from get the change
--- from fq_spread_plans; until then they have the old values of all other fields. A channel that another transaction
--- makes from a plan that is being removed keeps its values, and follows none.
+-- of a channel under older values of max_concurrency, rate and weight; other channels get the change from
+-- fq_spread_plans. A channel that is being made from a plan that goes keeps its values, and follows none.
 -- Locks: the queue's row if this is its first plan, and the plan's for update; waits for another change of the plan,
--- and for a transaction that puts a channel on it, since fq_spread_plans would not find that channel.
--- Index: fq_plan_pkey, fq_queue_pkey, fq_channel_plan_followers_ix. Errors: QF001 bad name, bad policy, in use; 40001;
--- QF007.
+-- and for a transaction that puts a channel on it. Index: fq_plan_pkey, fq_queue_pkey, fq_channel_plan_followers_ix.
+-- Errors: QF001 bad name, bad policy, in use; 40001; QF007.
 create function fairqueue.fq_configure_plan(p_queue text, p_name text, p_changes jsonb, p_notify boolean default true)
 returns boolean
 language plpgsql

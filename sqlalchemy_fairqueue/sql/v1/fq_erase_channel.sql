@@ -1,13 +1,10 @@
 -- fq_erase_channel: delete what a queue has of a channel, also what consumers hold, in the caller's transaction, which
 -- should end at once: up to p_limit rows of each kind, and the channel's among 10 * p_limit of the history and of the
--- results behind p_after. Returns how many of each kind, and p_after for the next call; null: all has been looked at.
--- audits: rows that keep who did what and when, without channel and details. left_over: messages and dead letters that
--- other transactions have locked, counted by the last call.
--- Guarantees: slots are freed, members of groups end as cancelled; the handler of a message that was out cannot settle
--- it. The last call that leaves nothing over marks the channel, for fq_forget_channels to delete it with its policy,
--- unless somebody enqueues to it before. What is committed later stays.
--- Locks: as fq_purge_channel, first; then others, skip locked; last as fq_erase_ended.
--- Index: those of fq_purge_channel, fq_erase_ended and fq_repair_channel, fq_lease_expires_ix, fq_message_lease_ix,
+-- results behind p_after. Returns how many of each kind, and p_after for the next call (null: all has been looked at).
+-- audits keep who did what and when. left_over: what others have locked, counted by the last call.
+-- Guarantees: slots are freed, members of groups end as cancelled; no handler can settle what was out. The last call
+-- that leaves nothing over marks the channel for fq_forget_channels. What is committed later stays.
+-- Locks: as fq_purge_channel; then others, skip locked; last as fq_erase_ended. Index: those of its steps,
 -- fq_dead_letter_channel_ix, fq_key_period_pkey, fq_schedule_name_key, fq_audit_channel_ix, fq_sample_pkey; follow-ups
 -- of open groups are read whole. Errors: 40001; QF001 bad limit; QF007.
 create function fairqueue.fq_erase_channel(

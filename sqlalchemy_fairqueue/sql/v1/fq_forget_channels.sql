@@ -1,17 +1,12 @@
 -- fq_forget_channels: delete up to p_limit marked channels that are still idle, once no transaction runs any more that
 -- may not have seen the marks. The first call, in a later transaction than fq_mark_idle_channels, begins a round, which
--- later calls of anybody go on with; the call that finds all transactions ended deletes. forgotten: channels deleted;
--- more: there may be others; waiting: the transactions that the round waits for.
--- Guarantees: no message is lost. A transaction that began after the marks were committed, and adds a message to a
--- marked channel, takes the mark back under the lock of the state row (fq_make_channels); those that began before have
--- ended, and what they added is seen. So a channel that has no message, leased message, signal or dead letter in one
--- snapshot, while its state row is locked, gets none. A marked channel that has one, or was paused or configured, keeps
--- its rows and loses the mark. Marks that were committed after the round began are left to the next one. fq_round has
--- the round, and no caller can shorten it. What a deleted channel had dropped is forgotten with it.
--- Locks: the row of the round, then state rows, all for update, skip locked: it waits for none but who makes the row at
--- the same moment. Index: fq_round_pkey, fq_channel_state_forget_ix, those of fq_busy_channels,
--- fq_dead_letter_channel_ix, fq_channel_pkey. Errors: QF001 bad limit; QF003 not READ COMMITTED, since the rows would
--- be older than their locks.
+-- later calls of anybody go on with. forgotten: channels deleted; more: there may be others; waiting: the transactions
+-- that the round waits for.
+-- Guarantees: no message is lost. A transaction that began after the marks were committed takes the mark of a channel
+-- that it uses back, under the lock of the state row; those that began before have ended, and what they added is seen.
+-- A channel that has anything, or was paused or configured, loses the mark. Later marks are left to the next round.
+-- Locks: as fq_lock_round, then state rows for update, skip locked. Index: fq_channel_state_forget_ix, those of
+-- fq_busy_channels, fq_dead_letter_channel_ix, fq_channel_pkey. Errors: QF001 bad limit; QF003 not READ COMMITTED.
 create function fairqueue.fq_forget_channels(
   p_limit integer, out forgotten bigint, out more boolean, out waiting text[]
 )

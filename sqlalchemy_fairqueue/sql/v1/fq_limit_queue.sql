@@ -1,17 +1,13 @@
--- fq_limit_queue: change the limits of a queue, of all its channels together, in the caller's transaction. p_changes:
--- the limits to change, as a JSON object. max_concurrency: how many messages may be out at once (null: any number);
--- max_cost_out: what they may cost together. rate_interval (microseconds; 0: no rate) and rate_burst: at most a burst
--- at once, and on average a message each interval, or a cost of 1 (rate_of: 'messages' or 'cost'). limits: the names of
--- the shared limits that it draws from (null: none). p_notify: wake waiting consumers (not in a two-phase transaction).
--- Guarantees: takes effect with the commit and is exact: messages that are out are counted when a limit is set, and
--- each frees what its own row says that it holds, however the limit is set, lowered and lifted. While more are out than
--- a new limit allows, none is delivered. A new rate counts from the last message that the old one counted.
--- Locks: what fq_stop_deliveries locks, then the messages that are out in the order of their ids. Waits for another
--- configuration of the queue, for transactions that end messages, for dequeues under way. From then to the commit the
--- queue's dequeues return nothing, and a transaction that settles a message that was out waits. READ COMMITTED only: an
--- older snapshot would miss messages that are out.
--- Index: fq_queue_pkey, fq_lease_expires_ix, fq_message_lease_ix, fq_queue_state_newest_ix. Errors: QF001 bad argument,
--- QF003 wrong isolation level; QF007.
+-- fq_limit_queue: change the limits of a queue, of all its channels together, in the caller's transaction. p_changes: a
+-- JSON object with those to change: max_concurrency, max_cost_out, rate_interval with rate_burst, rate_of, limits (the
+-- names of the shared limits that it draws from; null: none). p_notify: wake waiting consumers.
+-- Guarantees: takes effect with the commit and is exact: messages that are out are counted, and each frees what its own
+-- row says that it holds. While more are out than a new limit allows, none is delivered. A new rate counts from the
+-- last message that the old one counted.
+-- Locks: as fq_stop_deliveries, then the messages that are out in the order of their ids; waits for another
+-- configuration, transactions that end messages, dequeues under way. Until the commit dequeues return nothing. READ
+-- COMMITTED only: an older snapshot would miss messages. Index: fq_queue_pkey, fq_queue_state_newest_ix, those of
+-- fq_give_slots. Errors: QF001, QF003, QF007.
 create function fairqueue.fq_limit_queue(p_queue text, p_changes jsonb, p_notify boolean default true)
 returns void
 language plpgsql

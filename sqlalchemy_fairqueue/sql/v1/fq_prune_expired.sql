@@ -1,14 +1,12 @@
 -- fq_prune_expired: delete rows whose time is over, up to p_limit of each kind, the oldest first: keys after their
 -- period; results; waits for results, left by a process that died; requests to stop after an hour; audit rows after 90
--- days; after seven days groups that are finished, records of slots that were run, and schedules from code since they
--- were due, so that no worker has them in its code any more. Returns how many of the kind of which it deleted the most
--- (below p_limit: nothing is left), and the names of those schedules.
+-- days; after seven days groups that are finished, records of slots, and schedules from code since they were due, as no
+-- worker has them in its code any more. Returns how many of the kind of which it deleted the most, and the names of
+-- those schedules.
 -- Guarantees: a key is free when its period is over, whether or not its row is deleted. An open group stays, however
--- old. A worker that runs since before a request to stop has polled within an hour, unless it is without the database.
--- Several calls at once wait for none and delete nothing twice.
+-- old. Several calls at once wait for none and delete nothing twice.
 -- Locks: the rows, skip locked. Index: fq_key_period_expires_ix, fq_result_expires_ix, fq_group_finished_ix,
--- fq_schedule_slot_pkey, fq_audit_pkey; waits, requests, slots and schedules are few and read whole. Errors: QF001 bad
--- limit.
+-- fq_audit_pkey; waits, requests, slots and schedules are few and read whole. Errors: QF001 bad limit.
 create function fairqueue.fq_prune_expired(p_limit integer)
 returns table (deleted bigint, schedules text[])
 language plpgsql

@@ -1,6 +1,5 @@
 -- fq_purge_channel: delete the undelivered messages of a channel, in the caller's transaction, or only those that
--- fq_undelivered finds by the arguments that are not null; up to p_limit. Returns how many. Of a missing channel that
--- is 0.
+-- fq_undelivered finds by the arguments that are not null; up to p_limit. Returns how many.
 -- Guarantees: messages committed before the call that nobody else has locked are gone; leased messages and those added
 -- later stay. The backlog and the head are right with the commit, and a signal tells of the head. Neither dead letters
 -- nor history are kept.

@@ -1,17 +1,10 @@
 -- fq_set_queue: change settings of a queue, in the caller's transaction. p_settings: those to change, as a JSON object
--- with the names of their columns in fq_queue. Times are in microseconds.
--- history: whether attempts are recorded in fq_history. history_retention: how long ended ones are kept; null: 30 days.
--- dead_letter_retention: how long dead letters are kept; null: for ever. dead_letter_retention_by_kind: the same for
--- single kinds, as an object; null: as other kinds. result_retention: how long results of handlers are kept; null: not
--- at all. forget_channels_after: how long idle channels are kept; null: for ever. fair_by: what channels get equal
--- parts of: 'messages'; 'cost', as p_costs of fq_enqueue and fq_correct_costs say; 'seconds', the milliseconds that
--- workers tell by fq_correct_costs. default_plan: the plan that channels made from now on follow, before the queue's
--- defaults; null: none. on_dead: 'hold': a message that becomes a dead letter from now on holds back the others of its
--- ordering key, until it is redriven or purged; 'continue': it does not. on_dead_kinds: the kinds whose dead letters
--- are followed by a message, see fq_bury_messages; null: none.
--- Guarantees: holds for what dequeues after the commit begin: attempts are recorded, and their results kept, as the
--- queue said when they began. When fair_by changes, channels get into the new order as they are served: no message is
--- lost or passed over. The locked row is changed, so concurrent changes of different settings or kinds both last.
+-- with the names of their columns in fq_queue, which says what each means. fair_by: what channels get equal parts of,
+-- 'messages', their 'cost', or the 'seconds' that workers tell. Times are in microseconds; null: 30 days for
+-- history_retention, no results for result_retention, else for ever.
+-- Guarantees: holds for what dequeues after the commit begin. When fair_by changes, channels get into the new order as
+-- they are served: no message is lost or passed over. The locked row is changed, so concurrent changes of different
+-- settings or kinds both last.
 -- Locks: the queue's row, then the plan's for key share; waits for another configuration of the queue, and for a
 -- removal of the plan. Index: fq_queue_pkey, fq_plan_pkey. Errors: QF001 bad name or value, no such plan, more than
 -- 1,000 kinds; 40001; QF007.
