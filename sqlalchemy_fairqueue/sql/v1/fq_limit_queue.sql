@@ -19,7 +19,6 @@ declare
   v_unknown text;
   v_limited boolean;
   v_marked record;
-  v_row tid;
 begin
   perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, null::text[]);
   perform fairqueue.fq_check_names('{queue}'::text[], array[p_queue]::text[]);
@@ -95,34 +94,27 @@ begin
   from fairqueue.fq_give_slots(p_queue, 2::integer, null::bigint) g
   where v_limited;
 
-  select s.ctid into v_row
-  from fairqueue.fq_queue_state s
-  where s.queue = p_queue
-  order by s.queue desc, s.row_version desc
-  limit 1
-  for no key update;
-  if found then
-    update fairqueue.fq_queue_state s
-    set row_version = s.row_version + 1,
-      max_concurrency = v_new.max_concurrency,
-      max_cost_out = v_new.max_cost_out,
-      current_concurrency = s.current_concurrency + v_marked.given,
-      current_cost = s.current_cost + v_marked.cost,
-      rate_interval = v_new.rate_interval,
-      rate_burst = v_new.rate_burst,
-      rate_of = v_new.rate_of,
-      rate_at = least(s.rate_at, fairqueue.fq_now() + v_new.rate_burst * v_new.rate_interval)
-    where s.ctid = v_row
-      and s.queue = p_queue;
-  elsif v_limited then
-    insert into fairqueue.fq_queue_state (
-      queue, max_concurrency, max_cost_out, current_concurrency, current_cost, rate_interval, rate_burst, rate_of
-    )
-    values (
-      p_queue, v_new.max_concurrency, v_new.max_cost_out, v_marked.given, v_marked.cost, v_new.rate_interval,
-      v_new.rate_burst, v_new.rate_of
-    );
-  end if;
+  insert into fairqueue.fq_queue_state (queue)
+  select p_queue
+  where v_limited
+    and not exists (select from fairqueue.fq_queue_state s where s.queue = p_queue);
+  update fairqueue.fq_queue_state s
+  set row_version = s.row_version + 1,
+    max_concurrency = v_new.max_concurrency,
+    max_cost_out = v_new.max_cost_out,
+    current_concurrency = s.current_concurrency + v_marked.given,
+    current_cost = s.current_cost + v_marked.cost,
+    rate_interval = v_new.rate_interval,
+    rate_burst = v_new.rate_burst,
+    rate_of = v_new.rate_of,
+    rate_at = least(s.rate_at, fairqueue.fq_now() + v_new.rate_burst * v_new.rate_interval)
+  where s.ctid = (
+    select n.ctid
+    from fairqueue.fq_queue_state n
+    where n.queue = p_queue
+    order by n.queue desc, n.row_version desc
+    limit 1
+  );
   if p_changes ? 'limits' then
     -- No dequeue of the queue is under way, so nobody writes its shares.
     delete from fairqueue.fq_limit_share s
