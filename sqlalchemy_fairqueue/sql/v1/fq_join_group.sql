@@ -31,11 +31,7 @@ begin
     end if;
   else
     select m.group_id, m.cancelled into v_group_id, v_cancelled
-    from fairqueue.fq_message m
-    where m.id = p_message_id
-      and m.lease_id = p_lease_id
-      and m.deliveries = p_deliveries
-      and (select c.queue from fairqueue.fq_channel c where c.id = m.channel_id) = p_queue;
+    from fairqueue.fq_find_delivery(p_queue, p_message_id, p_lease_id, p_deliveries) m;
     if not found then
       return 'lost';
     elsif (v_group_id = p_group_id) is not true then

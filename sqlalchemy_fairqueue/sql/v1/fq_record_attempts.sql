@@ -21,7 +21,8 @@ begin
     queue, channel_id, channel, message_id, kind, consumer, attempt, enqueued_at, ready_at, started_at, finished_at,
     outcome, error, cost, group_id
   )
-  select p_queue, p_attempts[a.ord][1], c.name, p_attempts[a.ord][2], a.kind, e.consumer, p_attempts[a.ord][3],
+  select p_queue, p_attempts[a.ord][1], c.name, p_attempts[a.ord][2], a.kind,
+    (select l.consumer from fairqueue.fq_lease l where l.id = p_attempts[a.ord][7]), p_attempts[a.ord][3],
     p_attempts[a.ord][4], p_attempts[a.ord][5], p_attempts[a.ord][6], v_finished_at,
     case when a.cancelled then 'cancelled' else p_outcome end, a.error,
     case
@@ -40,12 +41,6 @@ begin
     from fairqueue.fq_channel k
     where k.id = p_attempts[a.ord][1]
     limit 1
-  ) c
-  left join lateral (
-    select l.consumer
-    from fairqueue.fq_lease l
-    where l.id = p_attempts[a.ord][7]
-    limit 1
-  ) e on true;
+  ) c;
 end
 $$;

@@ -60,15 +60,10 @@ begin
       select f.followed into followed
       from fairqueue.fq_follow_plans(p_queue, v_ids, false::boolean) f;
       if followed < cardinality(v_ids) then
-        select array_agg(u.id) into v_left
-        from unnest(v_ids) u(id)
-        cross join lateral (
-          select c.plan, c.revision
-          from fairqueue.fq_channel_plan c
-          where c.channel_id = u.id
-          limit 1
-        ) o
-        where o.plan = v_plan.name
+        select array_agg(o.channel_id) into v_left
+        from fairqueue.fq_channel_plan o
+        where o.channel_id = any (v_ids)
+          and o.plan = v_plan.name
           and o.revision <> v_plan.revision;
         v_plan.spread_again := v_plan.spread_again || v_left;
       end if;

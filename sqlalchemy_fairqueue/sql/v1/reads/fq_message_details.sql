@@ -36,12 +36,10 @@ begin
       union all
       (
         select m.id, 1, m.id
-        from fairqueue.fq_channel c
+        from fairqueue.fq_find_channel(p_queue, p_channel) c
         cross join fairqueue.fq_lease e
         join fairqueue.fq_message m on m.lease_id = e.id and m.channel_id = c.id
         where p_ids is null
-          and c.queue = p_queue
-          and c.name = p_channel
           and e.queue = p_queue
         order by m.id + 0
         limit p_limit
@@ -49,11 +47,9 @@ begin
       union all
       (
         select m.id, 2, row_number() over (order by m.channel_id, m.dequeue_at, m.id)
-        from fairqueue.fq_channel c
+        from fairqueue.fq_find_channel(p_queue, p_channel) c
         join fairqueue.fq_message m on m.channel_id = c.id
         where p_ids is null
-          and c.queue = p_queue
-          and c.name = p_channel
           and m.lease_id is null
         order by m.channel_id, m.dequeue_at, m.id
         limit p_limit
