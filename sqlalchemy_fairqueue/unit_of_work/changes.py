@@ -68,14 +68,13 @@ class Change:
 
 def configure(target: Target, changes: PolicyChanges, policy: ChannelPolicy) -> Change:
     """Change the defaults of a queue for new channels; the first change starts from *policy*."""
-    settings, initial = policy_json(changes), new_policy_json(policy)
-    call = target.call("fq_configure_queue", "configure", changes=settings, policy=initial)
-    return _of(target, None, call.rows)
+    defaults = f'{{"defaults": {policy_json(changes)}}}'
+    return _of(target, None, target.call("fq_set_queue", "configure", settings=defaults, policy=new_policy_json(policy)).rows)
 
 
 def set_queue(target: Target, changes: QueueChanges) -> Change:
     """Change settings of a queue other than its limits and defaults."""
-    return _of(target, None, target.call("fq_set_queue", "configure", settings=settings_json(changes)).rows)
+    return _of(target, None, target.call("fq_set_queue", "configure", settings=settings_json(changes), policy=None).rows)
 
 
 def configure_channel(

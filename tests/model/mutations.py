@@ -263,8 +263,8 @@ _BOUNDS = [
     ),
     Mutation(
         "a policy is none",
-        "fq_configure_queue",
-        "  set defaults = fairqueue.fq_changed_policy(coalesce(q.defaults, v_initial)::jsonb, p_changes)",
+        "fq_set_queue",
+        "  set defaults = v_new.defaults",
         "  set defaults = q.defaults",
         slow=True,
     ),

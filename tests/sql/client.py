@@ -252,9 +252,9 @@ class Kernel:
     def configure_queue(
         self, max_concurrency: int | None = None, *, interval: int = 0, burst: int = 1, weight: int = 1
     ) -> None:
-        """fq_configure_queue."""
+        """fq_set_queue, the defaults."""
         self.rows(
-            "select fq_configure_queue(%(queue)s, %(policy)s)",
+            "select fq_set_queue(%(queue)s, jsonb_build_object('defaults', %(policy)s::jsonb))",
             queue=self.queue,
             policy=policy_json(
                 max_concurrency=max_concurrency, rate_interval=interval, rate_burst=burst, weight=weight

@@ -11,10 +11,10 @@ pytestmark = pytest.mark.usefixtures("cloned")
 _CHANNELS = ("a", "b", "c", "d")
 _QUEUES = {
     "plain": [],
-    "with bounds": ["""select fq_configure_queue('q', '{"max_backlog": 100000}')"""],
+    "with bounds": ["""select fq_set_queue('q', '{"defaults": {"max_backlog": 100000}}')"""],
     "with limits": [
         """select fq_configure_limit('shared', '{"max_concurrency": 50000}')""",
-        """select fq_configure_queue('q', '{"max_concurrency": 1000}')""",
+        """select fq_set_queue('q', '{"defaults": {"max_concurrency": 1000}}')""",
         """select fq_limit_queue('q', '{"max_concurrency": 50000, "limits": ["shared"]}', false)""",
     ],
 }

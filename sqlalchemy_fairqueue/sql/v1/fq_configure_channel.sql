@@ -49,7 +49,7 @@ begin
   end if;
   if p_changes ->> 'plan' is not null then
     -- Before the state row, as a transaction that changes or removes the plan does.
-    perform fairqueue.fq_use_plan(p_queue, (p_changes ->> 'plan')::text);
+    perform fairqueue.fq_lock_plans(p_queue, null::text[], array[p_changes ->> 'plan']::text[]);
   end if;
   perform fairqueue.fq_make_channels(p_queue, array[p_channel]::text[], p_policy);
   select c.id into strict v_channel_id
@@ -88,6 +88,9 @@ begin
     and n.name = v_followed.plan;
   if found then
     v_before := v_before || (v_plan.policy - v_followed.overridden);
+  elsif p_changes ->> 'plan' is not null then
+    raise exception 'queue % has no plan %', left(p_queue, 80), left(v_followed.plan, 80)
+      using errcode = 'QF001', hint = 'make it first: configure_plan(where, name, ...)';
   elsif v_reset <> '{}' then
     select v_before || coalesce(jsonb_object_agg(f.key, f.value), '{}') into v_before
     from jsonb_each(

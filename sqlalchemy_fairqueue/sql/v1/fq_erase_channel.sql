@@ -52,52 +52,39 @@ begin
     p_queue, v_ids, v_rows, null::bigint[], null::text[], 0::integer, 'released'::text
   );
 
-  with letters as (
-    delete from fairqueue.fq_dead_letter t
-    where t.ctid = any (array(
-        select x.ctid from fairqueue.fq_dead_letter x
-        where x.channel_id = v_channel_id order by x.died_at, x.message_id limit p_limit for update skip locked
-      ))
-    returning 1
-  ),
-  periods as (
-    delete from fairqueue.fq_key_period t
-    where t.ctid = any (array(
-        select x.ctid from fairqueue.fq_key_period x
-        where x.queue = p_queue and x.channel = p_channel limit p_limit for update skip locked
-      ))
-    returning 1
-  ),
-  recurring as (
-    delete from fairqueue.fq_schedule t
-    where t.ctid = any (array(
-        select x.ctid from fairqueue.fq_schedule x
-        where x.queue = p_queue and x.channel = p_channel limit p_limit for update skip locked
-      ))
-    returning 1
-  ),
-  following as (
-    delete from fairqueue.fq_group_followup t
-    where t.ctid = any (array(
-        select x.ctid from fairqueue.fq_group_followup x
-        join fairqueue.fq_group g on g.group_id = x.group_id and g.queue = p_queue
-        where x.channel = p_channel limit p_limit for update of x skip locked
-      ))
-    returning 1
-  ),
-  blanked as (
-    update fairqueue.fq_audit t
-    set channel = null,
-      details = null
-    where t.ctid = any (array(
-        select x.ctid from fairqueue.fq_audit x
-        where x.queue = p_queue and x.channel = p_channel limit p_limit for update skip locked
-      ))
-    returning 1
-  )
-  select (select count(*) from letters), (select count(*) from periods), (select count(*) from recurring),
-    (select count(*) from following), (select count(*) from blanked)
-  into dead_letters, keys, schedules, followups, audits;
+  delete from fairqueue.fq_dead_letter t
+  where t.ctid = any (array(
+      select x.ctid from fairqueue.fq_dead_letter x
+      where x.channel_id = v_channel_id order by x.died_at, x.message_id limit p_limit for update skip locked
+    ));
+  get diagnostics dead_letters = row_count;
+  delete from fairqueue.fq_key_period t
+  where t.ctid = any (array(
+      select x.ctid from fairqueue.fq_key_period x
+      where x.queue = p_queue and x.channel = p_channel limit p_limit for update skip locked
+    ));
+  get diagnostics keys = row_count;
+  delete from fairqueue.fq_schedule t
+  where t.ctid = any (array(
+      select x.ctid from fairqueue.fq_schedule x
+      where x.queue = p_queue and x.channel = p_channel limit p_limit for update skip locked
+    ));
+  get diagnostics schedules = row_count;
+  delete from fairqueue.fq_group_followup t
+  where t.ctid = any (array(
+      select x.ctid from fairqueue.fq_group_followup x
+      join fairqueue.fq_group g on g.group_id = x.group_id and g.queue = p_queue
+      where x.channel = p_channel limit p_limit for update of x skip locked
+    ));
+  get diagnostics followups = row_count;
+  update fairqueue.fq_audit t
+  set channel = null,
+    details = null
+  where t.ctid = any (array(
+      select x.ctid from fairqueue.fq_audit x
+      where x.queue = p_queue and x.channel = p_channel limit p_limit for update skip locked
+    ));
+  get diagnostics audits = row_count;
   attempts := 0;
   results := 0;
   left_over := 0;

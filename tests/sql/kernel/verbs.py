@@ -96,11 +96,12 @@ def resume(kernel: Kernel, channel: str | None = None, *, notify: bool = True) -
 def bound(
     kernel: Kernel, channel: str | None, max_backlog: int | None, *, drop: bool = False, notify: bool = False
 ) -> None:
-    """fq_configure_channel, or fq_configure_queue without a channel, with a bound and nothing else."""
-    name = "channel" if channel is not None else "queue"
+    """fq_configure_channel, or fq_set_queue without a channel, with a bound and nothing else."""
+    call = "fq_set_queue(%(queue)s, jsonb_build_object('defaults', %(policy)s::jsonb))"
+    if channel is not None:
+        call = "fq_configure_channel(%(queue)s, %(channel)s, %(policy)s, p_notify => %(notify)s)"
     kernel.rows(
-        f"select fq_configure_{name}(p_queue => %(queue)s, p_changes => %(policy)s"
-        + (", p_channel => %(channel)s, p_notify => %(notify)s)" if channel is not None else ")"),
+        f"select {call}",
         queue=kernel.queue,
         channel=channel,
         policy=policy_json(max_backlog=max_backlog, on_full="drop" if drop else "raise"),
