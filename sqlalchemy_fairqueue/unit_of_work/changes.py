@@ -127,19 +127,24 @@ def limit(target: Target, changes: QueueLimits) -> Change:
 
 def configure_limit(target: Target, name: str, changes: PolicyChanges | None) -> Change:
     """Create or change a shared limit of the installation; remove it if *changes* is None."""
-    verb, phase, limits = ("remove", REMOVALS, None) if changes is None else ("configure", SETTINGS, policy_json(changes))
-    change = call(target.schema, "fq_configure_limit", f"{verb} limit {name!r}", name=name, changes=limits)
-    return Change(target=target, phase=phase, lock_key=(_LIMIT, name), send=change.rows)
+    of_limit = partial(Change, target=target, lock_key=(_LIMIT, name))
+    if changes is None:
+        removal = call(target.schema, "fq_remove_limit", f"remove limit {name!r}", name=name)
+        return of_limit(phase=REMOVALS, send=removal.rows)
+    limits = policy_json(changes)
+    change = call(target.schema, "fq_configure_limit", f"configure limit {name!r}", name=name, changes=limits)
+    return of_limit(phase=SETTINGS, send=change.rows)
 
 
 def configure_plan(target: Target, name: str, changes: PolicyChanges | None) -> Change:
     """Create or change a plan of a queue; remove it if *changes* is None."""
-    verb, phase, policy = ("remove", REMOVALS, None) if changes is None else ("configure", SETTINGS, policy_json(changes))
-    doing = f"{verb} plan {name!r} of"
+    of_plan = partial(Change, target=target, lock_key=(_PLAN, name), locks_queue=True, changed_plan=name)
+    if changes is None:
+        removal = target.call("fq_remove_plan", f"remove plan {name!r} of", name=name)
+        return of_plan(phase=REMOVALS, send=removal.rows)
+    doing, policy = f"configure plan {name!r} of", policy_json(changes)
     change = target.call("fq_configure_plan", doing, name=name, changes=policy, notify=target.notify)
-    return Change(
-        target=target, phase=phase, lock_key=(_PLAN, name), send=change.rows, locks_queue=True, changed_plan=name
-    )
+    return of_plan(phase=SETTINGS, send=change.rows)
 
 
 def pause(target: Target, channel: str | None, *, new: bool = False) -> Change:

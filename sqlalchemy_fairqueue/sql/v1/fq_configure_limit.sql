@@ -1,44 +1,21 @@
--- fq_configure_limit: make a shared limit, change it or remove it, in the caller's transaction. p_changes: as in
--- fq_limit_queue; fields that it does not name stay, and are unlimited in a new limit; null: remove it, which is
--- refused while queues draw from it. False: there was none to remove.
+-- fq_configure_limit: make a shared limit, or change it, in the caller's transaction. p_changes: as in fq_limit_queue;
+-- fields that it does not name stay, and are unlimited in a new limit.
 -- Guarantees: takes effect with the commit and is exact: all leased messages of its queues count. While more are out
 -- than a new limit allows, none is delivered. Until the commit the queues of the limit are not served.
--- Locks: the limit's row, then its state; waits for another change of the limit, for dequeues under way, and a removal
--- for a queue that begins to draw from it.
--- Index: fq_limit_pkey, fq_limit_share_newest_ix. Errors: QF001 bad argument, or queues draw from it; 40001; QF007: for
--- operators of all queues.
+-- Locks: the limit's row, then its state; waits for another change of the limit and for dequeues under way.
+-- Index: fq_limit_pkey, fq_limit_share_newest_ix. Errors: QF001 bad argument; 40001; QF007: for operators of all
+-- queues.
 create function fairqueue.fq_configure_limit(p_name text, p_changes jsonb)
-returns boolean
+returns void
 language plpgsql
 security definer
 as $$
 declare
   v_new fairqueue.fq_limit;
-  v_queues text;
 begin
   perform fairqueue.fq_check_grant(array['operator']::text[], null::text, null::text[]);
   perform fairqueue.fq_check_names('{limit}'::text[], array[p_name]::text[]);
-  if p_changes is null then
-    perform
-    from fairqueue.fq_limit f
-    where f.name = p_name
-    for update;
-    if not found then
-      return false;
-    end if;
-    select string_agg(left(m.queue, 80), ', ') into v_queues
-    from fairqueue.fq_limit_members(p_name) m;
-    if v_queues is not null then
-      raise exception 'the limit % is that of %', left(p_name, 80), left(v_queues, 400)
-        using errcode = 'QF001', hint = 'take it from these queues first: configure(limits=...) without it';
-    end if;
-    delete from fairqueue.fq_limit_share s
-    where s.limit_name = p_name;
-    delete from fairqueue.fq_limit f
-    where f.name = p_name;
-    return true;
-  end if;
-  if jsonb_typeof(p_changes) <> 'object' or p_changes = '{}'
+  if jsonb_typeof(p_changes) is distinct from 'object' or p_changes = '{}'
     or p_changes - array['max_concurrency', 'max_cost_out', 'rate_interval', 'rate_burst', 'rate_of'] <> '{}'
     or (p_changes ? 'rate_interval') <> (p_changes ? 'rate_burst')
   then
@@ -75,6 +52,5 @@ begin
     insert into fairqueue.fq_limit_share (limit_name, queue)
     values (p_name, '');
   end if;
-  return true;
 end
 $$;
