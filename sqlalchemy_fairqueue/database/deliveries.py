@@ -58,6 +58,7 @@ _LOCK = Shape(("message_id",))
 _new, _set = object.__new__, object.__setattr__
 
 SettlementVerb = Literal["complete", "retry", "release", "bury"]
+_OUTCOMES: dict[SettlementVerb, str] = {"retry": "retried", "release": "released", "bury": "buried"}
 
 
 class Token(NamedTuple):
@@ -371,17 +372,15 @@ def settlement(
         values["results"] = [None if one is None else one.content for one in results] or None
         values["problems"] = [None if one is None else one.problem for one in results] or None
         notify = notify and bool(results)
-    elif verb == "bury":
-        values["reasons"] = list(reasons)
     else:
-        values["delays"] = [None if delay is None else microseconds(delay) for delay in delays]
-    if verb in {"retry", "bury"}:
-        values["errors"] = list(errors)
-    if verb != "bury":
-        values["notify"] = notify
+        values["outcome"] = _OUTCOMES[verb]
+        values["delays"] = [None if delay is None else microseconds(delay) for delay in delays] or None
+        values["errors"] = list(errors) or None
+        values["reasons"] = list(reasons) or None
     doing = f"{verb} {len(tokens)} deliveries of"
     shape = _settling(refusing=refusing, costs=told, alone=alone)
-    return target.call(f"fq_{verb}", doing, shape, **values)
+    function = "fq_complete" if verb == "complete" else "fq_end_attempts"
+    return target.call(function, doing, shape, **values, notify=notify)
 
 
 def lock_deliveries(target: Target, tokens: Sequence[Token]) -> Call:

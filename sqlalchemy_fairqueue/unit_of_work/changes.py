@@ -62,13 +62,15 @@ class Change:
 
 def configure(target: Target, changes: PolicyChanges) -> Change:
     """Change the defaults of a queue for new channels; the first change starts from the target's policy."""
-    call = target.call("fq_configure_queue", "configure", changes=policy_json(changes), policy=target.policy)
-    return _of(target, None, call.rows)
+    settings = f'{{"defaults": {policy_json(changes)}}}'
+    return _of(target, None, target.call("fq_set_queue", "configure", settings=settings, policy=target.policy).rows)
 
 
 def set_queue(target: Target, changes: QueueChanges) -> Change:
     """Change settings of a queue other than its limits and defaults."""
-    return _of(target, None, target.call("fq_set_queue", "configure", settings=settings_json(changes)).rows)
+    return _of(
+        target, None, target.call("fq_set_queue", "configure", settings=settings_json(changes), policy=None).rows
+    )
 
 
 def configure_channel(
@@ -141,12 +143,12 @@ def configure_plan(target: Target, name: str, changes: PolicyChanges | None) -> 
 
 
 def pause(target: Target, channel: str | None, *, new: bool = False) -> Change:
-    call = target.call("fq_pause", "pause", channel=channel, new=new)
+    call = target.call("fq_pause", "pause", channel=channel, paused=True, new=new, notify=False)
     return _of(target, channel, call.value, makes="{}" if new else None)
 
 
 def resume(target: Target, channel: str | None) -> Change:
-    call = target.call("fq_resume", "resume", channel=channel, notify=target.notify)
+    call = target.call("fq_pause", "resume", channel=channel, paused=False, new=False, notify=target.notify)
     return _of(target, channel, call.value)
 
 

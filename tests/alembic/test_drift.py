@@ -26,8 +26,8 @@ CHANGES = {
     "create or replace function fq_now() returns bigint language sql volatile parallel safe as 'select 1::bigint'": (
         "function fq_now is changed: its body is another one"
     ),
-    "alter function fq_bury(text, bigint[], tid[], bigint[], integer[], text[], text[]) reset jit": (
-        "function fq_bury is changed: settings from "
+    "alter function fq_purge_dead(text, bigint[], text, text, bigint, text, text) reset jit": (
+        "function fq_purge_dead is changed: settings from "
     ),
     "drop function fq_hear": "function fq_hear is missing",
     "drop function fq_version": "function fq_version is missing",
@@ -53,8 +53,8 @@ CHANGES = {
     f"create trigger mine after insert on fq_history {_EACH_ROW}": ("trigger fq_history.mine is unexpected"),
     "create rule mine as on delete to fq_lease do instead nothing": "rule fq_lease.mine is unexpected",
     # It is fired by no ordinary session any more.
-    "alter table fq_message enable replica trigger fq_message_member_ended": (
-        "trigger fq_message.fq_message_member_ended is changed: enabled from none to replica"
+    "alter table fq_message enable replica trigger fq_message_ended": (
+        "trigger fq_message.fq_message_ended is changed: enabled from none to replica"
     ),
     "alter table fq_signal owner to pg_monitor": "table fq_signal is changed: another owner than fq_message",
     "create table mine () inherits (fq_message)": "table fq_message is changed: inherited by from none to mine",
@@ -168,7 +168,7 @@ def test_triggers_and_rules_by_their_definitions(latest: Connection, schema: str
     found = {name: facts for name, facts in found.items() if name.startswith(("trigger ", "rule "))}
     expected = catalog.expected_catalog(versions()[-1])
     own_triggers = {name: facts for name, facts in expected.items() if name.startswith("trigger ")}
-    assert len(own_triggers) == 5
+    assert len(own_triggers) == 3
     assert own_triggers.items() <= found.items()
     assert {name: facts for name, facts in found.items() if name not in own_triggers} == {
         "trigger fq_message.mine": {

@@ -182,7 +182,7 @@ def test_steps_renew_grants(project: Project, make_database: MakeDatabase, schem
         project.run("upgrade", "two")
         name = quoted(schema or "public")
         run_script(database, f'grant usage on schema {name} to "{by_hand}"')
-        run_script(database, f'grant execute on function {name}.fq_purge_dead, {name}.fq_release to "{by_hand}"')
+        run_script(database, f'grant execute on function {name}.fq_purge_dead, {name}.fq_end_attempts to "{by_hand}"')
         run_script(database, f'drop owned by "{gone}"')
         run_script(database, f'drop role "{gone}"')
         first = executable(database, operator, schema)
@@ -196,13 +196,13 @@ def test_steps_renew_grants(project: Project, make_database: MakeDatabase, schem
             assert executable(database, operator, schema) == sorted(role_functions(2, "operator"))
             assert "fq_add_note" in executable(database, operator, schema)
             assert "fq_purge_dead" not in executable(database, operator, schema)
-            assert executable(database, by_hand, schema) == ["fq_purge_dead", "fq_release"]
+            assert executable(database, by_hand, schema) == ["fq_end_attempts", "fq_purge_dead"]
             if script:
                 run_script(database, project.run("downgrade", "three:two", "--sql"))
             else:
                 project.run("downgrade", "two")
             assert executable(database, operator, schema) == first
-            assert executable(database, by_hand, schema) == ["fq_purge_dead", "fq_release"]
+            assert executable(database, by_hand, schema) == ["fq_end_attempts", "fq_purge_dead"]
 
 
 def test_a_repair_renews_grants(project: Project, make_database: MakeDatabase) -> None:
@@ -231,8 +231,8 @@ def test_rights_by_hand_are_drift(project: Project, make_database: MakeDatabase)
     with roles(database, "app") as (app,):
         project.migration("two", f"op.grant_fairqueue({app!r}, 'producer')", down="one")
         project.run("upgrade", "head")
-        database.execute(f'grant execute on function fq_pause, fq_resume to "{app}"')
-        assert drift(database) == [f"grant {app} is unexpected: execute on fq_pause, fq_resume"]
+        database.execute(f'grant execute on function fq_pause, fq_redrive to "{app}"')
+        assert drift(database) == [f"grant {app} is unexpected: execute on fq_pause, fq_redrive"]
 
 
 def declared(project: Project, *grants: str, schema: str | None = None) -> None:

@@ -63,7 +63,7 @@ def test_privileges_stay(project: Project, empty_database: Database) -> None:
         for name in functions(1):
             empty_database.execute(f"revoke execute on function {name} from public")
         empty_database.execute(
-            f'grant execute on function fq_enqueue, fq_release, fq_version to "{caller}" with grant option'
+            f'grant execute on function fq_enqueue, fq_end_attempts, fq_version to "{caller}" with grant option'
         )
         before = catalog(empty_database, kinds=("function",))
         project.run("upgrade", "two")

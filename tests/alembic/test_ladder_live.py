@@ -22,9 +22,10 @@ from tests.worker.helpers import until
 
 # As a library that needs version 2 would call it.
 RELEASE = text("""
-    select message_id, outcome from fq_release(p_queue => cast(:queue as text), p_ids => cast(:ids as bigint[]),
+    select message_id, outcome from fq_end_attempts(p_queue => cast(:queue as text), p_ids => cast(:ids as bigint[]),
       p_rows => cast(:rows as tid[]), p_lease_ids => cast(:leases as bigint[]),
-      p_deliveries => cast(:deliveries as integer[]), p_delays => cast(:delays as bigint[]), p_note => 'again')
+      p_deliveries => cast(:deliveries as integer[]), p_delays => cast(:delays as bigint[]),
+      p_outcome => 'released', p_errors => null, p_note => 'again')
 """)
 QUEUE = "documents"
 CHANNELS = [f"tenant {number}" for number in range(6)]

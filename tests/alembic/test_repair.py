@@ -23,16 +23,18 @@ CHANGES = {
         "function fq_version is changed: its parameters are (integer)"
     ),
     "alter function fq_extend security invoker": "function fq_extend is changed: security definer from yes to none",
-    "grant execute on function fq_bury to public": "function fq_bury is changed: execute by public from none to yes",
+    "grant execute on function fq_complete to public": (
+        "function fq_complete is changed: execute by public from none to yes"
+    ),
     "drop schema public_stages": "schema stages is missing",
     "create function fq_cancel(int) returns int language sql as 'select 1'": (
         "function fq_cancel(integer) is unexpected"
     ),
-    "drop trigger fq_dead_letter_member_failed on fq_dead_letter": (
-        "trigger fq_dead_letter.fq_dead_letter_member_failed is missing"
+    "drop trigger fq_dead_letter_ordering_ended on fq_dead_letter": (
+        "trigger fq_dead_letter.fq_dead_letter_ordering_ended is missing"
     ),
-    "alter table fq_message disable trigger fq_message_key_ended": (
-        "trigger fq_message.fq_message_key_ended is changed: disabled from none to yes"
+    "alter table fq_message disable trigger fq_message_ended": (
+        "trigger fq_message.fq_message_ended is changed: disabled from none to yes"
     ),
     "drop function fq_now; create function fq_now(int) returns int language sql as 'select 1'": (
         "function fq_now is changed: its parameters are (integer)"
@@ -104,10 +106,10 @@ def test_triggers_come_back(empty_database: Database) -> None:
     before = catalog(empty_database)
     run_script(
         empty_database,
-        "drop function fq_end_member cascade;"
-        "alter table fq_dead_letter enable replica trigger fq_dead_letter_member_failed;"
-        "drop trigger fq_message_key_ended on fq_message;"
-        "create trigger fq_message_key_ended after delete on fq_message execute function fq_end_key()",
+        "drop function fq_end_message cascade;"
+        "alter table fq_dead_letter enable replica trigger fq_dead_letter_ordering_ended;"
+        "drop trigger fq_message_ordering_ended on fq_message;"
+        "create trigger fq_message_ordering_ended after delete on fq_message execute function fq_end_ordering()",
     )
     assert catalog(empty_database) != before
     repair = ";".join(repair_statements(LATEST, None))

@@ -120,8 +120,8 @@ _NAMED = (
 )
 _CHANNELS = {
     "fair": (
-        "select fairqueue.fq_set_queue('bench', jsonb_build_object('fair_by', '{fair_by}')),"
-        " fairqueue.fq_configure_queue('bench', jsonb_build_object('weight', {weight})),"
+        "select fairqueue.fq_set_queue('bench', jsonb_build_object("
+        "'fair_by', '{fair_by}', 'defaults', jsonb_build_object('weight', {weight}))),"
         " fairqueue.fq_make_channels('bench', array_agg('channel-' || i)) from generate_series(1, {channels}) i"
     ),
     "plain": "select",

@@ -45,11 +45,11 @@ def _sites() -> Iterator[tuple[str, str, set[str], bool]]:
 @cache
 def _functions() -> tuple[str, ...]:
     """The functions of SQL that the package calls."""
-    return tuple(sorted({function for _, function, _, _ in _sites()} | {f"fq_{verb}" for verb in _VERBS}))
+    return tuple(sorted({function for _, function, _, _ in _sites()} | _SETTLING))
 
 
 _SUBJECTS = ("configuration", "deliveries", "messages", "schedules", "stats")
-_VERBS = ("complete", "retry", "release", "bury")
+_SETTLING = {"fq_complete", "fq_end_attempts"}
 _COSTLY = _settling(refusing=False, costs=True, alone=False)
 _OF_ONE_OR_MANY: list[tuple[str, Callable[..., Shape], int]] = [
     ("fq_enqueue", _enqueuing, 15),
@@ -206,7 +206,7 @@ def test_what_a_call_does() -> None:
     """An error names the queues or the channel of its call, as the parameters tell them."""
     target = Target("s", "documents")
     assert target.call("fq_stats", "read the stats of").described() == "read the stats of queue 'documents'"
-    paused = target.call("fq_pause", "pause", channel="a", new=False)
+    paused = target.call("fq_pause", "pause", channel="a", paused=True, new=False, notify=False)
     assert paused.described() == "pause channel 'a' of queue 'documents'"
     for queues, words in (([None], "all queues"), (["a"], "queue 'a'"), (["a", "b"], "2 queues"), ([], "0 queues")):
         limits = call("s", "fq_limits", "list the limits of", Shape(each="queue"), queue=queues, name=None)

@@ -120,7 +120,7 @@ _SERVING = [
         "state.current_concurrency",
     ),
     Mutation("a paused channel is scheduled", "fq_opens_at", "num_nonnulls(p_paused_at) = 0 and ", ""),
-    Mutation("a resumed channel stands nowhere", "fq_resume", "where r.head_message_id is not null", "where false"),
+    Mutation("a resumed channel stands nowhere", "fq_pause", "where c.head_message_id is not null", "where false"),
     Mutation("a backlog never grows", "fq_hear_many", "backlog = s.backlog + t.added", "backlog = s.backlog"),
     Mutation("a withdrawn message stays", "fq_return_messages", "      and h.cancelled\n", "      and false\n"),
     Mutation(
@@ -251,8 +251,8 @@ _BOUNDS = [
     ),
     Mutation(
         "a policy is none",
-        "fq_configure_queue",
-        "  set defaults = fairqueue.fq_changed_policy(coalesce(q.defaults, v_initial)::jsonb, p_changes)",
+        "fq_set_queue",
+        "  set defaults = v_new.defaults",
         "  set defaults = q.defaults",
         slow=True,
     ),
@@ -264,7 +264,7 @@ _BOUNDS = [
     ),
     Mutation(
         "a change forgets the other fields",
-        "fq_policy_after",
+        "fq_configure_channel",
         "fairqueue.fq_changed_policy(v_before, v_changes)",
         "fairqueue.fq_changed_policy(null, v_changes)",
     ),
@@ -420,9 +420,9 @@ _GROUPS = [
     ),
     Mutation(
         "a member that cannot be delivered is cancelled, too",
-        "fq_fail_member",
-        "    cancelled = 0,\n",
-        "",
+        "fq_bury_messages",
+        "  set cancelled = 0,\n    failed = 1\n",
+        "  set failed = 1\n",
         slow=True,
         groups=True,
     ),

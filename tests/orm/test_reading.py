@@ -83,7 +83,8 @@ def test_priority_or_due_time(engine: Engine) -> None:
 
 def test_relationships(engine: Engine, database: Database) -> None:
     """From a message to its channel, lease and state, and back, without a foreign key anywhere."""
-    database.execute("select fq_configure_queue('documents', '{\"rate_interval\": 1500000, \"max_concurrency\": 4}')")
+    defaults = '{"defaults": {"rate_interval": 1500000, "max_concurrency": 4}}'
+    database.execute(f"select fq_set_queue('documents', '{defaults}')")
     with engine.begin() as connection:
         first, second = enqueue(connection, 1), enqueue(connection, 2)
         enqueue(connection, 3, channel="bob")

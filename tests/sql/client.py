@@ -159,7 +159,7 @@ class Kernel:
         due = "select from fq_channel_state where queue = %(queue)s and due_at <= fq_now()"
         while self.hear() or self.value(f"select exists ({due})", queue=self.queue):
             pass
-        self.rows("select fq_resume(%(queue)s)", queue=self.queue)
+        self.rows("select fq_pause(%(queue)s, p_paused => false)", queue=self.queue)
 
     def charge_running(self, charges: Sequence[tuple[Hand, int, int]]) -> None:
         """fq_charge_running: up to what deliveries that run cost so far, and up to what they were charged before."""
@@ -192,22 +192,23 @@ class Kernel:
         return self._settle(f"fq_complete({_TOKENS})", hands)
 
     def release(self, *hands: Hand, delay: int | None = None) -> dict[int, str]:
-        """fq_release: what was not released, and why."""
-        return self._settle(f"fq_release({_TOKENS}, %(delays)s::bigint[])", hands, delays=[delay] * len(hands))
+        """fq_end_attempts: what was not released, and why."""
+        call = f"fq_end_attempts({_TOKENS}, 'released', %(delays)s::bigint[], null)"
+        return self._settle(call, hands, delays=[delay] * len(hands))
 
     def retry(self, *hands: Hand, delay: int | None = None, error: str | None = None) -> dict[int, str]:
-        """fq_retry: what is not tried again, and why."""
+        """fq_end_attempts: what is not tried again, and why."""
         return self._settle(
-            f"fq_retry({_TOKENS}, %(delays)s::bigint[], %(errors)s::text[])",
+            f"fq_end_attempts({_TOKENS}, 'retried', %(delays)s::bigint[], %(errors)s::text[])",
             hands,
             delays=[delay] * len(hands),
             errors=[error] * len(hands),
         )
 
     def bury(self, *hands: Hand, reason: str | None = None, error: str | None = None) -> dict[int, str]:
-        """fq_bury: what was not buried, and why."""
+        """fq_end_attempts: what was not buried, and why."""
         return self._settle(
-            f"fq_bury({_TOKENS}, %(reasons)s::text[], %(errors)s::text[])",
+            f"fq_end_attempts({_TOKENS}, 'buried', null, %(errors)s::text[], %(reasons)s::text[])",
             hands,
             reasons=[reason] * len(hands),
             errors=[error] * len(hands),
@@ -255,9 +256,9 @@ class Kernel:
     def configure_queue(
         self, max_concurrency: int | None = None, *, interval: int = 0, burst: int = 1, weight: int = 1
     ) -> None:
-        """fq_configure_queue."""
+        """fq_set_queue, the defaults."""
         self.rows(
-            "select fq_configure_queue(%(queue)s, %(policy)s)",
+            "select fq_set_queue(%(queue)s, jsonb_build_object('defaults', %(policy)s::jsonb))",
             queue=self.queue,
             policy=policy_json(
                 max_concurrency=max_concurrency, rate_interval=interval, rate_burst=burst, weight=weight

@@ -1,4 +1,4 @@
-"""fq_configure_channel and fq_configure_queue: policies take effect with the commit and are right from the first
+"""fq_configure_channel and fq_set_queue: policies take effect with the commit and are right from the first
 call.
 """
 
@@ -72,8 +72,8 @@ def test_changes_are_checked(kernel: Kernel) -> None:
     """Whatever calls the functions, a change is refused that names no field, or a value that cannot be kept."""
     calls = (
         "select fq_configure_channel('q', 'a', %(changes)s)",
-        "select fq_configure_queue('q', %(changes)s)",
-        "select fq_configure_queue('q', '{}', %(changes)s)",
+        "select fq_set_queue('q', jsonb_build_object('defaults', %(changes)s::jsonb))",
+        "select fq_set_queue('q', '{\"defaults\": {}}', %(changes)s)",
         "select fq_make_channels('q', '{a}', %(changes)s)",
     )
     for call, (changes, problem, hint) in product(calls, _WRONG):

@@ -11,10 +11,10 @@ pytestmark = pytest.mark.usefixtures("cloned")
 _CHANNELS = ("a", "b", "c", "d")
 _QUEUES = {
     "plain": [],
-    "with bounds": ["""select fq_configure_queue('q', '{"max_backlog": 100000}')"""],
+    "with bounds": ["""select fq_set_queue('q', '{"defaults": {"max_backlog": 100000}}')"""],
     "with limits": [
         """select fq_configure_limit('shared', '{"max_concurrency": 50000}')""",
-        """select fq_configure_queue('q', '{"max_concurrency": 1000}')""",
+        """select fq_set_queue('q', '{"defaults": {"max_concurrency": 1000}}')""",
         """select fq_limit_queue('q', '{"max_concurrency": 50000, "limits": ["shared"]}', false)""",
     ],
 }
@@ -77,7 +77,7 @@ def test_no_call_walks_over_dead_versions_of_states(kernel: Kernel, open_kernel:
         changes = policy_json(weight=1)
         return read | {
             "max_backlog": buffers(kernel, lambda: kernel.rows("select fq_max_backlog('q', 'a')")),
-            "pause": buffers(kernel, lambda: kernel.rows("select fq_pause('q', 'a'), fq_resume('q', 'a')")),
+            "pause": buffers(kernel, lambda: kernel.rows("select fq_pause('q', 'a'), fq_pause('q', 'a', false)")),
             "configure": buffers(
                 kernel, lambda: kernel.rows("select fq_configure_channel('q', 'a', %(changes)s)", changes=changes)
             ),

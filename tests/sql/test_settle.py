@@ -1,4 +1,4 @@
-"""fq_complete, fq_release, fq_retry, fq_bury: only the holder's token counts, and what is counted is right
+"""fq_complete, fq_end_attempts: only the holder's token counts, and what is counted is right
 afterwards.
 """
 
@@ -87,9 +87,12 @@ def test_a_late_settling_counts_until_someone_else_has_it(kernel: Kernel, clock:
 
 def test_nothing_to_settle_is_fine(kernel: Kernel) -> None:
     """Empty and null arrays change nothing and lose nothing."""
-    for verb, nulls in {"complete": 5, "release": 6, "retry": 7, "bury": 7}.items():
+    for verb in VERBS:
         assert _settle(kernel, verb) == {}
-        assert kernel.rows(f"select * from fq_{verb}({', '.join(['null'] * nulls)})") == []
+    assert kernel.rows("select * from fq_complete(null, null, null, null, null)") == []
+    for outcome in ("released", "retried", "buried"):
+        call = f"select * from fq_end_attempts(null, null, null, null, null, '{outcome}', null, null)"
+        assert kernel.rows(call) == []
 
 
 @pytest.mark.parametrize("verb", VERBS)

@@ -291,7 +291,7 @@ def test_an_end_that_cannot_be_sent_costs_its_own_message(
     """It is told by id and kind, and tried again without those words; all others of the batch are settled."""
 
     def refuse(_: object, statement: str, parameters: Any, __: object) -> None:
-        if "fq_retry(" in statement and "bad" in str(parameters):
+        if "fq_end_attempts(" in statement and "bad" in str(parameters):
             raise AttributeError("no attribute '_to_microseconds'")
 
     @queue.handler("odd")

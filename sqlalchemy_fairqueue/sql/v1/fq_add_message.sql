@@ -3,12 +3,10 @@
 -- may replace the message that has its key; p_is_rewritten: another message of the call replaces it again.
 -- Guarantees: the id and the outcome as in fq_enqueue; without p_replaces also 'later': it is to replace an undelivered
 -- message. The caller leaves the signal. The period of a key is read first, and written once the transaction has the
--- key, so that nobody else writes it; if another message has got the period meanwhile, this one is deleted again. A
--- savepoint would not do: who waits for the key would go on waiting after a savepoint of the caller is rolled back.
--- Locks: with p_replaces the message that has the key, which waits for who has it locked; the key, which waits for who
--- adds or ends its message; the row of its period, which waits for housekeeping at most.
--- Index: fq_message_key, fq_message_pkey, fq_key_period_pkey, fq_key_period_message_ix. Errors: 40001; QF011 a larger
--- payload than the policy allows.
+-- key; if another message has got the period meanwhile, this one is deleted again. A savepoint would not do: who waits
+-- for the key would go on waiting after a savepoint of the caller is rolled back.
+-- Locks: with p_replaces the message that has the key; the key; the row of its period: waits for who has one. Index:
+-- fq_message_key, fq_message_pkey, fq_key_period_pkey, fq_key_period_message_ix. Errors: 40001; QF011.
 create function fairqueue.fq_add_message(
   p_queue text, p_channel text, p_state fairqueue.fq_channel_state, p_room bigint, p_kind text, p_content bytea,
   p_headers jsonb, p_at bigint, p_priority integer, p_key text, p_max_attempts integer, p_on_duplicate text,

@@ -1,13 +1,11 @@
 -- fq_attend: do for a queue what one call at a time does: take expired leases back, promote due priorities, spread
 -- changed plans, hear signals, make channels ready whose time has come. p_sight: of fq_look; p_limit: how many messages
--- the dequeue wants.
--- Returns the sight with dispatch_row: the row that this call has locked (null: another call has it, and nothing was
--- done); state: its new contents, which fq_note writes later; must_note: these must not be lost. heard: signals
--- applied; seen: signals read; has_more: more of them are left; moved: channels made ready by their time; spread_in:
--- due_in of fq_spread_plans.
+-- the dequeue wants. Returns the sight with dispatch_row: the row that this call has locked (null: another call has it,
+-- and nothing was done); state: its new contents; must_note: these must not be lost; heard, seen, has_more, moved,
+-- spread_in.
 -- Guarantees: until the transaction ends no other call makes a channel ready, so ready_floor rises to the first ready
--- channel, locked or not. A channel that becomes ready starts behind the first one or, while none is ready, behind the
--- greatest tag. If the first one has stood still for a second, new ones start behind the second one.
+-- channel. A channel that becomes ready starts behind the first one or, while none is ready, behind the greatest tag;
+-- if the first one has stood still for a second, behind the second one.
 -- Locks: as fq_lock_dispatcher, and those of its steps: it waits for none. Index: those of its steps. Errors: none.
 -- Source: start-time fair queueing (Goyal, Vin, Cheng 1996).
 create function fairqueue.fq_attend(p_queue text, p_limit integer, p_sight record, p_now bigint)

@@ -1,4 +1,4 @@
--- fq_bury_messages: move messages that the caller has locked, whole, to the dead letters: for fq_bury, fq_retry and
+-- fq_bury_messages: move messages that the caller has locked, whole, to the dead letters: for fq_end_attempts and
 -- fq_reclaim. Returns the ids of those that have a dead letter now. If the queue follows the kind K of a message
 -- (on_dead_kinds), a message of kind 'on_dead:K' is added to its channel, whatever max_backlog says, whose payload
 -- describes the dead letter as JSON.
@@ -6,7 +6,7 @@
 -- that was cancelled while it was leased is deleted without a dead letter, so that no redrive delivers it again. If the
 -- queue recorded its history at the delivery, the attempt is appended as 'buried' (error: the error, else the reason)
 -- or 'cancelled'.
--- Locks: only rows that the caller holds. Index: none, rows by ctid. Errors: none.
+-- Locks: only rows that the caller holds. Index: fq_group_note_pkey; rows by ctid. Errors: none.
 create function fairqueue.fq_bury_messages(
   p_queue text, p_ids bigint[], p_rows tid[], p_reasons text[], p_errors text[]
 )
@@ -92,6 +92,12 @@ begin
     array_agg(b.group_id) filter (where b.group_id is not null)
   into v_dead, v_attempts, v_kinds, v_errors, v_cancelled, v_members, v_groups
   from buried b;
+  -- fq_end_message has noted the undelivered ones.
+  update fairqueue.fq_group_note n
+  set cancelled = 0,
+    failed = 1
+  where n.xid = pg_current_xact_id_if_assigned()
+    and n.id = any (v_dead);
   if v_members is not null then
     perform fairqueue.fq_end_members(v_members::bigint[], v_groups::uuid[], true::boolean);
   end if;

@@ -1,15 +1,11 @@
 -- fq_cancel: withdraw messages of a queue, in the caller's transaction. Returns for each 'cancelled'; 'leased': a
 -- consumer has the message and may still complete it; or 'missing': it has ended, or is of another queue.
--- Guarantees: a withdrawn message is never delivered, unless the transaction rolls back. If a consumer does not
--- complete a leased one, it is not delivered again and leaves no dead letter; fq_heartbeat tells its worker, and its
--- key is free at once. A message that fq_move_message puts into another channel meanwhile is withdrawn there. If the
--- queue keeps results, each of these messages has the result 'cancelled' from the commit on, however its handler ends.
--- p_notify: notify those who wait for results (not in a two-phase transaction).
--- Locks: the messages, in the order of their ids, those that were just moved last; waits for a transaction that has one
--- locked: a consumer that settles it, a dequeue that takes it. A dequeue passes by a message that a cancel has locked.
--- A transaction that settles messages as well locks all of them first, by fq_lock_messages. The results come last.
--- Index: fq_message_pkey, fq_channel_pkey, fq_result_pkey, fq_result_wait_pkey.
--- Errors: 40001 under REPEATABLE READ and SERIALIZABLE when a message changed since the snapshot; QF007.
+-- Guarantees: a withdrawn message is never delivered, unless the transaction rolls back. A leased one that is not
+-- completed is not delivered again and leaves no dead letter; fq_heartbeat tells its worker, and its key is free at
+-- once. If the queue keeps results, each has the result 'cancelled'. p_notify: notify those who wait for results.
+-- Locks: the messages, in the order of their ids, those that were just moved last; waits for who has one locked, while
+-- dequeues pass it by. A transaction that settles as well locks all messages first, by fq_lock_messages. The results
+-- come last. Index: fq_message_pkey, fq_channel_pkey, fq_result_pkey, fq_result_wait_pkey. Errors: 40001; QF007.
 create function fairqueue.fq_cancel(p_queue text, p_ids bigint[], p_notify boolean default false)
 returns table (message_id bigint, outcome text)
 language plpgsql

@@ -17,29 +17,21 @@ begin
     -- One snapshot for the state row and the signals: a signal that is heard meanwhile counts once. Signals up to
     -- heard_id that a slow transaction left count when they are heard: to read there would be to walk over all dead
     -- versions that an old snapshot keeps.
-    select n.state,
+    select (n.*)::fairqueue.fq_channel_state as state,
       case
-        when (n.state).max_backlog is not null then
-          (n.state).max_backlog - (n.state).backlog - (
+        when n.max_backlog is not null then
+          n.max_backlog - n.backlog - (
             select coalesce(sum(g.added), 0)
             from fairqueue.fq_signal g
-            where g.channel_id = (n.state).channel_id
+            where g.channel_id = n.channel_id
               and g.bounded
-              and g.id > (n.state).heard_id
+              and g.id > n.heard_id
           )
       end as room
     into r
-    from fairqueue.fq_channel c
-    cross join lateral (
-      select (s.*)::fairqueue.fq_channel_state as state
-      from fairqueue.fq_channel_state s
-      where s.channel_id = c.id
-      order by s.channel_id desc, s.row_version desc
-      limit 1
-    ) n
-    where c.queue = p_queue
-      and c.name = p_channel
-      and (n.state).forget_xid is null;
+    from fairqueue.fq_find_channel(p_queue, p_channel) c
+    cross join lateral fairqueue.fq_newest_state(c.id::bigint) n
+    where n.forget_xid is null;
     exit when found;
     perform fairqueue.fq_make_channels(p_queue, array[p_channel]::text[], p_policy);
   end loop;

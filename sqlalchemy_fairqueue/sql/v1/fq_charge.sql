@@ -1,15 +1,12 @@
--- fq_charge: update the states of channels after a dequeue took messages from them. p_states: state rows. The other
--- arrays have an element for each channel to update: p_givers: its position in p_states; p_gots: messages taken;
--- p_costs: what they cost together; p_heads_at, p_head_ids: its first message that is left. p_dispatcher: the queue's
--- state; p_hearer: whether the caller attends to the queue.
--- Guarantees: the tag moves by the costs (p_by_cost), or by the number of messages, divided by the weight. A channel
--- leaves the ready order if no message of it is due, it is at its limit, max_cost_out has less left than its next
--- message costs, or its rate holds it back. It comes back at the virtual time. If others have all its due messages
--- locked, it is due again in 10 ms, at the virtual time. A credit ends with the backlog. A caller that does not attend
--- to the queue leaves a signal of each channel that waits for a time, by which the next hearer lowers due_floor.
--- Locks: only rows that the caller holds. Index: as fq_head_cost, for channels with a max_cost_out; rows by ctid.
--- Errors: none.
--- Source: start-time fair queueing (Goyal, Vin, Cheng 1996); generic cell rate algorithm (ITU-T I.371).
+-- fq_charge: update the states of channels after a dequeue took messages from them. p_states: state rows. By channel to
+-- update: p_givers: its position in p_states; p_gots: messages taken; p_costs: what they cost together; p_heads_at,
+-- p_head_ids: its first message that is left. p_dispatcher: the queue's state; p_hearer: the caller attends.
+-- Guarantees: the tag moves by the costs (p_by_cost) or the number of messages, divided by the weight. A channel leaves
+-- the ready order if no message of it is due, or its limit, max_cost_out or rate holds it back. If others have all its
+-- due messages locked, it is due again in 10 ms. A credit ends with the backlog. Who does not attend leaves a signal of
+-- each channel that waits for a time, by which the next hearer lowers due_floor.
+-- Locks: only rows that the caller holds. Index: as fq_head_cost; rows by ctid. Errors: none. Source: start-time fair
+-- queueing (Goyal, Vin, Cheng 1996); generic cell rate algorithm (ITU-T I.371).
 create function fairqueue.fq_charge(
   p_queue text, p_states tid[], p_givers integer[], p_gots integer[], p_costs bigint[], p_heads_at bigint[],
   p_head_ids bigint[], p_by_cost boolean, p_now bigint, p_dispatcher fairqueue.fq_queue_state,

@@ -23,17 +23,10 @@ begin
   from (
     select m.channel_id, u.cost - greatest(u.charged, fairqueue.fq_charged(m.charged, m.cost::integer)) as more
     from unnest(p_ids, p_lease_ids, p_deliveries, p_costs, p_charged) u(id, lease_id, deliveries, cost, charged)
-    cross join lateral (
-      select x.*
-      from fairqueue.fq_message x
-      where x.id = u.id
-        and x.lease_id is not distinct from u.lease_id
-        and x.deliveries = u.deliveries
-      limit 1
+    cross join lateral fairqueue.fq_find_delivery(
+      p_queue, u.id::bigint, u.lease_id::bigint, u.deliveries::integer
     ) m
-    where u.lease_id is not null
-      and (select c.queue from fairqueue.fq_channel c where c.id = m.channel_id) = p_queue
-      and (select q.fair_by from fairqueue.fq_queue q where q.name = p_queue) = 'seconds'
+    where (select q.fair_by from fairqueue.fq_queue q where q.name = p_queue) = 'seconds'
   ) r
   where r.more > 0
   group by r.channel_id;

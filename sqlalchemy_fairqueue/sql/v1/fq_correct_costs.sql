@@ -1,16 +1,12 @@
 -- fq_correct_costs: tell the dispatcher what deliveries cost in truth, in the caller's transaction, before it settles
 -- them. p_costs: 0 to 1,000,000,000; null: as charged. p_charged: p_costs of the last fq_charge_running; null: none.
--- Guarantees: each channel gets one signal with the sum, over its deliveries, of the actual cost less what was charged.
--- When a dequeue hears it, the channel's tag moves by that sum: the channel pays the difference, or gets it back; so do
--- rates in cost, of the channel, of its queue and of shared limits. In a queue that is fair by seconds the signal also
--- tells what the messages took, on average; those that cost nothing do not count, since nobody worked on them. A
--- delivery with another token than the newest one corrects nothing, nor does one in a queue that is fair by messages
--- and has no rate in cost. If the call gives several costs of a delivery, the last one counts; a second call for it
--- corrects twice. Until the transaction's next call, settlements record these costs in the history: the setting
--- fq.costs, local to the transaction, holds them by message and start of the attempt.
--- Locks: none, and no message is changed. Index: fq_message_pkey, fq_queue_pkey, fq_limit_pkey,
--- fq_channel_state_newest_ix. Errors: QF001 bad cost; QF007.
--- Source: virtual token counter (Sheng et al. 2024).
+-- Guarantees: each channel gets one signal with the sum of the costs less what was charged, by which its tag and rates
+-- in cost move; in a queue that is fair by seconds also with what the messages took, on average, but for those that
+-- cost nothing. An outdated token corrects nothing, nor does a delivery of a queue that is fair by messages without a
+-- rate in cost. Of several costs of a delivery the last one counts; a second call corrects twice. Settlements of the
+-- same statement record these costs in the history, by the transaction's setting fq.costs.
+-- Locks: none. Index: fq_message_pkey, fq_queue_pkey, fq_limit_pkey, fq_channel_state_newest_ix. Errors: QF001 bad
+-- cost; QF007. Source: virtual token counter (Sheng et al. 2024).
 create function fairqueue.fq_correct_costs(
   p_queue text, p_ids bigint[], p_lease_ids bigint[], p_deliveries integer[], p_costs bigint[],
   p_charged bigint[] default null
@@ -32,17 +28,10 @@ begin
       u.cost - greatest(u.charged, fairqueue.fq_charged(m.charged, m.cost::integer)) as difference
     from unnest(p_ids, p_lease_ids, p_deliveries, p_costs, p_charged)
       with ordinality u(id, lease_id, deliveries, cost, charged, ord)
-    cross join lateral (
-      select x.*
-      from fairqueue.fq_message x
-      where x.id = u.id
-        and x.lease_id is not distinct from u.lease_id
-        and x.deliveries = u.deliveries
-      limit 1
+    cross join lateral fairqueue.fq_find_delivery(
+      p_queue, u.id::bigint, u.lease_id::bigint, u.deliveries::integer
     ) m
     where u.cost is not null
-      and u.lease_id is not null
-      and (select c.queue from fairqueue.fq_channel c where c.id = m.channel_id) = p_queue
     order by m.id, u.ord desc
   ),
   signalled as (
@@ -53,13 +42,7 @@ begin
     where q.fair_by <> 'messages'
       or q.rate_of = 'cost'
       or exists (select from fairqueue.fq_limit f where f.name = any (q.limits) and f.rate_of = 'cost')
-      or (
-        select s.rate_of
-        from fairqueue.fq_channel_state s
-        where s.channel_id = t.channel_id
-        order by s.channel_id desc, s.row_version desc
-        limit 1
-      ) = 'cost'
+      or (select s.rate_of from fairqueue.fq_newest_state(t.channel_id) s) = 'cost'
     group by t.channel_id
     having sum(t.difference) <> 0
       or count(*) filter (where t.cost > 0 and q.fair_by = 'seconds') > 0

@@ -1,15 +1,11 @@
 -- fq_cut_batch: choose the messages that locked channels give to a batch, in the order of start tags. By channel, in
--- ready order: id, head, the most messages that it may give (p_rooms), tag and rest, weight, what a message costs that
--- names no cost. p_by_cost: messages are charged their cost, and not 1; p_upto: no message starts beyond this tag
--- (null: anywhere); p_depth: messages of each channel to read; p_limit, p_bytes: the most that the batch may have
--- (null: any bytes); p_first: the call has taken nothing yet, so that one message goes whatever its size; p_skip:
--- messages to pass over.
--- Returns by message: its row, its id, in ords the position of its channel in p_channels, its cost, its size. By
--- channel that gives messages or has none that is due: givers: its position; gots: how many it gives; charges: what
--- they cost; next_heads: the first message read that it keeps. is_cut: p_bytes had no room for the next message.
--- Guarantees: no message that these channels keep starts before the last one given, unless p_skip has it. To keep to
--- that, the batch may have fewer than p_limit messages if a channel has more than p_depth.
--- Locks: none. Index: fq_message_ready_ix. Errors: none.
+-- ready order: id, head, the most that it may give (p_rooms), tag and rest, weight, p_estimates. p_by_cost: messages
+-- are charged their cost, not 1; p_upto: no message starts beyond this tag; p_depth: messages of each channel to read;
+-- p_limit, p_bytes: the most of the batch; p_first: one message goes whatever its size; p_skip: messages to pass over.
+-- Returns by message its row, id, position of its channel, cost, size; by channel that gives messages or has none that
+-- is due: givers, gots, charges, next_heads. is_cut: p_bytes had no room for the next message.
+-- Guarantees: no message that these channels keep starts before the last one given, unless p_skip has it; so there may
+-- be fewer than p_limit if a channel has more than p_depth. Locks: none. Index: fq_message_ready_ix. Errors: none.
 -- Source: start-time fair queueing (Goyal, Vin, Cheng 1996).
 create function fairqueue.fq_cut_batch(
   p_channels bigint[], p_heads_at bigint[], p_head_ids bigint[], p_rooms integer[], p_tags bigint[], p_rests bigint[],

@@ -17,11 +17,10 @@ as $$
 declare
   v_now bigint := fairqueue.fq_now();
 begin
-  if (p_ahead between 0 and 3153600000000000) is not true or (p_limit between 1 and 100000) is not true then
-    raise exception 'fq_due_schedules looks % microseconds ahead for up to % schedules',
-      coalesce(p_ahead::text, 'null'), coalesce(p_limit::text, 'null')
-      using errcode = 'QF001', hint = 'look 0 or more microseconds ahead for 1 to 100000 schedules';
-  end if;
+  perform fairqueue.fq_check_number(
+    'fq_due_schedules has ahead'::text, p_ahead::bigint, 0::bigint, 3153600000000000::bigint
+  );
+  perform fairqueue.fq_check_number('fq_due_schedules has limit'::text, p_limit::bigint, 1::bigint, 100000::bigint);
   perform fairqueue.fq_check_grant(array['consumer']::text[], q.name, null::text[])
   from unnest(p_queues) q(name);
   return query

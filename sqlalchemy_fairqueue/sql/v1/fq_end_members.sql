@@ -1,5 +1,5 @@
 -- fq_end_members: note that members of groups, which were leased and not cancelled, have failed (p_failed) or are done,
--- in the transaction that ends them. Arrays of one length. fq_end_member notes other ends.
+-- in the transaction that ends them. Arrays of one length. fq_end_message notes other ends.
 -- Guarantees: one note a group and call, however many members, so that a batch does not cost an insert for each.
 -- Locks: none. Index: fq_group_note_pkey. Errors: none.
 create function fairqueue.fq_end_members(p_ids bigint[], p_group_ids uuid[], p_failed boolean)

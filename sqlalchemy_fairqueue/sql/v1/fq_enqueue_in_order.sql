@@ -1,14 +1,13 @@
 -- fq_enqueue_in_order: add messages one by one, in the order (channel, key), for fq_enqueue_many. p_common_headers,
 -- p_common_group_id: for messages without an element of their own. Returns arrays in that order: ordinals: the place of
 -- each in the call; ats: its position; bounded_ids: channels with a bound. The caller leaves the signals.
--- Guarantees and outcomes: as fq_enqueue. First all messages are added whose keys are free. Messages that are to
--- replace others are put off, and so are later ones of the same key. Then all messages that are to be replaced are
--- locked, and p_hold with them, all at once by id, so that transactions that settle or cancel messages and those that
--- replace them never wait for each other. If one of them ended before it was locked, its key is free, which must not be
--- waited for while the others are locked: QF099. With p_is_last such a message is passed over. Messages that coalesce
--- come last: they lock what is delivered next, and nothing is waited for after that.
--- Locks: as fq_enqueue and fq_lock_messages. Index: as fq_channel_room, fq_add_message and fq_find_waiting.
--- Errors: as these; QF099.
+-- Guarantees and outcomes: as fq_enqueue. First all messages are added whose keys are free. Those that are to replace
+-- others are put off, and so are later ones of the same key. Then all that are to be replaced are locked, and p_hold
+-- with them, all at once by id, so that transactions that settle, cancel or replace messages never wait for each other.
+-- If one of them ended before, its key must not be waited for while the others are locked: QF099, or with p_is_last it
+-- is passed over. Messages that coalesce come last: nothing is waited for after they lock.
+-- Locks: as fq_enqueue and fq_lock_messages. Index: as fq_channel_room, fq_add_message and fq_find_waiting. Errors: as
+-- these; QF099.
 create function fairqueue.fq_enqueue_in_order(
   p_queue text, p_channels text[], p_kinds text[], p_contents bytea[], p_headers jsonb[], p_delays bigint[],
   p_ats bigint[], p_priorities integer[], p_keys text[], p_max_attempts integer[], p_policy jsonb,

@@ -80,15 +80,7 @@ begin
       )
         with ordinality u(channel, kind, content, headers, delay, at, priority, max_attempts, cost, group_id,
           ordering_key, ord)
-      -- lateral with a limit: one index probe a message, also in a plan that was made on empty tables and would read
-      -- the whole queue
-      cross join lateral (
-        select k.id
-        from fairqueue.fq_channel k
-        where k.queue = p_queue
-          and k.name = u.channel
-        limit 1
-      ) c
+      cross join lateral fairqueue.fq_find_channel(p_queue, u.channel::text) c
       order by u.ord
       returning id, channel_id, dequeue_at, group_id
     )

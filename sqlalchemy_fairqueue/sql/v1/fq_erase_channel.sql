@@ -1,13 +1,10 @@
 -- fq_erase_channel: delete what a queue has of a channel, also what consumers hold, in the caller's transaction, which
 -- should end at once: up to p_limit rows of each kind, and the channel's among 10 * p_limit of the history and of the
--- results behind p_after. Returns how many of each kind, and p_after for the next call; null: all has been looked at.
--- audits: rows that keep who did what and when, without channel and details. left_over: messages and dead letters that
--- other transactions have locked, counted by the last call.
--- Guarantees: slots are freed, members of groups end as cancelled; the handler of a message that was out cannot settle
--- it. The last call that leaves nothing over marks the channel, for fq_forget_channels to delete it with its policy,
--- unless somebody enqueues to it before. What is committed later stays.
--- Locks: as fq_purge_channel, first; then others, skip locked; last as fq_erase_ended.
--- Index: those of fq_purge_channel, fq_erase_ended and fq_repair_channel, fq_lease_expires_ix, fq_message_lease_ix,
+-- results behind p_after. Returns how many of each kind, and p_after for the next call (null: all has been looked at).
+-- audits keep who did what and when. left_over: what others have locked, counted by the last call.
+-- Guarantees: slots are freed, members of groups end as cancelled; no handler can settle what was out. The last call
+-- that leaves nothing over marks the channel for fq_forget_channels. What is committed later stays.
+-- Locks: as fq_purge_channel; then others, skip locked; last as fq_erase_ended. Index: those of its steps,
 -- fq_dead_letter_channel_ix, fq_key_period_pkey, fq_schedule_name_key, fq_audit_channel_ix, fq_sample_pkey; follow-ups
 -- of open groups are read whole. Errors: 40001; QF001 bad limit; QF007.
 create function fairqueue.fq_erase_channel(
@@ -33,9 +30,7 @@ begin
     p_queue, p_channel, null::text, null::text, null::text, null::text, null::bigint, null::bigint, p_limit::bigint
   );
   select c.id into v_channel_id
-  from fairqueue.fq_channel c
-  where c.queue = p_queue
-    and c.name = p_channel;
+  from fairqueue.fq_find_channel(p_queue, p_channel) c;
   with held as (
     update fairqueue.fq_message m
     set cancelled = true
@@ -57,52 +52,39 @@ begin
     p_queue, v_ids, v_rows, null::bigint[], null::text[], 0::integer, 'released'::text
   );
 
-  with letters as (
-    delete from fairqueue.fq_dead_letter t
-    where t.ctid = any (array(
-        select x.ctid from fairqueue.fq_dead_letter x
-        where x.channel_id = v_channel_id order by x.died_at, x.message_id limit p_limit for update skip locked
-      ))
-    returning 1
-  ),
-  periods as (
-    delete from fairqueue.fq_key_period t
-    where t.ctid = any (array(
-        select x.ctid from fairqueue.fq_key_period x
-        where x.queue = p_queue and x.channel = p_channel limit p_limit for update skip locked
-      ))
-    returning 1
-  ),
-  recurring as (
-    delete from fairqueue.fq_schedule t
-    where t.ctid = any (array(
-        select x.ctid from fairqueue.fq_schedule x
-        where x.queue = p_queue and x.channel = p_channel limit p_limit for update skip locked
-      ))
-    returning 1
-  ),
-  following as (
-    delete from fairqueue.fq_group_followup t
-    where t.ctid = any (array(
-        select x.ctid from fairqueue.fq_group_followup x
-        join fairqueue.fq_group g on g.group_id = x.group_id and g.queue = p_queue
-        where x.channel = p_channel limit p_limit for update of x skip locked
-      ))
-    returning 1
-  ),
-  blanked as (
-    update fairqueue.fq_audit t
-    set channel = null,
-      details = null
-    where t.ctid = any (array(
-        select x.ctid from fairqueue.fq_audit x
-        where x.queue = p_queue and x.channel = p_channel limit p_limit for update skip locked
-      ))
-    returning 1
-  )
-  select (select count(*) from letters), (select count(*) from periods), (select count(*) from recurring),
-    (select count(*) from following), (select count(*) from blanked)
-  into dead_letters, keys, schedules, followups, audits;
+  delete from fairqueue.fq_dead_letter t
+  where t.ctid = any (array(
+      select x.ctid from fairqueue.fq_dead_letter x
+      where x.channel_id = v_channel_id order by x.died_at, x.message_id limit p_limit for update skip locked
+    ));
+  get diagnostics dead_letters = row_count;
+  delete from fairqueue.fq_key_period t
+  where t.ctid = any (array(
+      select x.ctid from fairqueue.fq_key_period x
+      where x.queue = p_queue and x.channel = p_channel limit p_limit for update skip locked
+    ));
+  get diagnostics keys = row_count;
+  delete from fairqueue.fq_schedule t
+  where t.ctid = any (array(
+      select x.ctid from fairqueue.fq_schedule x
+      where x.queue = p_queue and x.channel = p_channel limit p_limit for update skip locked
+    ));
+  get diagnostics schedules = row_count;
+  delete from fairqueue.fq_group_followup t
+  where t.ctid = any (array(
+      select x.ctid from fairqueue.fq_group_followup x
+      join fairqueue.fq_group g on g.group_id = x.group_id and g.queue = p_queue
+      where x.channel = p_channel limit p_limit for update of x skip locked
+    ));
+  get diagnostics followups = row_count;
+  update fairqueue.fq_audit t
+  set channel = null,
+    details = null
+  where t.ctid = any (array(
+      select x.ctid from fairqueue.fq_audit x
+      where x.queue = p_queue and x.channel = p_channel limit p_limit for update skip locked
+    ));
+  get diagnostics audits = row_count;
   attempts := 0;
   results := 0;
   left_over := 0;

@@ -19,10 +19,7 @@ begin
   perform fairqueue.fq_check_grant(array['consumer']::text[], l.queue, null::text[])
   from fairqueue.fq_lease l
   where l.id = p_lease_id;
-  if p_lease is null or p_lease not between 1 and 31536000000000 then
-    raise exception 'fq_extend has a lease of % microseconds', p_lease
-      using errcode = 'QF001', hint = 'give a lease of 1 microsecond to 365 days';
-  end if;
+  perform fairqueue.fq_check_number('fq_extend has lease'::text, p_lease::bigint, 1::bigint, 31536000000000::bigint);
   update fairqueue.fq_lease l
   set expires_at = greatest(l.expires_at, v_now + p_lease)
   where l.id = p_lease_id

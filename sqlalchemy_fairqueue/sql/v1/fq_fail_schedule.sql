@@ -15,10 +15,9 @@ declare
   v_now bigint := fairqueue.fq_now();
   v_queue text;
 begin
-  if (p_delay between 0 and 3153600000000000) is not true then
-    raise exception 'fq_fail_schedule has a delay of % microseconds', coalesce(p_delay::text, 'null')
-      using errcode = 'QF001', hint = 'give 0 to 3153600000000000 microseconds';
-  end if;
+  perform fairqueue.fq_check_number(
+    'fq_fail_schedule has delay'::text, p_delay::bigint, 0::bigint, 3153600000000000::bigint
+  );
   select s.queue into v_queue
   from fairqueue.fq_schedule s
   where s.id = p_id

@@ -14,13 +14,7 @@ begin
   return query
   select m.id, u.ord::integer
   from unnest(p_channels, p_keys, p_ordering_keys) with ordinality u(channel, key, ordering_key, ord)
-  cross join lateral (
-    select n.id
-    from fairqueue.fq_channel n
-    where n.queue = p_queue
-      and n.name = u.channel
-    limit 1
-  ) c
+  cross join lateral fairqueue.fq_find_channel(p_queue, u.channel::text) c
   cross join lateral (
     select x.id, x.lease_id, x.deliveries
     from fairqueue.fq_message x

@@ -1,19 +1,13 @@
--- fq_fold_groups: count what has become of the members of groups, and finish groups whose members have all ended, in
--- the caller's transaction, which should end at once. Up to p_limit notes are folded; once none is left, up to p_groups
--- groups are finished. p_notify: as fq_enqueue. Returns one row: how many notes were folded and groups finished, and
--- whether there may be more to do; no row: another transaction folds.
--- Guarantees: exactly one follow-up of a group is enqueued, in the transaction that writes down that the group is
--- finished (which one: fq_due_groups). Each member that was ever added has ended then: all notes in this statement's
--- snapshot are folded, and only members add members. A follow-up that cannot be enqueued stays, with the problem, and
--- other groups go on. It is tried again after a second if its channel is full; after 1, 2, 4, 8, then every 16 seconds
--- if another transaction makes its channel or has its key; after a minute if the problem does not pass. Follow-ups were
--- allowed when they were recorded: they are enqueued into any channel, whatever the caller was granted.
--- Locks: as fq_fold_notes, which comes first; then what fq_enqueue locks: first for follow-ups that wait for nobody (an
--- existing channel, no key), then for others by (queue, channel, key). One of these waits for 20 ms at most. The call
--- ends when one has waited in vain, or after 100 ms of follow-ups: the caller's commit frees what the call has locked,
--- and the next call does the rest. Further ones with the same key, or of the same new channel, are put off without a
--- wait. So nobody waits long for a fold, and groups hardly wait for each other.
--- Index: as fq_fold_notes, fq_group_due_ix, fq_message_group_ix. Errors: QF001 bad argument.
+-- fq_fold_groups: fold up to p_limit notes (fq_fold_notes) and, once none is left, finish up to p_groups groups whose
+-- members have all ended, in the caller's transaction, which should end at once. Returns how many of both, and whether
+-- there may be more; no row: another transaction folds.
+-- Guarantees: exactly one follow-up of a group (fq_due_groups) is enqueued, in the transaction that finishes the group,
+-- whatever the caller was granted. One that cannot be enqueued stays, with the problem, and other groups go on: it is
+-- tried again after a second if its channel is full; after 1, 2, 4, 8, then every 16 seconds if another transaction
+-- makes its channel or has its key; else after a minute.
+-- Locks: as fq_fold_notes; then what fq_enqueue locks, 20 ms at most for one follow-up. The call ends when one has
+-- waited in vain, or after 100 ms: the caller's commit frees what it has locked. Index: as fq_fold_notes,
+-- fq_group_due_ix, fq_message_group_ix. Errors: QF001 bad argument.
 create function fairqueue.fq_fold_groups(p_limit integer, p_groups integer, p_notify boolean)
 returns table (folded bigint, finished bigint, more boolean)
 language plpgsql
@@ -33,10 +27,8 @@ declare
   v_blocked record;
   r record;
 begin
-  if (p_limit between 1 and 1000000) is not true or (p_groups between 1 and 10000) is not true then
-    raise exception 'fq_fold_groups has limits % and %', p_limit, p_groups
-      using errcode = 'QF001', hint = 'fold 1 to 1000000 notes and finish 1 to 10000 groups at once';
-  end if;
+  perform fairqueue.fq_check_number('fq_fold_groups has limit'::text, p_limit::bigint, 1::bigint, 1000000::bigint);
+  perform fairqueue.fq_check_number('fq_fold_groups has groups'::text, p_groups::bigint, 1::bigint, 10000::bigint);
   finished := 0;
   more := false;
   folded := fairqueue.fq_fold_notes(p_limit, v_now);

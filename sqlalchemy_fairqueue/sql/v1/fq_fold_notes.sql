@@ -2,57 +2,25 @@
 -- due whose members have all ended. Returns how many notes were folded (p_limit: there may be more); null: another
 -- transaction folds.
 -- Guarantees: a note is counted once. If fewer than p_limit are folded, the next fold begins at the transactions whose
--- notes this snapshot does not have (fq_note_floor).
--- Locks: the row of fq_round, skip locked; then rows that nobody else updates.
--- Index: fq_group_note_pkey from floor_xid on and by open_xids, fq_group_pkey. Errors: none.
+-- notes this snapshot does not have (fq_unfolded_notes).
+-- Locks: as fq_lock_round; then rows that nobody else updates. Index: fq_group_pkey, those of fq_unfolded_notes.
+-- Errors: none.
 create function fairqueue.fq_fold_notes(p_limit integer, p_now bigint)
 returns bigint
 language plpgsql
 as $$
 declare
-  v_floor xid8;
-  v_open xid8[];
   v_snapshot pg_snapshot := pg_current_snapshot();
   v_folded bigint;
 begin
-  select f.floor_xid, f.open_xids into v_floor, v_open
-  from fairqueue.fq_note_floor() f;
-  perform
-  from fairqueue.fq_round f
-  where f.duty = 'fold'
-  for update skip locked;
-  if not found then
-    -- No row, or locked? It is made once.
-    perform
-    from fairqueue.fq_round f
-    where f.duty = 'fold';
-    if found then
-      return null;
-    end if;
-    insert into fairqueue.fq_round (duty, snapshot)
-    values ('fold', '0')
-    on conflict (duty) do nothing;
-    if not found then
-      return null;
-    end if;
+  if not fairqueue.fq_lock_round('fold'::text) then
+    return null;
   end if;
 
   -- One statement, so that all notes of a transaction are folded at once unless the limit is met.
   with chosen as materialized (
     select u.xid, u.id, u.group_id
-    from (
-      select o.xid, o.id, o.group_id
-      from fairqueue.fq_group_note o
-      where o.xid = any (v_open)
-      union all
-      (
-        select n.xid, n.id, n.group_id
-        from fairqueue.fq_group_note n
-        where n.xid >= v_floor
-        order by n.xid, n.id, n.group_id
-        limit p_limit
-      )
-    ) u
+    from fairqueue.fq_unfolded_notes() u
     limit p_limit
   ),
   taken as (

@@ -1,17 +1,12 @@
 -- fq_forget_channels: delete up to p_limit marked channels that are still idle, once no transaction runs any more that
 -- may not have seen the marks. The first call, in a later transaction than fq_mark_idle_channels, begins a round, which
--- later calls of anybody go on with; the call that finds all transactions ended deletes. forgotten: channels deleted;
--- more: there may be others; waiting: the transactions that the round waits for.
--- Guarantees: no message is lost. A transaction that began after the marks were committed, and adds a message to a
--- marked channel, takes the mark back under the lock of the state row (fq_make_channels); those that began before have
--- ended, and what they added is seen. So a channel that has no message, leased message, signal or dead letter in one
--- snapshot, while its state row is locked, gets none. A marked channel that has one, or was paused or configured, keeps
--- its rows and loses the mark. Marks that were committed after the round began are left to the next one. fq_round has
--- the round, and no caller can shorten it. What a deleted channel had dropped is forgotten with it.
--- Locks: the row of the round, then state rows, all for update, skip locked: it waits for none but who makes the row at
--- the same moment. Index: fq_round_pkey, fq_channel_state_forget_ix, those of fq_busy_channels,
--- fq_dead_letter_channel_ix, fq_channel_pkey. Errors: QF001 bad limit; QF003 not READ COMMITTED, since the rows would
--- be older than their locks.
+-- later calls of anybody go on with. forgotten: channels deleted; more: there may be others; waiting: the transactions
+-- that the round waits for.
+-- Guarantees: no message is lost. A transaction that began after the marks were committed takes the mark of a channel
+-- that it uses back, under the lock of the state row; those that began before have ended, and what they added is seen.
+-- A channel that has anything, or was paused or configured, loses the mark. Later marks are left to the next round.
+-- Locks: as fq_lock_round, then state rows for update, skip locked. Index: fq_channel_state_forget_ix, those of
+-- fq_busy_channels, fq_dead_letter_channel_ix, fq_channel_pkey. Errors: QF001 bad limit; QF003 not READ COMMITTED.
 create function fairqueue.fq_forget_channels(
   p_limit integer, out forgotten bigint, out more boolean, out waiting text[]
 )
@@ -24,18 +19,16 @@ set enable_bitmapscan = off
 set jit = off
 as $$
 declare
+  v_snapshot pg_snapshot;
   v_before pg_snapshot;
   v_running text[];
-  v_waiting text[];
+  v_open text[];
   v_queue text;
   v_rows tid[];
   v_ids bigint[];
   v_deleted bigint[];
 begin
-  if p_limit is null or p_limit not between 1 and 1000000 then
-    raise exception 'fq_forget_channels has limit %', p_limit
-      using errcode = 'QF001', hint = 'delete 1 to 1000000 channels at once';
-  end if;
+  perform fairqueue.fq_check_number('fq_forget_channels has limit'::text, p_limit::bigint, 1::bigint, 1000000::bigint);
   if current_setting('transaction_isolation') <> 'read committed' then
     raise exception 'fq_forget_channels runs in a % transaction', current_setting('transaction_isolation')
       using errcode = 'QF003', hint = 'run it in a READ COMMITTED transaction of its own';
@@ -46,49 +39,49 @@ begin
   if not exists (select from fairqueue.fq_channel_state s where s.forget_xid is not null) then
     return;
   end if;
-  delete from fairqueue.fq_round r
-  using (
-    select f.ctid as row
-    from fairqueue.fq_round f
-    -- The row may come from a dump of a server with greater transaction ids, for which marks of this server would look
-    -- older than they are. Then a transaction of this server has written it that its snapshot does not know.
-    where case when f.duty = 'forget' then pg_snapshot_xmax(f.snapshot::pg_snapshot) end
-      > fairqueue.fq_full_xid(f.xmin::xid)
-    for update skip locked
-  ) foreign_round
-  where r.ctid = foreign_round.row;
-  select f.snapshot::pg_snapshot, f.waiting into v_before, v_waiting
+  -- The snapshot comes first: a transaction that is not named here and has not ended began after it.
+  v_snapshot := pg_current_snapshot();
+  v_running := array(
+    select l.virtualtransaction
+    from pg_locks l
+    left join pg_stat_activity a on a.pid = l.pid
+    where l.locktype = 'virtualxid'
+      and l.granted
+      and l.mode = 'ExclusiveLock'
+      and l.pid <> pg_backend_pid()
+      and (a.datname is null or a.datname = current_database())
+  ) || array(
+    select 'prepared ' || x.transaction::text
+    from pg_prepared_xacts x
+    where x.database = current_database()
+  );
+  if not fairqueue.fq_lock_round('forget'::text) then
+    return;
+  end if;
+  -- The row may come from a dump of a server with greater transaction ids, for which marks of this server would look
+  -- older than they are. Then it names a transaction of this server that its own xmin does not know.
+  select r.snapshot, f.waiting into v_before, waiting
   from fairqueue.fq_round f
+  cross join lateral (select case when f.duty = 'forget' then f.snapshot::pg_snapshot end as snapshot) r
   where f.duty = 'forget'
-  for update skip locked;
+    and pg_snapshot_xmax(r.snapshot) <= pg_snapshot_xmax(pg_current_snapshot())
+    and age(f.xmin) <= age(pg_snapshot_xmax(r.snapshot)::xid);
   if found then
-    v_running := fairqueue.fq_running_transactions();
-    waiting := array(select unnest(v_waiting) intersect select unnest(v_running));
+    v_open := waiting;
+    waiting := array(select unnest(v_open) intersect select unnest(v_running));
     -- A transaction that was not prepared when the round began may have been meanwhile, under another name.
-    if waiting = '{}' and exists (select from unnest(v_waiting) w(name) where w.name not like 'prepared %') then
+    if waiting = '{}' and exists (select from unnest(v_open) w(name) where w.name not like 'prepared %') then
       waiting := array(select r.name from unnest(v_running) r(name) where r.name like 'prepared %');
     end if;
-    v_waiting := waiting;
-    update fairqueue.fq_round f
-    set waiting = v_waiting
-    where f.duty = 'forget';
   else
-    perform
-    from fairqueue.fq_round f
-    where f.duty = 'forget';
-    if found then
-      return;
-    end if;
-    v_before := pg_current_snapshot();
-    v_waiting := fairqueue.fq_running_transactions();
-    insert into fairqueue.fq_round (duty, snapshot, waiting)
-    values ('forget', v_before::text, v_waiting)
-    on conflict (duty) do nothing;
-    if not found then
-      return;
-    end if;
-    waiting := v_waiting;
+    v_before := v_snapshot;
+    waiting := v_running;
   end if;
+  v_open := waiting;
+  update fairqueue.fq_round f
+  set snapshot = v_before::text,
+    waiting = v_open
+  where f.duty = 'forget';
   if waiting <> '{}' then
     return;
   end if;

@@ -18,10 +18,7 @@ begin
   perform fairqueue.fq_check_grant(array['consumer']::text[], l.queue, null::text[])
   from fairqueue.fq_lease l
   where l.id = any (p_lease_ids);
-  if p_lease is null or p_lease not between 1 and 31536000000000 then
-    raise exception 'fq_heartbeat has a lease of % microseconds', p_lease
-      using errcode = 'QF001', hint = 'give a lease of 1 microsecond to 365 days';
-  end if;
+  perform fairqueue.fq_check_number('fq_heartbeat has lease'::text, p_lease::bigint, 1::bigint, 31536000000000::bigint);
   for v_lease_id in
     select distinct u.id
     from unnest(p_lease_ids) u(id)

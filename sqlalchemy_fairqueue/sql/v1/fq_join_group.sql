@@ -19,10 +19,7 @@ declare
   v_cancelled boolean;
 begin
   perform fairqueue.fq_check_grant(array['producer']::text[], p_queue, '{}'::text[]);
-  if (p_added >= 0) is not true then
-    raise exception 'fq_join_group adds % members', coalesce(p_added::text, 'null')
-      using errcode = 'QF001', hint = 'give the number of messages that were created with the group';
-  end if;
+  perform fairqueue.fq_check_number('fq_join_group has members to add'::text, p_added::bigint, 0::bigint, null::bigint);
   if num_nulls(p_message_id) = 1 then
     perform
     from fairqueue.fq_group g
@@ -34,11 +31,7 @@ begin
     end if;
   else
     select m.group_id, m.cancelled into v_group_id, v_cancelled
-    from fairqueue.fq_message m
-    where m.id = p_message_id
-      and m.lease_id = p_lease_id
-      and m.deliveries = p_deliveries
-      and (select c.queue from fairqueue.fq_channel c where c.id = m.channel_id) = p_queue;
+    from fairqueue.fq_find_delivery(p_queue, p_message_id, p_lease_id, p_deliveries) m;
     if not found then
       return 'lost';
     elsif (v_group_id = p_group_id) is not true then

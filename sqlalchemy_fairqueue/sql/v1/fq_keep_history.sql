@@ -1,20 +1,12 @@
 -- fq_keep_history: do the housekeeping of the history: make the partitions of today and the next p_ahead days (UTC),
--- drop those that are too old: their last moment is older than the longest retention of a queue that has one or records
--- its history (30 days if none is set).
--- Returns each partition with 'made', 'dropped', or 'emptied' and 'busy': a table was in use for longer than a tenth of
--- a second, so that the next call drops or makes it.
--- Guarantees: one call works at a time; another one meanwhile does nothing and returns no row. All or nothing with the
--- caller's transaction, so the caller may die at any moment. Attempts in the default partition move to their day. If
--- something else has the name fq_history_pYYYYMMDD, a number is added to it. fq_pruned_history notes in the same
--- transaction what is taken away, for readers that had not come so far. A day belongs to the owner of the history,
--- whichever role calls this.
--- Locks: to make: the history share update exclusive, which hinders no verb, and the default partition access
--- exclusive, which no verb needs while days are made ahead. To make today or a day before it: the history share row
--- exclusive: verbs that record wait for the commit. To drop: the history access exclusive. All till the commit, so
--- commit at once; waits for a tenth of a second at most. Index: none; reads the default partition, which is empty as a
--- rule.
--- Errors: QF001 bad number of days, QF003 wrong isolation level, 42501 if the functions have another owner than the
--- history.
+-- drop those older than the longest retention (30 days if none is set). Returns each partition with 'made', 'dropped',
+-- or 'emptied' and 'busy': a table was in use for longer than a tenth of a second, so that the next call goes on.
+-- Guarantees: one call works at a time; another one does nothing. All or nothing with the caller's transaction.
+-- Attempts in the default partition move to their day. If something else has the name of a day, a number is added.
+-- fq_pruned_history notes what is taken away. A day belongs to the owner of the history.
+-- Locks: to make days: the history share update exclusive, its default partition access exclusive; for today or before:
+-- the history share row exclusive, so that verbs that record wait. To drop: the history access exclusive. Till the
+-- commit; waits for a tenth of a second. Index: none. Errors: QF001, QF003; 42501 another owner than the history's.
 create function fairqueue.fq_keep_history(p_ahead integer default 7)
 returns table (partition text, action text)
 language plpgsql
@@ -33,10 +25,7 @@ declare
   v_days bigint[];
   v_made text[];
 begin
-  if p_ahead is null or p_ahead not between 0 and 366 then
-    raise exception 'fq_keep_history has % days ahead', p_ahead
-      using errcode = 'QF001', hint = 'make partitions for 0 to 366 days ahead';
-  end if;
+  perform fairqueue.fq_check_number('fq_keep_history has days ahead'::text, p_ahead::bigint, 0::bigint, 366::bigint);
   if current_setting('transaction_isolation') <> 'read committed' then
     raise exception 'fq_keep_history runs in a % transaction', current_setting('transaction_isolation')
       using errcode = 'QF003',
@@ -49,25 +38,13 @@ begin
   join pg_namespace n on n.oid = c.relnamespace
   where t.oid = pg_typeof(null::fairqueue.fq_history);
   begin
-    insert into fairqueue.fq_round (duty)
-    select 'history'
-    where not exists (
-      select
-      from fairqueue.fq_round r
-      where r.duty = 'history'
-    )
-    on conflict (duty) do nothing;
+    if not fairqueue.fq_lock_round('history'::text) then
+      return;
+    end if;
   exception
     when lock_not_available then
       return;
   end;
-  perform
-  from fairqueue.fq_round r
-  where r.duty = 'history'
-  for update skip locked;
-  if not found then
-    return;
-  end if;
   select coalesce(max(coalesce(q.history_retention, 30 * c_day)), 30 * c_day) into v_retention
   from fairqueue.fq_queue q
   where q.history

@@ -1,15 +1,13 @@
 -- fq_keep_samples: write the samples of this minute for queues that exist and have none yet: a row a queue, and one for
 -- each of up to 20 of its channels, those with the longest backlogs first, then those with the most attempts that
--- ended. Returns the number of rows. With them the sizes of tables are kept, once an hour (fq_keep_sizes).
--- Guarantees: one row a queue, channel and minute, however many workers call; fewer minutes if a call takes more than
--- three seconds, so that calls take a twentieth of the time at most. ready and oldest_wait are those of fq_stats and
--- fq_channel_stats. served and failed are what fq_completions counts since the row before, each attempt once; in a
--- queue that records no history, failed are the dead letters of the minutes since then, and served is null. Both are
--- null if that row is older than ten minutes. Fewer than 20 rows of channels: no other one had any of it.
--- Cost: a probe a queue whose row is there; else that of fq_stats, twice a probe a channel with messages, and what was
--- recorded in the history since the row before. Locks: old rows of fq_sample, skip locked; waits for another call that
--- writes the same rows. Index: fq_sample_pkey, fq_dead_letter_died_ix, fq_channel_pkey, those of the functions that it
--- calls. Errors: QF007, also of a caller that may read other queues alone.
+-- ended. Returns the number of rows. With them the sizes of tables are kept (fq_keep_sizes).
+-- Guarantees: one row a queue, channel and minute, however many workers call; calls take a twentieth of the time at
+-- most. ready and oldest_wait are those of fq_stats and fq_channel_stats. served and failed are what fq_completions
+-- counts since the row before; without a history failed are the dead letters, and served is null. Both are null if that
+-- row is older than ten minutes.
+-- Cost: a probe a queue whose row is there; else that of fq_stats, two probes a channel with messages, and the history
+-- since the row before. Locks: old rows, skip locked; waits for another call that writes the same ones. Index:
+-- fq_sample_pkey, fq_dead_letter_died_ix, those of its steps. Errors: QF007.
 create function fairqueue.fq_keep_samples(p_queues text[])
 returns integer
 language plpgsql

@@ -50,13 +50,7 @@ begin
       on x.ctid = f.row
       and x.id is not distinct from f.id
       and num_nulls(x.lease_id) = 1
-    left join lateral (
-      select n.priority_aging
-      from fairqueue.fq_channel_state n
-      where n.channel_id = f.channel_id
-      order by n.channel_id desc, n.row_version desc
-      limit 1
-    ) s on true
+    left join lateral fairqueue.fq_newest_state(f.channel_id) s on true
     where f.is_held
     for no key update of x skip locked
   ),

@@ -31,10 +31,7 @@ begin
       tag := greatest(tag, v_virtual_time);
     end if;
     select q.current_concurrency, q.current_cost into messages_out, cost_out
-    from fairqueue.fq_queue_state q
-    where q.queue = v_member.queue
-    order by q.queue desc, q.row_version desc
-    limit 1;
+    from fairqueue.fq_newest_dispatch(v_member.queue::text) q;
     messages_out := coalesce(messages_out, 0);
     cost_out := coalesce(cost_out, 0);
     return next;

@@ -1,17 +1,13 @@
--- fq_limit_queue: change the limits of a queue, of all its channels together, in the caller's transaction. p_changes:
--- the limits to change, as a JSON object. max_concurrency: how many messages may be out at once (null: any number);
--- max_cost_out: what they may cost together. rate_interval (microseconds; 0: no rate) and rate_burst: at most a burst
--- at once, and on average a message each interval, or a cost of 1 (rate_of: 'messages' or 'cost'). limits: the names of
--- the shared limits that it draws from (null: none). p_notify: wake waiting consumers (not in a two-phase transaction).
--- Guarantees: takes effect with the commit and is exact: messages that are out are counted when a limit is set, and
--- each frees what its own row says that it holds, however the limit is set, lowered and lifted. While more are out than
--- a new limit allows, none is delivered. A new rate counts from the last message that the old one counted.
--- Locks: what fq_stop_deliveries locks, then the messages that are out in the order of their ids. Waits for another
--- configuration of the queue, for transactions that end messages, for dequeues under way. From then to the commit the
--- queue's dequeues return nothing, and a transaction that settles a message that was out waits. READ COMMITTED only: an
--- older snapshot would miss messages that are out.
--- Index: fq_queue_pkey, fq_lease_expires_ix, fq_message_lease_ix, fq_queue_state_newest_ix. Errors: QF001 bad argument,
--- QF003 wrong isolation level; QF007.
+-- fq_limit_queue: change the limits of a queue, of all its channels together, in the caller's transaction. p_changes: a
+-- JSON object with those to change: max_concurrency, max_cost_out, rate_interval with rate_burst, rate_of, limits (the
+-- names of the shared limits that it draws from; null: none). p_notify: wake waiting consumers.
+-- Guarantees: takes effect with the commit and is exact: messages that are out are counted, and each frees what its own
+-- row says that it holds. While more are out than a new limit allows, none is delivered. A new rate counts from the
+-- last message that the old one counted.
+-- Locks: as fq_stop_deliveries, then the messages that are out in the order of their ids; waits for another
+-- configuration, transactions that end messages, dequeues under way. Until the commit dequeues return nothing. READ
+-- COMMITTED only: an older snapshot would miss messages. Index: fq_queue_pkey, fq_queue_state_newest_ix, those of
+-- fq_give_slots. Errors: QF001, QF003, QF007.
 create function fairqueue.fq_limit_queue(p_queue text, p_changes jsonb, p_notify boolean default true)
 returns void
 language plpgsql
@@ -23,7 +19,6 @@ declare
   v_unknown text;
   v_limited boolean;
   v_marked record;
-  v_row tid;
 begin
   perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, null::text[]);
   perform fairqueue.fq_check_names('{queue}'::text[], array[p_queue]::text[]);
@@ -99,34 +94,27 @@ begin
   from fairqueue.fq_give_slots(p_queue, 2::integer, null::bigint) g
   where v_limited;
 
-  select s.ctid into v_row
-  from fairqueue.fq_queue_state s
-  where s.queue = p_queue
-  order by s.queue desc, s.row_version desc
-  limit 1
-  for no key update;
-  if found then
-    update fairqueue.fq_queue_state s
-    set row_version = s.row_version + 1,
-      max_concurrency = v_new.max_concurrency,
-      max_cost_out = v_new.max_cost_out,
-      current_concurrency = s.current_concurrency + v_marked.given,
-      current_cost = s.current_cost + v_marked.cost,
-      rate_interval = v_new.rate_interval,
-      rate_burst = v_new.rate_burst,
-      rate_of = v_new.rate_of,
-      rate_at = least(s.rate_at, fairqueue.fq_now() + v_new.rate_burst * v_new.rate_interval)
-    where s.ctid = v_row
-      and s.queue = p_queue;
-  elsif v_limited then
-    insert into fairqueue.fq_queue_state (
-      queue, max_concurrency, max_cost_out, current_concurrency, current_cost, rate_interval, rate_burst, rate_of
-    )
-    values (
-      p_queue, v_new.max_concurrency, v_new.max_cost_out, v_marked.given, v_marked.cost, v_new.rate_interval,
-      v_new.rate_burst, v_new.rate_of
-    );
-  end if;
+  insert into fairqueue.fq_queue_state (queue)
+  select p_queue
+  where v_limited
+    and not exists (select from fairqueue.fq_queue_state s where s.queue = p_queue);
+  update fairqueue.fq_queue_state s
+  set row_version = s.row_version + 1,
+    max_concurrency = v_new.max_concurrency,
+    max_cost_out = v_new.max_cost_out,
+    current_concurrency = s.current_concurrency + v_marked.given,
+    current_cost = s.current_cost + v_marked.cost,
+    rate_interval = v_new.rate_interval,
+    rate_burst = v_new.rate_burst,
+    rate_of = v_new.rate_of,
+    rate_at = least(s.rate_at, fairqueue.fq_now() + v_new.rate_burst * v_new.rate_interval)
+  where s.ctid = (
+    select n.ctid
+    from fairqueue.fq_queue_state n
+    where n.queue = p_queue
+    order by n.queue desc, n.row_version desc
+    limit 1
+  );
   if p_changes ? 'limits' then
     -- No dequeue of the queue is under way, so nobody writes its shares.
     delete from fairqueue.fq_limit_share s

@@ -12,7 +12,6 @@ language plpgsql
 security definer
 as $$
 declare
-  v_channel_id bigint;
   r record;
 begin
   perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, null::text[]);
@@ -21,13 +20,7 @@ begin
     for r in
       select u.name, u.policy
       from unnest(p_names, p_policies) u(name, policy)
-      left join lateral (
-        select k.id
-        from fairqueue.fq_channel k
-        where k.queue = p_queue
-          and k.name = u.name
-        limit 1
-      ) c on true
+      left join lateral fairqueue.fq_find_channel(p_queue, u.name::text) c on true
       where num_nulls(c.id) = v_new
         and (v_new = 0 or u.policy is not null)
       order by u.name collate "C"
@@ -35,11 +28,8 @@ begin
       if v_new = 1 then
         perform fairqueue.fq_make_channels(p_queue, array[r.name]::text[], r.policy::jsonb);
       end if;
-      select c.id into v_channel_id
-      from fairqueue.fq_channel c
-      where c.queue = p_queue
-        and c.name = r.name;
-      perform fairqueue.fq_lock_state(v_channel_id);
+      perform fairqueue.fq_lock_state(c.id::bigint)
+      from fairqueue.fq_find_channel(p_queue, r.name::text) c;
     end loop;
   end loop;
 end

@@ -1,5 +1,4 @@
--- fq_lock_deliveries: lock the messages of deliveries that are still their holder's, for fq_release, fq_retry and
--- fq_bury.
+-- fq_lock_deliveries: lock the messages of deliveries that are still their holder's, for fq_end_attempts.
 -- Returns by message: row_id: the place of its row; ordinal: the position of the delivery in the arrays; exhausted: it
 -- was the last attempt.
 -- Guarantees: each is of p_queue, has the delivery's token (id, lease id, deliveries) without a null, and keeps it
@@ -17,15 +16,7 @@ declare
   v_rows tid[] := p_rows;
   v_held bigint[] := '{}';
 begin
-  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
-    perform fairqueue.fq_check_grant(
-      array['consumer']::text[], (select c.queue from fairqueue.fq_channel c where c.id = m.channel_id)::text,
-      null::text[]
-    )
-    from fairqueue.fq_message m
-    where m.id = any (p_ids)
-      and exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
-  end if;
+  perform fairqueue.fq_check_grant(array['consumer']::text[], p_queue, null::text[]);
   for v_pass in 1..5 loop
     for message_id, row_id, ordinal, exhausted in
       select m.id, m.ctid, u.ord, m.attempts >= m.max_attempts

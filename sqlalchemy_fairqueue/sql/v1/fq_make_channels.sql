@@ -36,20 +36,8 @@ begin
       select distinct n collate "C" as name
       from unnest(p_names) n
     ) w
-    cross join lateral (
-      select c.id
-      from fairqueue.fq_channel c
-      where c.queue = p_queue
-        and c.name = w.name
-      limit 1
-    ) c
-    left join lateral (
-      select n.channel_id, n.forget_xid
-      from fairqueue.fq_channel_state n
-      where n.channel_id = c.id
-      order by n.channel_id desc, n.row_version desc
-      limit 1
-    ) s on true
+    cross join lateral fairqueue.fq_find_channel(p_queue, w.name::text) c
+    left join lateral fairqueue.fq_newest_state(c.id::bigint) s on true
     where num_nulls(s.channel_id) = 1
       or num_nonnulls(s.forget_xid) = 1
     order by w.name

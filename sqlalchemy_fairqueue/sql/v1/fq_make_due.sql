@@ -41,13 +41,7 @@ begin
   update fairqueue.fq_message m
   set dequeue_at = fairqueue.fq_position(
       m.enqueued_at::bigint, m.priority::integer,
-      (
-        select s.priority_aging
-        from fairqueue.fq_channel_state s
-        where s.channel_id = v_channel_id
-        order by s.channel_id desc, s.row_version desc
-        limit 1
-      )::bigint
+      (select s.priority_aging from fairqueue.fq_newest_state(v_channel_id) s)::bigint
     ),
     returned_at = v_now
   where m.id = p_message_id

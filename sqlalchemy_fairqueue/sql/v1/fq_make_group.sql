@@ -16,42 +16,32 @@ as $$
 declare
   v_count integer := coalesce(cardinality(p_channels), 0);
   v_dims text := coalesce(array_dims(p_channels), '');
-  v_headers jsonb;
-  v_good boolean;
 begin
   perform fairqueue.fq_check_grant(array['producer']::text[], p_queue, coalesce(p_channels, '{}'::text[])::text[]);
   perform fairqueue.fq_check_names('{queue}'::text[], array[p_queue]::text[]);
-  -- Element by element: there are two at most, and to start a statement over arrays would cost more than its run. The
-  -- arrays must begin at 1: elements before that would be passed over.
-  v_good := p_group_id is not null
-    and v_dims in ('', '[1:1]', '[1:2]')
-    and concat(
+  perform fairqueue.fq_check_messages(
+    p_channels, p_kinds, p_contents,
+    array(
+      select fairqueue.fq_group_headers(u.headers::jsonb, p_group_id, 0::bigint, 0::bigint, 0::bigint, 0::bigint)
+      from unnest(p_headers) with ordinality u(headers, ord)
+      order by u.ord
+    )::jsonb[],
+    p_delays, p_ats, p_priorities, p_keys, p_max_attempts, null::text[], null::integer[], null::uuid[],
+    null::bigint[], null::boolean[], p_ordering_keys
+  )
+  where v_count > 0;
+  -- The arrays must begin at 1: elements before that would be passed over.
+  if p_group_id is null
+    or v_dims not in ('', '[1:1]', '[1:2]')
+    or concat(
       array_dims(p_on_failures), array_dims(p_kinds), array_dims(p_contents), array_dims(p_headers),
       array_dims(p_delays), array_dims(p_ats), array_dims(p_priorities), array_dims(p_keys), array_dims(p_max_attempts),
       array_dims(p_ordering_keys)
-    ) = repeat(v_dims, 10);
-  for v_i in 1..v_count loop
-    exit when not v_good;
-    v_headers := fairqueue.fq_group_headers(
-      p_headers[v_i]::jsonb, p_group_id, 0::bigint, 0::bigint, 0::bigint, 0::bigint
-    );
-    v_good := p_on_failures[v_i] is not null
-      and p_max_attempts[v_i] is not null
-      and fairqueue.fq_bad_argument(
-        p_channels[v_i]::text, p_kinds[v_i]::text, p_contents[v_i]::bytea, v_headers, p_delays[v_i]::bigint,
-        p_ats[v_i]::bigint, p_priorities[v_i]::integer, p_keys[v_i]::text, p_max_attempts[v_i]::integer, null::text,
-        null::integer, null::bigint, p_ordering_keys[v_i]::text
-      ) is null;
-  end loop;
-  if not v_good then
-    -- This error names a value that no message may have; the rest is refused below.
-    perform fairqueue.fq_check_messages(
-      p_channels, p_kinds, p_contents, p_headers, p_delays, p_ats, p_priorities, p_keys, p_max_attempts, null::text[],
-      null::integer[], null::uuid[], null::bigint[], null::boolean[], p_ordering_keys
-    )
-    where v_count > 0;
-  end if;
-  if not v_good or (v_count = 2 and p_on_failures[1] = p_on_failures[2]) then
+    ) <> repeat(v_dims, 10)
+    or num_nulls(variadic p_on_failures) > 0
+    or num_nulls(variadic p_max_attempts) > 0
+    or (v_count = 2 and p_on_failures[1] = p_on_failures[2])
+  then
     raise exception 'fq_make_group has a bad value'
       using errcode = 'QF001',
         hint = 'give an id, and up to two messages as fq_enqueue takes them, one of them for failures, in arrays of '

@@ -22,17 +22,8 @@ begin
     ) w
     left join lateral (
       select c.id,
-        (
-          select not fairqueue.fq_takes_any(n.*, v_prioritised)
-          from fairqueue.fq_channel_state n
-          where n.channel_id = c.id
-          order by n.channel_id desc, n.row_version desc
-          limit 1
-        ) as one_by_one
-      from fairqueue.fq_channel c
-      where c.queue = p_queue
-        and c.name = w.name
-      limit 1
+        (select not fairqueue.fq_takes_any(n.*, v_prioritised) from fairqueue.fq_newest_state(c.id::bigint) n) as one_by_one
+      from fairqueue.fq_find_channel(p_queue, w.name::text) c
     ) known on true;
     exit when v_new is null;
     perform fairqueue.fq_make_channels(p_queue, v_new, p_policy);

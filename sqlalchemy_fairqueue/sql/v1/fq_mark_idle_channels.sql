@@ -16,10 +16,10 @@ declare
   c_kept constant bigint := 2592000000000;
   v_now bigint := fairqueue.fq_now();
 begin
-  if p_after is null or p_limit is null or p_limit not between 1 and 1000000 then
-    raise exception 'fq_mark_idle_channels has after % and limit %', p_after, p_limit
-      using errcode = 'QF001', hint = 'read 1 to 1000000 channels at once, after an id (0: from the first)';
-  end if;
+  perform fairqueue.fq_check_number('fq_mark_idle_channels has after'::text, p_after::bigint, 0::bigint, null::bigint);
+  perform fairqueue.fq_check_number(
+    'fq_mark_idle_channels has limit'::text, p_limit::bigint, 1::bigint, 1000000::bigint
+  );
   select max(r.id) into last_id
   from (
     select c.id

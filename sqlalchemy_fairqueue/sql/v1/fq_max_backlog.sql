@@ -11,16 +11,8 @@ begin
   perform fairqueue.fq_check_grant(array['producer']::text[], p_queue, array[p_channel]::text[]);
   return (
     select s.max_backlog
-    from fairqueue.fq_channel c
-    cross join lateral (
-      select n.max_backlog
-      from fairqueue.fq_channel_state n
-      where n.channel_id = c.id
-      order by n.channel_id desc, n.row_version desc
-      limit 1
-    ) s
-    where c.queue = p_queue
-      and c.name = p_channel
+    from fairqueue.fq_find_channel(p_queue, p_channel) c
+    cross join lateral fairqueue.fq_newest_state(c.id::bigint) s
   );
 end
 $$;

@@ -38,13 +38,7 @@ begin
     update fairqueue.fq_message m
     set dequeue_at = fairqueue.fq_position(
         m.dequeue_at, m.priority::integer,
-        (
-          select n.priority_aging
-          from fairqueue.fq_channel_state n
-          where n.channel_id = m.channel_id
-          order by n.channel_id desc, n.row_version desc
-          limit 1
-        )::bigint
+        (select n.priority_aging from fairqueue.fq_newest_state(m.channel_id) n)::bigint
       ),
       returned_at = m.dequeue_at
     where m.ctid = any (v_messages)

@@ -13,10 +13,9 @@ declare
   v_now bigint := fairqueue.fq_now();
   v_queue record;
 begin
-  if p_limit is null or p_limit not between 1 and 1000000 then
-    raise exception 'fq_prune_dead_letters has limit %', p_limit
-      using errcode = 'QF001', hint = 'delete 1 to 1000000 dead letters of a queue at once';
-  end if;
+  perform fairqueue.fq_check_number(
+    'fq_prune_dead_letters has limit'::text, p_limit::bigint, 1::bigint, 1000000::bigint
+  );
   for v_queue in
     select q.name, q.dead_letter_retention as retention,
       coalesce(q.dead_letter_retention_by_kind, '{}'::jsonb) as by_kind,

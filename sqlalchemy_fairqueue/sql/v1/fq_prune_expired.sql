@@ -1,14 +1,12 @@
 -- fq_prune_expired: delete rows whose time is over, up to p_limit of each kind, the oldest first: keys after their
 -- period; results; waits for results, left by a process that died; requests to stop after an hour; audit rows after 90
--- days; after seven days groups that are finished, records of slots that were run, and schedules from code since they
--- were due, so that no worker has them in its code any more. Returns how many of the kind of which it deleted the most
--- (below p_limit: nothing is left), and the names of those schedules.
+-- days; after seven days groups that are finished, records of slots, and schedules from code since they were due, as no
+-- worker has them in its code any more. Returns how many of the kind of which it deleted the most, and the names of
+-- those schedules.
 -- Guarantees: a key is free when its period is over, whether or not its row is deleted. An open group stays, however
--- old. A worker that runs since before a request to stop has polled within an hour, unless it is without the database.
--- Several calls at once wait for none and delete nothing twice.
+-- old. Several calls at once wait for none and delete nothing twice.
 -- Locks: the rows, skip locked. Index: fq_key_period_expires_ix, fq_result_expires_ix, fq_group_finished_ix,
--- fq_schedule_slot_pkey, fq_audit_pkey; waits, requests, slots and schedules are few and read whole. Errors: QF001 bad
--- limit.
+-- fq_audit_pkey; waits, requests, slots and schedules are few and read whole. Errors: QF001 bad limit.
 create function fairqueue.fq_prune_expired(p_limit integer)
 returns table (deleted bigint, schedules text[])
 language plpgsql
@@ -17,69 +15,32 @@ as $$
 declare
   v_now bigint := fairqueue.fq_now();
   v_week bigint := v_now - 604800000000;
+  v_schema regnamespace := (select t.typnamespace from pg_type t where t.oid = pg_typeof(null::fairqueue.fq_load));
+  v_table text;
+  v_time text;
+  v_before bigint;
+  v_rows bigint;
 begin
-  if (p_limit between 1 and 1000000) is not true then
-    raise exception 'fq_prune_expired has limit %', coalesce(p_limit::text, 'null')
-      using errcode = 'QF001', hint = 'delete 1 to 1000000 rows of each kind at once';
-  end if;
-  return query
-  with keys as (
-    delete from fairqueue.fq_key_period t
-    where t.ctid = any (array(
-        select x.ctid from fairqueue.fq_key_period x
-        where x.expires_at < v_now order by x.expires_at limit p_limit for update skip locked
-      ))
-    returning 1
-  ),
-  results as (
-    delete from fairqueue.fq_result t
-    where t.ctid = any (array(
-        select x.ctid from fairqueue.fq_result x
-        where x.expires_at < v_now order by x.expires_at limit p_limit for update skip locked
-      ))
-    returning 1
-  ),
-  waits as (
-    delete from fairqueue.fq_result_wait t
-    where t.ctid = any (array(
-        select x.ctid from fairqueue.fq_result_wait x
-        where x.waiting_until < v_now order by x.waiting_until limit p_limit for update skip locked
-      ))
-    returning 1
-  ),
-  requests as (
-    delete from fairqueue.fq_stop_request t
-    where t.ctid = any (array(
-        select x.ctid from fairqueue.fq_stop_request x
-        where x.requested_at < v_now - 3600000000 order by x.requested_at limit p_limit for update skip locked
-      ))
-    returning 1
-  ),
-  audits as (
-    delete from fairqueue.fq_audit t
-    where t.ctid = any (array(
-        select x.ctid from fairqueue.fq_audit x
-        where x.at < v_now - 7776000000000 order by x.at limit p_limit for update skip locked
-      ))
-    returning 1
-  ),
-  groups as (
-    delete from fairqueue.fq_group t
-    where t.ctid = any (array(
-        select x.ctid from fairqueue.fq_group x
-        where x.finished_at < v_week order by x.finished_at limit p_limit for update skip locked
-      ))
-    returning 1
-  ),
-  slots as (
-    delete from fairqueue.fq_schedule_slot t
-    where t.ctid = any (array(
-        select x.ctid from fairqueue.fq_schedule_slot x
-        where x.ran_at < v_week order by x.ran_at limit p_limit for update skip locked
-      ))
-    returning 1
-  ),
-  vanished as (
+  perform fairqueue.fq_check_number('fq_prune_expired has limit'::text, p_limit::bigint, 1::bigint, 1000000::bigint);
+  for v_table, v_time, v_before in
+    values ('fq_key_period', 'expires_at', v_now),
+      ('fq_result', 'expires_at', v_now),
+      ('fq_result_wait', 'waiting_until', v_now),
+      ('fq_stop_request', 'requested_at', v_now - 3600000000),
+      ('fq_audit', 'at', v_now - 7776000000000),
+      ('fq_group', 'finished_at', v_week),
+      ('fq_schedule_slot', 'ran_at', v_week)
+  loop
+    execute format(
+      'delete from %s.%s t where t.ctid = any (array('
+      '  select x.ctid from %s.%s x where x.%s < %s order by x.%s limit %s for update skip locked'
+      '))',
+      v_schema, v_table, v_schema, v_table, v_time, v_before, v_time, p_limit
+    );
+    get diagnostics v_rows = row_count;
+    deleted := greatest(deleted, v_rows);
+  end loop;
+  with vanished as (
     delete from fairqueue.fq_schedule t
     where t.ctid = any (array(
         select x.ctid from fairqueue.fq_schedule x
@@ -87,11 +48,8 @@ begin
       ))
     returning format('%s of channel %s of queue %s', t.name, t.channel, t.queue) as name
   )
-  select greatest(
-      (select count(*) from keys), (select count(*) from results), (select count(*) from waits),
-      (select count(*) from requests), (select count(*) from audits), (select count(*) from groups),
-      (select count(*) from slots), (select count(*) from vanished)
-    ),
-    array(select v.name from vanished v);
+  select array(select v.name from vanished v) into schedules;
+  deleted := greatest(deleted, cardinality(schedules));
+  return next;
 end
 $$;

@@ -1,14 +1,13 @@
 -- fq_purge_channel: delete the undelivered messages of a channel, in the caller's transaction, or only those that
--- fq_undelivered finds by the arguments that are not null; up to p_limit. Returns how many. Of a missing channel that
--- is 0.
+-- fq_undelivered finds by the arguments that are not null; up to p_limit. Returns how many.
 -- Guarantees: messages committed before the call that nobody else has locked are gone; leased messages and those added
 -- later stay. The backlog and the head are right with the commit, and a signal tells of the head. Neither dead letters
 -- nor history are kept.
 -- Locks: the channel's state row: waits for a dequeue, a hearing or a configuration of the channel. Until the commit
 -- the channel is not served, and no consumer waits for it. Messages for update skip locked: one that is just being
 -- cancelled or replaced is passed by.
--- Index: fq_channel_queue_name_key, fq_channel_state_newest_ix, fq_message_ready_ix; those of fq_undelivered; rows by
--- ctid. Errors: 40001; QF001 bad state, bad limit; QF007.
+-- Index: fq_channel_state_newest_ix, fq_message_ready_ix; those of fq_undelivered; rows by ctid. Errors: 40001; QF001
+-- bad state, bad limit; QF007.
 create function fairqueue.fq_purge_channel(
   p_queue text, p_channel text, p_key text default null, p_ordering_key text default null, p_kind text default null,
   p_state text default null, p_since bigint default null, p_until bigint default null,
@@ -25,48 +24,27 @@ declare
   v_deleted bigint;
 begin
   perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, null::text[]);
-  if p_limit < 1 then
-    raise exception 'fq_purge_channel has limit %', p_limit
-      using errcode = 'QF001', hint = 'purge 1 message or more, or null for all';
-  end if;
   select c.id into v_channel_id
-  from fairqueue.fq_channel c
-  where c.queue = p_queue
-    and c.name = p_channel;
+  from fairqueue.fq_find_channel(p_queue, p_channel) c;
   if not found then
     return 0;
   end if;
   v_row := fairqueue.fq_lock_state(v_channel_id);
 
   -- A new statement: it sees which messages a dequeue has leased that this call has waited for.
-  if num_nonnulls(p_key, p_ordering_key, p_kind, p_state, p_since, p_until) > 0 then
-    select array_agg(l.row) into v_rows
-    from (
-      select m.ctid as row
-      from fairqueue.fq_message m
-      where m.id = any (
-          array(
-            select n.message_id
-            from fairqueue.fq_undelivered(
-              p_queue, p_channel, p_key, p_ordering_key, p_kind, p_state, p_since, p_until, p_limit
-            ) n
-          )
-        )
-        and num_nulls(m.lease_id) = 1
-      for update skip locked
-    ) l;
-  else
-    select array_agg(l.row) into v_rows
-    from (
-      select m.ctid as row
-      from fairqueue.fq_message m
-      where m.channel_id = v_channel_id
-        and m.lease_id is null
-      order by m.channel_id, m.dequeue_at, m.id
-      limit p_limit
-      for update skip locked
-    ) l;
-  end if;
+  select array_agg(l.row) into v_rows
+  from (
+    select m.ctid as row
+    from fairqueue.fq_message m
+    where m.ctid = any (array(
+        select n.row_id
+        from fairqueue.fq_undelivered(
+          p_queue, p_channel, p_key, p_ordering_key, p_kind, p_state, p_since, p_until, p_limit
+        ) n
+      ))
+      and num_nulls(m.lease_id) = 1
+    for update skip locked
+  ) l;
   delete from fairqueue.fq_message m
   where m.ctid = any (v_rows)
     and num_nulls(m.lease_id) = 1;

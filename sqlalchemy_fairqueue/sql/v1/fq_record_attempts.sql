@@ -1,5 +1,5 @@
--- fq_record_attempts: append attempts that have ended to the history, for fq_complete, fq_retry, fq_release, fq_bury
--- and fq_reclaim. p_attempts: by attempt an array of fq_attempt: channel_id, message_id, attempt, enqueued_at,
+-- fq_record_attempts: append attempts that have ended to the history, for fq_complete, fq_end_attempts and
+-- fq_reclaim. p_attempts: by attempt an array of fq_attempt: channel_id, message_id, attempt, enqueued_at,
 -- ready_at, started_at, its lease, by which the consumer is found if it is still there, what it was charged, and the
 -- halves of its group's id, 0 for none. (Rows of fq_history could not be made once the user has added a column.)
 -- Guarantees: one row an attempt, with the caller's transaction. Its cost is what fq_correct_costs said in this
@@ -21,7 +21,8 @@ begin
     queue, channel_id, channel, message_id, kind, consumer, attempt, enqueued_at, ready_at, started_at, finished_at,
     outcome, error, cost, group_id
   )
-  select p_queue, p_attempts[a.ord][1], c.name, p_attempts[a.ord][2], a.kind, e.consumer, p_attempts[a.ord][3],
+  select p_queue, p_attempts[a.ord][1], c.name, p_attempts[a.ord][2], a.kind,
+    (select l.consumer from fairqueue.fq_lease l where l.id = p_attempts[a.ord][7]), p_attempts[a.ord][3],
     p_attempts[a.ord][4], p_attempts[a.ord][5], p_attempts[a.ord][6], v_finished_at,
     case when a.cancelled then 'cancelled' else p_outcome end, a.error,
     case
@@ -40,12 +41,6 @@ begin
     from fairqueue.fq_channel k
     where k.id = p_attempts[a.ord][1]
     limit 1
-  ) c
-  left join lateral (
-    select l.consumer
-    from fairqueue.fq_lease l
-    where l.id = p_attempts[a.ord][7]
-    limit 1
-  ) e on true;
+  ) c;
 end
 $$;

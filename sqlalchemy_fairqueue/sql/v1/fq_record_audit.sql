@@ -19,12 +19,10 @@ begin
   );
   perform fairqueue.fq_check_names('{queue}'::text[], array[p_queue]::text[])
   where p_queue is not null;
-  if (octet_length(p_what) between 1 and 512 and octet_length(v_by) between 1 and 512) is not true
-    or jsonb_typeof(p_details) <> 'object'
-  then
-    raise exception 'fq_record_audit has what %, by %, details of type %', quote_nullable(left(p_what, 80)),
-      left(v_by, 80), jsonb_typeof(p_details)
-      using errcode = 'QF001', hint = 'name what was done and who did it in 1 to 512 bytes; details are an object';
+  perform fairqueue.fq_check_names('{what,name}'::text[], array[p_what, v_by]::text[]);
+  if jsonb_typeof(p_details) <> 'object' then
+    raise exception 'fq_record_audit has details of type %', jsonb_typeof(p_details)
+      using errcode = 'QF001', hint = 'give a JSON object, or null';
   end if;
   insert into fairqueue.fq_audit (at, queue, who, what, channel, message_id, details)
   select fairqueue.fq_now(), p_queue, v_by, p_what, p_channel, m.id, p_details

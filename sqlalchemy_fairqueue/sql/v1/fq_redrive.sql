@@ -1,13 +1,11 @@
--- fq_redrive: put dead letters back into their channels, in the caller's transaction: those of p_ids or, if that is
--- null, the oldest p_limit; only those of a channel, of a kind, with a key or an ordering key. Returns each:
--- 'redriven'; 'duplicate': another message has its key, so it stays dead; 'missing': one of p_ids is no dead letter of
--- the queue, or does not fit. p_notify: wake waiting consumers (not in a two-phase transaction).
+-- fq_redrive: put dead letters back into their channels, in the caller's transaction: those that fq_lock_dead_letters
+-- finds. Returns each: 'redriven'; 'duplicate': another message has its key, so it stays dead; 'missing': one of p_ids
+-- is no dead letter of the queue, or does not fit. p_notify: wake waiting consumers (not in a two-phase transaction).
 -- Guarantees: the same message with the same id and priority, due now, the oldest death first, and last those whose key
 -- another message has. Attempts count anew; deliveries go on counting, so that no token comes twice. max_backlog does
 -- not count.
--- Locks: dead letters: those of p_ids in the order of their ids, which waits for another redrive or purge; others skip
--- locked. Then keys in the order (channel, key), as in fq_enqueue. Index: fq_dead_letter_pkey or
--- fq_dead_letter_died_ix, fq_message_key, fq_channel_pkey. Errors: QF001 bad limit; 40001; QF007.
+-- Locks: as fq_lock_dead_letters; then keys in the order (channel, key), as in fq_enqueue. Index: those of
+-- fq_lock_dead_letters, fq_channel_pkey. Errors: QF001 bad limit; 40001; QF007.
 create function fairqueue.fq_redrive(
   p_queue text, p_ids bigint[] default null, p_channel text default null, p_kind text default null,
   p_limit integer default 1000, p_notify boolean default true, p_key text default null,
@@ -19,65 +17,14 @@ security definer
 as $$
 declare
   v_now bigint := fairqueue.fq_now();
-  v_channel_id bigint;
   v_ids bigint[];
   v_back bigint[];
-  v_stands boolean;
 begin
   perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, null::text[]);
-  if p_limit is null or p_limit < 1 then
-    raise exception 'fq_redrive has limit %', p_limit
-      using errcode = 'QF001', hint = 'redrive 1 or more at a time';
-  end if;
-  if p_channel is not null then
-    v_channel_id := coalesce(
-      (select c.id from fairqueue.fq_channel c where c.queue = p_queue and c.name = p_channel), -1
-    );
-  end if;
-
-  if p_ids is not null then
-    select array_agg(h.message_id order by h.died_at, h.message_id) into v_ids
-    from (
-      select d.message_id, d.died_at
-      from fairqueue.fq_dead_letter d
-      where d.message_id = any (p_ids)
-        and d.queue is not distinct from p_queue
-        and (v_channel_id is null or d.channel_id = v_channel_id)
-        and (p_kind is null or d.kind = p_kind)
-        and (p_key is null or d.key = p_key)
-        and (p_ordering_key is null or d.ordering_key = p_ordering_key)
-      order by d.message_id
-      for update
-    ) h;
-  else
-    -- Dead letters whose key is taken come after all others, so that they never stand in their way.
-    foreach v_stands in array array[false, true] loop
-      select v_ids || array_agg(h.message_id) into v_ids
-      from (
-        select d.message_id
-        from fairqueue.fq_dead_letter d
-        left join lateral (
-          select m.id
-          from fairqueue.fq_message m
-          where m.channel_id = d.channel_id
-            and m.key = d.key
-          order by m.channel_id, m.key
-          limit 1
-        ) holder on true
-        where d.queue = p_queue
-          and (v_channel_id is null or d.channel_id = v_channel_id)
-          and (p_kind is null or d.kind = p_kind)
-          and (p_key is null or d.key = p_key)
-          and (p_ordering_key is null or d.ordering_key = p_ordering_key)
-          and (holder.id is not null) = v_stands
-        order by d.queue, d.died_at
-        limit p_limit - coalesce(cardinality(v_ids), 0)
-        for update of d skip locked
-      ) h;
-      exit when cardinality(v_ids) = p_limit;
-    end loop;
-  end if;
-
+  perform fairqueue.fq_check_number('fq_redrive has limit'::text, p_limit::bigint, 1::bigint, null::bigint);
+  v_ids := fairqueue.fq_lock_dead_letters(
+    p_queue, p_ids, p_channel, p_kind, p_key, p_ordering_key, null::bigint, p_limit
+  );
   with back as (
     insert into fairqueue.fq_message (
       id, channel_id, kind, content, headers, dequeue_at, enqueued_at, key, priority, cost, ordering_key,
@@ -94,13 +41,7 @@ begin
       where x.message_id = u.id
       limit 1
     ) d
-    left join lateral (
-      select n.priority_aging
-      from fairqueue.fq_channel_state n
-      where n.channel_id = d.channel_id
-      order by n.channel_id desc, n.row_version desc
-      limit 1
-    ) s on true
+    left join lateral fairqueue.fq_newest_state(d.channel_id) s on true
     order by (select c.name from fairqueue.fq_channel c where c.id = d.channel_id) collate "C", d.key collate "C" nulls first, u.ord
     on conflict do nothing
     returning id, channel_id, dequeue_at

@@ -15,12 +15,7 @@ declare
   v_by text := coalesce(p_by, fairqueue.fq_caller()::text);
 begin
   perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, null::text[]);
-  perform fairqueue.fq_check_names('{queue}'::text[], array[p_queue]::text[]);
-  if (octet_length(p_consumer) between 1 and 512) is not true or octet_length(v_by) not between 1 and 512 then
-    raise exception 'fq_request_stop has a consumer of % bytes, asked by a name of % bytes',
-      coalesce(octet_length(p_consumer), 0), octet_length(v_by)
-      using errcode = 'QF001', hint = 'use names of 1 to 512 bytes of UTF-8';
-  end if;
+  perform fairqueue.fq_check_names('{queue,consumer,name}'::text[], array[p_queue, p_consumer, v_by]::text[]);
   insert into fairqueue.fq_stop_request as r (queue, consumer, requested_by, requested_at)
   values (p_queue, p_consumer, v_by, v_now)
   on conflict on constraint fq_stop_request_pkey do update

@@ -63,14 +63,11 @@ begin
       );
     end if;
     if v_queue is null and v_last is null then
-      select coalesce(pg_sequence_last_value(s.oid::regclass), 0) into v_last
+      select coalesce(
+        pg_sequence_last_value(pg_get_serial_sequence(t.typnamespace::regnamespace || '.fq_message', 'id')), 0
+      )
+      into v_last
       from pg_type t
-      join pg_depend e
-        on e.refobjid = t.typrelid
-        and e.refclassid = 'pg_class'::regclass
-        and e.classid = 'pg_class'::regclass
-        and e.deptype = 'i'
-      join pg_class s on s.oid = e.objid and s.relkind = 'S'
       where t.oid = pg_typeof(null::fairqueue.fq_message);
     end if;
     if (v_queue = p_queue) is not true then

@@ -1,4 +1,4 @@
--- fq_return_messages: give leased messages back that the caller has locked, for fq_release, fq_retry and fq_reclaim.
+-- fq_return_messages: give leased messages back that the caller has locked, for fq_end_attempts and fq_reclaim.
 -- p_attempts_back: attempts that do not count.
 -- Guarantees: a message without a delay keeps its place in the channel; with one (microseconds) it is due that much
 -- later, and promoted then if it has a priority. A message that was cancelled while it was leased is deleted instead.

@@ -9,19 +9,12 @@ language plpgsql
 security definer
 as $$
 declare
-  v_kind text;
-  v_content bytea;
-  v_headers jsonb;
-  v_max_attempts integer;
-  v_policy jsonb;
-  v_ordering_key text;
+  v_schedule fairqueue.fq_schedule;
   v_message_id bigint;
   v_outcome text;
 begin
   perform fairqueue.fq_check_grant(array['producer', 'operator']::text[], p_queue, array[p_channel]::text[]);
-  select s.kind, s.content, fairqueue.fq_schedule_headers(s.headers, s.name, fairqueue.fq_now()), s.max_attempts,
-    s.policy, s.ordering_key
-  into v_kind, v_content, v_headers, v_max_attempts, v_policy, v_ordering_key
+  select s.* into v_schedule
   from fairqueue.fq_schedule s
   where s.queue = p_queue
     and s.channel = p_channel
@@ -33,11 +26,12 @@ begin
   end if;
   select e.message_id, e.outcome into v_message_id, v_outcome
   from fairqueue.fq_enqueue(
-    p_queue, array[p_channel]::text[], array[v_kind]::text[], array[v_content]::bytea[], array[v_headers]::jsonb[],
+    p_queue, array[p_channel]::text[], array[v_schedule.kind]::text[], array[v_schedule.content]::bytea[],
+    array[fairqueue.fq_schedule_headers(v_schedule.headers, v_schedule.name, fairqueue.fq_now())]::jsonb[],
     array[null]::bigint[], array[null]::bigint[], array[null]::integer[], array[null]::text[],
-    array[v_max_attempts]::integer[], v_policy, null::text[], p_notify, null::bigint[],
+    array[v_schedule.max_attempts]::integer[], v_schedule.policy, null::text[], p_notify, null::bigint[],
     null::integer[], null::uuid[], null::bigint[], null::boolean[], false::boolean,
-    array[v_ordering_key]::text[]
+    array[v_schedule.ordering_key]::text[]
   ) e;
   if v_outcome = 'full' then
     raise exception 'channel % of queue % is full', quote_literal(left(p_channel, 80)), quote_literal(left(p_queue, 80))

@@ -1,17 +1,13 @@
 -- fq_run_slots: run slots of a schedule, in the caller's transaction, which should end at once: a row in
--- fq_schedule_slot and a message for each. p_revision and p_done_until: as fq_due_schedules returned them. p_slots: the
--- slots to run, in order; may be empty. p_until: all slots up to then are done, run or passed over. p_next: the slot
--- after it (null: none). p_notify: as fq_enqueue. Returns a row for each slot that was run; message_id null: its
--- channel is full, and the policy is to drop. One row of nulls: no slot was to be run, and p_until and p_next were
--- written. No row: nothing was done.
--- Guarantees: a slot is run once, whoever calls this, and however often. Nothing is done if another call has the row or
--- was first, if the schedule was changed, paused or removed meanwhile, or if p_until is later than the clock, which was
--- set back then. No slot before p_done_until or after p_until is run. A message is delivered at its slot plus a share
--- of the jitter, which the slot decides.
--- Locks: first what fq_make_channels locks, which waits for another transaction that makes the same channel, 100 ms at
--- most; then the schedule's row, skip locked, and nothing that waits after it.
--- Index: fq_schedule_pkey, fq_schedule_slot_pkey.
--- Errors: QF001 bad argument; QF005 the channel is full; 55P03 another transaction makes it; as fq_enqueue.
+-- fq_schedule_slot and a message for each. p_revision, p_done_until: as fq_due_schedules returned them. p_slots: in
+-- order; p_until: all up to then are done; p_next: the slot after it (null: none). Returns a row a slot; message_id
+-- null: its channel is full and drops. One row of nulls: none was to be run. No row: nothing was done.
+-- Guarantees: a slot is run once, whoever calls this. Nothing is done if another call was first or has the row, if the
+-- schedule was changed, paused or removed meanwhile, or if p_until is later than the clock. A message is delivered at
+-- its slot plus a share of the jitter, which the slot decides.
+-- Locks: what fq_make_channels locks, 100 ms at most; then the schedule's row, skip locked, and nothing that waits.
+-- Index: fq_schedule_pkey, fq_schedule_slot_pkey. Errors: QF001; QF005; 55P03 another transaction makes the channel; as
+-- fq_enqueue.
 create function fairqueue.fq_run_slots(
   p_id bigint, p_revision bigint, p_done_until bigint, p_slots bigint[], p_until bigint, p_next bigint, p_notify boolean
 )

@@ -1,14 +1,11 @@
 -- fq_set_aside: find the rows with which a dequeue of a queue fails by an error about data, and take them out of the
--- way, before the dequeue is tried again. With p_ids: messages that the caller has under the lease p_lease_id and
--- cannot read.
--- Returns a row for each: a message that cannot be delivered becomes a dead letter ('dead') or, if no dead letter can
--- hold it, its channel is paused until fq_resume ('paused'). The state row of a channel, or the dispatch row of the
--- queue (channel_id null), that cannot be updated is made anew from the messages ('mended', message_id null). No row:
--- the error has another cause.
+-- way, before the dequeue is tried again. With p_ids: messages under the lease p_lease_id that the caller cannot read.
+-- Returns a row for each: a message becomes a dead letter ('dead') or, if none can hold it, its channel is paused until
+-- it is resumed ('paused'). The state row of a channel, or the dispatch row of the queue (channel_id null), that cannot
+-- be updated is made anew from the messages ('mended'). No row: the error has another cause.
 -- Guarantees: what a dequeue of p_limit messages can take, and the first 1,000 signals if they cannot be heard
--- together, is tried and undone, channel by channel.
--- Locks: as fq_reclaim, fq_promote, fq_spread_plans and fq_hear, messages and state rows, all skip locked: it waits for
--- none. Index: as fq_dequeue, fq_hear, fq_reclaim and fq_promote. Errors: QF001 bad argument; QF007.
+-- together, is tried and undone, channel by channel. Locks: as the steps of a dequeue, all skip locked. Index: theirs.
+-- Errors: QF001 bad argument; QF007.
 create function fairqueue.fq_set_aside(
   p_queue text, p_limit integer, p_lease_id bigint default null, p_ids bigint[] default null, p_reason text default null
 )

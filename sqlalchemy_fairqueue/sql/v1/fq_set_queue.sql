@@ -1,21 +1,14 @@
 -- fq_set_queue: change settings of a queue, in the caller's transaction. p_settings: those to change, as a JSON object
--- with the names of their columns in fq_queue. Times are in microseconds.
--- history: whether attempts are recorded in fq_history. history_retention: how long ended ones are kept; null: 30 days.
--- dead_letter_retention: how long dead letters are kept; null: for ever. dead_letter_retention_by_kind: the same for
--- single kinds, as an object; null: as other kinds. result_retention: how long results of handlers are kept; null: not
--- at all. forget_channels_after: how long idle channels are kept; null: for ever. fair_by: what channels get equal
--- parts of: 'messages'; 'cost', as p_costs of fq_enqueue and fq_correct_costs say; 'seconds', the milliseconds that
--- workers tell by fq_correct_costs. default_plan: the plan that channels made from now on follow, before the queue's
--- defaults; null: none. on_dead: 'hold': a message that becomes a dead letter from now on holds back the others of its
--- ordering key, until it is redriven or purged; 'continue': it does not. on_dead_kinds: the kinds whose dead letters
--- are followed by a message, see fq_bury_messages; null: none.
--- Guarantees: holds for what dequeues after the commit begin: attempts are recorded, and their results kept, as the
--- queue said when they began. When fair_by changes, channels get into the new order as they are served: no message is
--- lost or passed over. The locked row is changed, so concurrent changes of different settings or kinds both last.
--- Locks: the queue's row, then the plan's for key share; waits for another configuration of the queue, and for a
--- removal of the plan. Index: fq_queue_pkey, fq_plan_pkey. Errors: QF001 bad name or value, no such plan, more than
--- 1,000 kinds; 40001; QF007.
-create function fairqueue.fq_set_queue(p_queue text, p_settings jsonb)
+-- with the names of their columns in fq_queue, which says what each means. Times are in microseconds; null: 30 days for
+-- history_retention, no results for result_retention, else for ever. fair_by: what channels get equal parts of:
+-- 'messages', their 'cost', or the 'seconds' that workers tell. defaults: fields of the policy of new channels to
+-- change, as fq_changed_policy takes them; p_policy: what they change, if the queue has none yet.
+-- Guarantees: holds for what dequeues after the commit begin. When fair_by changes, channels get into the new order as
+-- they are served. The locked row is changed, so concurrent changes of different settings, kinds or fields all last.
+-- Locks: the queue's row, then the plan's for key share; waits for another configuration of the queue, and for a removal
+-- of the plan. Index: fq_queue_pkey, fq_plan_pkey. Errors: QF001 bad name or value, no such plan, more than 1,000 kinds;
+-- 40001; QF007.
+create function fairqueue.fq_set_queue(p_queue text, p_settings jsonb, p_policy jsonb default null)
 returns void
 language plpgsql
 security definer
@@ -36,7 +29,7 @@ begin
   select min(s.name || ' ' || left(s.value::text, 80)) into v_wrong
   from (
     select o.key, o.value
-    from jsonb_each(p_settings - 'dead_letter_retention_by_kind') o
+    from jsonb_each(p_settings - array['defaults', 'dead_letter_retention_by_kind']) o
     union all
     select 'dead_letter_retention', k.value
     from jsonb_each(v_by_kind) k
@@ -62,14 +55,27 @@ begin
           'forget_channels_after are 1 to 3153600000000000 microseconds, or null; default_plan is a name, or null';
   end if;
   if p_settings ->> 'default_plan' is not null then
-    perform fairqueue.fq_use_plan(p_queue, (p_settings ->> 'default_plan')::text);
+    perform fairqueue.fq_lock_plans(p_queue, null::text[], array[p_settings ->> 'default_plan']::text[]);
+    if not exists (
+      select from fairqueue.fq_plan n where n.queue = p_queue and n.name = p_settings ->> 'default_plan'
+    ) then
+      raise exception 'queue % has no plan %', left(p_queue, 80), left(p_settings ->> 'default_plan', 80)
+        using errcode = 'QF001', hint = 'make it first: configure_plan(where, name, ...)';
+    end if;
   end if;
   select q.* into v_new
   from fairqueue.fq_queue q
   where q.name = p_queue;
-  v_new := jsonb_populate_record(v_new, p_settings - 'dead_letter_retention_by_kind');
+  v_new := jsonb_populate_record(v_new, p_settings - array['defaults', 'dead_letter_retention_by_kind']);
+  if p_settings ? 'defaults' then
+    v_new.defaults := fairqueue.fq_changed_policy(
+      coalesce(v_new.defaults, fairqueue.fq_changed_policy(null::jsonb, p_policy))::jsonb,
+      (p_settings -> 'defaults')::jsonb
+    );
+  end if;
   update fairqueue.fq_queue q
-  set history = v_new.history,
+  set defaults = v_new.defaults,
+    history = v_new.history,
     history_retention = v_new.history_retention,
     dead_letter_retention = v_new.dead_letter_retention,
     dead_letter_retention_by_kind = nullif(

@@ -25,10 +25,7 @@ declare
   v_visited boolean;
 begin
   perform fairqueue.fq_check_grant(array['operator', 'consumer']::text[], p_queue, null::text[]);
-  if p_queue is null or p_limit is null or p_limit not between 1 and 1000000 then
-    raise exception 'fq_spread_plans has queue % and limit %', left(p_queue, 80), p_limit
-      using errcode = 'QF001', hint = 'name a queue, and visit 1 to 1000000 channels at once';
-  end if;
+  perform fairqueue.fq_check_number('fq_spread_plans has limit'::text, p_limit::bigint, 1::bigint, 1000000::bigint);
   followed := 0;
   select n.* into v_plan
   from fairqueue.fq_plan n
@@ -63,15 +60,10 @@ begin
       select f.followed into followed
       from fairqueue.fq_follow_plans(p_queue, v_ids, false::boolean) f;
       if followed < cardinality(v_ids) then
-        select array_agg(u.id) into v_left
-        from unnest(v_ids) u(id)
-        cross join lateral (
-          select c.plan, c.revision
-          from fairqueue.fq_channel_plan c
-          where c.channel_id = u.id
-          limit 1
-        ) o
-        where o.plan = v_plan.name
+        select array_agg(o.channel_id) into v_left
+        from fairqueue.fq_channel_plan o
+        where o.channel_id = any (v_ids)
+          and o.plan = v_plan.name
           and o.revision <> v_plan.revision;
         v_plan.spread_again := v_plan.spread_again || v_left;
       end if;

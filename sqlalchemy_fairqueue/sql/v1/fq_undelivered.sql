@@ -1,5 +1,6 @@
 -- fq_undelivered: up to p_limit undelivered messages of a channel that fit: p_key, p_ordering_key, p_kind; p_state:
--- 'ready', 'scheduled' or 'held'; enqueued from p_since on and before p_until. Null restricts nothing.
+-- 'ready', 'scheduled' or 'held'; enqueued from p_since on and before p_until. Null restricts nothing. row_id: the
+-- place of the message's row.
 -- Guarantees: one snapshot. A missing channel has none.
 -- Cost: with a key or an ordering key, the messages that have it; otherwise the undelivered ones of the channel, with
 -- 'scheduled' those that are due later, until p_limit fit. Locks: none.
@@ -9,7 +10,7 @@ create function fairqueue.fq_undelivered(
   p_queue text, p_channel text, p_key text, p_ordering_key text, p_kind text, p_state text, p_since bigint,
   p_until bigint, p_limit bigint
 )
-returns table (message_id bigint)
+returns table (message_id bigint, row_id tid)
 language plpgsql
 stable
 security definer
@@ -24,16 +25,12 @@ begin
     raise exception 'fq_undelivered has state %', left(p_state, 80)
       using errcode = 'QF001', hint = 'ask for state ready, scheduled or held, or null';
   end if;
-  if p_limit < 1 then
-    raise exception 'fq_undelivered has limit %', p_limit
-      using errcode = 'QF001', hint = 'ask for 1 message or more, or null';
-  end if;
+  perform fairqueue.fq_check_number('fq_undelivered has limit'::text, p_limit::bigint, 1::bigint, null::bigint)
+  where p_limit is not null;
   select c.id into v_channel_id
-  from fairqueue.fq_channel c
-  where c.queue = p_queue
-    and c.name = p_channel;
+  from fairqueue.fq_find_channel(p_queue, p_channel) c;
   return query
-  select m.id
+  select m.id, m.ctid
   from fairqueue.fq_message m
   where m.channel_id = v_channel_id
     and m.lease_id is null

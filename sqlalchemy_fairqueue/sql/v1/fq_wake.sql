@@ -1,17 +1,12 @@
 -- fq_wake: notify the waiting consumers of a queue. Returns whether there are any.
--- Guarantees: if a consumer registered its wait (fq_wait) before this call's snapshot, and the wait is not over, then
--- the commit of the caller's transaction sends one notification to all listeners. Its payload is the id of one waiting
--- lease, chosen at random from the eight waits that last longest, then a colon and the queue's topic. The consumer of
--- that lease should poll at once, the others soon: the named one may have died or be busy, and if all polled at once,
--- most would find nothing. A consumer that registers its wait later, or after the snapshot of a REPEATABLE READ or
--- SERIALIZABLE caller, is not notified; therefore a consumer polls once more after fq_wait, and never waits for ever. A
--- two-phase transaction must not call it: PREPARE TRANSACTION refuses notifications. While the server's notification
--- queue is more than half full, it notifies nobody and returns false, since a COMMIT that notifies fails when the queue
--- is full.
--- Locks: none here. A COMMIT that notifies takes a lock of the whole server, so it sends nothing while no consumer
--- waits.
--- Index: fq_lease_waiting_ix, longest wait first: versions that an old snapshot keeps are read only while their waits
--- are not over. Errors: none.
+-- Guarantees: if a consumer registered its wait (fq_wait) before this call's snapshot, and the wait is not over, the
+-- commit sends one notification to all listeners. Its payload is the id of one waiting lease, at random from the eight
+-- waits that last longest, a colon and the queue's topic: its consumer should poll at once, the others soon, as it may
+-- have died. Who registers later is not notified, so a consumer polls once more after fq_wait, and never waits for
+-- ever. A two-phase transaction must not call it. While the server's notification queue is more than half full, it
+-- notifies nobody: a COMMIT fails when that is full.
+-- Locks: none here; a COMMIT that notifies takes a lock of the whole server. Index: fq_lease_waiting_ix, longest wait
+-- first, so that old versions are read only while their waits last. Errors: none.
 create function fairqueue.fq_wake(p_queue text)
 returns boolean
 language plpgsql

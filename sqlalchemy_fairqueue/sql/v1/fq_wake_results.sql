@@ -15,15 +15,10 @@ declare
   v_now bigint := fairqueue.fq_now();
   v_payloads text[];
 begin
-  select array_agg(w.message_id || ':' || w.tableoid || ':' || p_queue) into v_payloads
-  from unnest(p_ids) u(id)
-  cross join lateral (
-    select x.message_id, x.tableoid
-    from fairqueue.fq_result_wait x
-    where x.message_id = u.id
-      and x.waiting_until > v_now
-    limit 1
-  ) w;
+  select array_agg(distinct w.message_id || ':' || w.tableoid || ':' || p_queue) into v_payloads
+  from fairqueue.fq_result_wait w
+  where w.message_id = any (p_ids)
+    and w.waiting_until > v_now;
   if v_payloads is null or pg_notification_queue_usage() > 0.5 then
     return false;
   end if;

@@ -1,4 +1,4 @@
-"""fq_pause and fq_resume: nothing is delivered meanwhile, nothing is lost, and everything goes on where it stood."""
+"""fq_pause: nothing is delivered meanwhile, nothing is lost, and everything goes on where it stood."""
 
 from functools import partial
 

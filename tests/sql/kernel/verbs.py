@@ -77,15 +77,18 @@ def change_limits(kernel: Kernel, changes: dict[str, int | None], *, notify: boo
 def pause(kernel: Kernel, channel: str | None = None, *, new: bool = False) -> bool:
     """fq_pause: whether it changed anything."""
     changed: bool = kernel.value(
-        "select fq_pause(%(queue)s, %(channel)s, %(new)s)", queue=kernel.queue, channel=channel, new=new
+        "select fq_pause(%(queue)s, %(channel)s, true, %(new)s)", queue=kernel.queue, channel=channel, new=new
     )
     return changed
 
 
 def resume(kernel: Kernel, channel: str | None = None, *, notify: bool = True) -> bool:
-    """fq_resume: whether it changed anything."""
+    """fq_pause with p_paused false: whether it changed anything."""
     changed: bool = kernel.value(
-        "select fq_resume(%(queue)s, %(channel)s, %(notify)s)", queue=kernel.queue, channel=channel, notify=notify
+        "select fq_pause(%(queue)s, %(channel)s, false, p_notify => %(notify)s)",
+        queue=kernel.queue,
+        channel=channel,
+        notify=notify,
     )
     return changed
 
@@ -93,11 +96,12 @@ def resume(kernel: Kernel, channel: str | None = None, *, notify: bool = True) -
 def bound(
     kernel: Kernel, channel: str | None, max_backlog: int | None, *, drop: bool = False, notify: bool = False
 ) -> None:
-    """fq_configure_channel, or fq_configure_queue without a channel, with a bound and nothing else."""
-    name = "channel" if channel is not None else "queue"
+    """fq_configure_channel, or fq_set_queue without a channel, with a bound and nothing else."""
+    call = "fq_set_queue(%(queue)s, jsonb_build_object('defaults', %(policy)s::jsonb))"
+    if channel is not None:
+        call = "fq_configure_channel(%(queue)s, %(channel)s, %(policy)s, p_notify => %(notify)s)"
     kernel.rows(
-        f"select fq_configure_{name}(p_queue => %(queue)s, p_changes => %(policy)s"
-        + (", p_channel => %(channel)s, p_notify => %(notify)s)" if channel is not None else ")"),
+        f"select {call}",
         queue=kernel.queue,
         channel=channel,
         policy=policy_json(max_backlog=max_backlog, on_full="drop" if drop else "raise"),

@@ -12,7 +12,7 @@ from tests.sql.client import SECOND, Kernel, policy_json
 
 _TOKENS = (
     "%(queue)s, %(ids)s::bigint[], %(rows)s::tid[], %(leases)s::bigint[], %(deliveries)s::integer[],"
-    " %(delays)s::bigint[]"
+    " %(outcome)s, %(delays)s::bigint[], %(errors)s::text[]"
 )
 
 
@@ -90,19 +90,21 @@ def message(kernel: Kernel, message_id: int | None) -> dict[str, Any]:
 
 
 def retry(kernel: Kernel, *hands: Hand, delay: int | None = None, notify: bool = False) -> dict[int, str]:
-    """fq_retry."""
-    call = f"fq_retry({_TOKENS}, %(errors)s::text[], p_notify => %(notify)s)"
-    return _given_back(kernel, call, hands, delay=delay, notify=notify)
+    """fq_end_attempts, to be tried again."""
+    return _given_back(kernel, "retried", hands, delay=delay, notify=notify)
 
 
 def release(kernel: Kernel, *hands: Hand, delay: int | None = None, notify: bool = False) -> dict[int, str]:
-    """fq_release."""
-    return _given_back(kernel, f"fq_release({_TOKENS}, p_notify => %(notify)s)", hands, delay=delay, notify=notify)
+    """fq_end_attempts, the attempt not counted."""
+    return _given_back(kernel, "released", hands, delay=delay, notify=notify)
 
 
-def _given_back(kernel: Kernel, call: str, hands: Sequence[Hand], *, delay: int | None, notify: bool) -> dict[int, str]:
+def _given_back(
+    kernel: Kernel, outcome: str, hands: Sequence[Hand], *, delay: int | None, notify: bool
+) -> dict[int, str]:
     rows = kernel.rows(
-        f"select * from {call}",
+        f"select * from fq_end_attempts({_TOKENS}, p_notify => %(notify)s)",
+        outcome=outcome,
         queue=kernel.queue,
         ids=[hand.id for hand in hands],
         rows=[hand.row for hand in hands],

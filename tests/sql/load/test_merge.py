@@ -130,9 +130,7 @@ def test_channels_must_be_there(kernel: Kernel) -> None:
 def test_a_priority_from_a_time_on(kernel: Kernel, key: str | None, aging: int | None) -> None:
     """A message with a priority and a time is due then, and has its priority from then on; the others as ever."""
     if aging:
-        kernel.rows(
-            "select fq_configure_queue('q', jsonb_build_object('priority_aging', %(aging)s::bigint))", aging=aging
-        )
+        kernel.set_queue(defaults={"priority_aging": aging})
     load(kernel, *"aab", delay=[HOUR, None, None], priority=[5, 7, 3], key=[key, None, None])
     rows = kernel.rows(
         "select c.name, m.* from fq_message m join fq_channel c on c.id = m.channel_id order by priority"
@@ -264,7 +262,7 @@ def test_a_stage_that_is_gone(kernel: Kernel) -> None:
 
 def test_costs_are_kept_where_messages_are_enqueued_one_by_one(kernel: Kernel) -> None:
     """In a channel with a bound too, and under a key, a message has the cost that the stage has."""
-    kernel.value("select fq_configure_queue('q', jsonb_build_object('max_backlog', 10))")
+    kernel.set_queue(defaults={"max_backlog": 10})
     load(kernel, *"aab", cost=[7, None, 9], key=["k", None, None])
     rows = kernel.rows("select m.cost from fq_message m order by m.cost")
     assert [row["cost"] for row in rows] == [7, 9, None]

@@ -33,15 +33,9 @@ begin
     '   group by s.channel'
     ' ) s'
     ' left join lateral ('
-    '   select c.id, not t.takes_any or s.promotable as bounded'
+    '   select c.id, not %s.fq_takes_any(n.*, true::boolean) or s.promotable as bounded'
     '   from %s.fq_channel c'
-    '   cross join lateral ('
-    '     select %s.fq_takes_any(n.*, true::boolean) as takes_any'
-    '     from %s.fq_channel_state n'
-    '     where n.channel_id = c.id'
-    '     order by n.channel_id desc, n.row_version desc'
-    '     limit 1'
-    '   ) t'
+    '   cross join lateral %s.fq_newest_state(c.id::bigint) n'
     '   where c.queue = %L and c.name = s.channel'
     ' ) n on true',
     p_dequeue_at, p_now, p_stage, v_schema, v_schema, v_schema, p_queue

@@ -23,10 +23,7 @@ declare
   v_name text := format('fq_stage_%s_%s', v_now, left(replace(gen_random_uuid()::text, '-', ''), 12));
   v_left text;
 begin
-  if p_ttl is null or p_ttl < 0 then
-    raise exception 'fq_make_stage has ttl %', p_ttl
-      using errcode = 'QF001', hint = 'say after how many microseconds a table that a load left behind is dropped';
-  end if;
+  perform fairqueue.fq_check_number('fq_make_stage has ttl'::text, p_ttl::bigint, 0::bigint, null::bigint);
   select n.nspowner into v_schema_owner
   from pg_namespace n
   where n.nspname = v_schema;

@@ -1,23 +1,13 @@
 -- fq_merge: enqueue what a bulk load has staged, once, in a READ COMMITTED transaction of its own, after
--- fq_make_stage_channels. p_attempts: the copies into the stage that count; p_messages: how many rows they have;
--- p_rejected: how many the load kept back. p_batch_id: the micro-batch of a stream (null: the job is one load);
--- p_source: what the numbers of its batches belong to (a checkpoint). p_on_duplicate: what to do if a message's key is
--- taken (skip, raise, replace), as in fq_enqueue. p_notify: wake waiting consumers, with the commit.
--- Guarantees: all messages are added or none, with the job's row in fq_load; the same job, or a batch up to the last
--- one, adds nothing: merged is false, and the counts are those of the last time. Every message of the stage is created,
--- replaced, a duplicate or dropped. A channel that is not bounded (fq_count_stage) gets one signal for its messages
--- without a key and one for those with a key; the others get one for each 1000. Memory does not grow with the load, but
--- for 8 bytes a message that has a key to replace by, and for each channel its name, its id and when its first message
--- is due. Messages of an ordering key are added as each attempt has copied them, but those with a key after the others,
--- by their keys. Members belong to groups that do not exist yet: fq_make_load_groups makes them, in the same
--- transaction.
--- Locks: as fq_begin_load. Then what an ordinary enqueue of these messages takes, in its order, until the commit:
--- nothing for messages without a key; the others come last, in the order (channel, key). Replacing, or keys in a
--- channel that is bounded, wait as fq_merge_in_order.
--- Index: fq_channel_queue_name_key, fq_message_key, fq_channel_state_newest_ix.
--- Errors: QF001 bad argument, or the job was another load; QF002 a key is taken already; QF005 a channel is full; QF006
--- the stage does not have the rows that it should; 42P01 it is gone; 42501 another role made it; 55P03, 40P01: somebody
--- else has locked what is to be replaced, try again; QF007.
+-- fq_make_stage_channels. p_attempts: the copies into the stage that count, with p_messages rows; p_rejected: rows that
+-- were kept back. p_batch_id: the micro-batch of a stream (null: one load), of the checkpoint p_source. p_on_duplicate:
+-- as in fq_enqueue.
+-- Guarantees: all messages are added or none, with the job's row in fq_load; the same job, or an earlier batch, adds
+-- nothing: merged is false, with the last counts. Messages of an ordering key are added as copied, those with a key
+-- last. Memory does not grow with the load, but for channels and replacements. fq_make_load_groups makes groups
+-- afterwards.
+-- Locks: as fq_begin_load, then as an enqueue of these messages, or as fq_merge_in_order. Index: those of its steps.
+-- Errors: QF001; QF002 a key is taken; QF005; QF006 the stage has other rows; 42P01; 42501; 55P03; 40P01; QF007.
 create function fairqueue.fq_merge(
   p_queue text, p_job_id text, p_stage text, p_attempts bigint[], p_messages bigint, p_batch_id bigint default null,
   p_source text default null, p_on_duplicate text default 'skip', p_rejected bigint default 0,

@@ -19,10 +19,7 @@ declare
   v_id uuid := left(coalesce(p_before_id, '00000000-0000-0000-0000-000000000000'), 100)::uuid;
 begin
   perform fairqueue.fq_check_grant(array['monitor', 'operator']::text[], p_queue, null::text[]);
-  if p_limit is null or p_limit < 1 then
-    raise exception 'fq_audits has limit %', p_limit
-      using errcode = 'QF001', hint = 'ask for 1 row or more';
-  end if;
+  perform fairqueue.fq_check_number('fq_audits has limit'::text, p_limit::bigint, 1::bigint, null::bigint);
   return query
   select u.audit_id::text, u.queue, u.at, u.who, u.what, u.channel, u.message_id, u.details::text
   from (

@@ -1,17 +1,13 @@
 -- fq_busy_channels: the channels of a queue that are not idle, each once: those with a message that the dispatcher
--- knows of, with a leased message, or with an unheard signal; and those of p_channels (named). Columns of the state row
--- are what the dispatcher knows; opens_at is its due_at. due_at: when its head is due, or an earlier message that a
--- signal names; added, freed, freed_cost: what signals will add to the backlog, and free; next_cost: what its head
--- costs, if it has a max_cost_out; leased: its leased messages. changed: the head may be another one by now, since
--- there is a signal or a leased message, or priorities age.
+-- knows of, a leased message or an unheard signal; and those of p_channels (named). Columns of the state row are what
+-- the dispatcher knows; opens_at is its due_at. due_at: when its head is due, or an earlier message of a signal; added,
+-- freed, freed_cost: what signals tell; next_cost: of its head, if it has a max_cost_out. changed: the head may be
+-- another one by now.
 -- Guarantees: one query, which the planner inlines. With p_scan and p_count it reads a bounded part: p_scan channels
--- that are ready and that are due, those served next, and p_scan signals; p_count leased messages, those whose leases
--- expire first, and the state rows of p_scan of their channels, those with the most.
--- Cost: one state row a channel with messages, and the leased messages and unheard signals of the queue. Idle channels
--- are not read, but for dead versions of their state rows that an old snapshot keeps, one for each message since then.
--- Locks: none. Index: fq_channel_state_ready_ix, fq_channel_state_due_ix, and fq_channel_state_held_back_ix for those
--- that are paused or at their limit; fq_channel_state_newest_ix, fq_signal_pkey, fq_lease_expires_ix,
--- fq_message_lease_ix, fq_channel_queue_name_key. Errors: none.
+-- that are ready and that are due, p_scan signals; p_count leased messages, and the states of p_scan of their channels.
+-- Cost: one state row a channel with messages, and the leased messages and signals; of idle channels only dead versions
+-- of their states. Locks: none. Index: those of fq_channel_state for what is ready, due and held back; fq_signal_pkey,
+-- fq_lease_expires_ix, fq_message_lease_ix. Errors: none.
 create function fairqueue.fq_busy_channels(p_queue text, p_channels text[], p_scan integer, p_count integer)
 returns table (
   channel_id bigint, max_concurrency integer, rate_interval bigint, rate_burst integer, rate_at bigint, weight integer,
@@ -54,14 +50,7 @@ as $$
       union all
       select c.id, null, 0, 0, 0, 0, false, true, true
       from unnest(p_channels) p(name)
-      -- With a limit, or PostgreSQL 15 reads all channels of the queue.
-      cross join lateral (
-        select f.id
-        from fairqueue.fq_channel f
-        where f.queue = p_queue
-          and f.name = p.name
-        limit 1
-      ) c
+      cross join lateral fairqueue.fq_find_channel(p_queue, p.name::text) c
     ) u
     group by u.channel_id
   )
@@ -72,14 +61,7 @@ as $$
     m.named, coalesce(s.rate_of, 'messages'), s.max_cost_out, coalesce(s.current_cost, 0),
     case when s.max_cost_out is not null then fairqueue.fq_head_cost(p_queue, s.head_message_id, s.mean_cost) end
   from moved m
-  left join lateral (
-    select n.*
-    from fairqueue.fq_channel_state n
-    where n.channel_id = m.channel_id
-      and m.is_read
-    order by n.channel_id desc, n.row_version desc
-    limit 1
-  ) s on true
+  left join lateral fairqueue.fq_newest_state((case when m.is_read then m.channel_id end)::bigint) s on true
   union all
   select s.channel_id, s.max_concurrency, s.rate_interval, s.rate_burst, s.rate_at, s.weight, s.paused_at,
     s.last_dequeue_at, s.backlog, s.current_concurrency, s.head_dequeue_at, s.due_at, s.head_dequeue_at, 0, 0, 0, 0,

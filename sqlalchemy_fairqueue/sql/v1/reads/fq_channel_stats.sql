@@ -1,22 +1,13 @@
 -- fq_channel_stats: figures of channels of a queue, one row each, by name: the first p_limit after p_after of those in
 -- p_channels (null: of all). p_busy: only those that fq_busy_channels returns.
--- Guarantees: one snapshot. backlog: undelivered messages, which are ready (due by now), scheduled or held.
--- deliverable, paused and limited: the parts of ready, as in fq_stats; deliverable as if consumers took from this
--- channel alone. behind: if none is ready, but some are held, the message that the first of these waits behind.
--- oldest_ready_at: when the ready message that waits longest became due; last_dequeue_at: when the channel was last
--- served; times in microseconds since the epoch. policy: its fields by the names of their columns; plan: the plan that
--- the channel follows; overridden: the fields that were configured for it alone. served_cost: what its attempts that
--- ended since served_since cost (fq_recent_costs); both null: the queue does not record its history.
--- current_concurrency, current_cost: messages that count against its limits, and what they cost, as far as the
--- dispatcher knows; next_cost: what its head costs, if it has a max_cost_out. opens_at: until when it waits for its
--- rate or its head. problem: why a dequeue has paused the channel, see fq_set_aside.
--- Cost: for each channel of the answer five index probes, its scheduled and prioritised messages and its dead letters;
--- the queue's leased messages and unheard signals; at most 2,000 rows of the history. With p_busy, one index entry more
--- for each busy channel. Ready messages are not read: the dispatcher counts them. Planned anew by each call: a plan for
--- any arguments would read all channels of the queue for one of them, or for a page. Locks: none.
--- Index: fq_channel_queue_name_key, fq_channel_pkey, those of fq_busy_channels, fq_channel_state_newest_ix,
--- fq_message_ready_ix, fq_message_lease_ix, fq_dead_letter_channel_ix, fq_channel_plan_pkey, fq_plan_pkey; those of
--- fq_queue_allows. Errors: QF001 bad limit; QF007.
+-- Guarantees: one snapshot; times in microseconds since the epoch. backlog: undelivered messages, which are ready (due
+-- by now), scheduled or held. deliverable, paused, limited: the parts of ready, as if consumers took from this channel
+-- alone. behind: if none is ready, whom the first held one waits behind. served_cost: what attempts that ended since
+-- served_since cost; null without a history. next_cost: of its head, if it has a max_cost_out. problem: see
+-- fq_set_aside.
+-- Cost: five index probes a channel of the answer, with its scheduled and prioritised messages and dead letters; the
+-- queue's leased messages and signals; 2,000 rows of the history. Planned anew by each call: a plan for any arguments
+-- would read all channels for one. Locks: none. Index: those of its steps. Errors: QF001 bad limit; QF007.
 create function fairqueue.fq_channel_stats(
   p_queue text, p_channels text[] default null, p_limit integer default 1000, p_after text default null,
   p_busy boolean default false
@@ -49,10 +40,7 @@ declare
   );
 begin
   perform fairqueue.fq_check_grant(array['monitor', 'operator']::text[], p_queue, null::text[]);
-  if p_limit is null or p_limit < 1 or p_busy is null then
-    raise exception 'fq_channel_stats has limit % and busy %', p_limit, p_busy
-      using errcode = 'QF001', hint = 'ask for 1 channel or more, and for all (false) or for busy ones (true)';
-  end if;
+  perform fairqueue.fq_check_number('fq_channel_stats has limit'::text, p_limit::bigint, 1::bigint, null::bigint);
   return query
   with named as materialized (
     (
@@ -106,19 +94,13 @@ begin
   select n.name, r.ready, d.deliverable, d.paused, r.ready - d.paused - d.deliverable, later.scheduled, later.held,
     case when later.held > 0 and w.since is null then fairqueue.fq_channel_behind(n.id::bigint) end,
     coalesce(h.messages, 0), s.current_concurrency, s.current_cost, k.next_cost,
-    s.fq_policy, greatest(later.scheduled + later.held, s.backlog + coalesce(t.added, 0)),
+    to_jsonb(s.*) - v_others, greatest(later.scheduled + later.held, s.backlog + coalesce(t.added, 0)),
     s.dropped + coalesce(t.dropped, 0), s.paused_at, w.since, nullif(s.last_dequeue_at, 0),
     (select count(*) from fairqueue.fq_dead_letter d where d.channel_id = n.id),
     fairqueue.fq_rate_allows_at(s.rate_at, s.rate_interval, s.rate_burst), s.due_at, f.name,
     coalesce(o.overridden, '{}'), case when e.since is not null then coalesce(u.cost, 0) end, e.since, s.problem
   from named n
-  cross join lateral (
-    select v.*, to_jsonb(v.*) - v_others as fq_policy
-    from fairqueue.fq_channel_state v
-    where v.channel_id = n.id
-    order by v.channel_id desc, v.row_version desc
-    limit 1
-  ) s
+  cross join lateral fairqueue.fq_newest_state(n.id::bigint) s
   left join told t on t.channel_id = n.id
   left join held h on h.channel_id = n.id
   left join served u on u.channel_id = n.id

@@ -1,12 +1,10 @@
 -- fq_consumers: up to p_limit consumers of a queue with a lease that has not expired, those with the most messages
 -- first.
--- Guarantees: one snapshot, one row a consumer. leased: its messages; message_id, kind and channel: of the one that it
--- has had longest (if the queue records no history, of the one with the least id); delivered_at: since when (null
--- without a history). expires_at: when its last lease expires unless it is extended; cancelled, cancelled_at: how many
--- of its messages were cancelled, and when the first of them was; waiting_until: until when it waits for work (null: it
--- does not); stop_requested_at, stop_requested_by: when and by whom a consumer of that name was last asked to stop,
--- within the last hour; version, concurrency: of a worker that has told them; handlers: p_handlers of its messages,
--- those that it has had longest, as a JSON array.
+-- Guarantees: one snapshot, one row a consumer. leased: its messages; message_id, kind, channel, delivered_at: of the
+-- one that it has had longest (without a history, of the least id). expires_at: of its last lease; cancelled,
+-- cancelled_at: how many of its messages were cancelled, and when the first was; waiting_until: it waits for work;
+-- stop_requested_at, stop_requested_by: the last request within an hour; version, concurrency: of a worker that has
+-- told them; handlers: p_handlers of its messages, those that it has had longest, as a JSON array.
 -- Cost: the leased messages of the queue. Locks: none. Index: fq_lease_expires_ix, fq_message_lease_ix,
 -- fq_channel_pkey, fq_stop_request_pkey. Errors: QF001 bad limit; QF007.
 create function fairqueue.fq_consumers(
@@ -25,10 +23,8 @@ declare
   v_now bigint := fairqueue.fq_now();
 begin
   perform fairqueue.fq_check_grant(array['monitor', 'operator']::text[], p_queue, null::text[]);
-  if (p_limit >= 1 and p_handlers >= 0) is not true then
-    raise exception 'fq_consumers has limit % and handlers %', p_limit, p_handlers
-      using errcode = 'QF001', hint = 'ask for 1 consumer or more, and 0 handlers or more of each';
-  end if;
+  perform fairqueue.fq_check_number('fq_consumers has limit'::text, p_limit::bigint, 1::bigint, null::bigint);
+  perform fairqueue.fq_check_number('fq_consumers has handlers'::text, p_handlers::bigint, 0::bigint, null::bigint);
   return query
   with alive as materialized (
     select e.consumer, sum(h.messages)::bigint as leased, max(e.expires_at) as expires_at,

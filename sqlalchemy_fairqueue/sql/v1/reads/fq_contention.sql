@@ -1,20 +1,13 @@
 -- fq_contention: up to p_limit channels of a queue that wait longest, as many with the most leased messages, and as
--- many that have held or scheduled messages but no ready one; one row a channel, the longest wait first. With
--- p_channels, p_scan and p_count: these channels, as far as they exist, and those with the most leased messages, at a
--- cost that does not grow with the queue: it reads a bounded part, as fq_busy_channels.
--- Guarantees: one snapshot; counts and times as in fq_channel_stats. Each row ends with figures of the whole queue; if
--- there is no channel, one row has these alone. waiting: channels with ready messages; rivals, rival_weight: the
--- channels that compete, and their weights together: those with leased messages, and those with ready messages that are
--- not paused, at their own limit or held back by their rate (until the dispatcher lets them go); messages_out; waits:
--- median, 90th and 99th percentile and longest of the channels' waits, in microseconds; queue_cost: if the queue is
--- fair by cost or seconds and records its history, what lately ended cost (fq_recent_costs), of which served_cost is
--- the channel's; further ones of fq_stats; consumers: there is one. Channels without a row count by what the dispatcher
--- knows, so that one whose head was cancelled, or is locked for long, may count as waiting. The bounded part counts up
--- to its bounds, and scheduled messages as ready if any is ready.
--- Cost: that of fq_busy_channels, and four index probes for each row of the answer and each channel that has changed,
--- with its scheduled, held and prioritised messages, of the latter up to p_scan. Locks: none.
--- Index: fq_channel_pkey, fq_message_ready_ix, fq_queue_pkey, fq_queue_state_newest_ix, fq_lease_expires_ix; those of
--- fq_busy_channels and fq_recent_costs. Errors: QF001 bad limit; QF007.
+-- many that have held or scheduled messages but no ready one, the longest wait first. With p_channels, p_scan and
+-- p_count: these channels and those with the most leased messages, from a bounded part, as fq_busy_channels reads it.
+-- Guarantees: one snapshot; counts and times as in fq_channel_stats. Each row ends with figures of the whole queue,
+-- which come alone if there is no channel. waiting: channels with ready messages; rivals, rival_weight: those that
+-- compete, as they have leased messages, or ready ones that nothing holds back; waits: median, 90th and 99th percentile
+-- and longest; served_cost, of queue_cost: what lately ended. Channels without a row count by what the dispatcher
+-- knows.
+-- Cost: that of fq_busy_channels, and four index probes a row and a changed channel. Locks: none. Index: those of its
+-- steps. Errors: QF001 bad limit; QF007.
 create function fairqueue.fq_contention(
   p_queue text, p_limit integer default 100, p_channels text[] default null, p_scan integer default null,
   p_count integer default null
@@ -138,12 +131,7 @@ begin
   left join costs u on u.channel_id = s.channel_id
   left join costs a on num_nulls(a.channel_id) = 1
   left join fairqueue.fq_queue q on q.name = p_queue
-  left join lateral (
-    select i.*
-    from fairqueue.fq_queue_state i
-    where i.queue = p_queue
-    order by i.queue desc, i.row_version desc limit 1
-  ) n on true
+  left join fairqueue.fq_newest_dispatch(p_queue) n on true
   order by s.named desc, s.since, c.name;
 end
 $$;

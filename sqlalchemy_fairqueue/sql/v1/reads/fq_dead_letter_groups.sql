@@ -21,10 +21,8 @@ declare
   v_unreadable bigint[] := '{}';
 begin
   perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, null::text[]);
-  if p_limit is null or p_limit < 1 or p_ids is null or p_ids < 0 then
-    raise exception 'fq_dead_letter_groups has limit %, ids %', p_limit, p_ids
-      using errcode = 'QF001', hint = 'ask for 1 dead letter or more, with 0 ids or more of each group';
-  end if;
+  perform fairqueue.fq_check_number('fq_dead_letter_groups has limit'::text, p_limit::bigint, 1::bigint, null::bigint);
+  perform fairqueue.fq_check_number('fq_dead_letter_groups has ids'::text, p_ids::bigint, 0::bigint, null::bigint);
   -- One statement reads all of them. If that fails, the unreadable ones are found first.
   for v_pass in 1..2 loop
     begin

@@ -30,10 +30,8 @@ declare
   v_channel_id bigint;
   v_id bigint;
 begin
-  if p_limit < 1 then
-    raise exception 'fq_dead_letters has limit %', p_limit
-      using errcode = 'QF001', hint = 'ask for 1 letter or more';
-  end if;
+  perform fairqueue.fq_check_number('fq_dead_letters has limit'::text, p_limit::bigint, 1::bigint, null::bigint)
+  where p_limit is not null;
   perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, null::text[]);
   v_channel_id := (select k.id from fairqueue.fq_channel k where k.queue = p_queue and k.name = p_channel);
   if v_channel_id is null and p_channel is not null then

@@ -1,15 +1,12 @@
 -- fq_find_messages: a page of up to p_limit ids of messages of a queue that are not settled, with their places. Of a
 -- channel: first the leased ones (step 1, by id), then the undelivered ones in the order of delivery (step 2, by at and
--- id). Of the whole queue: all by id (step 3), or with p_state 'leased' the leased ones (step 4, by id). p_state: null,
--- 'leased', 'ready', 'held' or 'scheduled'. p_key needs a channel. p_step, p_at, p_message_id: step, at and last_id of
--- the last row of the page before.
--- Guarantees: one snapshot. If there may be more, the last row has no message_id, and says where to go on. At most
--- p_scan messages are looked at, so a page may have fewer than p_limit, or none, and still not be the last. A message
--- that keeps its step and place is on one page and no other, whatever is added or settled meanwhile. A message whose
--- kind cannot be read has none. Cost: the messages that are looked at, after an unreadable one a subtransaction each;
--- of steps 1 and 4 the queue's leased messages. Locks: none.
--- Index: fq_message_ready_ix, fq_message_key, fq_message_pkey, fq_channel_queue_name_key, fq_lease_expires_ix,
--- fq_message_lease_ix, those of fq_message_state. Errors: QF001 bad limit or state, key without channel; QF007.
+-- id). Of the whole queue: all by id (step 3), or with p_state 'leased' those (step 4). p_key needs a channel. p_step,
+-- p_at, p_message_id: step, at and last_id of the last row of the page before.
+-- Guarantees: one snapshot. If there may be more, the last row has no message_id, and says where to go on: at most
+-- p_scan messages are looked at. A message that keeps its step and place is on one page and no other. A message whose
+-- kind cannot be read has none. Cost: what is looked at; of steps 1 and 4 the queue's leased messages. Locks: none.
+-- Index: fq_message_ready_ix, fq_message_key, fq_message_pkey, fq_lease_expires_ix, fq_message_lease_ix, those of
+-- fq_message_state. Errors: QF001 bad limit or state, key without channel; QF007.
 create function fairqueue.fq_find_messages(
   p_queue text, p_channel text, p_state text, p_kind text, p_key text, p_step integer, p_at bigint,
   p_message_id bigint, p_limit integer, p_scan integer

@@ -12,10 +12,7 @@ declare
   v_now bigint := fairqueue.fq_now();
 begin
   perform fairqueue.fq_check_grant(array['monitor', 'operator']::text[], p_queue, null::text[]);
-  if (p_limit between 1 and 100000) is not true then
-    raise exception 'fq_group_members has limit %', coalesce(p_limit::text, 'null')
-      using errcode = 'QF001', hint = 'list 1 to 100000 members at once';
-  end if;
+  perform fairqueue.fq_check_number('fq_group_members has limit'::text, p_limit::bigint, 1::bigint, 100000::bigint);
   return query
   select m.id, c.name, fairqueue.fq_message_state(m.id, m.lease_id, m.dequeue_at, v_now)
   from fairqueue.fq_group g

@@ -3,7 +3,7 @@
 -- p_before_at, p_before_id: created_at and id of the last row of the page before. The counts are those of this moment,
 -- with notes that are not folded yet and what the transaction itself has done. Times are microseconds since the epoch.
 -- Cost: the groups that are returned, and the notes that are not folded: those of the last second, if workers run.
--- Locks: none. Index: fq_group_queue_ix, fq_group_pkey, fq_group_note_pkey from floor_xid on and by open_xids.
+-- Locks: none. Index: fq_group_queue_ix, fq_group_pkey, those of fq_unfolded_notes.
 -- Errors: QF001 bad limit; QF007.
 create function fairqueue.fq_groups(
   p_queue text, p_group_id uuid, p_open boolean, p_before_at bigint, p_before_id uuid, p_limit integer
@@ -16,21 +16,13 @@ language plpgsql
 stable
 security definer
 as $$
-declare
-  v_floor xid8;
-  v_open xid8[];
 begin
   if p_group_id is not null then
     perform fairqueue.fq_check_grant(array['producer', 'monitor', 'operator']::text[], p_queue, '{}'::text[]);
   else
     perform fairqueue.fq_check_grant(array['monitor', 'operator']::text[], p_queue, null::text[]);
   end if;
-  if (p_limit between 1 and 100000) is not true then
-    raise exception 'fq_groups has limit %', coalesce(p_limit::text, 'null')
-      using errcode = 'QF001', hint = 'list 1 to 100000 groups at once';
-  end if;
-  select f.floor_xid, f.open_xids into v_floor, v_open
-  from fairqueue.fq_note_floor() f;
+  perform fairqueue.fq_check_number('fq_groups has limit'::text, p_limit::bigint, 1::bigint, 100000::bigint);
   return query
   with page as materialized (
     select o.*
@@ -52,15 +44,7 @@ begin
   since as materialized (
     select u.group_id, sum(u.added)::bigint as added, sum(u.done)::bigint as done, sum(u.failed)::bigint as failed,
       sum(u.cancelled)::bigint as cancelled
-    from (
-      select n.group_id, n.added, n.done, n.failed, n.cancelled
-      from fairqueue.fq_group_note n
-      where n.xid >= v_floor
-      union all
-      select o.group_id, o.added, o.done, o.failed, o.cancelled
-      from fairqueue.fq_group_note o
-      where o.xid = any (v_open)
-    ) u
+    from fairqueue.fq_unfolded_notes() u
     group by u.group_id
   )
   select p.group_id, p.added + coalesce(s.added, 0), p.done + coalesce(s.done, 0), p.failed + coalesce(s.failed, 0),

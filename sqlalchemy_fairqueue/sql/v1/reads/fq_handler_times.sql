@@ -19,11 +19,10 @@ set jit = off
 as $$
 begin
   perform fairqueue.fq_check_grant(array['monitor', 'operator']::text[], p_queue, null::text[]);
-  if (p_scan between 1 and 1000000 and cardinality(p_bounds) >= 1) is not true then
-    raise exception 'fq_handler_times has % bounds and scan %',
-      coalesce(cardinality(p_bounds), 0), coalesce(p_scan::text, 'null')
-      using errcode = 'QF001', hint = 'give 1 bound or more, and let 1 to 1000000 attempts be looked at';
-  end if;
+  perform fairqueue.fq_check_number('fq_handler_times has scan'::text, p_scan::bigint, 1::bigint, 1000000::bigint);
+  perform fairqueue.fq_check_number(
+    'fq_handler_times has bounds'::text, cardinality(p_bounds)::bigint, 1::bigint, null::bigint
+  );
   return query
   select r.kind, width_bucket(r.finished_at - r.started_at, p_bounds), count(*)
   from (

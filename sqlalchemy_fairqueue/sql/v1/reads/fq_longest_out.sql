@@ -19,10 +19,7 @@ declare
   );
 begin
   perform fairqueue.fq_check_grant(array['monitor', 'operator']::text[], p_queue, null::text[]);
-  if (p_count >= 1) is not true then
-    raise exception 'fq_longest_out has count %', p_count
-      using errcode = 'QF001', hint = 'let 1 message out or more be looked at';
-  end if;
+  perform fairqueue.fq_check_number('fq_longest_out has count'::text, p_count::bigint, 1::bigint, null::bigint);
   for channel, message_id, delivered_at in
     select distinct on (case when p_channels is not null then o.channel_id end) c.name, o.id, o.delivered_at
     from (

@@ -15,10 +15,8 @@ security definer
 as $$
 begin
   perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, null::text[]);
-  if p_limit is null or p_limit < 1 or p_chars is null or p_chars < 0 then
-    raise exception 'fq_message_attempts has limit %, characters %', p_limit, p_chars
-      using errcode = 'QF001', hint = 'ask for 1 attempt or more, with 0 characters of each error or more';
-  end if;
+  perform fairqueue.fq_check_number('fq_message_attempts has limit'::text, p_limit::bigint, 1::bigint, null::bigint);
+  perform fairqueue.fq_check_number('fq_message_attempts has chars'::text, p_chars::bigint, 0::bigint, null::bigint);
   return query
   select h.message_id, h.kind, h.attempt, h.channel, h.consumer, h.enqueued_at, h.ready_at, h.started_at,
     h.finished_at, h.outcome, left(h.error, p_chars)

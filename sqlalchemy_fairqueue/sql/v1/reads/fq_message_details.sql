@@ -25,10 +25,8 @@ declare
   v_id bigint;
 begin
   perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, null::text[]);
-  if p_limit is null or p_limit < 1 or p_bytes is null or p_bytes < 0 then
-    raise exception 'fq_message_details has limit %, bytes %', p_limit, p_bytes
-      using errcode = 'QF001', hint = 'ask for 1 message or more, with 0 bytes of each or more';
-  end if;
+  perform fairqueue.fq_check_number('fq_message_details has limit'::text, p_limit::bigint, 1::bigint, null::bigint);
+  perform fairqueue.fq_check_number('fq_message_details has bytes'::text, p_bytes::bigint, 0::bigint, null::bigint);
   for v_id, channel, enqueued_at, dequeue_at, delivered_at, returned_at, attempts, max_attempts, deliveries, cancelled,
     cancelled_at, consumer, expires_at
   in
@@ -38,12 +36,10 @@ begin
       union all
       (
         select m.id, 1, m.id
-        from fairqueue.fq_channel c
+        from fairqueue.fq_find_channel(p_queue, p_channel) c
         cross join fairqueue.fq_lease e
         join fairqueue.fq_message m on m.lease_id = e.id and m.channel_id = c.id
         where p_ids is null
-          and c.queue = p_queue
-          and c.name = p_channel
           and e.queue = p_queue
         order by m.id + 0
         limit p_limit
@@ -51,11 +47,9 @@ begin
       union all
       (
         select m.id, 2, row_number() over (order by m.channel_id, m.dequeue_at, m.id)
-        from fairqueue.fq_channel c
+        from fairqueue.fq_find_channel(p_queue, p_channel) c
         join fairqueue.fq_message m on m.channel_id = c.id
         where p_ids is null
-          and c.queue = p_queue
-          and c.name = p_channel
           and m.lease_id is null
         order by m.channel_id, m.dequeue_at, m.id
         limit p_limit

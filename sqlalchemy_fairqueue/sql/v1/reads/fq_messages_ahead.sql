@@ -15,10 +15,7 @@ declare
   v_ahead integer;
 begin
   perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, null::text[]);
-  if p_most is null or p_most < 1 then
-    raise exception 'fq_messages_ahead counts to %', p_most
-      using errcode = 'QF001', hint = 'let 1 message or more be counted';
-  end if;
+  perform fairqueue.fq_check_number('fq_messages_ahead has most'::text, p_most::bigint, 1::bigint, null::bigint);
   select m.channel_id, m.dequeue_at into v_channel_id, v_at
   from fairqueue.fq_message m
   join fairqueue.fq_channel c on c.id = m.channel_id

@@ -9,13 +9,7 @@ as $$
   select fairqueue.fq_head_cost(p_queue, s.head_message_id, s.mean_cost)
   from fairqueue.fq_channel_state s
   where s.queue = p_queue
-    and s.ready_tag >= (
-      select n.ready_floor
-      from fairqueue.fq_queue_state n
-      where n.queue = p_queue
-      order by n.queue desc, n.row_version desc
-      limit 1
-    )
+    and s.ready_tag >= (select n.ready_floor from fairqueue.fq_newest_dispatch(p_queue) n)
   order by s.queue, s.ready_tag, s.channel_id
   limit 1
 $$;

@@ -10,10 +10,7 @@ security definer
 as $$
 begin
   perform fairqueue.fq_check_grant(array['monitor', 'operator']::text[], p_queue, null::text[]);
-  if p_limit is null or p_limit < 1 then
-    raise exception 'fq_plan_channels has limit %', p_limit
-      using errcode = 'QF001', hint = 'ask for 1 channel or more';
-  end if;
+  perform fairqueue.fq_check_number('fq_plan_channels has limit'::text, p_limit::bigint, 1::bigint, null::bigint);
   return query
   select c.id, c.name, o.overridden
   from fairqueue.fq_channel_plan o

@@ -43,12 +43,5 @@ as $$
   end
   from (values (p_queue)) asked(name)
   left join fairqueue.fq_queue q on q.name = asked.name
-  left join lateral (
-    select s.max_concurrency, s.current_concurrency, s.max_cost_out, s.current_cost, s.rate_at, s.rate_interval,
-      s.rate_burst
-    from fairqueue.fq_queue_state s
-    where s.queue = asked.name
-    order by s.queue desc, s.row_version desc
-    limit 1
-  ) n on true
+  left join fairqueue.fq_newest_dispatch(p_queue) n on true
 $$;

@@ -28,10 +28,9 @@ declare
   v_queue text;
 begin
   perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, null::text[]);
-  if (least(p_limit, p_scan) >= 1 and p_chars >= 0) is not true or num_nulls(p_limit, p_scan) > 0 then
-    raise exception 'fq_recent_attempts has limit %, scan %, characters %', p_limit, p_scan, p_chars
-      using errcode = 'QF001', hint = 'ask for 1 attempt or more, and let 1 or more be looked at';
-  end if;
+  perform fairqueue.fq_check_number('fq_recent_attempts has limit'::text, p_limit::bigint, 1::bigint, null::bigint);
+  perform fairqueue.fq_check_number('fq_recent_attempts has scan'::text, p_scan::bigint, 1::bigint, null::bigint);
+  perform fairqueue.fq_check_number('fq_recent_attempts has chars'::text, p_chars::bigint, 0::bigint, null::bigint);
   for v_queue, message_id, kind, attempt, channel, consumer, enqueued_at, ready_at, started_at, finished_at, outcome,
     error, recorded_xid, history_id
   in

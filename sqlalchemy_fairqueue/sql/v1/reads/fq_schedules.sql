@@ -17,10 +17,8 @@ stable
 security definer
 as $$
 begin
-  if p_limit < 1 then
-    raise exception 'fq_schedules has limit %', p_limit
-      using errcode = 'QF001', hint = 'ask for 1 schedule or more';
-  end if;
+  perform fairqueue.fq_check_number('fq_schedules has limit'::text, p_limit::bigint, 1::bigint, null::bigint)
+  where p_limit is not null;
   perform fairqueue.fq_check_grant(
     array['producer', 'monitor', 'operator']::text[], p_queue,
     (case when num_nonnulls(p_channel) = 1 then array[p_channel] end)::text[]

@@ -1,19 +1,13 @@
 -- fq_stats: figures of a queue, in one row, even if nobody knows the queue.
--- Guarantees: one snapshot; times and counts as in fq_channel_stats. consumers: those with a lease that has not
--- expired; signals: unheard ones. ready is the sum of deliverable (consumers could take them now), paused (of paused
--- channels, or all of a paused queue) and limited (limits and rates hold them back). held: those that wait for others
--- of their ordering keys, neither ready nor scheduled. current_concurrency, current_cost: messages that count against
--- the queue's limits, and what they cost, as far as the dispatcher knows (null: it never had a dispatch row);
--- next_cost: what the first ready message costs; rate_allows_at: when the queue's rate allows its next message;
--- noted_at: when the dispatch row was written; served_cost, served_since: as in fq_channel_stats.
--- Cost: one state row and one index probe a channel with messages; three more for a channel with an unheard signal, a
--- leased message or aging priorities, and for the hundred whose heads are the oldest; the scheduled and prioritised
--- messages; the queue's leased messages, dead letters and unheard signals; at most 2,000 rows of the history. Neither
--- ready messages nor states of idle channels are read; names of channels are counted in the index (10 million a
--- second).
--- Locks: none. Index: fq_channel_queue_name_key, fq_channel_state_ready_ix, fq_channel_state_held_back_ix,
--- fq_channel_state_newest_ix, fq_channel_state_dropped_ix, fq_message_ready_ix, fq_message_lease_ix, fq_signal_pkey,
--- fq_lease_expires_ix, fq_dead_letter_died_ix, fq_queue_pkey; those of fq_queue_allows. Errors: QF007.
+-- Guarantees: one snapshot; times and counts as in fq_channel_stats. ready is the sum of deliverable (consumers could
+-- take them now), paused and limited (limits and rates hold them back). consumers: those with a lease that has not
+-- expired; signals: unheard ones. current_concurrency, current_cost: what counts against the queue's limits, as far as
+-- the dispatcher knows (null: it has no dispatch row, which was written at noted_at); next_cost: of the first ready
+-- message.
+-- Cost: one state row and one index probe a channel with messages; three more for a channel with a signal, a leased
+-- message or aging priorities, and for the hundred with the oldest heads; scheduled and prioritised messages; leased
+-- ones, dead letters, signals; 2,000 rows of the history; the index of names. Locks: none. Index: those of its steps,
+-- fq_channel_state_dropped_ix, fq_dead_letter_died_ix. Errors: QF007.
 create function fairqueue.fq_stats(p_queue text)
 returns table (
   channels bigint, ready bigint, deliverable bigint, paused bigint, limited bigint, scheduled bigint, held bigint,
@@ -126,13 +120,7 @@ begin
   from counted l
   cross join oldest o
   cross join signals t
-  left join lateral (
-    select s.*
-    from fairqueue.fq_queue_state s
-    where s.queue = p_queue
-    order by s.queue desc, s.row_version desc
-    limit 1
-  ) n on true
+  left join fairqueue.fq_newest_dispatch(p_queue) n on true
   left join fairqueue.fq_queue q on q.name = p_queue
   cross join lateral (
     select count(*) as held

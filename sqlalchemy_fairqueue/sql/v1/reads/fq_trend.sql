@@ -16,11 +16,8 @@ declare
   v_last bigint := fairqueue.fq_now() / greatest(p_step, 1) * p_step;
 begin
   perform fairqueue.fq_check_grant(array['monitor', 'operator']::text[], p_queue, null::text[]);
-  if (p_step >= 60000000 and p_over between p_step and 86400000000) is not true then
-    raise exception 'fq_trend looks % microseconds back, in steps of %',
-      coalesce(p_over::text, 'null'), coalesce(p_step::text, 'null')
-      using errcode = 'QF001', hint = 'look a day back at most, in steps of a minute or more';
-  end if;
+  perform fairqueue.fq_check_number('fq_trend has step'::text, p_step::bigint, 60000000::bigint, 86400000000::bigint);
+  perform fairqueue.fq_check_number('fq_trend has over'::text, p_over::bigint, p_step::bigint, 86400000000::bigint);
   return query
   with kept as (
     select s.at / p_step * p_step as step, case when count(*) <= 20 then 0 end as others,

@@ -1,6 +1,6 @@
 -- One row for each shared limit: how many messages of several queues together may be out (max_concurrency), what they
 -- may cost (max_cost_out), and at which rate they may go, in messages or in cost.
--- Written by fq_configure_limit and fq_remove_limit.
+-- Written by fq_configure_limit.
 create table fairqueue.fq_limit (
   name text collate "C" not null,
   max_concurrency integer,

@@ -2,7 +2,7 @@
 -- fq_changed_policy knows. revision grows with each change, even if the plan is removed and made anew. The dispatcher
 -- brings a change to the channels in the order of their ids. spread_after: the last one that was visited (null: all
 -- have the change; the greatest number: all were visited); spread_again: those that were passed by, since they were
--- locked or had to wait; spread_at: when to go on. Written by fq_configure_plan, fq_remove_plan and fq_spread_plans.
+-- locked or had to wait; spread_at: when to go on. Written by fq_configure_plan and fq_spread_plans.
 create table fairqueue.fq_plan (
   queue text collate "C" not null,
   name text collate "C" not null,
