@@ -154,11 +154,11 @@ def enqueue_call(
         refusing: Whether the call travels with the COMMIT; it then fails for outcomes for which Python would raise.
         counts_members: Whether the call counts members, because the transaction created their groups.
     """
-    arrays: dict[str, Any] = _arrays(messages)
     alone = len(messages) == 1
     if alone:
-        arrays = {name: element for name, [element] in arrays.items()}
+        arrays = _scalars(messages[0])
     else:
+        arrays = _arrays(messages)
         for name, usual in _OPTIONAL.items():
             if arrays[name].count(usual) == len(messages):
                 arrays[name] = None
@@ -182,7 +182,29 @@ def _shared(values: Sequence[Any] | None) -> Sequence[Any] | None:
     return values[:1] if values is not None and values.count(values[0]) == len(values) else values
 
 
-def _arrays(messages: Sequence[EncodedMessage]) -> dict[str, list[Any]]:
+def _scalars(one: EncodedMessage) -> dict[str, Any]:
+    """Return the elements of :func:`_arrays` for one message, in a third of the time."""
+    message = one.message
+    return {
+        "channels": message.channel,
+        "kinds": message.kind,
+        "contents": one.content,
+        "headers": one.headers,
+        "delays": None if message.delay is None else microseconds(message.delay),
+        "ats": None if message.at is None else instant_microseconds(message.at),
+        "priorities": message.priority,
+        "keys": message.key,
+        "max_attempts": one.max_attempts,
+        "ordering_keys": message.ordering_key,
+        "on_duplicates": "coalesce" if message.coalesce else message.on_duplicate,
+        "costs": None if message.cost == 1 else message.cost,
+        "groups": None if one.membership is None else one.membership.text,
+        "unique_fors": None if message.unique_for is None else microseconds(message.unique_for),
+        "from_ends": True if message.unique_from == "completion" else None,
+    }
+
+
+def _arrays(messages: Sequence[EncodedMessage]) -> dict[str, Any]:
     """Return the arrays of ``fq_enqueue``, with an element for each message."""
     # List comprehensions, since a call for each of many messages would take as long as everything else.
     enqueues = [one.message for one in messages]

@@ -10,7 +10,6 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from fractions import Fraction
-from functools import cache
 from math import inf
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, cast
 
@@ -165,16 +164,6 @@ def _decimal(number: float) -> str:
     return f"{number:.6f}".rstrip("0").rstrip(".")
 
 
-def checked_rate(what: str, value: object) -> Rate | None:
-    """Check a rate, given as a Rate or as text, and return it; None means no limit."""
-    if value is None or isinstance(value, Rate):
-        return value
-    if isinstance(value, str):
-        return Rate.parse(value)
-    example = f"Rate({value}) or '{value}/s'" if isinstance(value, int | float) else "Rate(50) or '50/s'"
-    raise InvalidArgument(f"{what} is {value!r:.80}; give a Rate, its text, or None for no limit, such as {example}")
-
-
 MOST = 2**31 - 1
 _KEY = "definition"
 _NUMBER = re.compile(r"\d{1,19}|\d{1,3}(?:,\d{3})+", re.ASCII)
@@ -296,8 +285,15 @@ class RateOf(Definition):
 
     metavar: ClassVar[str] = "RATE"
 
-    def _checked(self, name: str, value: Any) -> Rate | None:
-        return checked_rate(name, value)
+    def _checked(self, name: str, value: Any) -> Rate:
+        if isinstance(value, Rate):
+            return value
+        if isinstance(value, str):
+            return Rate.parse(value)
+        example = f"Rate({value}) or '{value}/s'" if isinstance(value, int | float) else "Rate(50) or '50/s'"
+        raise InvalidArgument(
+            f"{name} is {value!r:.80}; give a Rate, its text, or None for no limit, such as {example}"
+        )
 
     def _parsed(self, words: str) -> Rate:
         return Rate.parse(words)
@@ -307,7 +303,7 @@ class RateOf(Definition):
         return f"{name}_interval", f"{name}_burst", f"{name}_of"
 
     def column_values(self, name: str, value: Any) -> dict[str, object]:
-        rate = checked_rate(name, value)
+        rate: Rate | None = self.checked(name, value)
         values = (0, 1, "messages") if rate is None else (microseconds(rate.interval), rate.burst, rate.of)
         return dict(zip(self.columns(name), values, strict=True))
 
@@ -335,15 +331,9 @@ class Choice(Definition):
 
 
 def definitions(kind: type[DataclassInstance]) -> dict[str, Definition]:
-    return _definitions(kind)
-
-
-# The cache is not on definitions() itself, since mypy does not accept a class in a variable as the key of a cache.
-@cache
-def _definitions(kind: type[DataclassInstance]) -> dict[str, Definition]:
     return {one.name: one.metadata[_KEY] for one in fields(kind) if _KEY in one.metadata}
 
 
 def check_fields(values: DataclassInstance) -> None:
-    for name, definition in _definitions(type(values)).items():
+    for name, definition in definitions(type(values)).items():
         object.__setattr__(values, name, definition.checked(name, getattr(values, name)))

@@ -19,6 +19,9 @@ from tests.unit_of_work.business import Upload, channels, uploads
 
 ABOUT = ("psycopg", "psycopg async")
 
+# Calls after which psycopg has prepared a statement.
+_PREPARED = 8
+
 
 @pytest.fixture
 def alone(make_face: MakeFace, face: Face) -> Face:
@@ -131,6 +134,26 @@ def test_a_deferred_constraint(alone: Face, queue: Queue, database: Database) ->
     assert caught.value.statement is None
     assert "once" in str(caught.value)
     assert (channels(database), uploads(database)) == ([], [])
+    assert _pid(alone) == pid
+
+
+def test_a_deferred_trigger(alone: Face, queue: Queue, database: Database) -> None:
+    """An error at the end of a transaction that has only an enqueue fails the commit, and nothing is committed."""
+    for _ in range(_PREPARED):
+        alone.run(lambda session: queue.enqueue(session, channel="a", payload=1))
+    database.execute(
+        "create function no() returns trigger language plpgsql as"
+        " $$ begin raise exception 'not now' using errcode = '23514'; end $$"
+    )
+    database.execute(
+        "create constraint trigger no after insert on fq_message deferrable initially deferred"
+        " for each row execute function no()"
+    )
+    pid, receipts = _pid(alone), []
+    with pytest.raises(IntegrityError, match="not now"):
+        alone.run(lambda session: receipts.append(queue.enqueue(session, channel="b", payload=1)))
+    assert receipts[0].outcome is None
+    assert channels(database) == ["a"] * _PREPARED
     assert _pid(alone) == pid
 
 

@@ -1,6 +1,7 @@
 """Pausing and limiting a queue, from sessions, connections and engines."""
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from sqlalchemy import Engine
@@ -62,11 +63,12 @@ def test_apart(queue: Queue, engine: Engine) -> None:
 async def test_a_mistyped_channel(queue: Queue, engine: Engine, async_engine: AsyncEngine, database: Database) -> None:
     """Neither pause nor resume makes a channel: they say that there is none, from a session at its COMMIT."""
     _seed(queue, engine, "a")
-    for verb in queue.pause, queue.resume:
+    for name in ("pause", "resume"):
+        verb: Any = getattr(queue, name)
         with pytest.raises(UnknownChannel) as refusal:
             verb(engine, "b")
         assert (refusal.value.queue, refusal.value.channel) == ("documents", "b")
-        assert f"cannot {verb.__name__} channel 'b' of queue 'documents'" in str(refusal.value)
+        assert f"cannot {name} channel 'b' of queue 'documents'" in str(refusal.value)
         assert str(refusal.value).endswith("pause(..., new=True) makes the channel")
         with Session(engine) as session:
             queue.enqueue(session, channel="c", payload="c")
