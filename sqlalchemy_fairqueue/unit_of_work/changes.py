@@ -69,12 +69,15 @@ class Change:
 def configure(target: Target, changes: PolicyChanges, policy: ChannelPolicy) -> Change:
     """Change the defaults of a queue for new channels; the first change starts from *policy*."""
     defaults = f'{{"defaults": {policy_json(changes)}}}'
-    return _of(target, None, target.call("fq_set_queue", "configure", settings=defaults, policy=new_policy_json(policy)).rows)
+    call = target.call("fq_set_queue", "configure", settings=defaults, policy=new_policy_json(policy))
+    return _of(target, None, call.rows)
 
 
 def set_queue(target: Target, changes: QueueChanges) -> Change:
     """Change settings of a queue other than its limits and defaults."""
-    return _of(target, None, target.call("fq_set_queue", "configure", settings=settings_json(changes), policy=None).rows)
+    return _of(
+        target, None, target.call("fq_set_queue", "configure", settings=settings_json(changes), policy=None).rows
+    )
 
 
 def configure_channel(
@@ -127,15 +130,16 @@ def limit(target: Target, changes: QueueLimits) -> Change:
 
 def configure_limit(target: Target, name: str, changes: PolicyChanges | None) -> Change:
     """Create or change a shared limit of the installation; remove it if *changes* is None."""
-    verb, phase, limits = ("remove", REMOVALS, None) if changes is None else ("configure", SETTINGS, policy_json(changes))
+    verb, phase = ("remove", REMOVALS) if changes is None else ("configure", SETTINGS)
+    limits = None if changes is None else policy_json(changes)
     change = call(target.schema, "fq_configure_limit", f"{verb} limit {name!r}", name=name, changes=limits)
     return Change(target=target, phase=phase, lock_key=(_LIMIT, name), send=change.rows)
 
 
 def configure_plan(target: Target, name: str, changes: PolicyChanges | None) -> Change:
     """Create or change a plan of a queue; remove it if *changes* is None."""
-    verb, phase, policy = ("remove", REMOVALS, None) if changes is None else ("configure", SETTINGS, policy_json(changes))
-    doing = f"{verb} plan {name!r} of"
+    verb, phase = ("remove", REMOVALS) if changes is None else ("configure", SETTINGS)
+    doing, policy = f"{verb} plan {name!r} of", None if changes is None else policy_json(changes)
     change = target.call("fq_configure_plan", doing, name=name, changes=policy, notify=target.notify)
     return Change(
         target=target, phase=phase, lock_key=(_PLAN, name), send=change.rows, locks_queue=True, changed_plan=name

@@ -449,8 +449,8 @@ _RESULTS = [
     Mutation(
         "what a cancel withdraws has no result",
         "fq_cancel",
-        "where v_retention is not null",
-        "where false",
+        "    and v_retention is not null\n",
+        "    and false\n",
     ),
 ]
 _QUOTAS = [
