@@ -24,6 +24,8 @@ declare
   v_deleted bigint;
 begin
   perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, null::text[]);
+  perform fairqueue.fq_check_number('fq_purge_channel has limit'::text, p_limit, 1::bigint, null::bigint)
+  where p_limit is not null;
   select c.id into v_channel_id
   from fairqueue.fq_find_channel(p_queue, p_channel) c;
   if not found then
