@@ -51,16 +51,15 @@ begin
       limit 1;
       exit when not found;
     end if;
-    select array_agg(h.id) into v_found
-    from (
+    v_found := array(
       select m.id
       from fairqueue.fq_message m
       where m.id = any (v_rest)
         and (select c.queue from fairqueue.fq_channel c where c.id = m.channel_id) = p_queue
       order by m.id
       for update
-    ) h;
-    v_ids := coalesce(v_ids, '{}') || coalesce(v_found, '{}');
+    );
+    v_ids := coalesce(v_ids, '{}') || v_found;
     v_rest := array(
       select unnest(v_rest)
       except

@@ -14,15 +14,14 @@ declare
   v_rows tid[];
   v_freeing record;
 begin
-  select array_agg(l.row) into v_rows
-  from (
-    select s.ctid as row
+  v_rows := array(
+    select s.ctid
     from fairqueue.fq_queue_state s
     where s.queue = p_queue
     order by s.queue desc, s.row_version desc
     for no key update skip locked
-  ) l;
-  if v_rows is null or cardinality(v_rows) < (
+  );
+  if v_rows = '{}' or cardinality(v_rows) < (
     select count(*)
     from fairqueue.fq_queue_state s
     where s.queue = p_queue
