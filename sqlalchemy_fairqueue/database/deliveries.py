@@ -309,8 +309,10 @@ def held_tokens(connection: Connection, target: Target, lease_id: int) -> list[T
 
 
 def find_holder(connection: Connection, target: Target, message_id: int) -> str | None:
-    found = call(target.schema, "fq_holder", f"find who holds message {message_id}", message_id=message_id)
-    return found.value(connection)
+    doing, which = f"find who holds message {message_id} of", {"channel": None, "ordinal": None}
+    told = target.call("fq_refusal", doing, outcome="lost", message_ids=[message_id], **which).value(connection)
+    holder: str | None = told["holder"]
+    return holder
 
 
 @cache

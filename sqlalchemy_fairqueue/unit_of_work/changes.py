@@ -209,7 +209,7 @@ def lock_queues(shares: Sequence[Share]) -> None:
     """Lock the rows of queues whose own settings change, then the plans that are changed, removed or used."""
     for share in shares:
         if any(change.locks_queue for change in changes_of(share)):
-            share.target.call("fq_lock_queue", "lock").rows(share.link.connection)
+            share.target.call("fq_lock_queue", "lock", deliveries=False).rows(share.link.connection)
     for share in shares:
         changes = changes_of(share)
         changed = [change.changed_plan for change in changes if change.changed_plan is not None]
@@ -222,7 +222,7 @@ def lock_channels(shares: Sequence[Share]) -> None:
     """Lock the states of changed channels, and create missing ones. Block dequeues of a queue that gets a limit."""
     for share in shares:
         if any(change.limits and change.channel is None for change in share.phases.get(CHANGES, ())):
-            share.target.call("fq_stop_deliveries", "stop").rows(share.link.connection)
+            share.target.call("fq_lock_queue", "stop", deliveries=True).rows(share.link.connection)
         channels: dict[str, str | None] = {}
         for change in share.phases.get(CHANGES, ()):
             # If several changes would create the channel, the first one's policy wins.

@@ -459,8 +459,9 @@ def _check(
         enqueue = enqueues[ordinal - 1]
         if outcome == "full":
             channel = enqueue.message.channel
-            call = target.call("fq_max_backlog", "read the policy of", channel=channel)
-            raise _full(target, channel, call.value(share.link.connection))
+            which = {"channel": channel, "ordinal": ordinal, "message_ids": None}
+            refusal = target.call("fq_refusal", "read the policy of", outcome=outcome, **which)
+            raise _full(target, channel, refusal.value(share.link.connection)["max_backlog"])
         if outcome in {"duplicate", "replaced"}:
             holder = cast("int", message_id)
             is_cancelled = ordinal > cancelled.get(holder, len(enqueues))

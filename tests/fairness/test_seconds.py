@@ -213,7 +213,7 @@ def test_what_is_not_held_is_not_charged(kernel: Kernel) -> None:
     kernel.set_queue(fair_by="seconds")
     kernel.charge_running([(again, 9_000, 0)])
     assert _told(kernel) == 7_000
-    with pytest.raises(psycopg.errors.Error, match="cost below 0") as refused:
+    with pytest.raises(psycopg.errors.Error, match="has cost -1") as refused:
         kernel.charge_running([(again, -1, 0)])
     assert refused.value.sqlstate == "QF001"
 

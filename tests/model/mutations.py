@@ -206,7 +206,7 @@ _BOUNDS = [
     Mutation(
         "what nobody has heard of takes no room",
         "fq_channel_room",
-        "and g.bounded\n              and g.id > (n.state).heard_id",
+        "and g.bounded\n              and g.id > n.heard_id",
         "and false",
     ),
     Mutation(
@@ -332,8 +332,8 @@ _LIMITS = [
     Mutation(
         "the rate of a queue stays as it was",
         "fq_limit_queue",
-        "      rate_interval = v_new.rate_interval,\n",
-        "",
+        "v_marked.cost,\n    rate_interval = v_new.rate_interval,\n",
+        "v_marked.cost,\n",
         limits=True,
     ),
     Mutation(
@@ -437,8 +437,8 @@ _RESULTS = [
     Mutation(
         "what a cancel withdraws has no result",
         "fq_cancel",
-        "where v_retention is not null",
-        "where false",
+        "    and v_retention is not null\n",
+        "    and false\n",
     ),
 ]
 _QUOTAS = [

@@ -167,7 +167,7 @@ def test_low_level_calls_of_a_consumer(jobs: Installation) -> None:
     calls = [
         f"fq_heartbeat(array[{lease}]::bigint[], 1000000)",
         f"fq_held({lease})",
-        f"fq_holder({held.message_id})",
+        f"fq_refusal('lost', 'other', null, null, array[{held.message_id}]::bigint[])",
         f"fq_lock_messages(array[{held.message_id}]::bigint[])",
         "fq_wait('other', 'me', null, 1000000)",
         "fq_refuse('full', 'other', 'a', 1, null)",

@@ -47,3 +47,14 @@ def test_two_enqueues_to_a_channel_without_a_state_row(kernel: Kernel, open_kern
     assert second.result()[0].created
     assert kernel.value("select count(*) from fq_channel_state") == 1
     assert len(kernel.drain()) == 3
+
+
+def test_a_repair_leaves_a_channel_that_somebody_has_locked(kernel: Kernel, open_kernel: OpenKernel) -> None:
+    """Its signals stay: without the state row nothing of what they tell could be counted."""
+    kernel.enqueue("a")
+    other = open_kernel()
+    other.rows("select from fq_channel_state for update")
+    assert kernel.value("select fq_repair_channel('q', (select id from fq_channel))") is False
+    assert kernel.value("select message_id is not null from fq_signal")
+    other.rollback()
+    assert len(kernel.drain()) == 1

@@ -51,16 +51,15 @@ begin
       limit 1;
       exit when not found;
     end if;
-    select array_agg(h.id) into v_found
-    from (
+    v_found := array(
       select m.id
       from fairqueue.fq_message m
       where m.id = any (v_rest)
         and (select c.queue from fairqueue.fq_channel c where c.id = m.channel_id) = p_queue
       order by m.id
       for update
-    ) h;
-    v_ids := coalesce(v_ids, '{}') || coalesce(v_found, '{}');
+    );
+    v_ids := coalesce(v_ids, '{}') || v_found;
     v_rest := array(
       select unnest(v_rest)
       except
@@ -72,11 +71,19 @@ begin
 
   -- A new statement sees what the transactions committed that this one waited for. Who has leased the messages does not
   -- change any more.
+  insert into fairqueue.fq_result (message_id, queue, channel, kind, outcome, finished_at, expires_at)
+  select m.id, p_queue, (select c.name from fairqueue.fq_channel c where c.id = m.channel_id), m.kind, 'cancelled',
+    v_now, v_now + v_retention
+  from fairqueue.fq_message m
+  where m.id = any (v_ids)
+    and v_retention is not null
+  order by m.id
+  on conflict on constraint fq_result_pkey do nothing;
   with gone as (
     delete from fairqueue.fq_message m
     where m.id = any (v_ids)
       and num_nulls(m.lease_id) = 1
-    returning m.id, m.channel_id, m.kind
+    returning m.channel_id
   ),
   signalled as (
     insert into fairqueue.fq_signal (queue, channel_id, added, bounded)
@@ -91,22 +98,7 @@ begin
       key = null
     where m.id = any (v_ids)
       and num_nulls(m.lease_id) = 0
-    returning m.id, m.channel_id, m.kind
-  ),
-  kept as (
-    insert into fairqueue.fq_result (message_id, queue, channel, kind, outcome, finished_at, expires_at)
-    select w.id, p_queue, (select c.name from fairqueue.fq_channel c where c.id = w.channel_id), w.kind,
-      'cancelled', v_now, v_now + v_retention
-    from (
-      select g.id, g.channel_id, g.kind
-      from gone g
-      union all
-      select f.id, f.channel_id, f.kind
-      from flagged f
-    ) w
-    where v_retention is not null
-    order by w.id
-    on conflict on constraint fq_result_pkey do nothing
+    returning m.id
   )
   select array_agg(f.id) into v_leased
   from flagged f;

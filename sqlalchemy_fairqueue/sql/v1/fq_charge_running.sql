@@ -14,10 +14,9 @@ security definer
 as $$
 begin
   perform fairqueue.fq_check_grant(array['consumer']::text[], p_queue, null::text[]);
-  if 0 > any (p_costs) or 1000000000 < any (p_costs) then
-    raise exception 'fq_charge_running has a cost below 0 or above 1,000,000,000'
-      using errcode = 'QF001', hint = 'give costs of 0 to 1000000000 milliseconds';
-  end if;
+  perform fairqueue.fq_check_number('fq_charge_running has cost'::text, u.cost::bigint, 0::bigint, 1000000000::bigint)
+  from unnest(p_costs) u(cost)
+  where u.cost is not null;
   insert into fairqueue.fq_signal (queue, channel_id, cost)
   select p_queue, r.channel_id, sum(r.more)
   from (

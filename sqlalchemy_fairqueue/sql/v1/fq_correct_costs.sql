@@ -19,10 +19,9 @@ declare
   v_told jsonb;
 begin
   perform fairqueue.fq_check_grant(array['consumer']::text[], p_queue, null::text[]);
-  if 0 > any (p_costs) or 1000000000 < any (p_costs) then
-    raise exception 'fq_correct_costs has a cost below 0 or above 1,000,000,000'
-      using errcode = 'QF001', hint = 'give costs of 0 to 1000000000, in the unit of those of fq_enqueue';
-  end if;
+  perform fairqueue.fq_check_number('fq_correct_costs has cost'::text, u.cost::bigint, 0::bigint, 1000000000::bigint)
+  from unnest(p_costs) u(cost)
+  where u.cost is not null;
   with told as materialized (
     select distinct on (m.id) m.id, m.channel_id, m.delivered_at, u.cost,
       u.cost - greatest(u.charged, fairqueue.fq_charged(m.charged, m.cost::integer)) as difference

@@ -10,14 +10,10 @@ language plpgsql
 as $$
 declare
   c_day constant bigint := 86400000000;
-  v_schema text;
+  v_schema regnamespace := (select c.relnamespace from pg_class c where c.oid = p_history);
   v_day bigint;
   v_note text;
 begin
-  select n.nspname into v_schema
-  from pg_class c
-  join pg_namespace n on n.oid = c.relnamespace
-  where c.oid = p_history;
   for partition, v_day in
     select c.relname, to_date(substr(c.relname, 13, 8), 'YYYYMMDD') - date '1970-01-01'
     from pg_inherits i
@@ -28,8 +24,8 @@ begin
     order by c.relname
   loop
     v_note := format(
-      'insert into %I.fq_pruned_history (finished_from, finished_until, recorded_xid, history_id, pruned_at)'
-      ' select %s, %s, h.recorded_xid, h.id, %s from %I.%I h order by h.recorded_xid desc, h.id desc limit 1',
+      'insert into %s.fq_pruned_history (finished_from, finished_until, recorded_xid, history_id, pruned_at)'
+      ' select %s, %s, h.recorded_xid, h.id, %s from %s.%I h order by h.recorded_xid desc, h.id desc limit 1',
       v_schema, v_day * c_day, (v_day + 1) * c_day, fairqueue.fq_now(), v_schema, partition
     );
     -- While a transaction uses the history for long, locking only the old partition can still free its space.
@@ -40,10 +36,10 @@ begin
         if action = 'dropped' then
           execute format('lock table only %s in access exclusive mode', p_history);
         end if;
-        execute format('lock table %I.%I in access exclusive mode', v_schema, partition);
+        execute format('lock table %s.%I in access exclusive mode', v_schema, partition);
         execute v_note;
         execute format(
-          '%s table %I.%I', case action when 'dropped' then 'drop' else 'truncate' end, v_schema, partition
+          '%s table %s.%I', case action when 'dropped' then 'drop' else 'truncate' end, v_schema, partition
         );
         exit;
       exception when lock_not_available then

@@ -14,15 +14,14 @@ declare
   v_ended integer;
 begin
   perform fairqueue.fq_check_grant(array['consumer']::text[], p_queue, null::text[]);
-  select array_agg(l.id) into v_leases
-  from (
+  v_leases := array(
     select e.id
     from fairqueue.fq_lease e
     where e.id = any (p_lease_ids)
       and e.queue = p_queue
     order by e.id
     for update skip locked
-  ) l;
+  );
 
   -- A new statement: the dequeues that used these leases have committed, so their messages are seen.
   delete from fairqueue.fq_lease e

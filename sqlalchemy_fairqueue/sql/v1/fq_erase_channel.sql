@@ -22,10 +22,8 @@ declare
   v_rows tid[];
 begin
   perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, null::text[]);
-  if (p_limit between 1 and 1000000) is not true or (cardinality(p_after) = 3) is not true then
-    raise exception 'fq_erase_channel has limit % and after %', p_limit, p_after
-      using errcode = 'QF001', hint = 'erase 1 to 1000000 rows of a kind at once, after three numbers, at first 0';
-  end if;
+  perform fairqueue.fq_check_number('fq_erase_channel has limit'::text, p_limit::bigint, 1::bigint, 1000000::bigint);
+  perform fairqueue.fq_check_number('numbers of after'::text, cardinality(p_after)::bigint, 3::bigint, 3::bigint);
   messages := fairqueue.fq_purge_channel(
     p_queue, p_channel, null::text, null::text, null::text, null::text, null::bigint, null::bigint, p_limit::bigint
   );

@@ -10,19 +10,16 @@ language plpgsql
 as $$
 begin
   return (
-    select w.id
-    from (
-      select m.id
-      from fairqueue.fq_message m
-      where m.channel_id = p_channel_id
-        and m.ordering_key = p_ordering_key
-        and m.lease_id is null
-        and m.kind = p_kind
-        and (m.id = any (p_hold)) is not true
-      order by m.channel_id, m.ordering_key, m.lease_id, m.deliveries desc, m.id
-      limit 1
-      for share skip locked
-    ) w
+    select m.id
+    from fairqueue.fq_message m
+    where m.channel_id = p_channel_id
+      and m.ordering_key = p_ordering_key
+      and m.lease_id is null
+      and m.kind = p_kind
+      and (m.id = any (p_hold)) is not true
+    order by m.channel_id, m.ordering_key, m.lease_id, m.deliveries desc, m.id
+    limit 1
+    for share skip locked
   );
 end
 $$;

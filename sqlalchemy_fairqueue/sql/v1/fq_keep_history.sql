@@ -20,7 +20,7 @@ declare
   v_now bigint := fairqueue.fq_now();
   v_today bigint := v_now / c_day;
   v_history oid;
-  v_schema text;
+  v_namespace oid;
   v_retention bigint;
   v_days bigint[];
   v_made text[];
@@ -32,10 +32,9 @@ begin
         hint = 'run it in a READ COMMITTED transaction of its own: it moves what was committed until the tables '
           'were locked';
   end if;
-  select c.oid, n.nspname into v_history, v_schema
+  select c.oid, c.relnamespace into v_history, v_namespace
   from pg_type t
   join pg_class c on c.oid = t.typrelid
-  join pg_namespace n on n.oid = c.relnamespace
   where t.oid = pg_typeof(null::fairqueue.fq_history);
   begin
     if not fairqueue.fq_lock_round('history'::text) then
@@ -82,15 +81,13 @@ begin
     where not exists (
         select
         from pg_class c
-        join pg_namespace a on a.oid = c.relnamespace
-        where a.nspname = v_schema
+        where c.relnamespace = v_namespace
           and c.relname = s.name
       )
       and not exists (
         select
         from pg_type t
-        join pg_namespace a on a.oid = t.typnamespace
-        where a.nspname = v_schema
+        where t.typnamespace = v_namespace
           and t.typname = s.name
       )
     order by i.i

@@ -2,7 +2,7 @@
 -- and of this epoch (fq_epoch), else a new one, good for an eighth longer. id null: the queue has got its
 -- first limit since the caller looked (p_sight, of fq_look), so nothing may be taken. The caller has a channel locked.
 -- Guarantees: until the transaction ends nobody takes the lease back, and nobody sets the first limit of the queue, see
--- fq_stop_deliveries. A lease that somebody has locked counts as gone, since it may be taken back at this moment.
+-- fq_lock_queue. A lease that somebody has locked counts as gone, since it may be taken back at this moment.
 -- Locks: the lease, for key share, skip locked. Index: fq_queue_pkey, fq_lease_pkey. Errors: none.
 create function fairqueue.fq_lease_for(
   p_queue text, p_lease_id bigint, p_lease bigint, p_consumer text, p_sight record, p_now bigint,

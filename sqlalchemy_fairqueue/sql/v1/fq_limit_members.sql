@@ -11,7 +11,8 @@ as $$
 declare
   v_now bigint := fairqueue.fq_now();
   v_virtual_time bigint;
-  v_member fairqueue.fq_limit_share;
+  -- at first beyond any name
+  v_before text := repeat(chr(1114111), 129);
 begin
   select s.tag into v_virtual_time
   from fairqueue.fq_limit_share s
@@ -19,29 +20,24 @@ begin
     and s.queue = ''
   order by s.limit_name desc, s.queue desc, s.row_version desc
   limit 1;
-  select s.ctid, s.queue, s.tag, s.contends_until into share_row, queue, tag, contends_until
-  from fairqueue.fq_limit_share s
-  where s.limit_name = p_limit
-    and s.queue > ''
-  order by s.limit_name desc, s.queue desc, s.row_version desc
-  limit 1;
-  while found loop
-    v_member.queue := queue;
-    if contends_until <= v_now then
-      tag := greatest(tag, v_virtual_time);
-    end if;
-    select q.current_concurrency, q.current_cost into messages_out, cost_out
-    from fairqueue.fq_newest_dispatch(v_member.queue::text) q;
-    messages_out := coalesce(messages_out, 0);
-    cost_out := coalesce(cost_out, 0);
-    return next;
+  loop
     select s.ctid, s.queue, s.tag, s.contends_until into share_row, queue, tag, contends_until
     from fairqueue.fq_limit_share s
     where s.limit_name = p_limit
       and s.queue > ''
-      and s.queue < v_member.queue
+      and s.queue < v_before
     order by s.limit_name desc, s.queue desc, s.row_version desc
     limit 1;
+    exit when not found;
+    v_before := queue;
+    if contends_until <= v_now then
+      tag := greatest(tag, v_virtual_time);
+    end if;
+    select q.current_concurrency, q.current_cost into messages_out, cost_out
+    from fairqueue.fq_newest_dispatch(v_before) q;
+    messages_out := coalesce(messages_out, 0);
+    cost_out := coalesce(cost_out, 0);
+    return next;
   end loop;
 end
 $$;

@@ -4,7 +4,7 @@
 -- Guarantees: takes effect with the commit and is exact: messages that are out are counted, and each frees what its own
 -- row says that it holds. While more are out than a new limit allows, none is delivered. A new rate counts from the
 -- last message that the old one counted.
--- Locks: as fq_stop_deliveries, then the messages that are out in the order of their ids; waits for another
+-- Locks: as fq_lock_queue, then the messages that are out in the order of their ids; waits for another
 -- configuration, transactions that end messages, dequeues under way. Until the commit dequeues return nothing. READ
 -- COMMITTED only: an older snapshot would miss messages. Index: fq_queue_pkey, fq_queue_state_newest_ix, those of
 -- fq_give_slots. Errors: QF001, QF003, QF007.
@@ -45,7 +45,7 @@ begin
     raise exception 'fq_limit_queue runs in a % transaction', current_setting('transaction_isolation')
       using errcode = 'QF003', hint = 'run it in a READ COMMITTED transaction';
   end if;
-  perform fairqueue.fq_lock_queue(p_queue);
+  perform fairqueue.fq_lock_queue(p_queue, false::boolean);
   select q.* into v_new
   from fairqueue.fq_queue q
   where q.name = p_queue;
@@ -81,7 +81,7 @@ begin
       null;
     end;
   end if;
-  perform fairqueue.fq_stop_deliveries(p_queue);
+  perform fairqueue.fq_lock_queue(p_queue, true::boolean);
   update fairqueue.fq_queue q
   set max_concurrency = v_new.max_concurrency,
     max_cost_out = v_new.max_cost_out,

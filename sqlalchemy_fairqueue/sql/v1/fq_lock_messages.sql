@@ -28,14 +28,13 @@ begin
   end if;
   -- Again, for messages that were moved meanwhile, as in fq_cancel.
   loop
-    select array_agg(h.id) into v_found
-    from (
+    v_found := array(
       select m.id
       from fairqueue.fq_message m
       where m.id = any (v_rest)
       order by m.id
       for update
-    ) h;
+    );
     v_rest := array(
       select unnest(v_rest)
       except

@@ -14,16 +14,9 @@ declare
 begin
   perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, null::text[]);
   for r in
-    select u.name, bool_or(u.removed) as removed
-    from (
-      select n.name collate "C" as name, true as removed
-      from unnest(p_removed) n(name)
-      union all
-      select n.name collate "C", false
-      from unnest(p_used) n(name)
-    ) u
-    group by u.name
-    order by u.name
+    select distinct n.name collate "C" as name, n.name = any (p_removed) as removed
+    from unnest(p_removed || p_used) n(name)
+    order by 1
   loop
     if r.removed then
       perform

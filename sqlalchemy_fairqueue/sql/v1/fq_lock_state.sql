@@ -6,15 +6,14 @@ create function fairqueue.fq_lock_state(p_channel_id bigint)
 returns tid
 language plpgsql
 as $$
-declare
-  v_row tid;
 begin
-  select s.ctid into v_row
-  from fairqueue.fq_channel_state s
-  where s.channel_id = p_channel_id
-  order by s.channel_id desc, s.row_version desc
-  limit 1
-  for no key update;
-  return v_row;
+  return (
+    select s.ctid
+    from fairqueue.fq_channel_state s
+    where s.channel_id = p_channel_id
+    order by s.channel_id desc, s.row_version desc
+    limit 1
+    for no key update
+  );
 end
 $$;

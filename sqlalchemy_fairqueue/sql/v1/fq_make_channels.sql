@@ -12,6 +12,7 @@ returns void
 language plpgsql
 as $$
 declare
+  v_names text[] := array(select distinct n collate "C" from unnest(p_names) n order by 1);
   v_defaults jsonb;
   v_policy jsonb;
   v_rows tid[];
@@ -32,15 +33,12 @@ begin
   -- Wait for a transaction that deletes the channel; it is made anew below.
   for v_channel_id, v_is_lost in
     select c.id, s.channel_id is null
-    from (
-      select distinct n collate "C" as name
-      from unnest(p_names) n
-    ) w
+    from unnest(v_names) w(name)
     cross join lateral fairqueue.fq_find_channel(p_queue, w.name::text) c
     left join lateral fairqueue.fq_newest_state(c.id::bigint) s on true
     where num_nulls(s.channel_id) = 1
       or num_nonnulls(s.forget_xid) = 1
-    order by w.name
+    order by w.name collate "C"
   loop
     if v_is_lost then
       -- Wait for a transaction that makes the row, too: a new statement sees it.
@@ -61,11 +59,8 @@ begin
   with made as (
     insert into fairqueue.fq_channel (queue, name)
     select p_queue, w.name
-    from (
-      select distinct n collate "C" as name
-      from unnest(p_names) n
-      order by 1
-    ) w
+    from unnest(v_names) with ordinality w(name, ord)
+    order by w.ord
     on conflict (queue, name) do nothing
     returning id
   ),

@@ -54,16 +54,13 @@ begin
     raise exception 'there is a group % already', p_group_id
       using errcode = 'QF001', hint = 'give each group an id of its own, a random one';
   end if;
-  for v_i in 1..v_count loop
-    insert into fairqueue.fq_group_followup (
-      group_id, on_failure, channel, kind, content, headers, delay, at, priority, key, max_attempts, policy,
-      ordering_key
-    )
-    values (
-      p_group_id, p_on_failures[v_i], p_channels[v_i], p_kinds[v_i], p_contents[v_i], p_headers[v_i], p_delays[v_i],
-      p_ats[v_i], p_priorities[v_i], p_keys[v_i], p_max_attempts[v_i], p_policy,
-      p_ordering_keys[v_i]
-    );
-  end loop;
+  insert into fairqueue.fq_group_followup (
+    group_id, on_failure, channel, kind, content, headers, delay, at, priority, key, max_attempts, ordering_key, policy
+  )
+  select p_group_id, u.*, p_policy
+  from unnest(
+    p_on_failures, p_channels, p_kinds, p_contents, p_headers, p_delays, p_ats, p_priorities, p_keys, p_max_attempts,
+    p_ordering_keys
+  ) u;
 end
 $$;

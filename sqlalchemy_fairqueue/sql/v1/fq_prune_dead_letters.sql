@@ -28,19 +28,17 @@ begin
       or q.dead_letter_retention_by_kind is not null
     order by q.name
   loop
-    with doomed as materialized (
-      select d.ctid as row
-      from fairqueue.fq_dead_letter d
-      where d.queue = v_queue.name
-        and d.died_at < v_now - v_queue.shortest
-        and d.died_at < v_now - coalesce((v_queue.by_kind ->> d.kind)::bigint, v_queue.retention)
-      order by d.queue, d.died_at
-      limit p_limit
-      for update skip locked
-    )
-    delete from fairqueue.fq_dead_letter d
-    using doomed u
-    where d.ctid = u.row;
+    delete from fairqueue.fq_dead_letter t
+    where t.ctid = any (array(
+        select d.ctid
+        from fairqueue.fq_dead_letter d
+        where d.queue = v_queue.name
+          and d.died_at < v_now - v_queue.shortest
+          and d.died_at < v_now - coalesce((v_queue.by_kind ->> d.kind)::bigint, v_queue.retention)
+        order by d.queue, d.died_at
+        limit p_limit
+        for update skip locked
+      ));
     get diagnostics deleted = row_count;
     if deleted > 0 then
       queue := v_queue.name;

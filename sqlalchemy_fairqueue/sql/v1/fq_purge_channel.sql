@@ -24,6 +24,8 @@ declare
   v_deleted bigint;
 begin
   perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, null::text[]);
+  perform fairqueue.fq_check_number('fq_purge_channel has limit'::text, p_limit, 1::bigint, null::bigint)
+  where p_limit is not null;
   select c.id into v_channel_id
   from fairqueue.fq_find_channel(p_queue, p_channel) c;
   if not found then
@@ -32,9 +34,8 @@ begin
   v_row := fairqueue.fq_lock_state(v_channel_id);
 
   -- A new statement: it sees which messages a dequeue has leased that this call has waited for.
-  select array_agg(l.row) into v_rows
-  from (
-    select m.ctid as row
+  v_rows := array(
+    select m.ctid
     from fairqueue.fq_message m
     where m.ctid = any (array(
         select n.row_id
@@ -44,7 +45,7 @@ begin
       ))
       and num_nulls(m.lease_id) = 1
     for update skip locked
-  ) l;
+  );
   delete from fairqueue.fq_message m
   where m.ctid = any (v_rows)
     and num_nulls(m.lease_id) = 1;

@@ -12,15 +12,14 @@ declare
   c_step constant bigint := 8000000000000000000;
   v_rows tid[];
 begin
-  select array_agg(l.row) into v_rows
-  from (
-    select s.ctid as row
+  v_rows := array(
+    select s.ctid
     from fairqueue.fq_channel_state s
     where s.queue = p_queue
       and s.tag is not null
     for no key update skip locked
-  ) l;
-  if cardinality(v_rows) is distinct from (
+  );
+  if cardinality(v_rows) < (
     select count(*)
     from fairqueue.fq_channel_state s
     where s.queue = p_queue

@@ -20,15 +20,14 @@ declare
   v_state fairqueue.fq_channel_state;
   v_policy jsonb;
 begin
-  select array_agg(l.row) into v_versions
-  from (
-    select s.ctid as row
+  v_versions := array(
+    select s.ctid
     from fairqueue.fq_channel_state s
     where s.channel_id = p_channel_id
     order by s.channel_id desc, s.row_version desc
     for no key update skip locked
-  ) l;
-  if v_versions is not null and cardinality(v_versions) < (
+  );
+  if cardinality(v_versions) < (
     select count(*)
     from fairqueue.fq_channel_state s
     where s.channel_id = p_channel_id

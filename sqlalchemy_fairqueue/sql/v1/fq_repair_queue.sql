@@ -14,15 +14,14 @@ declare
   v_rows tid[];
   v_freeing record;
 begin
-  select array_agg(l.row) into v_rows
-  from (
-    select s.ctid as row
+  v_rows := array(
+    select s.ctid
     from fairqueue.fq_queue_state s
     where s.queue = p_queue
     order by s.queue desc, s.row_version desc
     for no key update skip locked
-  ) l;
-  if v_rows is null or cardinality(v_rows) < (
+  );
+  if v_rows = '{}' or cardinality(v_rows) < (
     select count(*)
     from fairqueue.fq_queue_state s
     where s.queue = p_queue
@@ -31,18 +30,16 @@ begin
   end if;
 
   -- A new statement: no dequeue and no hearing changes the count any more.
-  with freeing as materialized (
-    select g.ctid as row
-    from fairqueue.fq_signal g
-    where g.queue = p_queue
-      and (g.queue_freed <> 0 or g.queue_freed_cost <> 0)
-    for update skip locked
-  )
   update fairqueue.fq_signal g
   set queue_freed = 0,
     queue_freed_cost = null
-  from freeing f
-  where g.ctid = f.row;
+  where g.ctid = any (array(
+      select x.ctid
+      from fairqueue.fq_signal x
+      where x.queue = p_queue
+        and (x.queue_freed <> 0 or x.queue_freed_cost <> 0)
+      for update skip locked
+    ));
   select coalesce(sum(least(greatest(g.queue_freed, 0), 1000000)), 0) as slots,
     coalesce(sum(least(greatest(g.queue_freed_cost, 0), 1000000000000000)), 0) as cost
   into v_freeing

@@ -15,13 +15,11 @@ security definer
 as $$
 declare
   v_now bigint := fairqueue.fq_now();
-  v_bound boolean := false;
+  v_bound boolean := not pg_has_role(fairqueue.fq_caller(), current_user, 'usage')
+    and exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
   v_last bigint;
   v_queue text;
 begin
-  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
-    v_bound := exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
-  end if;
   for message_id, v_queue, channel, kind, state, content, reason, error, finished_at, expires_at in
     select u.id, coalesce(k.queue, d.queue, m.queue), coalesce(k.channel, d.channel, m.channel),
       coalesce(k.kind, d.kind, m.kind),

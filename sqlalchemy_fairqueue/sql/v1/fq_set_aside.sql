@@ -21,10 +21,8 @@ declare
   r record;
 begin
   perform fairqueue.fq_check_grant(array['consumer']::text[], p_queue, null::text[]);
-  if p_queue is null or p_limit is null or p_limit not between 1 and 100000 then
-    raise exception 'fq_set_aside has queue %, limit %', left(p_queue, 80), p_limit
-      using errcode = 'QF001', hint = 'name a queue and the limit of the dequeue that failed, 1 to 100000';
-  end if;
+  perform fairqueue.fq_check_names('{queue}'::text[], array[p_queue]::text[]);
+  perform fairqueue.fq_check_number('fq_set_aside has limit'::text, p_limit::bigint, 1::bigint, 100000::bigint);
   if p_ids is not null then
     reason := format('set aside, for its consumer cannot read it: %s', left(p_reason, 1000));
     for message_id, channel_id, v_row in

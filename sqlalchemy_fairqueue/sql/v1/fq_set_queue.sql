@@ -20,7 +20,7 @@ declare
   v_new fairqueue.fq_queue;
   v_kinds bigint;
 begin
-  perform fairqueue.fq_lock_queue(p_queue);
+  perform fairqueue.fq_lock_queue(p_queue, false::boolean);
   if jsonb_typeof(p_settings) is distinct from 'object' or jsonb_typeof(v_by_kind) <> 'object' then
     raise exception 'the settings of a queue are %', left(p_settings::text, 80)
       using errcode = 'QF001', hint = 'give a JSON object, such as {"history": true}';

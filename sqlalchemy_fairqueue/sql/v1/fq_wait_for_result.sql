@@ -13,11 +13,9 @@ as $$
 begin
   perform fairqueue.fq_check_grant(array['producer', 'operator']::text[], p_queue, '{}'::text[]);
   perform fairqueue.fq_check_names('{queue}'::text[], array[p_queue]::text[]);
-  if num_nulls(p_message_id, p_waiter) > 0 or (p_wait between 0 and 31536000000000) is not true then
-    raise exception 'fq_wait_for_result has message %, waiter %, wait % microseconds',
-      coalesce(p_message_id::text, 'null'), coalesce(p_waiter::text, 'null'), coalesce(p_wait::text, 'null')
-      using errcode = 'QF001', hint = 'name the message and the waiter, and let it wait for 0 microseconds to 365 days';
-  end if;
+  perform fairqueue.fq_check_names('{waiter}'::text[], array[p_waiter]::text[]);
+  perform fairqueue.fq_check_number('fq_wait_for_result has message'::text, p_message_id, 1::bigint, null::bigint);
+  perform fairqueue.fq_check_number('fq_wait_for_result has wait'::text, p_wait, 0::bigint, 31536000000000::bigint);
   delete from fairqueue.fq_result_wait w
   where p_wait = 0
     and w.message_id = p_message_id

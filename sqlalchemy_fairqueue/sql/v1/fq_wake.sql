@@ -15,19 +15,15 @@ declare
   v_now bigint := fairqueue.fq_now();
   v_payloads text[];
 begin
-  select array_agg(s.payload) into v_payloads
-  from (
-    select e.id || ':' || e.tableoid || ':' || p_queue as payload
+  v_payloads := array(
+    select e.id || ':' || e.tableoid || ':' || p_queue
     from fairqueue.fq_lease e
     where e.queue = p_queue
       and e.waiting_until > v_now
     order by e.queue desc, e.waiting_until desc
     limit 8
-  ) s;
-  if v_payloads is null then
-    return false;
-  end if;
-  if pg_notification_queue_usage() > 0.5 then
+  );
+  if v_payloads = '{}' or pg_notification_queue_usage() > 0.5 then
     return false;
   end if;
   -- in two parts: the whole word stands only where the loader puts the name of the schema

@@ -92,7 +92,7 @@ begin
   ),
   served as materialized (select r.channel_id, r.cost, r.since from fairqueue.fq_recent_costs(p_queue) r)
   select n.name, r.ready, d.deliverable, d.paused, r.ready - d.paused - d.deliverable, later.scheduled, later.held,
-    case when later.held > 0 and w.since is null then fairqueue.fq_channel_behind(n.id::bigint) end,
+    case when later.held > 0 and w.since is null then fairqueue.fq_behind(null::bigint, n.id::bigint) end,
     coalesce(h.messages, 0), s.current_concurrency, s.current_cost, k.next_cost,
     to_jsonb(s.*) - v_others, greatest(later.scheduled + later.held, s.backlog + coalesce(t.added, 0)),
     s.dropped + coalesce(t.dropped, 0), s.paused_at, w.since, nullif(s.last_dequeue_at, 0),

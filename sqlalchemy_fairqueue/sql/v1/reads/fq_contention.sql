@@ -117,8 +117,8 @@ begin
     select l.* from looked l where l.named
   )
   select c.name, s.ready, s.scheduled, s.held,
-    case when s.held > 0 and s.since is null then fairqueue.fq_channel_behind(s.channel_id::bigint) end, s.leased,
-    s.current_concurrency, s.max_concurrency, s.rate_interval, s.rate_burst, s.weight, s.paused_at, s.since,
+    case when s.held > 0 and s.since is null then fairqueue.fq_behind(null::bigint, s.channel_id::bigint) end,
+    s.leased, s.current_concurrency, s.max_concurrency, s.rate_interval, s.rate_burst, s.weight, s.paused_at, s.since,
     s.served_at, s.allowed_at, s.opens_at, w.waiting, w.rivals, coalesce(w.rival_weight, 0),
     coalesce(w.messages_out, 0)::bigint, coalesce(w.waits, '{}'),
     case when a.cost is not null then coalesce(u.cost, 0) end, a.cost, q.paused_at, n.current_concurrency,

@@ -1,6 +1,6 @@
 -- fq_leased_without_slot: the leased messages of a queue, or of the channels p_channels (null: all), that do not hold
 -- the slot p_slot (1: their channel's, 2: the queue's), in no order: those to which fq_give_slots gives it.
--- Guarantees: while the caller has the state rows of the channels locked, or has called fq_stop_deliveries, none is
+-- Guarantees: while the caller has the state rows of the channels locked, or has called fq_lock_queue, none is
 -- added.
 -- Locks: none. Index: fq_lease_expires_ix, fq_message_lease_ix, fq_channel_pkey. Errors: QF007.
 create function fairqueue.fq_leased_without_slot(p_queue text, p_slot integer, p_channels text[])

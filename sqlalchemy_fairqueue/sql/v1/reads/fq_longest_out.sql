@@ -3,20 +3,13 @@
 -- Guarantees: one snapshot. It looks at p_count leased messages, those whose leases expire first. kind null: it cannot
 -- be read.
 -- Cost: the leased messages of the queue, up to p_count. Locks: none. Index: fq_lease_expires_ix, fq_message_lease_ix,
--- fq_channel_pkey, fq_channel_queue_name_key, fq_message_pkey. Errors: QF001 bad count; QF007; none of a row's.
+-- fq_channel_pkey, fq_message_pkey. Errors: QF001 bad count; QF007; none of a row's.
 create function fairqueue.fq_longest_out(p_queue text, p_channels text[], p_count integer)
 returns table (channel text, message_id bigint, kind text, delivered_at bigint)
 language plpgsql
 stable
 security definer
 as $$
-declare
-  v_channels bigint[] := array(
-    select c.id
-    from fairqueue.fq_channel c
-    where c.queue = p_queue
-      and c.name = any (p_channels)
-  );
 begin
   perform fairqueue.fq_check_grant(array['monitor', 'operator']::text[], p_queue, null::text[]);
   perform fairqueue.fq_check_number('fq_longest_out has count'::text, p_count::bigint, 1::bigint, null::bigint);
@@ -36,7 +29,7 @@ begin
     ) o
     join fairqueue.fq_channel c on c.id = o.channel_id
     where p_channels is null
-      or o.channel_id = any (v_channels)
+      or c.name = any (p_channels)
     order by case when p_channels is not null then o.channel_id end, o.delivered_at, o.id
   loop
     begin

@@ -80,7 +80,7 @@ begin
     message_id := v_id;
     begin
       select m.kind || '', substring(m.content from 1 for p_bytes), octet_length(m.content), m.headers::text,
-        m.key, m.ordering_key || '', fairqueue.fq_behind(m.id), m.error || '', null
+        m.key, m.ordering_key || '', fairqueue.fq_behind(m.id, null::bigint), m.error || '', null
       into kind, content, content_size, headers, key, ordering_key, behind, error, unreadable
       from fairqueue.fq_message m
       where m.id = v_id;

@@ -9,7 +9,7 @@ as $$
   select case
     when p_lease_id is not null then 'leased'
     when p_dequeue_at > p_now and p_dequeue_at < 9223372036854775807 then 'scheduled'
-    when num_nonnulls(fairqueue.fq_behind(p_message_id)) = 1 then 'held'
+    when num_nonnulls(fairqueue.fq_behind(p_message_id, null::bigint)) = 1 then 'held'
     else 'ready'
   end
 $$;

@@ -12,7 +12,6 @@ as $$
 declare
   v_channel_id bigint;
   v_at bigint;
-  v_ahead integer;
 begin
   perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, null::text[]);
   perform fairqueue.fq_check_number('fq_messages_ahead has most'::text, p_most::bigint, 1::bigint, null::bigint);
@@ -25,15 +24,16 @@ begin
   if not found then
     return null;
   end if;
-  select count(*) into v_ahead
-  from (
-    select
-    from fairqueue.fq_message m
-    where m.channel_id = v_channel_id
-      and m.lease_id is null
-      and (m.dequeue_at, m.id) < (v_at, p_message_id)
-    limit p_most
-  ) b;
-  return v_ahead;
+  return (
+    select count(*)
+    from (
+      select
+      from fairqueue.fq_message m
+      where m.channel_id = v_channel_id
+        and m.lease_id is null
+        and (m.dequeue_at, m.id) < (v_at, p_message_id)
+      limit p_most
+    ) b
+  );
 end
 $$;

@@ -5,9 +5,8 @@
 -- how many microseconds results of handlers are kept; null: none is kept. on_dead: messages of an ordering key
 -- 'continue' behind a dead letter, or 'hold' until it is redriven or purged. on_dead_kinds: the kinds whose dead
 -- letters are followed by a message, see fq_bury_messages.
--- Written by fq_set_queue, fq_configure_plan, fq_limit_queue, fq_pause and
--- fq_follow_dead. A queue without a row, or without defaults, works: its channels take the policy that their first
--- enqueue brings.
+-- Written by fq_set_queue, fq_configure_plan, fq_limit_queue, fq_pause and fq_follow_dead. A queue without a row, or
+-- without defaults, works: its channels take the policy that their first enqueue brings.
 create table fairqueue.fq_queue (
   name text collate "C" not null,
   defaults jsonb,
