@@ -116,7 +116,10 @@ def _hidden(text: str) -> str:
 
 
 def refuse(error: StatementError, doing: str) -> NoReturn:
-    """Raise our error for a failed statement, or else SQLAlchemy's. Its text shows no contents; ``params`` still do."""
+    """Raise this package's error for a failed statement, or SQLAlchemy's own if the SQLSTATE has no class here.
+
+    The text of SQLAlchemy's error then shows no parameters and no rows; its ``params`` still have them.
+    """
     error.hide_parameters = True
     hide_row(error)
     refusal = translated(error, doing) if isinstance(error, DBAPIError) else None

@@ -298,7 +298,7 @@ class WithdrawalMethods(QueueBase):
         The filters are kind, key and ordering_key; state, which is "ready", "scheduled" or "held" when the call is
         sent; since, the earliest enqueue (aware), inclusive; until, the latest enqueue, exclusive.
         ``queue.admin.count_undelivered`` counts the messages beforehand. The ``purged`` of the receipt is set after the
-        COMMIT, on a Connection at once.
+        COMMIT; on a Connection it is set at once.
 
         Leased messages stay, and so do those that another transaction has locked or not committed. A transaction sends
         its enqueues first, so its own messages are deleted too. If the channel does not exist, nothing is deleted.

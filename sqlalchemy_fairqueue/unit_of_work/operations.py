@@ -353,10 +353,11 @@ class Members:
         return steps
 
     def send_joins(self) -> None:
-        """Count the created members, unless the server has counted them.
+        """Tell the server how many members were created, if *join* is set; otherwise the enqueue has counted them.
 
-        Raise UnknownGroup if another transaction creates the group, or if the adding message is no member. Raise
-        LeaseLost if the adding delivery is lost, and MessageCancelled if its message was cancelled.
+        Only the transaction that makes a group may add members, and the handlers of its members; others get
+        UnknownGroup. Raise LeaseLost if the delivery of a handler that adds members is lost, and MessageCancelled if
+        its message was cancelled.
         """
         if self.join:
             for group_id in dict.fromkeys([*(make.group_id for make in self._makes), *self._adders]):

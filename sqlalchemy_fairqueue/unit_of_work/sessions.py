@@ -8,7 +8,8 @@ nothing keeps the session alive.
 
 Facts about the events (SQLAlchemy 2.0 and 2.1):
 
-* before_commit fires for savepoints too, inside prepare(), and for the outermost transaction while savepoints are open;
+* before_commit also fires when a savepoint is released, inside prepare(), and for the outermost transaction while
+  savepoints are still open;
 * close() fires neither commit nor rollback, only after_transaction_end;
 * an exception from before_commit leaves the transaction open;
 * after_commit and after_rollback fire before the transaction ends.

@@ -100,7 +100,7 @@ class Rate:
 
     @property
     def interval(self) -> timedelta:
-        """The average time for a message, or for a unit of cost, in whole microseconds."""
+        """The average time from one message, or unit of cost, to the next, in whole microseconds."""
         return self.per / self.count
 
     @classmethod
@@ -187,7 +187,8 @@ class Definition(ABC):
     Attributes:
         none: What a value of None means, in words; None if the field must have a value.
         holds: From when on a change applies, in words.
-        refuses: Whether the field can keep new messages out; the history has no record of such messages.
+        refuses: Whether the field can keep new messages out. A replay takes no such field, since the history does not
+            record the messages that the field kept out.
     """
 
     help: str

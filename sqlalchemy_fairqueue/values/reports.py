@@ -120,13 +120,14 @@ class Wait:
 
     Attributes:
         until: When the reason ends at the latest, for a rate or a scheduled time. None: unknown.
-        takers: Channels that hold the capacity it waits for, those with the most first. Empty: no other channel does.
-        queues: Other queues that draw from the shared *limit*, those with the most leased messages first.
+        takers: Channels that hold the capacity it waits for, those with the most first. Empty: no other does.
+        limit: The name of the shared limit that holds it back, or None.
+        queues: Other queues that draw from *limit*, those with the most leased messages first.
         behind: The message of its ordering key that goes first, or None.
-        used: How many messages count against the max_concurrency that holds it back. None: something else does.
+        used: How many messages count against the max_concurrency that holds it back. None: no max_concurrency does.
         most: That max_concurrency, or None.
         longest_out: If a limit of its channel or queue holds it back, the message that has counted against this limit
-            longest. None: something else does, or all such messages have just ended.
+            longest. None: no such limit does, or all messages that counted against it have just ended.
 
     Example:
         >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id

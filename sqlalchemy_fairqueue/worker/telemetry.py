@@ -175,7 +175,8 @@ class WorkerStats:
         return list(self._attempts)
 
     def attempts(self, queue: str) -> AttemptDistributions:
-        """Return the distributions of a queue's attempts: waits, durations and numbers."""
+        """Return the distributions of a queue: waits, times that handlers took, and which attempt of its message each was.
+        """
         found = self._attempts.get(queue)
         return self._attempts.setdefault(queue, AttemptDistributions()) if found is None else found
 

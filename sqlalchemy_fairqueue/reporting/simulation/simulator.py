@@ -479,7 +479,10 @@ def _finish(dispatcher: Dispatcher, costs: CostState | None, attempts: Sequence[
 def _charge_running(
     dispatcher: Dispatcher, costs: CostState, pool: WorkerPool, attempts: Sequence[Attempt], now: int
 ) -> None:
-    """Charge channels for messages that are being handled, beyond earlier charges (fq_charge_running)."""
+    """Charge channels for handlers that have run for half a second or longer (fq_charge_running).
+
+    A handler costs its time so far plus two seconds, less what was already charged for the attempt.
+    """
     for i in range(1, pool.heap[0] + 1):
         number = pool.heap[i]
         worker = pool.workers[number]

@@ -115,7 +115,11 @@ class Attempt:
 
 @dataclass(slots=True)
 class Tag:
-    """The place of a channel in the heap of start tags, which is sorted by negated tags: the greatest tag is on top."""
+    """The place of a channel in a heap sorted by negated start tags, so that the greatest tag is on top.
+
+    The greatest tag is the virtual time while no channel is ready. Only a queue that is fair by seconds needs the heap,
+    since its tags can fall.
+    """
 
     sort_key: int = 0
     tie_breaker: int = 0

@@ -172,7 +172,10 @@ class ChangeReader(Follower):
             connection.close()
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Move the slot to an offset; Spark has recorded that all micro-batches before the offset are done."""
+        """Advance the replication slot to an offset, unless it is there already.
+
+        Spark calls this when it will not read anything before the offset again.
+        """
         reached = change_offset_of(end).lsn
 
         def move(connection: psycopg.Connection) -> None:
