@@ -107,7 +107,7 @@ def read_channel_stats(
     after: str | None = None,
     busy: bool = False,
 ) -> list[ChannelStats]:
-    """Return, sorted by name, the stats of up to *limit* channels after the name *after*. *busy*: only of busy ones."""
+    """Return the stats of up to *limit* channels after the name *after*, by name; of no idle one if *busy*."""
 
     def stats(*, policy: Row, **row: Any) -> ChannelStats:
         return ChannelStats(queue=target.queue, **row, **policy_values(policy))

@@ -322,7 +322,7 @@ def variables_of(context: Context) -> Variables | None:
 
 
 async def finished(result: Awaitable[Any]) -> Any:
-    """Await a call and, if its result is awaitable too (``return session.execute(...)``), the result."""
+    """Await a call, and then its result if that is awaitable too (``return session.execute(...)``)."""
     found = await result
     return await found if inspect.isawaitable(found) else found
 
@@ -398,7 +398,7 @@ def middleware_of(queue: MiddlewareMethods, outer: Sequence[AnyMiddleware] = ())
 
 
 def middleware_for(handler: Handler, middleware: Sequence[AnyMiddleware]) -> tuple[AnyMiddleware, ...]:
-    """Return the middleware of the handler's sort, async or plain; WorkerError if there is only the other sort."""
+    """Return the middleware of the handler's sort, async or plain; raise WorkerError if all is of the other sort."""
     found = tuple(one for one in middleware if is_asynchronous(one) == handler.asynchronous)
     if middleware and not found:
         kind, other = ("async", "plain") if handler.asynchronous else ("plain", "async")

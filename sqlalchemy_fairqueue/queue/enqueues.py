@@ -51,7 +51,7 @@ class AddedHeaders:
 
     Args:
         carried: Headers of the instrumentation. A message gets none of them if it has a header of one of these names,
-            or if its own headers are so large that these could push it over the database's limit.
+            or if its own headers are so large that the carried ones could push it over the database's limit.
         membership: The group of the messages, which becomes a header; None if they are in no group.
     """
 

@@ -273,7 +273,7 @@ class WithdrawalMethods(QueueBase):
         key is free when the cancel is sent, and the worker learns of the cancel at its next heartbeat. Instead of the
         id you can give a *channel* with a *key*, an *ordering_key* or both. A session looks for messages of this name
         before it sends its enqueues, so it withdraws none that it adds itself. The ``outcome`` and ``outcomes`` of the
-        receipt are set after the COMMIT, on a Connection at once.
+        receipt are set after the COMMIT; on a Connection they are set at once.
 
         A transaction sends its enqueues before its cancels, so its enqueues still find the key of a cancelled message
         taken: an enqueue under that key after the cancel raises DuplicateMessage. To rewrite the message, use

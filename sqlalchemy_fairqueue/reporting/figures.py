@@ -31,7 +31,7 @@ class Ratios:
 
 @dataclass(frozen=True, slots=True)
 class Outcomes:
-    """Numbers of attempts by outcome."""
+    """How many attempts ended with each outcome."""
 
     completed: int = 0
     retried: int = 0
@@ -71,9 +71,9 @@ class Denial:
     """When a channel was denied its fair share, and because of whom.
 
     Attributes:
-        from_: The beginning of its worst stretch of windows; *to* is the end.
-        part: The fraction of its denied messages that fall into that stretch.
-        culprits: The channels to which most of its denied messages are ascribed, the greatest part first. Only the
+        from_: The beginning of the channel's worst stretch of windows; *to* is the end.
+        part: The fraction of the channel's denied messages, or of their cost, that falls into that stretch.
+        culprits: The channels to which most of the denied messages are ascribed, the greatest part first. Only the
             twenty channels of a queue that were denied most have culprits.
     """
 

@@ -212,7 +212,7 @@ _SLOT_NAME = re.compile(r"[a-z0-9_]{1,55}")
 
 
 def check_slot_name(slot: str) -> None:
-    """Raise BadOption for a name that PostgreSQL does not allow for a slot and its publications."""
+    """Raise BadOption for a name that PostgreSQL does not allow for a replication slot and its publications."""
     if not _SLOT_NAME.fullmatch(slot):
         raise BadOption(f"option slot is {slot!r:.80}; give up to 55 of the characters a-z, 0-9 and _")
 

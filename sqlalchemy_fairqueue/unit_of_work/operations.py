@@ -113,7 +113,8 @@ class Verb(Enum):
 class Settle:
     """The settlement of a delivery.
 
-    *cost* None leaves the cost as charged. *charged* is what the channel was charged while the handler ran, or None.
+    If *cost* is None, the cost stays as charged. *charged* is what the channel was charged while the handler ran, or
+    None.
     """
 
     phase: ClassVar[int] = SETTLEMENTS
@@ -130,7 +131,7 @@ class Settle:
 
 @dataclass(slots=True, eq=False)
 class Cancel:
-    """The cancel of a message by its id, or of messages by a name."""
+    """The cancel of a message by its id, or of messages by their key or ordering key."""
 
     phase: ClassVar[int] = CANCELS
     target: Target
@@ -145,7 +146,7 @@ class Cancel:
 
 
 def find_named(share: Share) -> None:
-    """Find the ids of messages that are cancelled by name, before enqueues can give the name to others."""
+    """Find the ids of messages that are cancelled by keys, before enqueues can give these keys to others."""
     named = [one for one in share.phases[CANCELS] if not isinstance(one.wanted, int)]
     if not named:
         return

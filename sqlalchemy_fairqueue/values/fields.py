@@ -128,7 +128,7 @@ class Rate:
 
     @classmethod
     def every(cls, interval: timedelta, burst: int, of: RateUnit = "messages") -> Rate | None:
-        """Return the rate with this time for a message or a unit of cost; None if the time is zero or less."""
+        """Return the rate with *interval* from one message or unit of cost to the next; None if it is zero or less."""
         return cls(1, interval, burst, of) if interval > timedelta() else None
 
     def per_time(self) -> str:

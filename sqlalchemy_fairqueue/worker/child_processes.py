@@ -173,7 +173,7 @@ def _with_error(answer: Answer, error: BaseException) -> bytes:
 
 
 class _Listener:
-    """The thread that receives the worker's messages. It puts deliveries into ``calls``, and None to end the child."""
+    """The thread that receives what the worker sends. It puts deliveries into ``calls``, and None to end the child."""
 
     def __init__(self, connection: Connection[Any, Any]) -> None:
         self._connection = connection

@@ -133,7 +133,10 @@ class WorkerOptions(ConnectionOptions):
 
     @property
     def ask(self) -> timedelta:
-        """How long a dequeue needs its lease: half of ``lease``, so the last one suffices if a heartbeat extends it."""
+        """How long a dequeue needs its lease: half of ``lease``.
+
+        So a dequeue can use the last lease again, which heartbeats extend to the whole of ``lease``.
+        """
         return self.lease / 2
 
     @property

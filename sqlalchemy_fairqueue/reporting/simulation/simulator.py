@@ -177,7 +177,7 @@ def _hear(dispatcher: Dispatcher, costs: CostState | None, message: int) -> None
 
 @compilable
 def _dequeue_in_line(dispatcher: Dispatcher, now: int, assigned: Integers, begin: int, limit: int) -> int:
-    """Fill *assigned* from *begin* on with up to *limit* messages by their due times. Return where these end."""
+    """Fill *assigned* from *begin* on with up to *limit* messages in the order of their due times. Return their end."""
     channels, ready_heap = dispatcher.channels, dispatcher.ready_heap
     end = begin
     while end < begin + limit and ready_heap[0] > 0 and channels[ready_heap[1]].sort_key <= now:
@@ -518,7 +518,7 @@ def _begin(dispatcher: Dispatcher, pool: WorkerPool, attempts: Sequence[Attempt]
 
 @compilable
 def _slot(pool: WorkerPool, number: int) -> int:
-    """Return where the messages of an entry begin in ``assigned``."""
+    """Return where ``pool.assigned`` begins to hold the messages of a worker or of a further entry."""
     if number < pool.size:
         return number * pool.batch
     return pool.size * pool.batch + number - pool.size

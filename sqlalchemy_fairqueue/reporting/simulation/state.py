@@ -96,7 +96,7 @@ class Attempt:
     Attributes:
         service: Its duration.
         delay: The time from its end until the next attempt is ready; zero: the message keeps its place.
-        order: The number of the delivery, from zero.
+        order: How many messages were delivered before it in the simulation.
         unhandled: 1 if it occupies no worker, since it expired or was released.
         cost: What its channel is charged; in a queue that is fair by seconds, the charge so far.
         took: The milliseconds that its settlement reports in a queue that is fair by seconds; -1: none.

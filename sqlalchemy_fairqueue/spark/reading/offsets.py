@@ -114,7 +114,7 @@ def change_offset_of(words: Mapping[str, Any]) -> ChangeOffset:
 
 
 class OriginChanged(PipelineError):
-    """An offset is of another history (*offset_origin*) than the database's (*found_origin*), or ahead of that.
+    """An offset belongs to another history (*offset_origin*) than the database's (*found_origin*), or is ahead of it.
 
     It is ahead if the database was put back to an earlier state.
     """
