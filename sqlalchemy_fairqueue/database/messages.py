@@ -212,7 +212,7 @@ def enqueue_call(
 
 
 def _shared(values: Sequence[Any] | None) -> Sequence[Any] | None:
-    """Return only the first value if all messages share it."""
+    """Return only the first value if all messages share it; fq_enqueue takes an array of one for all."""
     return values[:1] if values is not None and values.count(values[0]) == len(values) else values
 
 

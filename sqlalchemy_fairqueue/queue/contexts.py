@@ -90,7 +90,7 @@ class Context:
 
     @property
     def delivery(self) -> Delivery:
-        """The delivery that the handler works on; of a batch, the first."""
+        """The delivery that the handler works on; the first one if it works on a batch."""
         return self._held.delivery
 
     @property
@@ -290,7 +290,7 @@ class Context:
 
 
 def called(context: Context, function: Callable[[], Any]) -> Any:
-    """Call a plain handler and then flush its session."""
+    """Call a plain handler and flush its session, so that middleware sees an error of the flush too."""
     before = handling.get()
     handling.set(context.delivery)
     try:

@@ -241,7 +241,7 @@ def _position(after: object, channel: str | None) -> tuple[int, ...]:
 def checked_message(
     message_id: int | None, channel: str | None, key: str | None, ordering_key: str | None
 ) -> int | MessageName:
-    """Check that either an id or a name is given, and return it."""
+    """Check that a call names a message either by its id or by keys in a channel, and return the id or the name."""
     named = channel is not None and (key is not None or ordering_key is not None)
     if named == (message_id is not None) or (not named and (channel or key or ordering_key) is not None):
         raise InvalidArgument(

@@ -133,7 +133,7 @@ class PayloadSchema:
         return arguments
 
     def _path(self, path: str) -> str:
-        """Convert a path within the arguments to a path within the payload."""
+        """Convert a path within the arguments to a path within the payload, which errors show."""
         return path
 
 

@@ -199,7 +199,7 @@ def _one_of(text: str, words: tuple[str, ...], name: str) -> str:
 
 @contextmanager
 def _named_as_options() -> Iterator[None]:
-    """Convert InvalidArgument for an argument to BadOption for the option of that name."""
+    """Convert InvalidArgument, which names an argument, to BadOption, which names the option that users have set."""
     try:
         yield
     except InvalidArgument as error:
@@ -354,7 +354,7 @@ class WriteOptions(PolicyFields, TargetOptions):
         return ChannelPolicy(**values)
 
     def followups(self) -> dict[str, Any]:
-        """Return the follow-ups of each group, as arguments of ``fq_make_load_groups``; refuse bad ones."""
+        """Return the follow-ups of each group, as arguments of ``fq_make_load_groups``, or raise InvalidArgument."""
         queue = Queue(self.queue, max_attempts=self.max_attempts or _ATTEMPTS)
         made = []
         for name in ("then", "on_failure"):

@@ -74,7 +74,7 @@ class Share:
 
 
 class Step(NamedTuple):
-    """A statement, what to do with its rows, and what to raise if it travelled with the COMMIT and prevented it."""
+    """A statement, what to do with its rows, and what to raise if it prevented the COMMIT with which it travelled."""
 
     call: Call
     finish: Callable[[Sequence[Any]], list[ReceiptUpdate]] = lambda _: []

@@ -101,7 +101,7 @@ def session_of(candidate: object) -> Session | None:
 
 
 def guard(session: Session, check: Guard | None) -> None:
-    """Let *check* watch over the session's transactions from now on; None ends that."""
+    """Let *check* watch over the session's transactions from now on. If it is None, nothing watches any more."""
     _state_of(session).guard = check
 
 
@@ -323,7 +323,7 @@ def _before_outermost_commit(session: Session) -> None:
 
 
 def _collected(session: Session, ours: _Record) -> Work:
-    """Flush until hooks record nothing more, and return the recorded work."""
+    """Flush until no hook of the application records more work, and return all recorded work."""
     work = Work(partial(connection_of, session))
     for _ in range(_FLUSHES):
         session.flush()

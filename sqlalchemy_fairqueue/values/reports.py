@@ -152,6 +152,7 @@ class LeftoverReason:
 
     Attributes:
         until: When one of these channels may go on, at the latest. None: unknown.
+        limit: The name of the shared limit that they wait for, or None.
 
     See Also:
         :meth:`~sqlalchemy_fairqueue.Worker.leftovers`
@@ -893,7 +894,7 @@ def with_waits(
     channels: Iterable[_Channel],
     now: datetime,
 ) -> tuple[_Channel, ...]:
-    """Return channels with the reasons for which they wait at *now*; those without undelivered messages have none."""
+    """Return channels with the reasons for which they wait at *now*; channels without undelivered messages get none."""
     # One more than a wait lists, since the channel itself may be among them.
     holding = nsmallest(TAKERS + 1, (one for one in competition.channels if one.leased), key=lambda one: -one.leased)
 

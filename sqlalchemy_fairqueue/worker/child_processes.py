@@ -90,7 +90,10 @@ def main(connection: Connection[Any, Any]) -> None:
 
 
 def _handle(listener: _Listener, connection: Connection[Any, Any], call: bytes) -> bytes:
-    """Handle a delivery and return the pickled Answer; tell the worker when the handler's module is imported."""
+    """Handle a delivery and return the pickled Answer.
+
+    Tell the worker when the import is over: the timeout begins then.
+    """
     deliveries: list[Delivery] = []
     held: HeldDelivery | None = None
     try:

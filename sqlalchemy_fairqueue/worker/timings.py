@@ -306,7 +306,7 @@ class PollSchedule:
         )
 
     def _next(self, at: float) -> None:
-        """Set the next poll, and apply earlier requests of other threads."""
+        """Set the next poll to *at*, or earlier if another thread has asked for that meanwhile."""
         self.next_at = at
         if self._asked_at <= self._began_at:
             self._asked_at = inf

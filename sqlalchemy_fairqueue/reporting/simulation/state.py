@@ -76,8 +76,8 @@ class Message:
     Attributes:
         arrives_at: When it was enqueued; when it became ready, if the history lacks earlier attempts.
         sort_key: Its order in the channel: when it is due, or its negated priority.
-        attempt: Its present attempt, or the next.
-        stop: One past its last attempt.
+        attempt: The number of its present attempt, or of the next.
+        stop: The number after that of its last attempt.
     """
 
     arrives_at: int = 0
@@ -202,7 +202,8 @@ class WorkerPool(NamedTuple):
         idle: The idle workers.
         spare: The unused entries after the workers: their number, then the entries.
         assigned: The leased messages: a batch for each worker, then one for each further entry.
-        batch: The most messages that a worker can get at once; it asks for *requested* messages.
+        batch: The places in *assigned* for each worker: *requested*, for which a dequeue asks, or the number of all
+            messages if that is lower.
         begin: When the workers begin to dequeue.
         pause: Microseconds of pause for each second of service.
     """
