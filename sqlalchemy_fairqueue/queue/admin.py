@@ -424,7 +424,7 @@ class Admin(Facet[QueueBase]):
 
         The worker sees the request within about two seconds after the commit, even if it is idle or all of its handlers
         are busy, and logs who asked (*by*, or else the database role). Every worker of the queue with this name stops,
-        in all processes. A worker that starts after the commit does not; so a supervisor that restarts workers restarts
+        in all processes. A worker that starts after the commit works on; so a supervisor that restarts workers restarts
         this one too. The call waits for another transaction that has asked the same consumer.
 
         Return whether a consumer of that name has an unexpired lease in this queue. If not, there is probably no such

@@ -173,7 +173,7 @@ class Context:
     def resource(self, kind: type[T]) -> T:
         """Return the only resource that is an instance of this class.
 
-        If no resource is, or several are, the call raises InvalidArgument; use ``resources`` to find one by name.
+        If there is none or several, the call raises InvalidArgument; use ``resources`` to find one by name.
         """
         found = [name for name, one in self._resources.items() if isinstance(one, kind)]
         if len(found) != 1:

@@ -276,7 +276,7 @@ def _check_type(kind: str, name: str, annotation: Any) -> None:
 
 
 def _unsupported(info: Any, seen: set[Any]) -> str | None:
-    """Describe the first part of a type that cannot be converted; None if all parts can."""
+    """Describe the first part of a type that cannot be converted; None if there is no such part."""
     if isinstance(info, msgspec.inspect.CustomType):
         return None if _is_model(info.cls) else f"{info.cls!r} is no type that msgspec or pydantic knows"
     if cls := getattr(info, "cls", None):

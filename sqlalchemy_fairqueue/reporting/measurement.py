@@ -69,7 +69,7 @@ def measure_queue(
 
 
 def figures_of(measured: Sequence[MeasuredQueue]) -> Figures:
-    """Combine the figures of queues; raise HistoryEmpty for none, InvalidArgument if two channels have the same id."""
+    """Combine figures of queues. Raise HistoryEmpty if there are none, InvalidArgument if two channels share an id."""
     if not measured:
         raise HistoryEmpty(empty_history())
     measured = sorted(measured, key=lambda one: one.queue.queue)

@@ -147,7 +147,7 @@ def _longest_served(queue: RecordedQueue) -> str:
 def _followers(queue: RecordedQueue, channel: str, plans: Mapping[str, str], sufferers: set[str]) -> _Followers | None:
     """Return the channels that follow *channel*'s plan, and the sufferers outside of the plan.
 
-    Return None if no other channel follows the plan, or if all sufferers do.
+    Return None if no other channel follows the plan, or if all sufferers follow it.
     """
     plan = plans.get(channel)
     if plan is None:

@@ -120,14 +120,14 @@ class Wait:
 
     Attributes:
         until: When the reason ends at the latest, for a rate or a scheduled time. None: unknown.
-        takers: Channels that hold the capacity it waits for, those with the most first. Empty: no other does.
+        takers: Channels that hold the capacity it waits for, the greatest first. Empty: no other channel holds any.
         limit: The name of the shared limit that holds it back, or None.
         queues: Other queues that draw from *limit*, those with the most leased messages first.
         behind: The message of its ordering key that goes first, or None.
-        used: How many messages count against the max_concurrency that holds it back. None: no max_concurrency does.
+        used: How many messages count against the max_concurrency that holds it back. None: no max_concurrency holds it.
         most: That max_concurrency, or None.
         longest_out: If a limit of its channel or queue holds it back, the message that has counted against this limit
-            longest. None: no such limit does, or all messages that counted against it have just ended.
+            longest. None: no such limit holds it back, or all messages that counted against it have just ended.
 
     Example:
         >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
@@ -732,8 +732,8 @@ class Erasure:
         followups: Messages that would have followed a group.
         audits: Audit entries that keep who did what and when, without the channel and the details.
         left_over: Messages and dead letters that other transactions had locked. If there are any, erase once more.
-        forgotten: Whether the channel is gone with its policy. If it is not, and nothing is left over, a worker deletes
-            the channel when the transactions that are open now have ended.
+        forgotten: Whether the channel is gone with its policy. If it is not gone, and nothing is left over, a worker
+            deletes the channel when the transactions that are open now have ended.
 
     See Also:
         :class:`~sqlalchemy_fairqueue.queue.Admin`

@@ -90,10 +90,7 @@ def main(connection: Connection[Any, Any]) -> None:
 
 
 def _handle(listener: _Listener, connection: Connection[Any, Any], call: bytes) -> bytes:
-    """Handle a delivery and return the pickled Answer.
-
-    Tell the worker when the import is over: the timeout begins then.
-    """
+    """Handle a delivery and return the pickled Answer. Tell the worker when the import ends and the timeout begins."""
     deliveries: list[Delivery] = []
     held: HeldDelivery | None = None
     try:

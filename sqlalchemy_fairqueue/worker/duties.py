@@ -503,7 +503,7 @@ def _words(due: schedules.DueSchedule) -> tuple[str, str, str]:
 
 
 class Samples(Round):
-    """Rounds that write this minute's samples for the dashboard and ``fairqueue trend``, unless another worker has."""
+    """Rounds that write this minute's samples for the dashboard and ``fairqueue trend``, if they are still missing."""
 
     def __init__(self, queues: Sequence[ServedQueue], options: WorkerOptions) -> None:
         super().__init__("samples", "keep samples", options, queues, within=options.timings.housekeeping_call)

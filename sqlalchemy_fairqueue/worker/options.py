@@ -133,9 +133,9 @@ class WorkerOptions(ConnectionOptions):
 
     @property
     def ask(self) -> timedelta:
-        """How long a dequeue needs its lease: half of ``lease``.
+        """The lease that a dequeue asks for: half of ``lease``.
 
-        So a dequeue can use the last lease again, which heartbeats extend to the whole of ``lease``.
+        So it can use the worker's last lease again, which heartbeats extend.
         """
         return self.lease / 2
 

@@ -199,8 +199,8 @@ class PollSchedule:
 
     Attributes:
         next_at: When to poll next.
-        waiting_until: Until when the worker's wait is registered; 0 if it is not, or may be lost. Any thread may set 0,
-            which causes a new registration before the next poll.
+        waiting_until: Until when the worker's wait is registered; 0 if no wait is registered, or if it may be lost. Any
+            thread may set 0, which causes a new registration before the next poll.
         empty_at: When the last poll began, if it found that nothing can be delivered for a while; otherwise 0.
     """
 

@@ -45,15 +45,11 @@ _ARROW: dict[DataType, pa.DataType] = {
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table that Spark reads.
-
-    The server sends instants and durations as microseconds, and binaries as hexadecimal digits.
+    """A table's column. The server sends instants and durations as microseconds, and binaries as hexadecimal digits.
 
     Attributes:
-        sql: The expression of the column; empty in the table of changes, which is read from the WAL and not by a
-            statement.
-        nullable: Whether the column may be null. A schema of the user's that calls such a column never null raises
-            BadFrame.
+        sql: The expression of the column; empty in the table of changes, which is read from the WAL.
+        nullable: Whether the column may be null. If so, a user's schema that forbids nulls raises BadFrame.
         since: An earlier column of instants that is never null. If both columns are read, the server sends only the
             difference.
     """
@@ -67,9 +63,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table as Spark sees it, and how the server reads it.
-
-    The table of changes has only columns, since it is read from the WAL.
+    """A table as Spark sees it, and how the server reads it. The table of changes, read from the WAL, has only columns.
 
     Attributes:
         source: The table in the from clause, with ``{schema}`` for the quoted schema; *joins* is the rest of it.
