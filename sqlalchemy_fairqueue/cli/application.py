@@ -66,7 +66,7 @@ def load_engine(reference: str, folder: str) -> AnyEngine:
 
 
 def engine_of_module(reference: str) -> AnyEngine | None:
-    """Return the engine of a loaded module: the one called ``engine``, else its only one; CommandError for several."""
+    """Return a loaded module's engine: that called ``engine``, or the only one; raise CommandError for several."""
     module = _module(reference)
     engines = {name: value for name, value in vars(module).items() if isinstance(value, (Engine, AsyncEngine))}
     if "engine" in engines:

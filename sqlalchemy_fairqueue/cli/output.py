@@ -36,7 +36,7 @@ def results() -> TextIO:
 def writing() -> Iterator[TextIO]:
     """Yield the stream of results, then flush it.
 
-    Raise BrokenPipeError if its reader is gone, CommandError if stdout is closed or a file on a full disk.
+    Raise BrokenPipeError if its reader is gone. Raise CommandError if stdout is closed, or is a file on a full disk.
     """
     try:
         yield results()

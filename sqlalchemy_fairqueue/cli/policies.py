@@ -62,7 +62,7 @@ class FieldOptions:
 
 
 def _given(option: Any) -> list[Any]:
-    """List the values of an option: each comes in a tuple of its own, so that None can be a value; a flag does not."""
+    """List an option's values. Each comes in a tuple of its own, so that None can be a value; a flag comes plain."""
     return [option] if isinstance(option, bool) else [value for (value,) in option or ()]
 
 

@@ -259,7 +259,7 @@ def read_table(spark: "SparkSession", installation: Installation, table: str = "
 def history_of(
     spark: "SparkSession", options: Options, archive: str | None
 ) -> Iterator["tuple[DataFrame, DataFrame | None, dict[str, QueueSettings]]"]:
-    """Yield the history, the present policies and the settings; without a database, policies are None, settings {}."""
+    """Yield the history, policies and settings; if no database is named, policies are None and settings are empty."""
     from sqlalchemy_fairqueue.reporting.history import read_settings
 
     with contextlib.ExitStack() as stack:

@@ -112,11 +112,12 @@ def _engine(options: Options, application: object, reference: str | None) -> Ite
 def choose_database(
     options: Options, application: object, reference: str | None, warn: Callable[[str, str], object]
 ) -> URL | AnyEngine:
-    """Choose the database by --database-url, an engine in --app, the environment, or the module of the queue in --app.
+    """Choose the database by the options, the application and the environment.
 
-    The first of these that names a database decides. If the application's engine leads to that database, return the
-    engine, which keeps its settings. If it leads elsewhere, call *warn* with both databases. *application* is the
-    object that *reference*, the value of --app, names.
+    The first of these decides: --database-url, an engine that --app names, the environment variable, an engine in the
+    module of the queue that --app names. If the variable decides and that module has an engine too: return the engine,
+    which has settings that a URL lacks, if it leads to the same database; otherwise call *warn* with both databases,
+    and return the variable's. *application* is the object that *reference*, the value of --app, names.
     """
     given = _first_named(options, application, reference)
     if not isinstance(given, URL) or options.database_url or not reference:

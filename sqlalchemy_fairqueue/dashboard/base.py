@@ -289,7 +289,7 @@ class PageBase:
 
 
 def suffering(queue: QueueFigures, channel: ChannelDemand) -> tuple[bool, float, int, str]:
-    """Return the key that sorts tenants: the longest wait first, then the most messages out."""
+    """Return the key that sorts tenants: the longest wait first; those that do not wait come last."""
     waited = queue.waited(channel)
     return waited is None, -(waited.total_seconds() if waited else 0.0), -channel.leased, channel.channel
 

@@ -552,7 +552,7 @@ def named(queue: str | Sequence[str | None], channel: str | None = None) -> str:
 
 
 def can_notify(connection: Connection) -> bool:
-    """Return whether the transaction may notify. A two-phase one may not: PREPARE TRANSACTION fails after a NOTIFY."""
+    """Return whether the transaction may notify. PREPARE TRANSACTION fails after a NOTIFY, so two phases forbid it."""
     return not isinstance(connection.get_transaction(), TwoPhaseTransaction)
 
 

@@ -39,7 +39,7 @@ _explicit: WeakSet[Engine] = WeakSet()
 
 
 class _WithoutPool(OptionEngine):
-    """An engine with the events and options of another one, and its own pool."""
+    """An engine with the events and options of another one, but with a pool of its own, which keeps no connection."""
 
     # An attribute in place of the property that returns the other engine's pool.
     pool: Pool = NullPool(lambda: None)  # type: ignore[arg-type]

@@ -178,7 +178,7 @@ def enqueue_call(
 
 
 def _shared(values: Sequence[Any] | None) -> Sequence[Any] | None:
-    """Return only the first value if all messages share it."""
+    """Return only the first value if all messages share it; fq_enqueue takes an array of one for all."""
     return values[:1] if values is not None and values.count(values[0]) == len(values) else values
 
 
@@ -241,7 +241,7 @@ def names_values(*names: MessageName) -> dict[str, Any]:
 
 
 def make_due(target: Target, message: int | MessageName) -> Call:
-    """Return the call that makes a message due, the first one of a name."""
+    """Return the call that makes a message due: that of an id, or the first that has the key or ordering key."""
     function, doing, notify = "fq_make_due", "make a message due in", target.notify
     if isinstance(message, MessageName):
         return target.call(function, doing, _ONE_NAMED, notify=notify, **names_values(message))
@@ -257,7 +257,7 @@ def read_messages(
     limit: int = 20,
     content_bytes: int = 65_536,
 ) -> list[MessageDetails]:
-    """Return the unsettled messages with these ids, or the first one of a name.
+    """Return the unsettled messages with these ids, or the first that has the key or ordering key.
 
     If *wanted* is None, return up to *limit* leased and *limit* others of a channel.
     """

@@ -79,7 +79,7 @@ def sample_context(connection: Connection, schema: str | None) -> SampleContext:
 def count_completions(
     connection: Connection, schema: str | None, *, before: str, queues: Sequence[str]
 ) -> dict[tuple[str, str], int]:
-    """Count by queue and channel the completed attempts that this statement sees and the snapshot *before* did not."""
+    """Count by queue and channel the completed attempts that this statement sees and the snapshot *before* lacks."""
     doing = "count the completions since the last sample"
     rows = read(connection, schema, "fq_completions", doing, Row, before=before, queues=list(queues))
     return {(row["queue"], row["channel"]): row["completed"] for row in rows if row["completed"]}
@@ -107,7 +107,7 @@ def read_channel_stats(
     after: str | None = None,
     busy: bool = False,
 ) -> list[ChannelStats]:
-    """Return, sorted by name, the stats of up to *limit* channels after the name *after*. *busy*: only of busy ones."""
+    """Return stats of up to *limit* channels after the name *after*, by name; if *busy*, only of busy channels."""
 
     def stats(*, policy: Row, **row: Any) -> ChannelStats:
         return ChannelStats(queue=target.queue, **row, **policy_values(policy))

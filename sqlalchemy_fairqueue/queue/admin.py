@@ -230,7 +230,7 @@ class Admin(Facet[QueueBase]):
         A waiting message gets the place in its channel that it would have had without a delay. Its attempts stay
         counted. A dead letter is redriven, as by ``queue.dead_letters.redrive``. Limits, rates and pauses still apply.
         Instead of the id you can give a *channel* with a *key*, an *ordering_key* or both. The call then finds no dead
-        letter, and of several messages with the ordering key the leased one, or else the one that goes next.
+        letter. If several messages have the ordering key, it takes the leased one, or else the one that goes next.
 
         The outcome is "due"; "unchanged" if it was due already; "redriven" if it was dead; "leased" if a consumer holds
         it; "duplicate" if it is dead and another message holds its key, so that it stays dead; "missing" if it is done,
@@ -423,7 +423,7 @@ class Admin(Facet[QueueBase]):
 
         The worker sees the request within about two seconds after the commit, even if it is idle or all of its handlers
         are busy, and logs who asked (*by*, or else the database role). Every worker of the queue with this name stops,
-        in all processes. A worker that starts after the commit does not; so a supervisor that restarts workers restarts
+        in all processes. A worker that starts after the commit works on; so a supervisor that restarts workers restarts
         this one too. The call waits for another transaction that has asked the same consumer.
 
         Return whether a consumer of that name has an unexpired lease in this queue. If not, there is probably no such

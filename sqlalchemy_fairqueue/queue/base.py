@@ -137,7 +137,7 @@ class QueueBase:
         """Do nothing; HandlerMethods overrides this, and warns if the queue has handlers but none for the kind."""
 
     def _check_groups(self, groups: Sequence[Any]) -> None:
-        """Warn if a message is enqueued in the ``with`` block of a group, but not by the group."""
+        """Do nothing; GroupMethods overrides this, and warns of enqueues in a group's block, but not by the group."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r}" + (f", schema={self.schema!r})" if self.schema else ")")

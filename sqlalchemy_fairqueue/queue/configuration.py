@@ -116,7 +116,7 @@ class ConfigurationMethods(QueueBase):
             plan: The plan that the channel follows from now on. None: no plan; the present values stay. An unknown plan
                 raises InvalidArgument, on a session at the COMMIT.
             reset: Names of overridden fields, such as ``["weight"]``. From now on the plan decides them again; if the
-                channel follows no plan, the queue's configured defaults do. ``"all"``: every field. After ``"all"``
+                channel follows no plan, the queue's configured defaults decide. ``"all"``: every field. After ``"all"``
                 with ``plan=None`` the channel counts as never configured, and housekeeping forgets it when it is idle.
             changes: Fields of :class:`~sqlalchemy_fairqueue.ChannelPolicy` to change, instead of a policy. Others stay;
                 ``max_concurrency=None``, ``rate=None`` and ``max_backlog=None`` lift a limit. A field given here, even

@@ -90,7 +90,7 @@ class Context:
 
     @property
     def delivery(self) -> Delivery:
-        """The delivery that the handler works on; of a batch, the first."""
+        """The delivery that the handler works on; the first one if it works on a batch."""
         return self._held.delivery
 
     @property
@@ -173,7 +173,7 @@ class Context:
     def resource(self, kind: type[T]) -> T:
         """Return the only resource that is an instance of this class.
 
-        If no resource is, or several are, the call raises InvalidArgument; use ``resources`` to find one by name.
+        If there is none or several, the call raises InvalidArgument; use ``resources`` to find one by name.
         """
         found = [name for name, one in self._resources.items() if isinstance(one, kind)]
         if len(found) != 1:
@@ -282,7 +282,7 @@ class Context:
 
 
 def called(context: Context, function: Callable[[], Any]) -> Any:
-    """Call a plain handler and then flush its session."""
+    """Call a plain handler and flush its session, so that middleware sees an error of the flush too."""
     before = handling.get()
     handling.set(context.delivery)
     try:
@@ -314,7 +314,7 @@ def variables_of(context: Context) -> Variables | None:
 
 
 async def finished(result: Awaitable[Any]) -> Any:
-    """Await a call and, if its result is awaitable too (``return session.execute(...)``), the result."""
+    """Await a call, and then its result if that is awaitable too (``return session.execute(...)``)."""
     found = await result
     return await found if inspect.isawaitable(found) else found
 
@@ -390,7 +390,7 @@ def middleware_of(queue: MiddlewareMethods, outer: Sequence[AnyMiddleware] = ())
 
 
 def middleware_for(handler: Handler, middleware: Sequence[AnyMiddleware]) -> tuple[AnyMiddleware, ...]:
-    """Return the middleware of the handler's sort, async or plain; WorkerError if there is only the other sort."""
+    """Return the middleware of the handler's sort, async or plain; raise WorkerError if all is of the other sort."""
     found = tuple(one for one in middleware if is_asynchronous(one) == handler.asynchronous)
     if middleware and not found:
         kind, other = ("async", "plain") if handler.asynchronous else ("plain", "async")

@@ -153,7 +153,7 @@ def resources_taken(
 
 
 def resource_of_type(wanted: Any, known: Mapping[str, LifespanFunction], whose: str) -> str | None:
-    """Return the name of the resource of exactly this declared type, or None; if several are, raise InvalidArgument."""
+    """Return the name of the resource of exactly this declared type, or None; raise InvalidArgument for several."""
     found = [name for name, one in known.items() if one.resource_type is not None and one.resource_type == wanted]
     if len(found) > 1:
         raise InvalidArgument(f"{whose} may be any of the resources {', '.join(found)}; take one by its name")

@@ -241,7 +241,7 @@ def _position(after: object, channel: str | None) -> tuple[int, ...]:
 def checked_message(
     message_id: int | None, channel: str | None, key: str | None, ordering_key: str | None
 ) -> int | MessageName:
-    """Check that either an id or a name is given, and return it."""
+    """Check that a call names a message either by its id or by keys in a channel, and return the id or the name."""
     named = channel is not None and (key is not None or ordering_key is not None)
     if named == (message_id is not None) or (not named and (channel or key or ordering_key) is not None):
         raise InvalidArgument(
@@ -273,7 +273,7 @@ class WithdrawalMethods(QueueBase):
         key is free when the cancel is sent, and the worker learns of the cancel at its next heartbeat. Instead of the
         id you can give a *channel* with a *key*, an *ordering_key* or both. A session looks for messages of this name
         before it sends its enqueues, so it withdraws none that it adds itself. The ``outcome`` and ``outcomes`` of the
-        receipt are set after the COMMIT, on a Connection at once.
+        receipt are set after the COMMIT; on a Connection they are set at once.
 
         A transaction sends its enqueues before its cancels, so its enqueues still find the key of a cancelled message
         taken: an enqueue under that key after the cancel raises DuplicateMessage. To rewrite the message, use
@@ -298,7 +298,7 @@ class WithdrawalMethods(QueueBase):
         The filters are kind, key and ordering_key; state, which is "ready", "scheduled" or "held" when the call is
         sent; since, the earliest enqueue (aware), inclusive; until, the latest enqueue, exclusive.
         ``queue.admin.count_undelivered`` counts the messages beforehand. The ``purged`` of the receipt is set after the
-        COMMIT, on a Connection at once.
+        COMMIT; on a Connection it is set at once.
 
         Leased messages stay, and so do those that another transaction has locked or not committed. A transaction sends
         its enqueues first, so its own messages are deleted too. If the channel does not exist, nothing is deleted.

@@ -125,7 +125,7 @@ class PayloadSchema:
         return arguments
 
     def _path(self, path: str) -> str:
-        """Convert a path within the arguments to a path within the payload."""
+        """Convert a path within the arguments to a path within the payload, which errors show."""
         return path
 
 
@@ -190,7 +190,7 @@ class ResultSchema:
         return plain
 
     def value(self, plain: Any) -> Any:
-        """Convert a kept value to the annotated return type; PayloadError if it does not fit any more."""
+        """Convert a kept value to the annotated return type; raise PayloadError if it does not fit any more."""
         return self._converted(plain, f"the result of job {self.kind!r} is {plain!r:.80}")
 
     def _converted(self, plain: Any, what: str) -> Any:
@@ -272,7 +272,7 @@ def _check_type(kind: str, name: str, annotation: Any) -> None:
 
 
 def _unsupported(info: Any, seen: set[Any]) -> str | None:
-    """Describe the first part of a type that cannot be converted; None if all parts can."""
+    """Describe the first part of a type that cannot be converted; None if there is no such part."""
     if isinstance(info, msgspec.inspect.CustomType):
         return None if _is_model(info.cls) else f"{info.cls!r} is no type that msgspec or pydantic knows"
     if cls := getattr(info, "cls", None):

@@ -207,7 +207,7 @@ class Schedules(Facet[ScheduleMethods]):
         limit: int = 1000,
         after: ScheduleInfo | None = None,
     ) -> builtins.list[ScheduleInfo]:
-        """Return at most *limit* (1 to 100,000) schedules by channel and name; none that are only recorded.
+        """Return at most *limit* (1 to 100,000) schedules by channel and name, without those that are only recorded.
 
         *after* is the last schedule of the previous page.
         """

@@ -106,8 +106,8 @@ class QueueAttempts:
     """The attempts of one queue: an array for each column, times in microseconds.
 
     Channels are numbered in the order of their ids. ``ids``, ``names`` and ``counts`` have an entry for each channel,
-    the other arrays one for each attempt. ``outcome`` is an index of OUTCOMES, or its length for any other outcome.
-    ``cost`` is None if all attempts cost the same.
+    the other arrays one for each attempt. ``outcome`` is an index of OUTCOMES, or the length of OUTCOMES for any other
+    outcome. ``cost`` is None if all attempts cost the same.
     """
 
     def __init__(self, rows: pa.Table) -> None:

@@ -179,7 +179,11 @@ class Division:
     compile: bool
 
     def by_messages(self, backlogged: int) -> FairShares:
-        """Return the fair shares of messages; *backlogged* is the sum of the channels' backlogged microseconds."""
+        """Return the fair shares of messages.
+
+        The windows are so wide that a backlogged channel gets several messages on average in each. Their width follows
+        from *backlogged*: the microseconds for which each channel was backlogged, summed over the channels.
+        """
         attempts = self.attempts
         return self._divide(fairness_window(attempts.end - attempts.begin, len(attempts.ready), backlogged))
 

@@ -31,7 +31,7 @@ class Ratios:
 
 @dataclass(frozen=True, slots=True)
 class Outcomes:
-    """Numbers of attempts by outcome."""
+    """How many attempts ended with each outcome."""
 
     completed: int = 0
     retried: int = 0
@@ -57,7 +57,10 @@ class Starvation:
 
 @dataclass(frozen=True, slots=True)
 class Culprit:
-    """A channel that received more than its share; *part* is the fraction that it got of a victim's denied messages."""
+    """A channel that received more than its share while another, the victim, received less.
+
+    *part* is the fraction of the victim's denied messages, or of their cost, that is ascribed to this channel.
+    """
 
     channel: str
     part: float
@@ -68,10 +71,10 @@ class Denial:
     """When a channel was denied its fair share, and because of whom.
 
     Attributes:
-        from_: The beginning of its worst stretch of windows; *to* is the end.
-        part: The fraction of its denied messages that fall into that stretch.
-        culprits: The channels that received most of these messages, the greatest part first. Only the twenty channels
-            of a queue that were denied most have culprits.
+        from_: The beginning of the channel's worst stretch of windows; *to* is the end.
+        part: The fraction of the channel's denied messages, or of their cost, that falls into that stretch.
+        culprits: The channels to which most of the denied messages are ascribed, the greatest part first. Only the
+            twenty channels of a queue that were denied most have culprits.
     """
 
     from_: datetime

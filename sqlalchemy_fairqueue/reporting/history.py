@@ -69,7 +69,7 @@ def day_of(number: int) -> date:
 
 
 def _in_order(paths: Iterable[str]) -> Iterator[tuple[ArchiveFile, str, int]]:
-    """Yield files in the order of day, *low* and descending *high*, each with the day's greatest *high* before it."""
+    """Yield files in the order of day, *low* and descending *high*, each with the greatest *high* of the day so far."""
     files = ((file, path) for path in paths if (file := ArchiveFile.named(path)))
     reached = defaultdict[int, int](int)
     for file, path in sorted(files, key=lambda one: (one[0].day, one[0].low, -one[0].high, one[1])):

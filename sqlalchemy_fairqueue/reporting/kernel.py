@@ -178,7 +178,7 @@ class Shares(NamedTuple):
         victims: The row of a channel in *blame*; -1: none.
         blame: Messages that each victim (rows) was denied by what each channel received above its share (columns).
         windows: Windows in which messages were started.
-        indexes: Jain's index of each; NaN: fewer than two channels competed.
+        indexes: Jain's index of each of these windows; NaN: fewer than two channels competed.
     """
 
     weights: Any

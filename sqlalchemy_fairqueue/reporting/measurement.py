@@ -60,15 +60,16 @@ def measure_queue(
 ) -> MeasuredQueue:
     """Measure one queue from its attempts; raise InvalidArgument if two channels have the same id.
 
-    Channels that *policies* lacks have no limits and equal weights. By default there are at most 240 windows, and the
-    kernel is compiled if numba is installed and the history is long enough.
+    Channels that *policies* lacks have no limits and equal weights. *window* is the width of the windows over time, by
+    default such that there are at most 240. By default the kernel is compiled if numba is installed and the history is
+    long enough.
     """
     check_ids(rows)
     return _Queue(QueueAttempts(rows), policies, window, compile_=compile_).figures()
 
 
 def figures_of(measured: Sequence[MeasuredQueue]) -> Figures:
-    """Combine the figures of queues; raise HistoryEmpty for none, InvalidArgument if two channels have the same id."""
+    """Combine figures of queues. Raise HistoryEmpty if there are none, InvalidArgument if two channels share an id."""
     if not measured:
         raise HistoryEmpty(empty_history())
     measured = sorted(measured, key=lambda one: one.queue.queue)

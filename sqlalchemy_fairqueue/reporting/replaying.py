@@ -145,7 +145,10 @@ def _longest_served(queue: RecordedQueue) -> str:
 
 
 def _followers(queue: RecordedQueue, channel: str, plans: Mapping[str, str], sufferers: set[str]) -> _Followers | None:
-    """Return the channels of *channel*'s plan, and the sufferers outside of it; None if there are no others in it."""
+    """Return the channels that follow *channel*'s plan, and the sufferers outside of the plan.
+
+    Return None if no other channel follows the plan, or if all sufferers follow it.
+    """
     plan = plans.get(channel)
     if plan is None:
         return None

@@ -163,8 +163,8 @@ class Advice:
             the objective; if *plan* is given, of such channels outside of the plan.
         own_before: The mean wait of *channel* in the replay of the record.
         max_concurrency: The limit to set; None: no advice, for *reason*.
-        after: The wait *before*, in a replay with the limit.
-        own_after: The wait *own_before*, in a replay with the limit.
+        after: Like *before*, but in a replay with the limit.
+        own_after: Like *own_before*, but in a replay with the limit.
         plan: The plan to set the limit for; None: only for *channel*.
 
     See Also:

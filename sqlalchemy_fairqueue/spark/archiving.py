@@ -52,7 +52,7 @@ class ArchiveResult:
 
     Attributes:
         days: The days with new rows, in order.
-        through_xid: Of the days before *until*, all rows that transactions below this one recorded are archived.
+        through_xid: All rows of the days before *until* that transactions below this one recorded are archived.
         until: The first day that is not archived yet.
         lost: Days with attempts that were pruned before they were archived.
     """
@@ -302,7 +302,7 @@ def _own_files(storage: Storage, marker: Marker, now: Horizon, accepted: str | N
 
 @contextmanager
 def _opened(spark: SparkSession, options: ReadOptions, action: str) -> Iterator[tuple[psycopg.Connection, str]]:
-    """Yield a connection and the quoted schema. Until its end, the session writes timestamps in UTC, in us."""
+    """Yield a connection and the quoted schema. Meanwhile the session writes timestamps in microseconds and in UTC."""
     try:
         register(spark)
     except AnalysisException as error:

@@ -199,7 +199,7 @@ def _one_of(text: str, words: tuple[str, ...], name: str) -> str:
 
 @contextmanager
 def _named_as_options() -> Iterator[None]:
-    """Convert InvalidArgument for an argument to BadOption for the option of that name."""
+    """Convert InvalidArgument, which names an argument, to BadOption, which names the option that users have set."""
     try:
         yield
     except InvalidArgument as error:
@@ -212,7 +212,7 @@ _SLOT_NAME = re.compile(r"[a-z0-9_]{1,55}")
 
 
 def check_slot_name(slot: str) -> None:
-    """Raise BadOption for a name that PostgreSQL does not allow for a slot and its publications."""
+    """Raise BadOption for a name that PostgreSQL does not allow for a replication slot and its publications."""
     if not _SLOT_NAME.fullmatch(slot):
         raise BadOption(f"option slot is {slot!r:.80}; give up to 55 of the characters a-z, 0-9 and _")
 
@@ -354,7 +354,7 @@ class WriteOptions(PolicyFields, TargetOptions):
         return ChannelPolicy(**values)
 
     def followups(self) -> dict[str, Any]:
-        """Return the follow-ups of each group, as arguments of ``fq_make_load_groups``; refuse bad ones."""
+        """Return the follow-ups of each group, as arguments of ``fq_make_load_groups``, or raise InvalidArgument."""
         queue = Queue(self.queue, max_attempts=self.max_attempts or _ATTEMPTS)
         made = []
         for name in ("then", "on_failure"):

@@ -56,7 +56,10 @@ VERSION_COLUMN = (
 
 
 def schema_argument(schema: str | None) -> str:
-    """Write the schema as the last argument of a call in a message: ``, schema='jobs'``, or nothing for None."""
+    """Write the schema as a call's last argument, ``, schema='jobs'``, or nothing for None.
+
+    Errors and findings suggest such calls.
+    """
     return "" if schema is None else f", schema={schema!r}"
 
 

@@ -72,7 +72,7 @@ class Share:
 
 
 class Step(NamedTuple):
-    """A statement, what to do with its rows, and what to raise if it travelled with the COMMIT and prevented it."""
+    """A statement, what to do with its rows, and what to raise if it prevented the COMMIT with which it travelled."""
 
     call: Call
     finish: Callable[[Sequence[Any]], list[ReceiptUpdate]] = lambda _: []
@@ -111,7 +111,8 @@ class Verb(Enum):
 class Settle:
     """The settlement of a delivery.
 
-    *cost* None leaves the cost as charged. *charged* is what the channel was charged while the handler ran, or None.
+    If *cost* is None, the cost stays as charged. *charged* is what the channel was charged while the handler ran, or
+    None.
     """
 
     phase: ClassVar[int] = SETTLEMENTS
@@ -128,7 +129,7 @@ class Settle:
 
 @dataclass(slots=True, eq=False)
 class Cancel:
-    """The cancel of a message by its id, or of messages by a name."""
+    """The cancel of a message by its id, or of messages by their key or ordering key."""
 
     phase: ClassVar[int] = CANCELS
     target: Target
@@ -143,7 +144,7 @@ class Cancel:
 
 
 def find_named(share: Share) -> None:
-    """Find the ids of messages that are cancelled by name, before enqueues can give the name to others."""
+    """Find the ids of messages that are cancelled by keys, before enqueues can give these keys to others."""
     named = [one for one in share.phases[CANCELS] if not isinstance(one.wanted, int)]
     if not named:
         return
@@ -349,10 +350,11 @@ class Members:
         return steps
 
     def send_joins(self) -> None:
-        """Count the created members, unless the server has counted them.
+        """Tell the server how many members were created, if *join* is set; otherwise the enqueue has counted them.
 
-        Raise UnknownGroup if another transaction creates the group, or if the adding message is no member. Raise
-        LeaseLost if the adding delivery is lost, and MessageCancelled if its message was cancelled.
+        Only the transaction that makes a group may add members, and the handlers of its members; others get
+        UnknownGroup. Raise LeaseLost if the delivery of a handler that adds members is lost, and MessageCancelled if
+        its message was cancelled.
         """
         if self.join:
             for group_id in dict.fromkeys([*(make.group_id for make in self._makes), *self._adders]):

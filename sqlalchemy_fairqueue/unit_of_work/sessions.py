@@ -8,7 +8,8 @@ nothing keeps the session alive.
 
 Facts about the events (SQLAlchemy 2.0 and 2.1):
 
-* before_commit fires for savepoints too, inside prepare(), and for the outermost transaction while savepoints are open;
+* before_commit also fires when a savepoint is released, inside prepare(), and for the outermost transaction while
+  savepoints are still open;
 * close() fires neither commit nor rollback, only after_transaction_end;
 * an exception from before_commit leaves the transaction open;
 * after_commit and after_rollback fire before the transaction ends.
@@ -100,7 +101,7 @@ def session_of(candidate: object) -> Session | None:
 
 
 def guard(session: Session, check: Guard | None) -> None:
-    """Let *check* watch over the session's transactions from now on; None ends that."""
+    """Let *check* watch over the session's transactions from now on. If it is None, nothing watches any more."""
     _state_of(session).guard = check
 
 
@@ -322,7 +323,7 @@ def _before_outermost_commit(session: Session) -> None:
 
 
 def _collected(session: Session, ours: _Record) -> Work:
-    """Flush until hooks record nothing more, and return the recorded work."""
+    """Flush until no hook of the application records more work, and return all recorded work."""
     work = Work(partial(connection_of, session))
     for _ in range(_FLUSHES):
         session.flush()

@@ -99,7 +99,7 @@ class Rate:
 
     @property
     def interval(self) -> timedelta:
-        """The average time for a message, or for a unit of cost, in whole microseconds."""
+        """The average time from one message, or unit of cost, to the next, in whole microseconds."""
         return self.per / self.count
 
     @classmethod
@@ -127,7 +127,7 @@ class Rate:
 
     @classmethod
     def every(cls, interval: timedelta, burst: int, of: RateUnit = "messages") -> Rate | None:
-        """Return the rate with this time for a message or a unit of cost; None if the time is zero or less."""
+        """Return the rate with *interval* from one message or unit of cost to the next; None if it is zero or less."""
         return cls(1, interval, burst, of) if interval > timedelta() else None
 
     def per_time(self) -> str:
@@ -176,7 +176,8 @@ class Definition(ABC):
     Attributes:
         none: What a value of None means, in words; None if the field must have a value.
         holds: From when on a change applies, in words.
-        refuses: Whether the field can keep new messages out; the history has no record of such messages.
+        refuses: Whether the field can keep new messages out. A replay takes no such field, since the history does not
+            record the messages that the field kept out.
     """
 
     help: str

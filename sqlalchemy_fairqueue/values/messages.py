@@ -196,7 +196,7 @@ class CancelReceipt:
     """The receipt of a cancel.
 
     Attributes:
-        message_id: None if the cancel gave a name.
+        message_id: None if the cancel named messages by their key or ordering key.
         outcome: None until the commit. "cancelled": the message is never delivered. "leased": a consumer holds it; it
             is never delivered again, and its worker learns of the cancel at the next heartbeat. "missing": it was done,
             dead, withdrawn before, or in another queue. For several messages: "leased" if one of them is, or else

@@ -120,13 +120,14 @@ class Wait:
 
     Attributes:
         until: When the reason ends at the latest, for a rate or a scheduled time. None: unknown.
-        takers: Channels that hold the capacity it waits for, those with the most first. Empty: no other channel does.
-        queues: Other queues that draw from the shared *limit*, those with the most leased messages first.
+        takers: Channels that hold the capacity it waits for, the greatest first. Empty: no other channel holds any.
+        limit: The name of the shared limit that holds it back, or None.
+        queues: Other queues that draw from *limit*, those with the most leased messages first.
         behind: The message of its ordering key that goes first, or None.
-        used: How many messages count against the max_concurrency that holds it back. None: something else does.
+        used: How many messages count against the max_concurrency that holds it back. None: no max_concurrency holds it.
         most: That max_concurrency, or None.
         longest_out: If a limit of its channel or queue holds it back, the message that has counted against this limit
-            longest. None: something else does, or all such messages have just ended.
+            longest. None: no such limit holds it back, or all messages that counted against it have just ended.
 
     Example:
         >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
@@ -151,6 +152,7 @@ class LeftoverReason:
 
     Attributes:
         until: When one of these channels may go on, at the latest. None: unknown.
+        limit: The name of the shared limit that they wait for, or None.
 
     See Also:
         :meth:`~sqlalchemy_fairqueue.Worker.leftovers`
@@ -730,8 +732,8 @@ class Erasure:
         followups: Messages that would have followed a group.
         audits: Audit entries that keep who did what and when, without the channel and the details.
         left_over: Messages and dead letters that other transactions had locked. If there are any, erase once more.
-        forgotten: Whether the channel is gone with its policy. If it is not, and nothing is left over, a worker deletes
-            the channel when the transactions that are open now have ended.
+        forgotten: Whether the channel is gone with its policy. If it is not gone, and nothing is left over, a worker
+            deletes the channel when the transactions that are open now have ended.
 
     See Also:
         :class:`~sqlalchemy_fairqueue.queue.Admin`
@@ -892,7 +894,7 @@ def with_waits(
     channels: Iterable[_Channel],
     now: datetime,
 ) -> tuple[_Channel, ...]:
-    """Return channels with the reasons for which they wait at *now*; those without undelivered messages have none."""
+    """Return channels with the reasons for which they wait at *now*; channels without undelivered messages get none."""
     # One more than a wait lists, since the channel itself may be among them.
     holding = nsmallest(TAKERS + 1, (one for one in competition.channels if one.leased), key=lambda one: -one.leased)
 

@@ -129,7 +129,7 @@ class Plan:
 
     Attributes:
         slots: The slots to run, in order.
-        until: All slots up to this time are done once *slots* are.
+        until: All slots up to this time are done once *slots* have been run.
         more: Whether further slots may be due already.
     """
 

@@ -85,7 +85,7 @@ def main(connection: Connection[Any, Any]) -> None:
 
 
 def _handle(listener: _Listener, connection: Connection[Any, Any], call: bytes) -> bytes:
-    """Handle a delivery and return the pickled Answer; tell the worker when the handler's module is imported."""
+    """Handle a delivery and return the pickled Answer. Tell the worker when the import ends and the timeout begins."""
     deliveries: list[Delivery] = []
     held: HeldDelivery | None = None
     try:
@@ -161,7 +161,7 @@ def _raised(error: BaseException) -> dict[str, Any]:
 
 
 class _Listener:
-    """The thread that receives the worker's messages. It puts deliveries into ``calls``, and None to end the child."""
+    """The thread that receives what the worker sends. It puts deliveries into ``calls``, and None to end the child."""
 
     def __init__(self, connection: Connection[Any, Any]) -> None:
         self._connection = connection

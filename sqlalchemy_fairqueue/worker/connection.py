@@ -66,10 +66,11 @@ class ConnectionOptions:
 
 
 class DedicatedConnection:
-    """A worker's connection to its database. The first use connects; after the connection broke, the next use does.
+    """A worker's connection to its database.
 
-    Only one thread uses it. Other threads may shut down its socket, which ends its call with an error; otherwise a call
-    to a silent server or proxy would wait for ever. *made* counts the connections made so far.
+    The first use connects; after the connection broke, the next use connects anew. Only one thread uses it. Other
+    threads may shut down its socket, which ends its call with an error; otherwise a call to a silent server or proxy
+    would wait for ever. *made* counts the connections made so far.
 
     Args:
         lock_timeout: Seconds that a statement waits for a lock. Behind a transaction pooler the role's limits hold.

@@ -400,7 +400,7 @@ class Schedules(Round):
         return [due for due in found if due.id not in self._refused]
 
     def _declare(self) -> None:
-        """Set the schedules that the code declares: all at the start, and the missing ones after a reconnection."""
+        """Set the schedules that the code declares: all at the start, after a reconnection only missing ones."""
         made = self._polling.made
         if self._declared_on == made:
             return
@@ -496,7 +496,7 @@ def _words(due: schedules.DueSchedule) -> tuple[str, str, str]:
 
 
 class Samples(Round):
-    """Rounds that write this minute's samples for the dashboard and ``fairqueue trend``, unless another worker has."""
+    """Rounds that write this minute's samples for the dashboard and ``fairqueue trend``, if they are still missing."""
 
     def __init__(self, queues: Sequence[ServedQueue], options: WorkerOptions) -> None:
         super().__init__("samples", "keep samples", options, queues, within=options.timings.housekeeping_call)
@@ -551,7 +551,7 @@ class Housekeeping(Round):
                 self._options.log.info(": schedule %s is removed: no worker has it in its code any more", schedule)
 
     def _forget_channels(self, schema: str | None) -> None:
-        """Delete idle channels that were marked before all present transactions began, and mark others."""
+        """Delete marked channels whose mark all present transactions see, and mark further idle channels."""
         self._delete_channels(schema)
         after: int | None = 0
         while after is not None and not self._stopping:

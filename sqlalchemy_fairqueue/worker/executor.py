@@ -127,7 +127,7 @@ class Executor(ABC):
         return self._options.concurrency - len(self.occupied)
 
     def busy(self, now: float) -> float:
-        """Return for how many seconds no handler has been free; zero if one is."""
+        """Return for how many seconds no handler has been free; zero if one is free."""
         started = list(self.occupied.values())
         return now - max(started) if len(started) >= self._options.concurrency else 0.0
 
@@ -280,7 +280,7 @@ class Executor(ABC):
         held.log(level, f"{what}: {hung} of {self._options.concurrency} handlers hang{so}")
 
     def _returned(self, held: HeldDelivery) -> None:
-        """Note that a handler has returned; if it counted as hanging, it no longer does."""
+        """Note that a handler has returned; if it counted as hanging, stop counting it."""
         with self._lock:
             since = self.occupied.pop(held, None)
             if since is None or held not in self._hung:

@@ -124,7 +124,10 @@ class WorkerOptions(ConnectionOptions):
 
     @property
     def ask(self) -> timedelta:
-        """How long a dequeue needs its lease: half of ``lease``, so the last one suffices if a heartbeat extends it."""
+        """The lease that a dequeue asks for: half of ``lease``.
+
+        So it can use the worker's last lease again, which heartbeats extend.
+        """
         return self.lease / 2
 
     @property

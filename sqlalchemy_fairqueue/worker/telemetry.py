@@ -79,7 +79,7 @@ class AttemptDistributions:
     Attributes:
         wait: Seconds from the enqueue to the beginning of the first attempt.
         service: Seconds that handlers took.
-        attempt: The numbers of the attempts: 1 for the first attempt of a message.
+        attempt: Which attempt of its message each attempt was: 1 for the first.
     """
 
     def __init__(self) -> None:
@@ -167,7 +167,7 @@ class WorkerStats:
         return list(self._attempts)
 
     def attempts(self, queue: str) -> AttemptDistributions:
-        """Return the distributions of a queue's attempts: waits, durations and numbers."""
+        """Return a queue's distributions: waits, times of handlers, and which attempt of its message each one was."""
         found = self._attempts.get(queue)
         return self._attempts.setdefault(queue, AttemptDistributions()) if found is None else found
 

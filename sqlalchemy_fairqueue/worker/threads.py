@@ -58,7 +58,7 @@ class WakeEvent:
                 self._unset.release()
 
     def wait(self, seconds: float | None) -> bool:
-        """Wait for the event and take it. Return whether it was set. Only one thread may wait."""
+        """Wait for the event, and reset it. Return whether it was set. Only one thread may wait."""
         return self._unset.acquire(timeout=-1 if seconds is None else max(0.0, seconds))
 
 

@@ -192,8 +192,8 @@ class PollSchedule:
 
     Attributes:
         next_at: When to poll next.
-        waiting_until: Until when the worker's wait is registered; 0 if it is not, or may be lost. Any thread may set 0,
-            which causes a new registration before the next poll.
+        waiting_until: Until when the worker's wait is registered; 0 if no wait is registered, or if it may be lost. Any
+            thread may set 0, which causes a new registration before the next poll.
         empty_at: When the last poll began, if it found that nothing can be delivered for a while; otherwise 0.
     """
 
@@ -296,7 +296,7 @@ class PollSchedule:
         )
 
     def _next(self, at: float) -> None:
-        """Set the next poll, and apply earlier requests of other threads."""
+        """Set the next poll to *at*, or earlier if another thread has asked for that meanwhile."""
         self.next_at = at
         if self._asked_at <= self._began_at:
             self._asked_at = inf

@@ -404,7 +404,7 @@ class _Pipeline:
             self.fail(refusal)
 
     def _hear(self, diagnostic: Any) -> None:
-        """Note why the server ends the connection. It says so in a notice if no statement was sent yet."""
+        """Note why the server ends the connection. The server says so in a notice if no statement was sent yet."""
         if diagnostic.severity_nonlocalized == "FATAL":
             self.fail(psycopg.errors.lookup(diagnostic.sqlstate)(diagnostic.message_primary))
 

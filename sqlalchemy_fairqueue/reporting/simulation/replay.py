@@ -394,7 +394,11 @@ def _worker_pool(trace: Trace, workers: float, batch: int, requested: int) -> Wo
 
 
 def _ready_times(trace: Trace, started: Any, finished: Any) -> Any:
-    """Return when each attempt was ready: a message's first when due, each other its delay after the one before."""
+    """Return when each attempt was ready, at the latest when it started.
+
+    The first attempt of a message is ready when the message is due. Each later attempt is ready when the delay that was
+    recorded with the attempt before it has passed.
+    """
     ready = np.empty(len(started), np.int64)
     first = trace.messages["attempt"]
     ready[1:] = finished[:-1] + trace.attempts["delay"][:-1]

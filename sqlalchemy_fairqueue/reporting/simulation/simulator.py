@@ -145,7 +145,7 @@ def _draw(channel: Channel, taken: int, now: int) -> None:
 
 @compilable
 def _ready_at(dispatcher: Dispatcher, channel: Channel) -> int:
-    """Return when the first message of a channel is due and its rate allows it."""
+    """Return when a channel's first message is due and the channel's rate allows it."""
     due = dispatcher.messages[_head(dispatcher, channel)].sort_key
     return max(due, _allowed_at(channel)) if channel.rate_interval > 0 else due
 
@@ -177,7 +177,7 @@ def _hear(dispatcher: Dispatcher, costs: CostState | None, message: int) -> None
 
 @compilable
 def _dequeue_in_line(dispatcher: Dispatcher, now: int, assigned: Integers, begin: int, limit: int) -> int:
-    """Fill *assigned* from *begin* on with up to *limit* messages by their due times. Return where these end."""
+    """Fill *assigned* from *begin* on with up to *limit* messages in the order of their due times. Return their end."""
     channels, ready_heap = dispatcher.channels, dispatcher.ready_heap
     end = begin
     while end < begin + limit and ready_heap[0] > 0 and channels[ready_heap[1]].sort_key <= now:
@@ -281,7 +281,7 @@ def _mean_cost(mean: int, took: int, count: int) -> int:
 
 @compilable
 def _place(dispatcher: Dispatcher, costs: CostState, number: int) -> None:
-    """Place a channel that is in no heap among the ready or the waiting ones, if its limit allows."""
+    """Put a channel that is in no heap into that of ready channels, or of waiting ones if its limit allows."""
     channel = dispatcher.channels[number]
     if channel.sort_key < 0:
         _push(dispatcher.ready_heap, dispatcher.channels, number)
@@ -394,7 +394,7 @@ def _take_by_tags(  # noqa: PLR0917 - numba compiles no keyword-only parameters
 
 @compilable
 def _update_charged(dispatcher: Dispatcher, costs: CostState, selection: Selection, now: int) -> None:
-    """Update a channel that a batch could take from, and place it again (fq_charge)."""
+    """Count what a batch has taken from a selected channel, and put the channel back into a heap (fq_charge)."""
     number = selection.channel
     channel = dispatcher.channels[number]
     channel.heap_index, channel.tie_breaker = 0, number
@@ -451,7 +451,7 @@ def _dequeue(  # noqa: PLR0917 - numba compiles no keyword-only parameters
 
 @compilable
 def _finish(dispatcher: Dispatcher, costs: CostState | None, attempts: Sequence[Attempt], done: int, now: int) -> None:
-    """End an attempt of a message: free its slot, and hear of its next attempt if there is one."""
+    """End an attempt: free the slot that it held, and hear of the next attempt at the message if there is one."""
     message = dispatcher.messages[done]
     attempt = attempts[message.attempt]
     attempt.finished = now
@@ -479,7 +479,10 @@ def _finish(dispatcher: Dispatcher, costs: CostState | None, attempts: Sequence[
 def _charge_running(
     dispatcher: Dispatcher, costs: CostState, pool: WorkerPool, attempts: Sequence[Attempt], now: int
 ) -> None:
-    """Charge channels for messages that are being handled, beyond earlier charges (fq_charge_running)."""
+    """Charge channels for handlers that have run for half a second or longer (fq_charge_running).
+
+    A handler costs its time so far plus two seconds, less what was already charged for the attempt.
+    """
     for i in range(1, pool.heap[0] + 1):
         number = pool.heap[i]
         worker = pool.workers[number]
@@ -515,7 +518,7 @@ def _begin(dispatcher: Dispatcher, pool: WorkerPool, attempts: Sequence[Attempt]
 
 @compilable
 def _slot(pool: WorkerPool, number: int) -> int:
-    """Return where the messages of an entry begin in ``assigned``."""
+    """Return where ``pool.assigned`` begins to hold the messages of a worker or of a further entry."""
     if number < pool.size:
         return number * pool.batch
     return pool.size * pool.batch + number - pool.size

@@ -76,8 +76,8 @@ class Message:
     Attributes:
         arrives_at: When it was enqueued; when it became ready, if the history lacks earlier attempts.
         sort_key: Its order in the channel: when it is due, or its negated priority.
-        attempt: Its present attempt, or the next.
-        stop: One past its last attempt.
+        attempt: The number of its present attempt, or of the next.
+        stop: The number after that of its last attempt.
     """
 
     arrives_at: int = 0
@@ -96,7 +96,7 @@ class Attempt:
     Attributes:
         service: Its duration.
         delay: The time from its end until the next attempt is ready; zero: the message keeps its place.
-        order: The number of the delivery, from zero.
+        order: How many messages were delivered before it in the simulation.
         unhandled: 1 if it occupies no worker, since it expired or was released.
         cost: What its channel is charged; in a queue that is fair by seconds, the charge so far.
         took: The milliseconds that its settlement reports in a queue that is fair by seconds; -1: none.
@@ -115,7 +115,11 @@ class Attempt:
 
 @dataclass(slots=True)
 class Tag:
-    """The place of a channel in the heap of start tags, which is sorted by negated tags: the greatest tag is on top."""
+    """The place of a channel in a heap sorted by negated start tags, so that the greatest tag is on top.
+
+    The greatest tag is the virtual time while no channel is ready. Only a queue that is fair by seconds needs the heap,
+    since its tags can fall.
+    """
 
     sort_key: int = 0
     tie_breaker: int = 0
@@ -198,7 +202,8 @@ class WorkerPool(NamedTuple):
         idle: The idle workers.
         spare: The unused entries after the workers: their number, then the entries.
         assigned: The leased messages: a batch for each worker, then one for each further entry.
-        batch: The most messages that a worker can get at once; it asks for *requested* messages.
+        batch: The places in *assigned* for each worker: *requested*, for which a dequeue asks, or the number of all
+            messages if that is lower.
         begin: When the workers begin to dequeue.
         pause: Microseconds of pause for each second of service.
     """

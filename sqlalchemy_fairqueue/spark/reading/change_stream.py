@@ -128,7 +128,7 @@ class ChangeReader(Follower):
         self._reached: int | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """Return the start of a query without a checkpoint: the position of the slot."""
+        """Return the start of a query without a checkpoint: where the replication slot stands."""
         return self._query(lambda connection: self._offset(connection, self._state(connection).confirmed).as_dict())
 
     def latestOffset(self, start: dict[str, Any], limit: object = None) -> dict[str, Any]:  # noqa: N802
@@ -172,7 +172,10 @@ class ChangeReader(Follower):
             connection.close()
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Move the slot to an offset; Spark has recorded that all micro-batches before the offset are done."""
+        """Advance the replication slot to an offset, unless it is there already.
+
+        Spark calls this when it will not read anything before the offset again.
+        """
         reached = change_offset_of(end).lsn
 
         def move(connection: psycopg.Connection) -> None:
@@ -202,7 +205,7 @@ class ChangeReader(Follower):
         return self._offset(connection, passed).as_dict() if passed - first.lsn >= _PASSED_BYTES else start
 
     def _check(self, connection: psycopg.Connection, installation: Installation, start: ChangeOffset) -> SlotState:
-        """Return the state of the slot; raise OriginChanged or DataLoss if the slot lacks changes after *start*."""
+        """Return the replication slot's state. Raise OriginChanged or DataLoss if it lacks changes after *start*."""
         found = horizon(connection, installation.quoted)
         refuse_origin(start.origin, found.origin, self._options.accepted_origin, lsn_text(start.lsn))
         state = slot_state(connection, self._slot, installation.schema)

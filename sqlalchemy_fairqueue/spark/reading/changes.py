@@ -64,13 +64,13 @@ class Change:
 
 
 class PgOutput:
-    """Decodes the messages of one read of a slot, in order: the server sends a table's columns before its rows."""
+    """Decodes one read of a replication slot, in order: the server sends a table's columns before its rows."""
 
     def __init__(self) -> None:
         self._tables: dict[int, tuple[str, tuple[str, ...]]] = {}
 
     def decoded(self, message: bytes) -> Commit | Change | None:
-        """Decode a message, or raise PipelineError; return None unless it is an insert, delete or commit."""
+        """Decode a message of pgoutput; None unless it is an insert, delete or commit. May raise PipelineError."""
         kind = message[:1]
         try:
             if kind in (b"I", b"D"):

@@ -114,7 +114,7 @@ def change_offset_of(words: Mapping[str, Any]) -> ChangeOffset:
 
 
 class OriginChanged(PipelineError):
-    """An offset is of another history (*offset_origin*) than the database's (*found_origin*), or ahead of that.
+    """An offset belongs to another history (*offset_origin*) than the database's (*found_origin*), or is ahead of it.
 
     It is ahead if the database was put back to an earlier state.
     """
@@ -150,7 +150,7 @@ def check_origin(offset: Offset, found: Horizon, accepted: str | None) -> None:
 
 
 def refuse_origin(offset: Origin, found: Origin, accepted: str | None, position: str) -> None:
-    """Raise OriginChanged if the connection has another origin than the offset, unless the user accepted that."""
+    """Raise OriginChanged if the connection has another origin than the offset, unless *accepted* names it."""
     if offset != found and accepted != str(found):
         raise OriginChanged(
             f"{_difference(offset, found)}: rows may be missing or come twice after position {position}; begin anew "

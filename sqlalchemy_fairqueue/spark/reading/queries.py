@@ -208,7 +208,7 @@ def position_after(connection: psycopg.Connection, schema: str, after: Position,
 
 
 def first_and_last(connection: psycopg.Connection, schema: str, condition: Condition) -> tuple[Position, Position]:
-    """Return the positions of the first and last row that meet a condition; twice the beginning if there is none."""
+    """Return the positions of the first and last row that meet a condition; if no row does, both are the beginning."""
     found = query(connection, "first_and_last", condition.values, schema=schema, where=condition.text)
     return (Position(*found[0][:2]), Position(*found[0][2:])) if found else (Position(), Position())
 
@@ -245,7 +245,7 @@ def check_losses(connection: psycopg.Connection, schema: str, after: Offset, opt
 
 
 def note_loss(options: ReadOptions, lost: str, otherwise: str) -> None:
-    """Raise DataLoss because rows were lost, or warn of it, as the options say."""
+    """Raise DataLoss, or warn, as the options say; *lost* tells what was lost, *otherwise* how to prevent that."""
     if options.fail_on_data_loss:
         raise DataLoss(
             f"{lost}; go on without them with failOnDataLoss=false (fail_on_data_loss=False), and {otherwise}"

@@ -47,7 +47,7 @@ class SlotUnusable(PipelineError):
 
 @dataclass(frozen=True, slots=True)
 class SlotState:
-    """State of a slot and of the server's WAL.
+    """State of a replication slot and of the server's WAL.
 
     Attributes:
         confirmed: The slot has been read for good up to here.
@@ -89,7 +89,7 @@ def changes_setup(slot: str, schema: str = "public") -> list[str]:
 
 
 def slot_state(connection: psycopg.Connection, slot: str, schema: str) -> SlotState:
-    """Return the state of a readable slot.
+    """Return the state of a replication slot that can be read.
 
     Raises:
         SlotUnusable: The slot does not exist, belongs to another database or plugin, or the server is a standby.
@@ -163,7 +163,7 @@ def next_end(connection: psycopg.Connection, slot: str, start: int, most: int | 
 
 
 def messages(connection: psycopg.Connection, slot: str, upto: int) -> Iterator[bytes]:
-    """Yield the messages of pgoutput for all transactions that a slot has up to a position.
+    """Yield the messages of pgoutput for all transactions that a replication slot has up to a position.
 
     The server decodes all messages before it sends the first one, into a temporary file if there are many.
     """
@@ -181,7 +181,7 @@ def messages(connection: psycopg.Connection, slot: str, upto: int) -> Iterator[b
 
 
 def advance(connection: psycopg.Connection, slot: str, upto: int) -> None:
-    """Move a slot to a position: nothing before the position can be read again, and the server may remove that WAL."""
+    """Advance a replication slot: nothing before *upto* can be read again, and the server may remove that WAL."""
     values = {"slot": slot, "upto": lsn_text(upto)}
     _when_free(connection, slot, partial(connection.execute, _ADVANCE, values))
 
@@ -199,7 +199,7 @@ def _copied(connection: psycopg.Connection, query: str) -> Iterator[bytes]:
 
 
 def _when_free(connection: psycopg.Connection, slot: str, call: Callable[[], T]) -> T:
-    """Call a function that takes the slot; wait while a task that Spark has ended still holds the slot."""
+    """Call a function that takes the replication slot; wait while a task that Spark has ended still holds it."""
     until = time.monotonic() + _BUSY_SECONDS
     while True:
         try:
@@ -214,12 +214,12 @@ def _when_free(connection: psycopg.Connection, slot: str, call: Callable[[], T])
 
 
 class _SlotBusy(SlotUnusable):
-    """Another connection reads the slot."""
+    """Another connection reads the replication slot."""
 
 
 @contextmanager
 def _slot_errors(connection: psycopg.Connection, slot: str) -> Iterator[None]:
-    """Convert errors that the user of a slot can fix to errors of this package."""
+    """Convert errors that the user of a replication slot can fix to errors of this package."""
     skipped: list[str] = []
 
     def note(notice: psycopg.errors.Diagnostic) -> None:

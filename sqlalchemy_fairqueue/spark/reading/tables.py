@@ -45,11 +45,11 @@ _ARROW: dict[DataType, pa.DataType] = {
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column. The server sends instants and durations as microseconds, and binaries as hexadecimal digits.
+    """A table's column. The server sends instants and durations as microseconds, and binaries as hexadecimal digits.
 
     Attributes:
-        sql: The expression of the column; empty in a table that no statement reads.
-        nullable: Whether the column may be null; Spark checks only columns that may.
+        sql: The expression of the column; empty in the table of changes, which is read from the WAL.
+        nullable: Whether the column may be null. If so, a user's schema that forbids nulls raises BadFrame.
         since: An earlier column of instants that is never null. If both columns are read, the server sends only the
             difference.
     """
@@ -63,7 +63,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table as Spark sees it, and how the server reads it. A table that no statement reads has only columns.
+    """A table as Spark sees it, and how the server reads it. The table of changes, read from the WAL, has only columns.
 
     Attributes:
         source: The table in the from clause, with ``{schema}`` for the quoted schema; *joins* is the rest of it.

@@ -57,7 +57,7 @@ class LoadResult:
     """The result of a load.
 
     Attributes:
-        merged: Whether this run enqueued the load; if not, an earlier run did, and the counts are that run's.
+        merged: Whether this run enqueued the load; if not, an earlier run enqueued it, and the counts are that run's.
         messages: Good rows of the frame.
         duplicates: Skipped rows whose key another message or row had.
         dropped: Rows for full channels that drop messages.

@@ -73,7 +73,7 @@ def _batch(rows: list[Row]) -> pa.RecordBatch:
 
 
 def _csv(json_payload: bool, text: str) -> Iterator[Row]:  # noqa: FBT001 - given by partial, before the text
-    """Yield the rows of a file. An empty field is None, as Python's csv writes it."""
+    """Yield the rows of a file. An empty field is read as None, since Python's csv writes None so."""
     csv.field_size_limit(_LONGEST_FIELD)
     lines = csv.reader(io.StringIO(text, newline=""), strict=True)
     try:
