@@ -193,8 +193,8 @@ class Settler(Looper):
         lost: set[int] = set()
         try:
             # Prefetched deliveries without a handler were not worked on.
-            begun = [held for held in deliveries if held.took is not None]
-            with settling(queue.queue.name, verb.value, lambda: [held.delivery for held in begun]):
+            begun = (held.delivery for held in deliveries if held.took is not None)
+            with settling(queue.queue.name, verb.value, lambda: list(begun)):
                 self.connection.run(lambda connection: _settle(connection, queue, verb, deliveries))
         except LeaseLost as error:
             lost = self._lost(queue, verb, deliveries, error)
