@@ -270,7 +270,7 @@ def _is_repaired(difference: Difference) -> bool:
 
 
 def _table(operation: ops.CreateTableOp | ops.DropTableOp | ops.ModifyTableOps) -> tuple[str | None, str]:
-    """Return schema and name as Alembic gives them: it may find one table twice, with its schema and without."""
+    """Return schema and name as Alembic gives them; a table that it finds with and without its schema counts twice."""
     return operation.schema, str(operation.table_name)
 
 

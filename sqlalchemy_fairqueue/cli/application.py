@@ -102,7 +102,7 @@ def load_module(name: str, folder: str, reference: str | None = None) -> ModuleT
 
 
 def _load_error(reference: str, module: str, error: BaseException) -> CommandError:
-    """Return the error to raise if the code of a module raised *error*, which may be SystemExit, when it was loaded."""
+    """Return the error to raise if a module raised *error* while it was loaded; this may even be SystemExit."""
     driver = driver_error(error) if isinstance(error, ImportError) else None
     kind = "" if isinstance(error, ModuleNotFoundError) else f"{type(error).__name__}: "
     return driver or usage_error(

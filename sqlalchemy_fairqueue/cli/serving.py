@@ -58,7 +58,7 @@ def parse_address(text: str) -> Address:
 
 
 class Printed(StrEnum):
-    """Files that belong to the metrics."""
+    """What ``fairqueue metrics --print`` prints: a dashboard for Grafana, or alert rules for Prometheus."""
 
     GRAFANA = "grafana"
     ALERTS = "alerts"

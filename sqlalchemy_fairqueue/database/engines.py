@@ -251,7 +251,7 @@ def set_time_limit(connection: Connection, limit: timedelta) -> None:
 def refused(
     where: Any, wanted: str = "a session, a connection or an engine", otherwise: str | None = None
 ) -> InvalidArgument:
-    """Return the error for an argument that is not *wanted*. If it is an engine, the text advises *otherwise*."""
+    """Return the error for an argument that is not *wanted*. *otherwise* is advice for a caller who gave an engine."""
     kind = type(where).__name__
     article = "an" if kind[:1] in "AEIOUaeiou" else "a"
     advice = ""

@@ -216,7 +216,7 @@ _FEW = 10
 
 
 def _growth(past: Sequence[Point]) -> str | None:
-    """Say how a backlog grew, if it grew in both halves of the time, and by a fifth and by ten messages in all."""
+    """Say how a backlog grew; None unless it rose in both halves of *past*, in all by a fifth and ten messages."""
     if not past or past[-1].at - past[0].at < _GROWTH_PERIOD:
         return None
     first, middle, last = (point.backlog for point in (past[0], past[len(past) // 2], past[-1]))

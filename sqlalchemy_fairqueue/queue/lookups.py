@@ -295,8 +295,8 @@ class WithdrawalMethods(QueueBase):
     def purge(self, where: RecordedWhere, channel: str, **filters: Unpack[UndeliveredFilters]) -> PurgeReceipt:
         """Delete all messages of a channel that no consumer holds and that match all filters.
 
-        The filters are kind, key and ordering_key; state, which is "ready", "scheduled" or "held" when the call is
-        sent; since, the earliest enqueue (aware), inclusive; until, the latest enqueue, exclusive.
+        The filters are *kind*, *key* and *ordering_key*; *state*: "ready", "scheduled" or "held", as the message stands
+        when the call is sent; *since* and *until* (aware): enqueued at or after the one, and before the other.
         ``queue.admin.count_undelivered`` counts the messages beforehand. The ``purged`` of the receipt is set after the
         COMMIT; on a Connection it is set at once.
 

@@ -140,8 +140,9 @@ class Work:
     def send(self, committing: Connection | None = None) -> list[ReceiptUpdate]:
         """Send all operations in lock order. Return the updates of receipts; call them when the outcome is certain.
 
-        Queues of several connections are taken in one order too, since neither database would detect a deadlock between
-        them. *committing* is a connection that only has to COMMIT next; if possible, the work travels with this COMMIT.
+        If the work goes to several databases, their queues are locked in one common order too, since no database sees a
+        deadlock that spans two of them. *committing* is a connection that only has to COMMIT next; if possible, the
+        work travels with this COMMIT.
 
         Raises:
             LockOrderError, AutocommitError, SchemaMismatch: Nothing was sent.

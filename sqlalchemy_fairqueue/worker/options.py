@@ -173,7 +173,7 @@ def worker_options(arguments: WorkerArguments, **given: Any) -> WorkerOptions:
 
 
 def ready_options(options: WorkerOptions, engine: Engine | AsyncEngine) -> WorkerOptions:
-    """Return the options with the factories of all sessions that handlers take, as a start needs them.
+    """Return the options for the start of a worker, with a factory for sessions of the engine if none was given.
 
     Refuse handlers that the worker cannot call, and factories whose sessions are of the wrong class.
     """

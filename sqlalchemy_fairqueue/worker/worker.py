@@ -513,7 +513,7 @@ class AsyncWorker(Front):
         await self.stop()
 
     async def _check(self, runtime: Runtime) -> None:
-        """Check as a Worker does. Raise WorkerError if only this loop can connect: the worker has loops of its own."""
+        """Check as a Worker does. Raise WorkerError if the engine can connect in the caller's event loop only."""
         try:
             await super()._check(runtime)
         except Exception as error:

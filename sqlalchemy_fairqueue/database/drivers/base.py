@@ -52,7 +52,7 @@ class Driver(ABC):
         return nullcontext()
 
     def give_up(self, connection: Connection) -> bool:  # noqa: ARG002 - for others
-        """Cancel unanswered statements that bypassed SQLAlchemy. Return whether the connection is useless now."""
+        """Cancel unanswered statements that were sent past SQLAlchemy. Return whether the connection is useless now."""
         return False
 
     def can_commit_with(self, connection: Connection) -> bool:  # noqa: ARG002 - for others

@@ -31,7 +31,7 @@ _PATTERN = re.compile(r"[*?[]")
 
 @dataclass(frozen=True, slots=True)
 class QueueSettings:
-    """The settings of a recorded queue: what its channels share equally, and its limit or None."""
+    """The settings of a queue in the history: what its channels share equally, and its limit, or None."""
 
     fair_by: FairBy = "messages"
     max_concurrency: int | None = None
