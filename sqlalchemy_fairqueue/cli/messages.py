@@ -126,7 +126,7 @@ def list_messages(
     messages, so it may be short although others follow.
 
     Messages that are completed, or were cancelled while a consumer had them, are listed if the queue records its
-    history, the latest end first. Such a page reads at most 10,000 attempts, including those of other queues.
+    history, the latest end first. A page of ended messages reads at most 10,000 attempts of all queues.
 
     Options:
         channel: Default: the whole queue.

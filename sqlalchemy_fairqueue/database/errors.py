@@ -143,7 +143,7 @@ def translated(error: DBAPIError, doing: str, parameters: Mapping[str, Any]) -> 
         # An error with a context was raised within a function, so fairqueue is installed.
         hint = to_repair() if refusal.context else to_install()
     elif kind is UnknownChannel:
-        hint = "correct the name, or pause(..., new=True) makes the channel"
+        hint = "correct the name" + (", or pause(..., new=True) makes the channel" if parameters.get("paused") else "")
     named = {"schedule": parameters.get("name"), **parameters}
     # Some classes are dataclasses, whose attributes these are.
     attributes = {name: named[name] for name in getattr(kind, "__dataclass_fields__", ()) if name in named}

@@ -245,7 +245,7 @@ def figures_now(connection: Connection, queue: Queue, figures: QueueFigures, cha
     Only a bounded part of the queue is read, as for :meth:`Queue.message`: the pauses and limits of the queue and of
     *channels*, since when each of these waits, and which channels have messages out. The result lists these channels.
     If the queue has more messages out, or more ready channels, than were read, the result also lists the channels of
-    *figures*, and no total is below that of *figures*. Counts of scheduled messages are those of *figures*.
+    *figures*, and each total is at least that of *figures*. It takes counts of scheduled messages from *figures*.
     """
     target = Target(queue.schema, queue.name)
     capacity, competition, own = read_competition(connection, target, list(channels), rivals=_RIVALS)

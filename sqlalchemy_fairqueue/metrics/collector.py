@@ -220,7 +220,7 @@ class QueueCollector(Collector):
         queues: The queues. Default: all of the installation.
         schema: The schema of the installation. Default: that of the queues, or the search_path finds it.
         workers: Workers of this process.
-        figures: Figures to use in place of *engine* and *queues*, such as those of a dashboard in this process.
+        figures: The figures of a dashboard in this process, given in place of *engine* and *queues*.
 
     Example:
         >>> registry = CollectorRegistry()  # as a rule prometheus_client.REGISTRY
@@ -271,7 +271,7 @@ class QueueCollector(Collector):
 
 
 class WorkerCollector(Collector):
-    """The metrics of workers of this process, without those of queues. It asks no database.
+    """The metrics of workers of this process. The collector neither has metrics of queues nor asks a database.
 
     Example:
         >>> registry = CollectorRegistry()

@@ -230,7 +230,7 @@ class Admin(Facet[QueueBase]):
         A waiting message gets the place in its channel that it would have had without a delay. Its attempts stay
         counted. A dead letter is redriven, as by ``queue.dead_letters.redrive``. Limits, rates and pauses still apply.
         Instead of the id you can give a *channel* with a *key*, an *ordering_key* or both. The call then finds no dead
-        letter. If several messages have the ordering key, it takes the leased one, or else the one that goes next.
+        letter. If several messages have the ordering key, the call means the leased one, or else the next one.
 
         The outcome is "due"; "unchanged" if it was due already; "redriven" if it was dead; "leased" if a consumer holds
         it; "duplicate" if it is dead and another message holds its key, so that it stays dead; "missing" if it is done,

@@ -127,7 +127,7 @@ class DeliveryMethods(QueueBase):
     ) -> None:
         """Settle failed deliveries: each message is tried again, or becomes a dead letter after its last attempt.
 
-        *error* is kept with the message; *cost* and exceptions are those of :meth:`complete`. After a *delay* the
+        *error* is kept with the message; for *cost* and exceptions see :meth:`complete`. After a *delay* the
         message goes behind those that were due before it; if it has a priority, that decides its place. Without a delay
         it is due at once, in its old place in the channel.
 
@@ -155,7 +155,7 @@ class DeliveryMethods(QueueBase):
         error: str | None = None,
         cost: int | None = None,
     ) -> None:
-        """Move the messages of deliveries to the dead letters. *cost* and exceptions are those of :meth:`complete`.
+        """Move the messages of deliveries to the dead letters. For *cost* and exceptions see :meth:`complete`.
 
         Example:
             >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)

@@ -70,8 +70,8 @@ class EnqueueMethods(QueueBase):
         On an engine the call commits a transaction of its own before it returns; this is the fastest way if you change
         nothing else. On a connection the message is added at once, in the open transaction. Several such calls must
         come in lock order (by queue, channel and key, compared as UTF-8 bytes), and before completions and cancels of
-        the same transaction. A call with a key, or one that creates a channel, keeps its lock until the transaction
-        ends, and can deadlock with row locks that the caller takes later; so enqueue last. If you need the id of a
+        the same transaction. A key, or a channel that the call creates, stays locked until the transaction ends, which
+        can deadlock with row locks that the caller takes later; so enqueue last. If you need the id of a
         message before the COMMIT of a session, enqueue on ``session.connection()``.
 
         The payload is encoded immediately; later changes to it have no effect. :class:`~sqlalchemy_fairqueue.Enqueue`

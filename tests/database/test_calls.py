@@ -4,19 +4,23 @@ import ast
 import inspect
 import re
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from uuid import uuid4
 
 import pytest
 from sqlalchemy import TextualSelect
 from sqlalchemy.dialects import postgresql
 
 import sqlalchemy_fairqueue
-from sqlalchemy_fairqueue import database
+from sqlalchemy_fairqueue import Enqueue, database
 from sqlalchemy_fairqueue.database.calls import ALL, Clause, Shape, Target, call, clause_of
 from sqlalchemy_fairqueue.database.deliveries import _settling
-from sqlalchemy_fairqueue.database.messages import _enqueuing
+from sqlalchemy_fairqueue.database.messages import Membership, _arrays, _enqueuing, _scalars
 from sqlalchemy_fairqueue.sql import catalog
 from sqlalchemy_fairqueue.sql import files as sql_files
 
@@ -212,3 +216,25 @@ def test_what_a_call_does() -> None:
         limits = call("s", "fq_limits", "list the limits of", Shape(each="queue"), queue=queues, name=None)
         assert limits.described() == f"list the limits of {words}"
     assert call("s", "fq_now", "read the clock").described() == "read the clock"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"delay": timedelta(minutes=1), "coalesce": True, "ordering_key": "s", "cost": 3},
+        {"at": datetime(2026, 1, 1, tzinfo=UTC), "priority": 2},
+        {"key": "k", "on_duplicate": "raise", "unique_for": timedelta(hours=1), "unique_from": "completion"},
+    ],
+    ids=["plain", "delayed", "at", "key"],
+)
+def test_one_message_is_sent_as_one_of_several(options: dict[str, Any]) -> None:
+    """What an enqueue sends of a single message is what it sends of each of several."""
+    message: Any = SimpleNamespace(
+        message=Enqueue(channel="a", payload=1, **options),
+        content=b"1",
+        headers="{}",
+        max_attempts=3,
+        membership=Membership(uuid4(), None) if "key" in options else None,
+    )
+    assert _arrays([message, message]) == {name: [value] * 2 for name, value in _scalars(message).items()}

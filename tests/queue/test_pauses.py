@@ -63,13 +63,14 @@ def test_apart(queue: Queue, engine: Engine) -> None:
 async def test_a_mistyped_channel(queue: Queue, engine: Engine, async_engine: AsyncEngine, database: Database) -> None:
     """Neither pause nor resume makes a channel: they say that there is none, from a session at its COMMIT."""
     _seed(queue, engine, "a")
-    for name in ("pause", "resume"):
+    advices = {"pause": "pause(..., new=True) makes the channel", "resume": "; correct the name"}
+    for name, advice in advices.items():
         verb: Any = getattr(queue, name)
         with pytest.raises(UnknownChannel) as refusal:
             verb(engine, "b")
         assert (refusal.value.queue, refusal.value.channel) == ("documents", "b")
         assert f"cannot {name} channel 'b' of queue 'documents'" in str(refusal.value)
-        assert str(refusal.value).endswith("pause(..., new=True) makes the channel")
+        assert str(refusal.value).endswith(advice)
         with Session(engine) as session:
             queue.enqueue(session, channel="c", payload="c")
             verb(session, "b")

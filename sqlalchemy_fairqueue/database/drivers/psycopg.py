@@ -127,7 +127,7 @@ def pipelined(
 ) -> Generator[Any, Any, None]:
     """Send statements within *bounds* in one round trip, as a generator that psycopg waits for.
 
-    *answers* receives a result for each statement that the server answered, those of the bounds included.
+    The function adds a result to *answers* for each statement that the server answered, including BEGIN and COMMIT.
     """
     before, after = bounds
     pgconn.enter_pipeline_mode()
