@@ -34,18 +34,31 @@ begin
   v_row := fairqueue.fq_lock_state(v_channel_id);
 
   -- A new statement: it sees which messages a dequeue has leased that this call has waited for.
-  v_rows := array(
-    select m.ctid
-    from fairqueue.fq_message m
-    where m.ctid = any (array(
-        select n.row_id
-        from fairqueue.fq_undelivered(
-          p_queue, p_channel, p_key, p_ordering_key, p_kind, p_state, p_since, p_until, p_limit
-        ) n
-      ))
-      and num_nulls(m.lease_id) = 1
-    for update skip locked
-  );
+  if num_nonnulls(p_key, p_ordering_key, p_kind, p_state, p_since, p_until) > 0 then
+    v_rows := array(
+      select m.ctid
+      from fairqueue.fq_message m
+      where m.id = any (array(
+          select n.message_id
+          from fairqueue.fq_undelivered(
+            p_queue, p_channel, p_key, p_ordering_key, p_kind, p_state, p_since, p_until, p_limit
+          ) n
+        ))
+        and num_nulls(m.lease_id) = 1
+      for update skip locked
+    );
+  else
+    -- Locked messages do not count for p_limit, since fq_erase_channel takes fewer than p_limit for the end.
+    v_rows := array(
+      select m.ctid
+      from fairqueue.fq_message m
+      where m.channel_id = v_channel_id
+        and m.lease_id is null
+      order by m.channel_id, m.dequeue_at, m.id
+      limit p_limit
+      for update skip locked
+    );
+  end if;
   delete from fairqueue.fq_message m
   where m.ctid = any (v_rows)
     and num_nulls(m.lease_id) = 1;

@@ -1,6 +1,5 @@
 -- fq_undelivered: up to p_limit undelivered messages of a channel that fit: p_key, p_ordering_key, p_kind; p_state:
--- 'ready', 'scheduled' or 'held'; enqueued from p_since on and before p_until. Null restricts nothing. row_id: the
--- place of the message's row.
+-- 'ready', 'scheduled' or 'held'; enqueued from p_since on and before p_until. Null restricts nothing.
 -- Guarantees: one snapshot. A missing channel has none.
 -- Cost: with a key or an ordering key, the messages that have it; otherwise the undelivered ones of the channel, with
 -- 'scheduled' those that are due later, until p_limit fit. Locks: none.
@@ -10,7 +9,7 @@ create function fairqueue.fq_undelivered(
   p_queue text, p_channel text, p_key text, p_ordering_key text, p_kind text, p_state text, p_since bigint,
   p_until bigint, p_limit bigint
 )
-returns table (message_id bigint, row_id tid)
+returns table (message_id bigint)
 language plpgsql
 stable
 security definer
@@ -30,7 +29,7 @@ begin
   select c.id into v_channel_id
   from fairqueue.fq_find_channel(p_queue, p_channel) c;
   return query
-  select m.id, m.ctid
+  select m.id
   from fairqueue.fq_message m
   where m.channel_id = v_channel_id
     and m.lease_id is null

@@ -120,6 +120,15 @@ def test_what_others_have_locked_is_left_over(kernel: Kernel, open_kernel: OpenK
     assert kernel.value("select forget_xid is not null from fq_channel_state")
 
 
+def test_locked_messages_at_the_head_end_no_call_early(kernel: Kernel, open_kernel: OpenKernel, waits: Waits) -> None:
+    """A call passes by messages that others have locked and takes as many behind them, so all unlocked ones go."""
+    first, *_ = [row.message_id for row in enqueue(kernel, *"aaaaaa")]
+    business = open_kernel()
+    business.cancel(first or 0)
+    answers = waits.unhindered(on(lambda rival: _erase(rival, most=2)))
+    assert (_total(answers)["messages"], answers[-1]["left_over"]) == (5, 1)
+
+
 def test_who_goes_on_enqueuing_keeps_the_channel(kernel: Kernel) -> None:
     """A message that is enqueued after the last call has a channel, and is delivered."""
     enqueue(kernel, "a")
