@@ -21,6 +21,8 @@ declare
   v_cancelled boolean[];
   v_members bigint[];
   v_groups uuid[];
+  v_ordered bigint[];
+  v_ordering_keys text[];
 begin
   if p_ids is null then
     return null;
@@ -89,8 +91,10 @@ begin
     array_agg(b.attempt_error) filter (where b.attempt is not null),
     array_agg(b.cancelled) filter (where b.attempt is not null),
     array_agg(b.id) filter (where b.group_id is not null),
-    array_agg(b.group_id) filter (where b.group_id is not null)
-  into v_dead, v_attempts, v_kinds, v_errors, v_cancelled, v_members, v_groups
+    array_agg(b.group_id) filter (where b.group_id is not null),
+    array_agg(b.channel_id) filter (where b.ordering_key is not null),
+    array_agg(b.ordering_key) filter (where b.ordering_key is not null)
+  into v_dead, v_attempts, v_kinds, v_errors, v_cancelled, v_members, v_groups, v_ordered, v_ordering_keys
   from buried b;
   -- fq_end_message has noted the undelivered ones.
   update fairqueue.fq_group_note n
@@ -100,6 +104,9 @@ begin
     and n.id = any (v_dead);
   if v_members is not null then
     perform fairqueue.fq_end_members(v_members::bigint[], v_groups::uuid[], true::boolean);
+  end if;
+  if v_ordered is not null then
+    perform fairqueue.fq_tell_ordering(p_queue, v_ordered, v_ordering_keys);
   end if;
   if v_attempts is not null then
     perform fairqueue.fq_record_attempts(

@@ -31,6 +31,7 @@ declare
   v_attempts bigint[];
   v_kinds text[];
   v_group_id uuid;
+  v_ordering_key text;
 begin
   if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
     perform fairqueue.fq_check_grant(array['consumer']::text[], p_queue, null::text[])
@@ -53,8 +54,8 @@ begin
         m.channel_id, m.id, m.attempts, m.enqueued_at, m.dequeue_at, m.returned_at, m.delivered_at, m.lease_id,
         coalesce(m.charged, m.cost)::integer, m.group_id
       ),
-      array[m.kind], case when not m.cancelled then m.group_id end
-    into v_channel_id, v_slots, v_cost, v_attempts, v_kinds, v_group_id;
+      array[m.kind], case when not m.cancelled then m.group_id end, m.ordering_key
+    into v_channel_id, v_slots, v_cost, v_attempts, v_kinds, v_group_id, v_ordering_key;
     if found then
       if v_group_id is not null then
         perform fairqueue.fq_end_members(p_ids::bigint[], array[v_group_id]::uuid[], false::boolean);
@@ -63,6 +64,11 @@ begin
         insert into fairqueue.fq_signal (queue, channel_id, freed, queue_freed, freed_cost, queue_freed_cost)
         values (
           p_queue, v_channel_id, v_slots & 1, v_slots >> 1, (v_slots & 1) * v_cost, (v_slots >> 1) * v_cost
+        );
+      end if;
+      if v_ordering_key is not null then
+        perform fairqueue.fq_tell_ordering(
+          p_queue, array[v_channel_id]::bigint[], array[v_ordering_key]::text[]
         );
       end if;
       if v_attempts is not null then

@@ -17,6 +17,8 @@ declare
   v_members bigint[];
   v_groups uuid[];
   v_channel_ids bigint[];
+  v_ordered bigint[];
+  v_ordering_keys text[];
   v_all_kinds text[];
   v_attempts bigint[];
   v_kinds text[];
@@ -47,6 +49,7 @@ begin
         and m.deliveries = u.deliveries
         and (select c.queue from fairqueue.fq_channel c where c.id = m.channel_id) = p_queue
       returning m.id, m.channel_id, m.slots, fairqueue.fq_charged(m.charged, m.cost::integer) as cost, m.kind,
+        m.ordering_key,
         case when not m.cancelled then m.group_id end as group_id,
         fairqueue.fq_attempt(
           m.channel_id, m.id, m.attempts, m.enqueued_at, m.dequeue_at, m.returned_at, m.delivered_at, m.lease_id,
@@ -65,11 +68,16 @@ begin
       array_agg(d.attempt) filter (where d.attempt is not null),
       array_agg(d.kind) filter (where d.attempt is not null),
       array_agg(d.id) filter (where d.group_id is not null),
-      array_agg(d.group_id) filter (where d.group_id is not null)
-    into v_done, v_attempts, v_kinds, v_members, v_groups
+      array_agg(d.group_id) filter (where d.group_id is not null),
+      array_agg(d.channel_id) filter (where d.ordering_key is not null),
+      array_agg(d.ordering_key) filter (where d.ordering_key is not null)
+    into v_done, v_attempts, v_kinds, v_members, v_groups, v_ordered, v_ordering_keys
     from done d;
     if v_members is not null then
       perform fairqueue.fq_end_members(v_members::bigint[], v_groups::uuid[], false::boolean);
+    end if;
+    if v_ordered is not null then
+      perform fairqueue.fq_tell_ordering(p_queue, v_ordered, v_ordering_keys);
     end if;
     if v_attempts is not null then
       perform fairqueue.fq_record_attempts(

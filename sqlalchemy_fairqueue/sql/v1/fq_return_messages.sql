@@ -4,7 +4,7 @@
 -- later, and promoted then if it has a priority. A message that was cancelled while it was leased is deleted instead.
 -- One signal a channel names the first of its messages, how many there are, and the slots that they free. If the queue
 -- recorded its history at the delivery, the attempt is appended as p_outcome, or as 'cancelled'. If a message of the
--- same ordering key is held back, a signal of the key lets it be looked at again, see fq_end_ordering.
+-- same ordering key is held back, a signal of the key lets it be looked at again, see fq_tell_ordering.
 -- Locks: only rows that the caller holds. Index: fq_message_held_ix; rows by ctid. Errors: none.
 create function fairqueue.fq_return_messages(
   p_queue text, p_ids bigint[], p_rows tid[], p_delays bigint[], p_errors text[], p_attempts_back integer,
@@ -19,13 +19,15 @@ declare
   v_kinds text[];
   v_errors text[];
   v_cancelled boolean[];
+  v_ordered bigint[];
+  v_ordering_keys text[];
 begin
   if p_ids is null then
     return;
   end if;
   with held as materialized (
     select m.ctid as row, m.id, m.channel_id, m.slots, fairqueue.fq_charged(m.charged, m.cost::integer) as cost,
-      m.cancelled, m.kind, u.delay, u.error,
+      m.cancelled, m.kind, m.ordering_key, u.delay, u.error,
       fairqueue.fq_attempt(
         m.channel_id, m.id, m.attempts, m.enqueued_at, m.dequeue_at, m.returned_at, m.delivered_at, m.lease_id,
         coalesce(m.charged, m.cost)::integer, m.group_id
@@ -54,7 +56,7 @@ begin
     where m.ctid = h.row
       and m.id is not distinct from h.id
       and not h.cancelled
-    returning m.channel_id, m.dequeue_at, m.id, m.ordering_key, h.slots, h.cost,
+    returning m.channel_id, m.dequeue_at, m.id, h.slots, h.cost,
       h.delay > 0 and m.priority is not null as is_promotable
   ),
   promotions as (
@@ -62,22 +64,6 @@ begin
     select p_queue, r.dequeue_at, r.id
     from returned r
     where r.is_promotable
-  ),
-  ordered as (
-    insert into fairqueue.fq_signal (queue, channel_id, ordering_key)
-    select distinct p_queue, r.channel_id, r.ordering_key
-    from returned r
-    where r.ordering_key is not null
-      and (
-        current_setting('transaction_isolation') <> 'read committed'
-        or exists (
-          select
-          from fairqueue.fq_message m
-          where m.channel_id = r.channel_id
-            and m.ordering_key = r.ordering_key
-            and m.dequeue_at = 9223372036854775807
-        )
-      )
   ),
   told as (
     select a.channel_id, count(a.id) as added, sum(a.slots & 1) as freed, sum(a.slots >> 1) as queue_freed,
@@ -107,9 +93,14 @@ begin
     array_agg(h.attempt) filter (where h.attempt is not null),
     array_agg(h.kind) filter (where h.attempt is not null),
     array_agg(h.error) filter (where h.attempt is not null),
-    array_agg(h.cancelled) filter (where h.attempt is not null)
-  into v_attempts, v_kinds, v_errors, v_cancelled
+    array_agg(h.cancelled) filter (where h.attempt is not null),
+    array_agg(h.channel_id) filter (where h.ordering_key is not null and not h.cancelled),
+    array_agg(h.ordering_key) filter (where h.ordering_key is not null and not h.cancelled)
+  into v_attempts, v_kinds, v_errors, v_cancelled, v_ordered, v_ordering_keys
   from held h;
+  if v_ordered is not null then
+    perform fairqueue.fq_tell_ordering(p_queue, v_ordered, v_ordering_keys);
+  end if;
   if v_attempts is not null then
     perform fairqueue.fq_record_attempts(p_queue, v_attempts, v_kinds, v_errors, p_outcome, v_cancelled, v_now);
   end if;
