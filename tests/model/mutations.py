@@ -506,9 +506,9 @@ _ORDERING = [
     ),
     Mutation(
         "the end of a message of an ordering key is told to nobody",
-        "fq_end_ordering",
-        "  where c.id = old.channel_id;",
-        "  where false;",
+        "fq_tell_ordering",
+        "  where u.ordering_key is not null\n",
+        "  where false\n",
         ordering=True,
     ),
     Mutation(
