@@ -137,8 +137,8 @@ class MessageMixin(ContentMixin, columns.fq_message):
     """A message, from enqueue to completion.
 
     ``dequeue_at`` orders the messages of the channel. Usually it is the time when the message is due, in microseconds
-    since 1970. For a due message with a ``priority`` it is minus the priority or, if the policy has a
-    ``priority_aging``, an earlier time. The greatest bigint means that the message waits for others of its
+    since 1970. For a due message with a ``priority`` it is minus the priority or, if priorities age in the channel, an
+    earlier time. The greatest bigint means that the message waits for others of its
     ``ordering_key``. ``returned_at`` is when the message last went back to the channel or was brought forward.
     ``delivered_at`` is stored if the queue records its history. ``key_outlives`` is true if the period of the key
     begins when the message ends. ``cancelled`` is true if the message was cancelled while leased. ``charged`` is what

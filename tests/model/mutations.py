@@ -86,8 +86,8 @@ _PRIORITY = [
     Mutation(
         "a scheduled message keeps its position",
         "fq_promote",
-        "m.dequeue_at, m.priority::integer,",
-        "m.dequeue_at, null::integer,",
+        "fq_position_in(m.channel_id, m.dequeue_at, m.priority)",
+        "fq_position_in(m.channel_id, m.dequeue_at, null::integer)",
     ),
     Mutation("who is promoted is told to nobody", "fq_promote", "    where p.lease_id is null\n", "    where false\n"),
     Mutation("a priority begins before its time", "fq_position", "when p_aging is null then", "when true then"),
@@ -536,8 +536,8 @@ _ORDERING = [
     Mutation(
         "what is let go goes before what waits",
         "fq_let_go",
-        "fairqueue.fq_position(p_now, m.priority,",
-        "fairqueue.fq_position(m.enqueued_at, m.priority,",
+        "fairqueue.fq_position_in(m.channel_id, p_now, m.priority)",
+        "fairqueue.fq_position_in(m.channel_id, m.enqueued_at, m.priority)",
         ordering=True,
     ),
     Mutation("a letter forgets its ordering key", "fq_bury_messages", "b.ordering_key", "null", ordering=True),

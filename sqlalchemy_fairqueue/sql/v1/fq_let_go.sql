@@ -44,19 +44,21 @@ begin
       and f.xmax <> f.xmin
   ),
   locked as materialized (
-    select x.ctid as row, s.priority_aging
+    select x.ctid as row
     from first f
     join fairqueue.fq_message x
       on x.ctid = f.row
       and x.id is not distinct from f.id
       and num_nulls(x.lease_id) = 1
-    left join lateral fairqueue.fq_newest_state(f.channel_id) s on true
     where f.is_held
     for no key update of x skip locked
   ),
   gone as (
     update fairqueue.fq_message m
-    set dequeue_at = fairqueue.fq_position(p_now, m.priority, l.priority_aging::bigint)
+    set dequeue_at = (
+        select p.dequeue_at
+        from fairqueue.fq_position_in(m.channel_id, p_now, m.priority) p
+      )
     from locked l
     where m.ctid = l.row
     returning m.id, m.dequeue_at

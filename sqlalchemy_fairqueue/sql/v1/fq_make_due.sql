@@ -39,9 +39,9 @@ begin
     return 'unchanged';
   end if;
   update fairqueue.fq_message m
-  set dequeue_at = fairqueue.fq_position(
-      m.enqueued_at::bigint, m.priority::integer,
-      (select s.priority_aging from fairqueue.fq_newest_state(v_channel_id) s)::bigint
+  set dequeue_at = (
+      select p.dequeue_at
+      from fairqueue.fq_position_in(m.channel_id, m.enqueued_at, m.priority) p
     ),
     returned_at = v_now
   where m.id = p_message_id

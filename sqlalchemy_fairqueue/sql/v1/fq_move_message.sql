@@ -18,7 +18,6 @@ as $$
 declare
   v_now bigint := fairqueue.fq_now();
   v_key text;
-  v_aging bigint;
   v_channel_id bigint;
   v_holder bigint;
   v_held fairqueue.fq_message;
@@ -32,7 +31,7 @@ begin
     if not found then
       return 'missing';
     end if;
-    select (r.state).channel_id, (r.state).priority_aging into v_channel_id, v_aging
+    select (r.state).channel_id into v_channel_id
     from fairqueue.fq_channel_room(p_queue, p_channel, p_policy) r;
     if v_key is not null then
       insert into fairqueue.fq_message (channel_id, kind, content, dequeue_at, enqueued_at, key, max_attempts)
@@ -85,7 +84,8 @@ begin
     v_held.dequeue_at := v_now;
   end if;
   if v_held.priority is not null and v_held.dequeue_at <= v_now then
-    v_held.dequeue_at := fairqueue.fq_position(v_now, v_held.priority, v_aging);
+    select p.dequeue_at into v_held.dequeue_at
+    from fairqueue.fq_position_in(v_channel_id, v_now, v_held.priority) p;
   end if;
   insert into fairqueue.fq_message (
     id, channel_id, kind, content, headers, dequeue_at, enqueued_at, key, attempts, max_attempts, deliveries,

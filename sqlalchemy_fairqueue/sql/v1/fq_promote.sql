@@ -36,9 +36,9 @@ begin
   -- A new statement, whose snapshot is younger than the locks.
   with promoted as (
     update fairqueue.fq_message m
-    set dequeue_at = fairqueue.fq_position(
-        m.dequeue_at, m.priority::integer,
-        (select n.priority_aging from fairqueue.fq_newest_state(m.channel_id) n)::bigint
+    set dequeue_at = (
+        select p.dequeue_at
+        from fairqueue.fq_position_in(m.channel_id, m.dequeue_at, m.priority) p
       ),
       returned_at = m.dequeue_at
     where m.ctid = any (v_messages)

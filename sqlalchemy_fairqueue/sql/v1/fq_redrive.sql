@@ -32,7 +32,7 @@ begin
     )
     overriding system value
     select d.message_id, d.channel_id, d.kind, d.content, d.headers,
-      fairqueue.fq_position((v_now - cardinality(v_ids) + u.ord)::bigint, d.priority, s.priority_aging),
+      p.dequeue_at,
       d.enqueued_at, d.key, d.priority, d.cost, d.ordering_key, d.max_attempts, d.deliveries, d.error
     from unnest(v_ids) with ordinality u(id, ord)
     cross join lateral (
@@ -41,7 +41,9 @@ begin
       where x.message_id = u.id
       limit 1
     ) d
-    left join lateral fairqueue.fq_newest_state(d.channel_id) s on true
+    cross join lateral fairqueue.fq_position_in(
+      d.channel_id, (v_now - cardinality(v_ids) + u.ord)::bigint, d.priority
+    ) p
     order by (select c.name from fairqueue.fq_channel c where c.id = d.channel_id) collate "C", d.key collate "C" nulls first, u.ord
     on conflict do nothing
     returning id, channel_id, dequeue_at
