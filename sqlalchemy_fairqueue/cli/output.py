@@ -60,7 +60,7 @@ def stdout_for_results() -> Iterator[None]:
     global _results
     if _results is not None:
         os.dup2(sys.stderr.fileno(), _STDOUT)
-        # A stream of its own, since an application may close its stdout. Without a buffer, no flush fails at the exit.
+        # sys.stdout gets a new stream, which the application may close. Without a buffer, no flush fails at the exit.
         raw = open(_STDOUT, "wb", buffering=0, closefd=False)  # noqa: SIM115 - as below
         sys.stdout = io.TextIOWrapper(raw, sys.stderr.encoding, "backslashreplace", write_through=True)
         yield

@@ -141,7 +141,7 @@ def _labels(path: Path | None) -> dict[str, str]:
 
 
 _Read = tuple[str | None, datetime | None, datetime | None]
-"""An archive, or None for the database; then the times since which, and before which, attempts ended."""
+"""The path of an archive, or None for the database; then the options *since* and *until*."""
 
 
 def _made(

@@ -26,7 +26,7 @@ from sqlalchemy_fairqueue.values.schedules import ScheduleInfo, Timing, timing_o
 _MOMENT = timedelta(microseconds=1)
 _LATE = timedelta(minutes=1)
 _MOST_SLOTS = 1000
-"""The most skipped or late slots that are looked for."""
+"""The most slots that are calculated to find skipped or late ones."""
 
 OwnChannel = Annotated[str, Spec(help="The channel that it belongs to.")]
 
@@ -204,7 +204,7 @@ def set_schedule(
 
 
 def _replaced(before: Iterable[ScheduleInfo], made: ScheduleInfo) -> Iterator[str]:
-    """Warn for kind and payload if ``set`` has replaced the former ones, and name the option that sets each."""
+    """Yield a line with the option to use if ``set`` changed the kind, and one if it changed the payload's size."""
     for one in before:
         if one.kind != made.kind:
             yield f"its kind is {made.kind!r}, before {one.kind!r}: --kind sets it"

@@ -79,7 +79,7 @@ def metrics(
     The database is asked once a scrape. While it does not answer, fairqueue_up is 0.
 
     Options:
-        http: Where to serve them; a port alone is one of 127.0.0.1.
+        http: Where to serve them; a port alone means 127.0.0.1.
         print_: Print a file and end: grafana, a dashboard; alerts, rules for Prometheus.
     """
     if print_ is not None:

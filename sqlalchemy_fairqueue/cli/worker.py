@@ -128,7 +128,7 @@ def worker(
         prefetch: Most messages leased ahead of their handlers, 0 to 500. Default: 500.
         max_bytes: Most bytes of payloads and headers that a dequeue takes, and that wait for handlers. Default: 64 MiB.
         name: The consumer's name in leases and in the log. Default: host, process and a random part.
-        http: Serve /healthz, /readyz and /metrics there; a port alone is one of 127.0.0.1.
+        http: Serve /healthz, /readyz and /metrics at this address; a port alone means 127.0.0.1.
         log_level: {choices}
         log_format: text, or json: an object a line.
     """

@@ -284,7 +284,7 @@ class Pages(PageBase):
     async def audit(self, view: View) -> Response:
         listed = view.listed()
         rows = await _of_each(listed.queues, lambda queue: self._audits(queue.name, limit=_PAGE))
-        # Each queue lists what was done to the installation, which is shown once.
+        # The list of each queue includes the actions on the installation, which are shown once.
         found = list({one.audit_id: (queue, one) for queue, one in rows}.values())
         found.sort(key=lambda row: row[1].at, reverse=True)
         return view.answer("audit", audits=found[:_PAGE], listed=listed)

@@ -91,7 +91,7 @@ def payload_text(content: bytes, size: int | None) -> str:
 
 
 def spark(values: Sequence[float]) -> str:
-    """Return the points of a small line of values, from zero to the greatest; empty for fewer than two."""
+    """Return the points of an SVG polyline for values from zero to the greatest; empty for fewer than two."""
     if len(values) < _FEW:
         return ""
     top = max(*values, 1e-9)
