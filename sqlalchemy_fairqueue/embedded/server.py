@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _PARENT_LIMIT = 100 - len("/fairqueue-12345678/.s.PGSQL.5432")
 _LOG_CHARACTERS = 1000
 _NOT_AS_ROOT = f"PostgreSQL refuses to run as root, so start this as an ordinary user, or {NAME_ONE}"
-# Connections that DROP DATABASE ... WITH (FORCE) may end, too; no row if none is left.
+# Ends the connections that DROP DATABASE ... WITH (FORCE) would end; returns no row if none is left.
 _END_CONNECTIONS = text(
     "select pg_terminate_backend(pid) from pg_stat_activity"
     " where datname = :name and backend_type = 'client backend' and pg_has_role(usesysid, 'usage')"
@@ -225,12 +225,12 @@ def _supervised(account: Account, directory: Path, programs: Programs) -> Iterat
 
 
 def _make_directory(account: Account, wanted: str) -> Path:
-    """Create an empty folder that belongs to *account* and that it can reach, with a path short enough for a socket."""
+    """Create an empty folder that *account* owns and can reach, with a path short enough for a socket."""
     reasons = []
     for parent in dict.fromkeys((wanted, tempfile.gettempdir(), "/tmp")):  # noqa: S108 - mkdtemp makes a name nobody can guess
         if len(os.fsencode(parent)) > _PARENT_LIMIT:
             reasons.append(f"the path {parent!r} is too long for a socket")
-        # To remove its folder in the end, the account must be able to write to the parent. The shell has test built in.
+        # The account must write to the parent to remove its folder in the end. Shells have ``test`` built in.
         elif not account.succeeds('test -x "$1" && test -w "$1"', parent):
             reasons.append(f"user {account.user or os.geteuid()} cannot write to {parent!r}")
         else:
