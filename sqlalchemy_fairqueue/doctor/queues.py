@@ -235,7 +235,7 @@ _OLDEST = 100_000
     tables=("fq_message", "fq_dead_letter", "fq_channel"),
 )
 def check_kinds(context: CheckContext) -> Iterator[Finding]:
-    """Find kinds whose messages died in the last hour or failed three times: unknown kinds, crashes, errors."""
+    """Find kinds whose messages died in the last hour, or failed or were given back three times."""
     found = context.execute("kinds", queue=context.queue, period=microseconds(_RECENT), attempts=AGAIN, most=_OLDEST)
     for row in found:
         facts = (
