@@ -41,7 +41,7 @@ def grant_changes(
 ) -> list[MigrateOperation]:
     """Return the operations that change the grants of a database to *wanted*.
 
-    *schema* is the schema's name in the database, *given* the declared one; *version* is None if none is installed.
+    *schema* is the schema's name in the database, *given* the declared name; *version* is None if nothing is installed.
     """
     have = {} if version is None or schema is None else {(one.role, one.kind): one for one in _read(connection, schema)}
     made: list[MigrateOperation] = []

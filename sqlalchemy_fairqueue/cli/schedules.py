@@ -70,7 +70,7 @@ def list_schedules(options: Options, *, channel: str | None = None, limit: Page 
     """List the schedules of a queue, by channel and name.
 
     Options:
-        channel: Only of this channel.
+        channel: Only schedules of this channel.
     """
     with open_queue(options, may_be_new=True) as (installation, queue):
         found = queue.schedules.list(installation.engine, channel=channel, limit=limit + 1)

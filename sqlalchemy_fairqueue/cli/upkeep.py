@@ -57,7 +57,7 @@ def doctor(
     Options:
         max_age: Warn of ready messages that are older than this.
         allow: An object that differs on purpose, like 'index message_tenant'. Can be repeated.
-        role: The work of the connected role: {choices}.
+        role: The work that the connected role is meant for: {choices}.
         strict: Exit with 1 for warnings too.
         repair: Repair what can be repaired.
     """

@@ -129,8 +129,8 @@ def worker(
         max_bytes: Most bytes of payloads and headers that a dequeue takes, and that wait for handlers. Default: 64 MiB.
         name: The consumer's name in leases and in the log. Default: host, process and a random part.
         http: Serve /healthz, /readyz and /metrics at this address; a port alone means 127.0.0.1.
-        log_level: {choices}
-        log_format: text, or json: an object a line.
+        log_level: The least severe records to log: {choices}.
+        log_format: text, or json with one object in each line.
     """
     found = [load_queue(name, options.app_dir) for name in queues]
     for module in import_ or ():

@@ -234,7 +234,7 @@ class StreamReader(Follower):
         return self._query(lambda connection: self._edge(connection, latest=asked == LATEST).as_dict())
 
     def latestOffset(self, start: dict[str, Any] | None = None, limit: object = None) -> dict[str, Any]:  # noqa: N802
-        """Return the end of the next micro-batch. PySpark 4.1 passes no start and no limit."""
+        """Return the end of the next micro-batch. PySpark 4.1 passes neither *start* nor *limit*."""
         return self._query(lambda connection: self._end(connection, start, limit))
 
     def getDefaultReadLimit(self) -> Any:  # noqa: N802

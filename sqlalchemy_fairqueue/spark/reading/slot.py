@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 MOST_CHANGES = 2**31 - 1
 _BUSY_SECONDS = 30.0
 _PAUSE_SECONDS = 0.1
-# Twice the three messages of a transaction with one change: the slot may still have the previous micro-batch, which
-# Spark commits later.
+# Messages of pgoutput to decode for each change: twice the three of a transaction with one change, since the slot may
+# still have the previous micro-batch.
 _MESSAGES_OF_CHANGES = 6
 _COLUMNS = {
     "fq_message": "id, channel_id, kind, dequeue_at, enqueued_at, key, priority, cost, group_id",

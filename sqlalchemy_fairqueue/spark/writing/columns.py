@@ -128,7 +128,7 @@ def _filled(values: pa.Array, texts: pa.Array) -> pa.Array:
     return pc.if_else(values.is_valid(), texts, pa.scalar("null"))
 
 
-# JSON may write the key with escapes, so a text with an escape is parsed.
+# JSON may write the header's name with escapes, so texts with an escape are parsed, too.
 _MAYBE_GROUP = rf'"{GROUP_HEADER}"|\\u'
 
 
