@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("alembic.autogenerate.fairqueue")
 
 Declared = dict["str | None", "tuple[str | None, tuple[RoleGrant, ...]]"]
-"""By schema in the database: the schema as it was declared, and its grants."""
+"""The schema as it was declared, and its grants, by the schema's name in the database."""
 
 
 def declared_grants(metadata: MetaData | Sequence[MetaData] | None, default: str | None) -> Declared:

@@ -186,10 +186,10 @@ def write_error(text: str) -> None:
 def prepare_streams() -> None:
     """Make the standard streams of this process fit for a command.
 
-    stdout gets its own descriptor. It writes everything or fails, and escapes characters that the locale cannot encode.
-    With PYTHONUNBUFFERED, Python would drop the rest of a write that was done in part, for example when the reader of a
-    pipe goes away. A closed stream is opened again, since the next file that is opened would take its descriptor: stdin
-    is then empty, writes to stderr are lost, and writes to stdout fail.
+    stdout becomes a stream with its own descriptor, which writes everything or fails, and escapes characters that the
+    locale cannot encode. (With PYTHONUNBUFFERED, Python's own stream drops the rest of a write that was done in part,
+    for example when the reader of a pipe goes away.) A closed stream is opened again, since the next file that is
+    opened would take its descriptor: stdin is then empty, writes to stderr are lost, and writes to stdout fail.
     """
     global _results  # noqa: PLW0603 - as sys.stdout, there is one in a process
     if sys.stdin is None:

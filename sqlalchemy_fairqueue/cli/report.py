@@ -88,7 +88,7 @@ def make_report(
         label_column: A column of the archive with the names to show instead.
         tenant: A page about this channel alone, on one sheet, which names no other.
         title: The title of the page.
-        window: Width of the windows over time.
+        window: Width of the windows by which the page shows figures over time.
     """
     if engine not in {None, *_ENGINES}:
         raise usage_error(f"--engine {engine!r} is none of {', '.join(_ENGINES)}")

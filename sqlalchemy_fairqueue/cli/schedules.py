@@ -96,7 +96,7 @@ def show_schedule(
     Slots that were run are kept for a week. Only the owner of the tables may read them, so other roles see none.
 
     Options:
-        limit: The most slots that were run, and the most to come.
+        limit: The most slots that were run, and the most future slots.
     """
     with open_queue(options, may_be_new=True) as (installation, queue):
         found = _schedule(installation, queue, channel, name)
@@ -127,7 +127,7 @@ def _ran(installation: Installation, one: ScheduleInfo, most: int) -> list[dict[
 
 
 def _slots(one: ScheduleInfo, ran: list[dict[str, Any]] | None, now: datetime, most: int) -> list[dict[str, Any]]:
-    """Return the slots that were run and those skipped between them, then the late slots and the next *most*."""
+    """Return slots in order: those that were run, skipped ones between them, late ones, and the next *most*."""
     slots = {slot["slot_at"]: slot for slot in ran or ()}
     timing = _timing(one)
     if timing is None:

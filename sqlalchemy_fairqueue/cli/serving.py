@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.worker.runtime import Health
 
 Page = Callable[[str], tuple[HTTPStatus, str, bytes]]
-"""Makes an answer to an Accept header: its status, its content type and its content."""
+"""Makes the answer to a request, from its Accept header: status, content type and content."""
 
 _ADDRESS = re.compile(r"(?:(?P<host>\[[0-9A-Fa-f:.%]+\]|[^:\[\]\s]*):)?(?P<port>\d{1,5})", re.ASCII)
 _LAST_PORT = 65_535

@@ -51,7 +51,7 @@ class Target:
 
 @contextlib.contextmanager
 def open_target(options: Options) -> Iterator[Target]:
-    """Find the target. Raise CommandError if that fails, and instead of database errors of the ``with`` block."""
+    """Find the target. Raise CommandError if that fails, or if the ``with`` block raises an error of the database."""
     if options.schema:
         check_name("schema", options.schema)
     reference = application_reference(options)

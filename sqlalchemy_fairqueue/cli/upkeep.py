@@ -51,8 +51,8 @@ def doctor(
     It changes nothing without --repair. The exit status is 1 if a problem was found.
 
     With --repair it repairs what a restore, a copy or a server clock that went back has left: ids that would be issued
-    twice, times in the future, repeated state rows. It asks first, and only the owner of the tables can do it. Stop the
-    workers before. The exit status is 1 if something is left to repair.
+    twice, times in the future, repeated state rows. It asks first, and only the owner of the tables can repair. Stop
+    the workers first. The exit status is 1 if something is left to repair.
 
     Options:
         max_age: Warn of ready messages that are older than this.
@@ -173,7 +173,7 @@ def _names(names: Collection[str] | None) -> Text:
 
 
 _UNFINISHED = {"emptied", "busy"}
-"""Actions after which another round is needed: a table was in use."""
+"""Actions of fq_keep_history that another call must complete, since a table was in use."""
 _MAX_ROUNDS = 5
 _PARTITIONS = Table(Column("partition"), Column("action"))
 

@@ -45,7 +45,7 @@ class EditorField:
 
     @property
     def choices(self) -> tuple[str, ...]:
-        """The values that the field may have; empty if it is written as text."""
+        """The values that the field may have; empty if people may write another text."""
         return self.definition.words if isinstance(self.definition, Choice) else ()
 
     @property

@@ -70,7 +70,7 @@ class Share:
     Attributes:
         used: The share that the tenant uses, 0 to 1. None: it is not known, for the reason *unknown*.
         whole: Names the whole, such as the messages that are out.
-        by: The measure: messages, cost or seconds. Empty: messages, and the queue has no other.
+        by: The measure: messages, cost or seconds. Empty: messages, the only measure of the queue.
     """
 
     used: float | None

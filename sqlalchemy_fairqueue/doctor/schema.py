@@ -132,7 +132,7 @@ _FIRST = timedelta(minutes=5)
 
 @check(tables=("fq_queue",))
 def check_history(context: CheckContext) -> Iterator[Finding]:
-    """Check that tomorrow has a partition, that the default one has no rows, and that readers find all rows."""
+    """Check that tomorrow has a partition, that the default partition is empty, and that readers find all rows."""
     yield from _partitions(context)
     yield from _impostors(context)
     yield from _transactions(context)

@@ -229,7 +229,7 @@ def check_connections(context: CheckContext) -> Iterator[Finding]:
 
 _LARGEST = 3
 _LARGE = 100 * 2**20
-"""Bytes from which on each table and index is named."""
+"""The least bytes of a table or index that is named."""
 
 
 @check()

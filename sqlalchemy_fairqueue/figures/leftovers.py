@@ -1,4 +1,4 @@
-"""Reads from statistics which messages a drained worker leaves in its queues, and why they wait."""
+"""Reads how many messages a drained worker leaves in its queues, and why they wait."""
 
 from __future__ import annotations
 

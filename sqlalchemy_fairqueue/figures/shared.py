@@ -34,7 +34,7 @@ PATIENCE_SECONDS = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A queue in the past: the messages that no consumer held, and what :func:`behind` returned."""
+    """A queue in the past: its undelivered messages, and how far it was :func:`behind`."""
 
     at: datetime
     backlog: int
@@ -107,7 +107,7 @@ class SharedFigures:
 
     @property
     def are_kept_longer(self) -> bool:
-        """Whether the figures are kept for longer than was wanted, since it took long to read them."""
+        """Whether the figures are kept for longer than *keep*, since it took long to read them."""
         return self._period > self._keep
 
     @property

@@ -43,7 +43,7 @@ _EPOCH = date(1970, 1, 1)
 
 
 class ArchiveFile(NamedTuple):
-    """A file of an archive: its UTC day, counted from 1970-01-01, and its transactions from *low* to below *high*."""
+    """A file of an archive: its UTC day, in days since 1970-01-01, and its transactions from *low* to below *high*."""
 
     day: int
     low: int

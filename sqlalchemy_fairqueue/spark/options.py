@@ -292,7 +292,7 @@ class ReadOptions(TargetOptions):
         return self.starting_offsets is not None or self.ending_offsets is not None
 
     def for_batch(self) -> ReadOptions:
-        """Return the options; raise BadOption if they make no sense for reading once."""
+        """Return the options; raise BadOption if one of them is only for streams, or leaves nothing to read."""
         if self.follows_changes:
             raise BadOption("table 'changes' can only be followed as a stream; use spark.readStream")
         if self.max_offsets_per_trigger is not None:

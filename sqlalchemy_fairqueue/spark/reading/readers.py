@@ -157,7 +157,7 @@ class BatchReader(Shipped, DataSourceReader):
         return _rows_of(partition, self._options, self._columns, "read")
 
     def _offsets(self, now: Horizon, pruned: int) -> tuple[Offset, Offset | None]:
-        """Return the offsets after which and up to which to read; None for the second means to the end."""
+        """Return the offset after which to read, and the offset up to which to read; None: to the end."""
         found: dict[str, Offset] = {}
         given = {"startingOffsets": self._options.starting_offsets, "endingOffsets": self._options.ending_offsets}
         for name, text in given.items():

@@ -146,7 +146,7 @@ _NESTED = (types.StructType, types.MapType)
 
 
 class Kind(NamedTuple):
-    """The Spark types that a column accepts, also in words, and the Arrow type of the column in a text file's frame."""
+    """The Spark types that a column accepts, in *words* too, and the column's Arrow type in frames of text files."""
 
     accepted: tuple[type[types.DataType], ...]
     words: str

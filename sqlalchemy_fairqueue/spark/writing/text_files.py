@@ -96,7 +96,7 @@ def _by_name(names: list[str], fields: list[str]) -> Row:
 
 
 def _json(json_payload: bool, text: str) -> Iterator[Row]:  # noqa: FBT001
-    """Yield the row of a line, unless it is blank."""
+    """Yield the row of a line; nothing for a blank line."""
     if not text.strip():
         return
     try:
