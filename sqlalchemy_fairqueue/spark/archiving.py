@@ -111,6 +111,7 @@ def archive(
         ArchiveDamaged: The folder has files that no run leaves there.
         OriginChanged: The archive belongs to another history.
         DataLoss: Days were dropped from the history before they were archived.
+        ArchiveError: The lock was lost, or rows of the history changed during the run.
     """
     raw_options = _raw_options(
         dsn=dsn, dsnEnv=dsn_env, schema=schema, acceptedOrigin=accepted_origin, numPartitions=num_partitions,
@@ -182,7 +183,7 @@ def compact_archive(
 
     Raises:
         ArchiveBusy, ArchiveDamaged: As for :func:`archive`.
-        ArchiveError: There is no archive.
+        ArchiveError: There is no archive, or a run was disturbed: its lock was lost, or rows changed.
         OriginChanged: The archive belongs to another history; run :func:`archive` with *accepted_origin* first.
     """
     options = read_options(ReadOptions, _raw_options(dsn=dsn, dsnEnv=dsn_env, schema=schema))

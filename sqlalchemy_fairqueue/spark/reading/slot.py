@@ -70,8 +70,7 @@ def changes_setup(slot: str, schema: str = "public") -> list[str]:
     server keeps the WAL until a stream has read it.
 
     Args:
-        slot: Up to 55 of the characters a-z, 0-9 and _. One publication has this name, the other has ``_history`` after
-            it.
+        slot: Up to 55 of the characters a-z, 0-9 and _. One publication has this name, the other ``SLOT_history``.
 
     Raises:
         BadOption: The name is not allowed.

@@ -144,7 +144,7 @@ def copy_rows(  # noqa: PLR0917 - a copy needs all of them
 def _copy_all_but_refused(
     copy_part: Callable[[Sequence[pa.Array]], None], batch: Sequence[pa.Array], refusal: psycopg.Error
 ) -> Problems:
-    """Halve a refused batch again and again until all good rows are copied; return the rows that are refused."""
+    """Halve a refused batch again and again until all good rows are copied; return the problems of the others."""
     refused: Problems = {}
     parts = [(0, len(batch[0]), refusal)]
     while parts:
