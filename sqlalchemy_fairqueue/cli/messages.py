@@ -367,9 +367,9 @@ def _pause(installation: Installation, queue: Queue, message: MessageDetails) ->
         case _:
             return None, None
     done = queue.admin.audits(installation.engine, channel=channel)
-    # The audit of a pause is written in its transaction, right after the pause, so it is never earlier.
+    # The first audit since the pause is its own: it is written in the same transaction. Later ones changed nothing.
     by = [one.who for one in done if one.what == "pause" and one.channel == channel and at is not None and one.at >= at]
-    return at, by[0] if by else None
+    return at, by[-1] if by else None
 
 
 def _lease_end(message: MessageDetails, now: datetime) -> str | None:
