@@ -159,7 +159,7 @@ class _Comparison:
                 schema, name = self.table(operation)
                 gone.add(_table(operation))
                 if schema in schemas and self.installation(schema).version is None:
-                    # Put it before the user's tables, which may have foreign keys to ours.
+                    # Install before the user's tables, which may have foreign keys to ours.
                     schemas.remove(schema)
                     kept.append(self.create(schema))
                 added += self.additions(schema, name)

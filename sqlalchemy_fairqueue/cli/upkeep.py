@@ -93,7 +93,7 @@ def _repair(connection: Connection, findings: Sequence[Finding], *, yes: bool) -
     if found:
         confirm(f"{'; '.join(one.message for one in found)}. Is no worker running, and shall it be repaired?", yes=yes)
         with connection.begin():
-            # Findings about several queues have the same statements.
+            # Several findings may be repaired by the same statement.
             for statement in dict.fromkeys(statement for one in found for statement in one.repair):
                 connection.execute(text(statement.replace(":", r"\:")))
     return found

@@ -263,7 +263,7 @@ class PageBase:
                 return self.personal(request, access, await made())
             # Not request.url, which raises an error for some values of the header Host.
             key = ("page", request.scope["path"], request.scope["query_string"], nameless)
-            # When a page is made, its reasons may be a *_moment* old; so it is kept for less than the rest of *keep*.
+            # When a page is made, its reasons may be ``_moment`` old, so it is kept for less than the rest of *keep*.
             seconds = min(self._moment / 2, _MOST_SHARED_SECONDS)
             return self.personal(request, access, await self.reading.shared(key, made, seconds, always=True))
 

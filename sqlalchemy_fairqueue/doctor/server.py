@@ -203,7 +203,7 @@ def _table(schema: str, row: Row[Any]) -> Finding:
     if not row.enabled:
         remedy = f"alter table {name} reset (autovacuum_enabled);"
         return Finding("autovacuum", Level.PROBLEM, f"{message}; autovacuum is off for it", remedy, values)
-    # With five times the dead rows that start an autovacuum, and many at all, vacuum does not keep up, or cannot.
+    # With five times the dead rows that start an autovacuum, and many in all, vacuum does not keep up, or cannot.
     if row.dead > max(_MAX_DEAD_ROWS, 5 * (row.threshold + row.factor * row.live)):
         remedy = f"see the findings about snapshots; if there are none: vacuum {name};"
         return Finding("autovacuum", Level.WARNING, f"{message}: vacuum does not keep up", remedy, values)

@@ -88,7 +88,7 @@ class Account:
         path = os.pathsep.join(filter(None, (os.environ.get("PATH"), os.defpath)))
         libraries = {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ}
         try:
-            # Ctrl-C in a terminal goes to the whole session: the server must outlive it, in its own one.
+            # Ctrl-C in a terminal signals the whole session; the server outlives it in a session of its own.
             return subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, bufsize=1,
                 cwd="/", env=libraries | {"PATH": path, "LC_ALL": "C"}, umask=0o077, start_new_session=True,

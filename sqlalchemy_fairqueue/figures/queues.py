@@ -182,7 +182,7 @@ def read_figures(
     if previous is not None and since is not None and recorded:
         completed = count_completions(connection, schema, before=previous.snapshot, queues=sorted(recorded))
     stats = stats_by_queue(connection, schema, names)
-    # Most of thousands of queues are idle, so contention is read only for busy queues, and consumers where some are.
+    # Thousands of queues are mostly idle: read contention only for busy queues, consumers only for queues with some.
     busy = [name for name, one in stats.items() if one.undelivered or one.leased or one.signals]
     contention = contention_by_queue(connection, schema, busy, limit=SHOWN)
     served = [name for name, one in stats.items() if one.consumers]

@@ -366,7 +366,7 @@ class WriteOptions(PolicyFields, TargetOptions):
         return {"on_failures": [one is made[1] for one in found] or None, **followup_values(found)}
 
     def __post_init__(self) -> None:
-        # Named, for the same reason as in ReadOptions.
+        # The base class is named, for the same reason as in ReadOptions.
         TargetOptions.__post_init__(self)
         with _named_as_options():
             for name in ("queue", "kind", "job_id"):

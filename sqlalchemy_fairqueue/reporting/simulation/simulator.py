@@ -224,7 +224,7 @@ def _virtual_time(dispatcher: Dispatcher, costs: CostState) -> int:
 def _set_tag(dispatcher: Dispatcher, costs: CostState, number: int, tag: int) -> None:
     dispatcher.channels[number].tag = tag
     if not costs.is_timed:
-        # Tags only rise in such a queue.
+        # In a queue that is not fair by seconds, tags only rise.
         costs.greatest_tag[0] = max(costs.greatest_tag[0], tag)
         return
     costs.tags[number].sort_key = -tag
