@@ -54,8 +54,8 @@ def writing() -> Iterator[TextIO]:
 def stdout_for_results() -> Iterator[None]:
     """Keep stdout for results: what the application prints goes to stderr.
 
-    If the command has a process of its own (:func:`prepare_streams` was called), stdout is redirected below Python and
-    until the process ends: subprocesses, code in C, threads and exit functions cannot print among the results either.
+    If the command has a process of its own (:func:`prepare_streams` was called), the descriptor of stdout is redirected
+    until the process ends. So subprocesses, code in C, threads and exit functions cannot print there either.
     """
     global _results
     if _results is not None:

@@ -1,10 +1,10 @@
 """Replays one queue's history under a scenario; the result is a history too.
 
 A trace has the arrivals of messages and the durations of attempts, without the order of service. A message arrives when
-it was enqueued, and is ordered in its channel by the time when it became ready; each further attempt follows the one
-before after the recorded delay. The message of an attempt that expired or was released is leased as long as recorded,
-and occupies no worker. A replay cannot know what the history lacks: commit times of enqueues, messages without an ended
-attempt, and, without a column ``priority``, priorities.
+it was enqueued, and is ordered in its channel by the time when it became ready; each further attempt follows the
+previous one after the recorded delay. The message of an attempt that expired or was released is leased as long as
+recorded, and occupies no worker. A replay cannot know what the history lacks: commit times of enqueues, messages
+without an ended attempt, and, without a column ``priority``, priorities.
 """
 
 from __future__ import annotations
