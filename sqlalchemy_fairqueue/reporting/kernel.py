@@ -65,7 +65,7 @@ class Channel:
 
 
 class Events(NamedTuple):
-    """The events of a queue's attempts in three groups, each sorted by time, with the channel of each event.
+    """The events of a queue's attempts: ready, started and finished, each sorted by time, each with its channel.
 
     ``started_held`` and ``finished_held`` are 1; 0 for an attempt without duration, which does not count as leased.
     """

@@ -50,9 +50,9 @@ class SlotState:
     """State of a replication slot and of the server's WAL.
 
     Attributes:
-        confirmed: The slot has been read for good up to here.
+        confirmed: The slot was advanced to here: earlier changes cannot be read again.
         restart: The server keeps the WAL for the slot from here on.
-        insert: The end of the last record.
+        insert: The end of the last record in the WAL.
         flushed: The WAL can be decoded up to here, which may be within a record.
     """
 

@@ -67,7 +67,7 @@ class Table:
 
     Attributes:
         source: The table in the from clause, with ``{schema}`` for the quoted schema; *joins* is its rest.
-        key: The expression that splits rows among tasks.
+        key: The expression by whose value rows are split among tasks.
         queue: The expression of the queue's name; *channel* is that of the channel's name.
     """
 
