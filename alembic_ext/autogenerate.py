@@ -55,7 +55,7 @@ _ALEMBIC_TYPES = {
     "foreign_key_constraint",
     "check_constraint",
 }
-# Finds our name in the names that plugins give: "public.fq_wake(p_queue text)", "public.fq_lease.reader.SELECT".
+# Finds names of our objects in a plugin's texts: "public.fq_wake(p_queue text)", "public.fq_lease.reader.SELECT".
 _QUALIFIED = re.compile(r"\.(fq_\w+)")
 
 # The operations by which Alembic adds the user's own objects to a table of ours.
@@ -63,7 +63,7 @@ _ADDITIONS = (ops.AddColumnOp, ops.AddConstraintOp, ops.CreateIndexOp)
 
 
 _alembic_log = logging.getLogger("alembic.ddl.postgresql")
-# The comparison of each run, kept from the first of our comparators to the last.
+# The comparison of each run, which ``hide`` makes first and ``compare`` takes last.
 _comparisons: WeakKeyDictionary[AutogenContext, _Comparison] = WeakKeyDictionary()
 
 
@@ -110,7 +110,7 @@ class _Comparison:
             raise ValueError("autogenerate has no connection to compare with; configure Alembic with one")
         self.context = context
         self.connection = context.connection
-        # Our operations go into this schema. The dialect's default may be older than a search_path that was set since.
+        # The schema of our operations. The dialect's default would miss a search_path that was set later.
         self.default = self.connection.scalar(text("select current_schema()"))
         self.wanted: dict[str | None, dict[str, Table]] = {}
         self.found: dict[str | None, Installation] = {}
@@ -129,14 +129,14 @@ class _Comparison:
         return self.found[schema]
 
     def shows(self, name: str | None, type_: str, parents: Any) -> bool:
-        """Return, as ``include_name`` does, whether Alembic, or a plugin of it, may see an object of this name."""
+        """Return whether Alembic or a plugin may see an object; the arguments are those of ``include_name``."""
         schema = parents.get("schema_name")
         if name is not None and type_ not in _ALEMBIC_TYPES:
             return not any(self.is_ours(schema, found) for found in _QUALIFIED.findall(name))
         if type_ != "table" or name is None or (self.named_schema(schema), name) in self.named:
             return True
         schema = self.visible(name) if schema is None and name.startswith("fq_") else self.named_schema(schema)
-        # The name and the schema must be enough here; compare() knows the columns too.
+        # Only name and schema are known here; ``compare`` knows the columns too.
         return not is_stage(name, schema) and not self.installation(schema).holds(name, ())
 
     def is_ours(self, schema: str | None, name: str) -> bool:
@@ -159,7 +159,7 @@ class _Comparison:
                 schema, name = self.table(operation)
                 gone.add(_table(operation))
                 if schema in schemas and self.installation(schema).version is None:
-                    # At the place of the first table, so that user's tables with foreign keys to ours come after it.
+                    # Install before the user's tables, which may have foreign keys to ours.
                     schemas.remove(schema)
                     kept.append(self.create(schema))
                 added += self.additions(schema, name)
@@ -190,7 +190,7 @@ class _Comparison:
         return self.installation(schema).holds(name, operation.to_table().columns.keys())
 
     def is_made(self, operation: ops.CreateTableOp) -> bool:
-        """Return whether to leave an operation out: ours makes the table, or it exists and was hidden from Alembic."""
+        """Return whether to leave an operation out: ours makes the table, or the table exists and was hidden."""
         schema, name = self.table(operation)
         if name not in self.wanted.get(schema, {}):
             return False
@@ -205,8 +205,8 @@ class _Comparison:
     def left(self, operation: ops.ModifyTableOps, gone: set[tuple[str | None, str]]) -> list[MigrateOperation]:
         """Return the changes of a table that stay in the migration.
 
-        Changes to the user's own columns, constraints and indexes stay. A change to one of ours stays only if this
-        object differs from the installed version. Where only the models differ, an upgrade makes the change.
+        Changes to the user's own columns, constraints and indexes stay. A change to one of our objects stays only if
+        the object differs from the installed version; if only the models differ, an upgrade makes the change.
         """
         schema, name = self.table(operation)
         if name not in self.wanted.get(schema, {}) and _table(operation) not in gone:
@@ -270,7 +270,7 @@ def _is_repaired(difference: Difference) -> bool:
 
 
 def _table(operation: ops.CreateTableOp | ops.DropTableOp | ops.ModifyTableOps) -> tuple[str | None, str]:
-    """Return schema and name as Alembic gives them; a table that it finds with and without its schema counts twice."""
+    """Return schema and name as Alembic gives them, which may find a table both with and without its schema."""
     return operation.schema, str(operation.table_name)
 
 

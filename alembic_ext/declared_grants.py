@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("alembic.autogenerate.fairqueue")
 
 Declared = dict["str | None", "tuple[str | None, tuple[RoleGrant, ...]]"]
-"""By schema in the database: the schema as it was declared, and its grants."""
+"""The schema as it was declared, and its grants, by the schema's name in the database."""
 
 
 def declared_grants(metadata: MetaData | Sequence[MetaData] | None, default: str | None) -> Declared:
@@ -41,7 +41,7 @@ def grant_changes(
 ) -> list[MigrateOperation]:
     """Return the operations that change the grants of a database to *wanted*.
 
-    *schema* is the schema's name in the database, *given* the declared one; *version* is None if none is installed.
+    *schema* is the schema's name in the database, *given* the declared name; *version* is None if nothing is installed.
     """
     have = {} if version is None or schema is None else {(one.role, one.kind): one for one in _read(connection, schema)}
     made: list[MigrateOperation] = []

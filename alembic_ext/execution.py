@@ -24,7 +24,7 @@ def send(context: MigrationContext, doing: str, schema: str | None, statements: 
     Raises:
         ValueError: The database is not PostgreSQL, or the connection translates the schema to another one.
         AutocommitError: The connection commits each statement by itself.
-        SchemaMismatch, IsolationError: A guard among the statements refused, or the transaction is read-only.
+        SchemaMismatch, IsolationError: A statement that checks the schema refused, or the transaction is read-only.
     """
     if context.dialect.name != "postgresql":
         problem = f"{doing} needs PostgreSQL, and this migration runs on {context.dialect.name}; leave it out there"

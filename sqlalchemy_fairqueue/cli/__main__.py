@@ -26,7 +26,7 @@ def _status() -> int:
 
     prepare_streams()
     status = main()
-    # Flush what others have left in the buffer: if that failed at the exit, the exit status would change.
+    # Flush what other code left in the buffer of stderr, since a failed flush at the exit would change the exit status.
     write_error("")
     return status
 

@@ -66,7 +66,7 @@ def load_engine(reference: str, folder: str) -> AnyEngine:
 
 
 def engine_of_module(reference: str) -> AnyEngine | None:
-    """Return a loaded module's engine: that called ``engine``, or the only one; raise CommandError for several."""
+    """Return the engine ``engine`` of a loaded module, else its only one, or None; raise CommandError for several."""
     module = _module(reference)
     engines = {name: value for name, value in vars(module).items() if isinstance(value, (Engine, AsyncEngine))}
     if "engine" in engines:
@@ -85,7 +85,7 @@ def load_module(name: str, folder: str, reference: str | None = None) -> ModuleT
     reference = reference or name
     path = str(Path(folder).resolve())
     if path not in sys.path:
-        # ``python -m`` does the same, and people in the folder of their application expect it.
+        # ``python -m`` does the same, so people expect that modules of the present folder can be imported.
         sys.path.insert(0, path)
     try:
         return importlib.import_module(name)
@@ -102,7 +102,7 @@ def load_module(name: str, folder: str, reference: str | None = None) -> ModuleT
 
 
 def _load_error(reference: str, module: str, error: BaseException) -> CommandError:
-    """Return the error to raise if a module raised *error* while it was loaded; this may even be SystemExit."""
+    """Return the error of a command whose module could not be imported; *error* may even be SystemExit."""
     driver = driver_error(error) if isinstance(error, ImportError) else None
     kind = "" if isinstance(error, ModuleNotFoundError) else f"{type(error).__name__}: "
     return driver or usage_error(

@@ -31,7 +31,7 @@ def list_audits(
 ) -> Result:
     """List what operators did to a queue, the last action first, and who did it.
 
-    Actions on the command line and in the dashboard are kept for 90 days.
+    Commands and the dashboard record their actions; a record is kept for 90 days.
 
     Options:
         channel: Only what was done to this channel.

@@ -178,7 +178,7 @@ def configure_plan(
     changes = policy.changes()
     with open_queue(options, may_be_new=bool(changes)) as (installation, queue):
         if changes:
-            # Called with the engine, configure itself applies the plan to its channels.
+            # On an engine, configure itself copies the plan to its channels; otherwise dequeues do it later.
             queue.plans.configure(installation.engine, name, **changes)
             details = {"plan": name, **changes}
             queue.admin.record_audit(installation.engine, "configure plan", by=by, details=details)

@@ -132,7 +132,7 @@ class Which:
 
 
 _COUNTED = 100_000
-"""The most messages that are counted for the question of ``purge``; of more it says "or more"."""
+"""The most messages that ``purge`` counts for its question, which then says "100,000 or more"."""
 
 
 def purge(
@@ -145,8 +145,8 @@ def purge(
 ) -> Result:
     """Delete the messages of a channel that are not delivered yet, for good. Asks, unless --yes is given.
 
-    The question says how many messages meet all conditions. If a tenant leaves, 'fairqueue erase' deletes all that
-    there is of it.
+    The question says how many messages meet all conditions. For a tenant that leaves, use 'fairqueue erase', which also
+    deletes the rest of its data.
     """
     such = str(which)
     with open_queue(options) as (installation, queue):
@@ -195,14 +195,14 @@ _ERASED = Table(
 def erase(
     options: Options, channel: Annotated[str, Spec(metavar="CHANNEL")], *, by: By = None, yes: Yes = False
 ) -> Result:
-    """Delete all that there is of a channel, in every queue of the schema. Asks, unless --yes is given.
+    """Delete a channel and all of its data, in every queue of the schema. Asks, unless --yes is given.
 
-    The command first shows what there is, and at the end prints a receipt. Messages, dead letters, attempts in the
+    The command first shows what it found, and at the end what it deleted. Messages, dead letters, attempts in the
     history, results, keys, schedules and the policy are deleted; the audit of what operators did loses the channel's
-    name and the details. A handler that has a message cannot settle it: the handler's transaction is rolled back.
+    name and the details. A handler that is running cannot settle its message: the handler's transaction is rolled back.
 
-    Stop the tenant's producers before. Copies outside of the queues stay: Parquet archives and tables that Spark wrote,
-    logs and traces. The exit status is 1 if something is left over: then run it again.
+    First stop the tenant's producers. Copies outside of the queues stay: Parquet archives and tables that Spark wrote,
+    logs and traces. The exit status is 1 if something is left over: then run the command again.
     """
     with open_installation(options) as installation:
         queues = list(map(installation.queue, installation.queue_names()))

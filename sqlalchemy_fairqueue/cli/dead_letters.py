@@ -29,7 +29,7 @@ Everything = Annotated[bool, Spec(names=("--all",), help="All of the queue.")]
 
 _PAGE = 500
 _NAMED = 10
-"""How many ids the document of a group has, the newest ones."""
+"""How many message ids the JSON document has for each group: those of its newest dead letters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,10 +159,10 @@ def _groups(now: datetime) -> Table:
 
 
 def group_dead(options: Options, *, limit: Page = 10_000) -> Result:
-    """Count dead letters by kind, reason and error, the most first: what broke, and since when.
+    """Count dead letters by kind, reason and error, the most frequent first: what broke, and since when.
 
     Options:
-        limit: The most dead letters to count, the newest ones.
+        limit: The most dead letters to count; older ones are left out.
     """
     with open_queue(options) as (installation, queue), installation.engine.connect() as connection:
         target = Target(installation.schema, queue.name)
@@ -205,10 +205,10 @@ def redrive_dead(
     by: By = None,
     yes: Yes = False,
 ) -> Result:
-    """Put dead letters back into their channels: due now, attempts counted anew.
+    """Put dead letters back into their channels: they are due at once, and their attempts count from zero.
 
-    A dead letter stays dead if another message holds its key. The exit status is 1 if an id was given whose dead letter
-    was not put back.
+    A dead letter stays dead if another message holds its key. The exit status is 1 if the dead letter of a given id was
+    not put back.
 
     Options:
         limit: The most dead letters to put back, the oldest deaths first.

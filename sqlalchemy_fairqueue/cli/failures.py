@@ -22,9 +22,9 @@ _DRIVERS = {
 """What to install for a driver that cannot be imported."""
 
 DRIVER_ERRORS = (DBAPIError, ConnectionError, TimeoutError, gaierror)
-"""Errors that an engine raises about its database; of these, asyncpg raises the system's own while it connects."""
+"""Errors of an engine that cannot use its database; while asyncpg connects, it raises the system's own errors."""
 
-# The first class that fits an error counts; its message is for people.
+# By class: the exit status and the kind of errors whose own message is shown. The first class that fits counts.
 _OURS: tuple[tuple[type[Exception], ExitStatus, str], ...] = (
     (StartError, ExitStatus.FAILED, "failed"),
     (InvalidArgument, ExitStatus.USAGE, "usage"),

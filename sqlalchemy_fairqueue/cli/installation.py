@@ -113,7 +113,7 @@ def acting(
     message_ids: Sequence[int] | None = None,
     details: Mapping[str, Any] | None = None,
 ) -> Iterator[Connection]:
-    """Open a transaction for an operator's action, which is audited at the end; *details* may be filled until then."""
+    """Open a transaction for an operator's action, and record its audit at the end, with *details* as they are then."""
     with installation.engine.begin() as connection:
         yield connection
         record_audit(
@@ -123,7 +123,7 @@ def acting(
 
 
 def in_queue(queue: Queue) -> str:
-    """Return the option that names the queue, for a command to paste; it is needed if there are several queues."""
+    """Return ``--queue NAME`` for a command that people paste, which needs it if there are several queues."""
     return f"--queue {shlex.quote(queue.name)}"
 
 

@@ -36,7 +36,7 @@ from sqlalchemy_fairqueue.values.reports import (
 
 _AUDITS = 20
 _MOST_AHEAD = 1000
-"""The most messages ahead of a message that a look-up counts."""
+"""The most messages that a look-up counts ahead of a message."""
 
 
 class State(StrEnum):
@@ -51,7 +51,7 @@ class State(StrEnum):
 
 
 _IN_HISTORY: dict[State | None, AttemptOutcome] = {State.COMPLETED: "completed", State.CANCELLED: "cancelled"}
-"""The states whose messages only a history has, with the outcome that their last attempts have there."""
+"""The states of ended messages, which only a history has, each with the outcome of the message's last attempt."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,8 +166,8 @@ def show_message(
 ) -> Result:
     """Show a message: its state, why it waits, its payload, its attempts, the last traceback, or how it ended.
 
-    Attempts are shown if the queue records its history. An ordering key names its leased message, or else the next one.
-    Payload and result are decoded as JSON, or by the codec of the application's queue if --app names one.
+    Attempts are shown if the queue records its history. With --ordering-key, show the key's leased message, or else its
+    next one. Payload and result are decoded as JSON, or by the codec of the application's queue if --app names one.
     """
     with open_queue(options) as (installation, queue):
         found = queue.message(installation.engine, message_id, **asdict(name))
@@ -293,13 +293,13 @@ def move_messages(options: Options, ids: Ids, *, to: Annotated[str, Spec(metavar
 def retry_messages(options: Options, ids: AnyIds = None, *, name: Name, by: By = None) -> Result:
     """Let messages be tried at once: those that wait for their time or their next attempt, and dead letters.
 
-    Limits, rates and pauses still hold. An ordering key names its leased message, or else the next one. The exit status
-    is 1 if a message does not exist, or stays dead.
+    Limits, rates and pauses still hold. --ordering-key stands for the key's leased message, or else its next one. The
+    exit status is 1 if a message does not exist, or stays dead.
     """
     with open_queue(options) as (installation, queue):
         engine = installation.engine
         if not ids or name != Name():
-            # An id beside a name is refused here, as for the other commands.
+            # message() refuses an id beside a key, as it does for ``messages show``.
             found = queue.message(engine, ids[0] if ids else None, **asdict(name))
             ids = [] if found is None else [found.message_id]
         outcomes: list[tuple[int | None, str]] = []
@@ -367,9 +367,9 @@ def _pause(installation: Installation, queue: Queue, message: MessageDetails) ->
         case _:
             return None, None
     done = queue.admin.audits(installation.engine, channel=channel)
-    # A pause is recorded right after it is made, in the same transaction.
+    # The first audit since the pause is its own: it is written in the same transaction. Later ones changed nothing.
     by = [one.who for one in done if one.what == "pause" and one.channel == channel and at is not None and one.at >= at]
-    return at, by[0] if by else None
+    return at, by[-1] if by else None
 
 
 def _lease_end(message: MessageDetails, now: datetime) -> str | None:

@@ -35,9 +35,9 @@ class Spec:
     """Details of an option that the name and the type of its parameter do not tell.
 
     Attributes:
-        metavar: The word for its value. Default: by its type.
+        metavar: The word for the option's value in the help. Default: by the type.
         parse: Returns the value that a text stands for; raises ValueError.
-        shown: The default, as the help shows it.
+        shown: The default value, as the help shows it.
         help: The help, unless the docstring of the command has it.
         panel: The heading that the help lists it under.
     """
@@ -83,7 +83,7 @@ class Options:
     """Values of the options that every command has. The page on the command line says where they come from.
 
     Attributes:
-        database_url: postgresql://user@host/database. Default: $FAIRQUEUE_DATABASE_URL, which keeps it out of ps.
+        database_url: postgresql://user@host/database. Default: $FAIRQUEUE_DATABASE_URL, which ps does not show.
         app: A Queue or an Engine of the application, which names the database, schema and queue. Default:
             $FAIRQUEUE_APP.
         app_dir: The folder that comes first on the module search path.

@@ -54,13 +54,13 @@ def writing() -> Iterator[TextIO]:
 def stdout_for_results() -> Iterator[None]:
     """Keep stdout for results: what the application prints goes to stderr.
 
-    If the command has a process of its own (:func:`prepare_streams` was called), stdout is redirected below Python and
-    until the process ends: subprocesses, code in C, threads and exit functions cannot print among the results either.
+    If the command has a process of its own (:func:`prepare_streams` was called), the descriptor of stdout is redirected
+    until the process ends. So subprocesses, code in C, threads and exit functions cannot print there either.
     """
     global _results
     if _results is not None:
         os.dup2(sys.stderr.fileno(), _STDOUT)
-        # A stream of its own, since an application may close its stdout. Without a buffer, no flush fails at the exit.
+        # sys.stdout gets a new stream, which the application may close. Without a buffer, no flush fails at the exit.
         raw = open(_STDOUT, "wb", buffering=0, closefd=False)  # noqa: SIM115 - as below
         sys.stdout = io.TextIOWrapper(raw, sys.stderr.encoding, "backslashreplace", write_through=True)
         yield
@@ -186,10 +186,10 @@ def write_error(text: str) -> None:
 def prepare_streams() -> None:
     """Make the standard streams of this process fit for a command.
 
-    stdout gets its own descriptor. It writes everything or fails, and escapes characters that the locale cannot encode.
-    With PYTHONUNBUFFERED, Python would drop the rest of a write that was done in part, for example when the reader of a
-    pipe goes away. A closed stream is opened again, since the next file that is opened would take its descriptor: stdin
-    is then empty, writes to stderr are lost, and writes to stdout fail.
+    stdout becomes a stream with its own descriptor, which writes everything or fails, and escapes characters that the
+    locale cannot encode. (With PYTHONUNBUFFERED, Python's own stream drops the rest of a write that was done in part,
+    for example when the reader of a pipe goes away.) A closed stream is opened again, since the next file that is
+    opened would take its descriptor: stdin is then empty, writes to stderr are lost, and writes to stdout fail.
     """
     global _results  # noqa: PLW0603 - as sys.stdout, there is one in a process
     if sys.stdin is None:

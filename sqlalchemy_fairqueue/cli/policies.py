@@ -39,7 +39,7 @@ def check_contradiction(name: str, *, given: bool, removed: bool) -> None:
 
 
 class FieldOptions:
-    """Options that change fields, one for each of *definitions*. A command has them by a parameter of a subclass."""
+    """Base of dataclasses with an option for each of *definitions*, by which a command changes fields."""
 
     definitions: ClassVar[Mapping[str, Definition]]
 
@@ -62,12 +62,12 @@ class FieldOptions:
 
 
 def _given(option: Any) -> list[Any]:
-    """List an option's values. Each comes in a tuple of its own, so that None can be a value; a flag comes plain."""
+    """List the values of an option: a flag's bool, or the content of the parser's tuples, which let None be a value."""
     return [option] if isinstance(option, bool) else [value for (value,) in option or ()]
 
 
 def _together(definition: Definition, given: list[Any]) -> Any:
-    """Return the last value of an option; names and times by kind add up, so return all of them in one value."""
+    """Combine the values of an option: lists of names are joined, times by kind merged; else the last value counts."""
     match definition:
         case Names() if None not in given:
             return [name for names in given for name in names]

@@ -88,7 +88,7 @@ def make_report(
         label_column: A column of the archive with the names to show instead.
         tenant: A page about this channel alone, on one sheet, which names no other.
         title: The title of the page.
-        window: Width of the windows over time.
+        window: Width of the windows by which the page shows figures over time.
     """
     if engine not in {None, *_ENGINES}:
         raise usage_error(f"--engine {engine!r} is none of {', '.join(_ENGINES)}")
@@ -141,7 +141,7 @@ def _labels(path: Path | None) -> dict[str, str]:
 
 
 _Read = tuple[str | None, datetime | None, datetime | None]
-"""An archive, or None for the database; then the times since which, and before which, attempts ended."""
+"""The path of an archive, or None for the database; then the options *since* and *until*."""
 
 
 def _made(

@@ -26,7 +26,7 @@ from sqlalchemy_fairqueue.values.schedules import ScheduleInfo, Timing, timing_o
 _MOMENT = timedelta(microseconds=1)
 _LATE = timedelta(minutes=1)
 _MOST_SLOTS = 1000
-"""The most skipped or late slots that are looked for."""
+"""The most slots that are calculated to find skipped or late ones."""
 
 OwnChannel = Annotated[str, Spec(help="The channel that it belongs to.")]
 
@@ -70,7 +70,7 @@ def list_schedules(options: Options, *, channel: str | None = None, limit: Page 
     """List the schedules of a queue, by channel and name.
 
     Options:
-        channel: Only of this channel.
+        channel: Only schedules of this channel.
     """
     with open_queue(options, may_be_new=True) as (installation, queue):
         found = queue.schedules.list(installation.engine, channel=channel, limit=limit + 1)
@@ -96,7 +96,7 @@ def show_schedule(
     Slots that were run are kept for a week. Only the owner of the tables may read them, so other roles see none.
 
     Options:
-        limit: The most slots that were run, and the most to come.
+        limit: The most slots that were run, and the most future slots.
     """
     with open_queue(options, may_be_new=True) as (installation, queue):
         found = _schedule(installation, queue, channel, name)
@@ -127,7 +127,7 @@ def _ran(installation: Installation, one: ScheduleInfo, most: int) -> list[dict[
 
 
 def _slots(one: ScheduleInfo, ran: list[dict[str, Any]] | None, now: datetime, most: int) -> list[dict[str, Any]]:
-    """Return the slots that were run and those skipped between them, then the late slots and the next *most*."""
+    """Return slots in order: those that were run, skipped ones between them, late ones, and the next *most*."""
     slots = {slot["slot_at"]: slot for slot in ran or ()}
     timing = _timing(one)
     if timing is None:
@@ -204,7 +204,7 @@ def set_schedule(
 
 
 def _replaced(before: Iterable[ScheduleInfo], made: ScheduleInfo) -> Iterator[str]:
-    """Warn for kind and payload if ``set`` has replaced the former ones, and name the option that sets each."""
+    """Yield a line with the option to use if ``set`` changed the kind, and one if it changed the payload's size."""
     for one in before:
         if one.kind != made.kind:
             yield f"its kind is {made.kind!r}, before {one.kind!r}: --kind sets it"

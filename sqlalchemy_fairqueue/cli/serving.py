@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.worker.runtime import Health
 
 Page = Callable[[str], tuple[HTTPStatus, str, bytes]]
-"""Makes an answer to an Accept header: its status, its content type and its content."""
+"""Makes the answer to a request, from its Accept header: status, content type and content."""
 
 _ADDRESS = re.compile(r"(?:(?P<host>\[[0-9A-Fa-f:.%]+\]|[^:\[\]\s]*):)?(?P<port>\d{1,5})", re.ASCII)
 _LAST_PORT = 65_535
@@ -79,7 +79,7 @@ def metrics(
     The database is asked once a scrape. While it does not answer, fairqueue_up is 0.
 
     Options:
-        http: Where to serve them; a port alone is one of 127.0.0.1.
+        http: Where to serve them; a port alone means 127.0.0.1.
         print_: Print a file and end: grafana, a dashboard; alerts, rules for Prometheus.
     """
     if print_ is not None:
@@ -103,7 +103,7 @@ def metrics(
                 raise http.refused(error) from error
             served = Address(http.host, server.server_port)
             print_message(f"metrics of {installation.target.database} at {served.url}/metrics")
-            # A signal right before a wait does not end it: its handler runs when the wait is over.
+            # A signal that comes right before a wait is handled only after it, so the waits are short.
             while not stopped.wait(_SIGNAL_CHECK):
                 pass
             server.shutdown()

@@ -62,7 +62,7 @@ def enqueue_file(
         path: A file or folder, or a URI that Spark knows.
         job_id: Identifies the load; a load that is repeated with the same id enqueues nothing.
         kind: The kind of messages whose row names none.
-        json_payload: A payload of text is a JSON document.
+        json_payload: Treat payloads of text as JSON documents.
         on_duplicate: Action for a row whose key another message has: skip, raise, replace.
         rejects: The folder for rows with bad values, which else fail the load.
     """
@@ -119,7 +119,7 @@ def archive_history(
     Options:
         path: A folder, or a URI that Spark knows.
         today: Archive the present day too, as far as it goes.
-        partitions: Tasks that read a day, each on a connection.
+        partitions: Tasks that read a day, each on its own connection.
         accept_loss: Go on if days were dropped before they were archived.
     """
     with (
@@ -229,7 +229,7 @@ def progress(activity: str) -> Iterator[None]:
 
 
 def source_options(installation: Installation) -> dict[str, Any]:
-    """Return the options by which Spark finds the installation; raise CommandError if its URL leads elsewhere."""
+    """Return Spark's options for the installation; raise CommandError if the engine's URL leads to another place."""
     url = of_libpq(installation.target.engine.url)
     dsn = url.render_as_string(hide_password=False)
     with installation.engine.connect() as connection:

@@ -174,7 +174,7 @@ def channels(
     Options:
         channel: Only this one, in each queue that has it. Default: all, by name.
         limit: The most channels of a queue.
-        after: Show the next page, the channels after this one, if one queue is shown.
+        after: Show the next page: the channels of one queue after this name.
         busy: Only channels with messages.
     """
     documents: list[dict[str, object]] = []
@@ -183,7 +183,7 @@ def channels(
     with open_installation(options) as installation:
         queues = installation.queues() if after is None else [installation.single_queue()]
         now = installation.now()
-        # Reads one more than is shown, to know whether there are more.
+        # One channel more than is shown tells whether there are further ones.
         pages = run(
             installation.engine,
             lambda connection: [
@@ -245,7 +245,7 @@ def trend(
 ) -> Result:
     """Show a queue or a channel over time: backlog, oldest wait, served, failed, and the times of handlers.
 
-    Each minute workers sample the queue and the 20 channels with the longest backlogs; a sample is kept for a day.
+    Each minute workers sample the queue and up to 20 channels, the longest backlogs first, and keep this for a day.
     Without a history, served and the times of handlers are unknown, and failed counts messages that died.
 
     Options:

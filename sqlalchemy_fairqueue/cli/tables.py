@@ -1,7 +1,7 @@
 """Renders items as a table on the screen and as a document, both from one list of columns.
 
-If a terminal is too narrow, columns without information are left out, then other texts are cut or wrapped before names;
-numbers are never cut.
+If a terminal is too narrow, columns without information are left out. Then texts are cut or wrapped, names only after
+the others, and numbers never.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Column:
         get: Returns the value of an item. None: the item's attribute or entry that is named like the key.
         shown: Converts a value that is not None for the screen.
         number: Whether it is aligned to the right and never cut.
-        blank: Values without information. A column that holds no others is left out if the width does not suffice.
+        blank: Values without information. If the width does not suffice, a column with only such values is left out.
         wraps: Whether a text that is too long for the width is continued on further lines instead of cut.
     """
 
@@ -170,7 +170,7 @@ def _total(kept: Sequence[int], widths: Sequence[int]) -> int:
 
 
 def _kept(blank: Sequence[bool], widths: Sequence[int], width: int) -> list[int]:
-    """Return the columns to show: while the width does not suffice, blank ones are left out from the right."""
+    """Return the columns to show: leave out blank ones, from the right, until the others fit the width."""
     kept = list(range(len(widths)))
     for index in reversed(range(len(widths))):
         if blank[index] and _total(kept, widths) > width:

@@ -51,7 +51,7 @@ class Target:
 
 @contextlib.contextmanager
 def open_target(options: Options) -> Iterator[Target]:
-    """Find the target. Raise CommandError if that fails, and instead of database errors of the ``with`` block."""
+    """Find the target. Raise CommandError if that fails, or if the ``with`` block raises an error of the database."""
     if options.schema:
         check_name("schema", options.schema)
     reference = application_reference(options)
@@ -115,9 +115,9 @@ def choose_database(
     """Choose the database by the options, the application and the environment.
 
     The first of these decides: --database-url, an engine that --app names, the environment variable, an engine in the
-    module of the queue that --app names. If the variable decides and that module has an engine too: return the engine,
-    which has settings that a URL lacks, if it leads to the same database; otherwise call *warn* with both databases,
-    and return the variable's. *application* is the object that *reference*, the value of --app, names.
+    module of the queue that --app names. If the variable decides and that module has an engine for the same database,
+    return the engine, which has settings that a URL lacks. If its engine is for another database, call *warn* with both
+    databases, and return the variable's. *application* is the object that *reference*, the value of --app, names.
     """
     given = _first_named(options, application, reference)
     if not isinstance(given, URL) or options.database_url or not reference:

@@ -64,8 +64,8 @@ def top(
     --json it prints the last of --count samples (default: 1).
 
     Options:
-        sort: By: {choices}; the most first.
-        limit: The most channels. Default: as many as fit; 20 in a pipe.
+        sort: The column to sort by: {choices}; the most first, but names in order.
+        limit: The most channels to show. Default: as many as fit; 20 in a pipe.
         interval: Time between two samples.
         count: Stop after so many samples. Default: on Ctrl-C.
         once: As --count 1.

@@ -51,13 +51,13 @@ def doctor(
     It changes nothing without --repair. The exit status is 1 if a problem was found.
 
     With --repair it repairs what a restore, a copy or a server clock that went back has left: ids that would be issued
-    twice, times in the future, repeated state rows. It asks first, and only the owner of the tables can do it. Stop the
-    workers before. The exit status is 1 if something is left to repair.
+    twice, times in the future, repeated state rows. It asks first, and only the owner of the tables can repair. Stop
+    the workers first. The exit status is 1 if something is left to repair.
 
     Options:
         max_age: Warn of ready messages that are older than this.
         allow: An object that differs on purpose, like 'index message_tenant'. Can be repeated.
-        role: The work of the connected role: {choices}.
+        role: The work that the connected role is meant for: {choices}.
         strict: Exit with 1 for warnings too.
         repair: Repair what can be repaired.
     """
@@ -93,7 +93,7 @@ def _repair(connection: Connection, findings: Sequence[Finding], *, yes: bool) -
     if found:
         confirm(f"{'; '.join(one.message for one in found)}. Is no worker running, and shall it be repaired?", yes=yes)
         with connection.begin():
-            # Findings about several queues have the same statements.
+            # Several findings may be repaired by the same statement.
             for statement in dict.fromkeys(statement for one in found for statement in one.repair):
                 connection.execute(text(statement.replace(":", r"\:")))
     return found
@@ -173,7 +173,7 @@ def _names(names: Collection[str] | None) -> Text:
 
 
 _UNFINISHED = {"emptied", "busy"}
-"""Actions after which another round is needed: a table was in use."""
+"""Actions of fq_keep_history that another call must complete, since a table was in use."""
 _MAX_ROUNDS = 5
 _PARTITIONS = Table(Column("partition"), Column("action"))
 

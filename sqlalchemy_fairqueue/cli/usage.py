@@ -38,7 +38,7 @@ def usage(
     The figures come from the history, so the queue must record it, and keep it until the count.
 
     Options:
-        month: As 2026-11, in UTC.
+        month: The month in UTC, like 2026-11.
         csv_: Print comma-separated values.
     """
     if csv_ and options.json:

@@ -106,7 +106,7 @@ def worker(
     rest without counting an attempt, and exits with 0. A second signal ends the process at once, unless it comes within
     two seconds of the first. With --drain the worker stops by itself.
 
-    The database is that of --database-url, of an engine named by --app, of the environment, or of the engine in the
+    The database is the first of these: --database-url, an engine named by --app, the environment, the engine in the
     module of the first queue. The log goes to stderr.
 
     With --http it answers probes: /healthz with 503 if the process should be restarted, and /readyz with 503 while it
@@ -122,15 +122,15 @@ def worker(
         drain: Stop when no message can be delivered, and show what is left.
         in_loop: Call handlers in an event loop, or in threads. Default: by the application's handlers and engine.
         import_: A module to import, for the handlers in it. Can be repeated.
-        session_factory: A factory of handlers' sessions, like the application's sessionmaker. Default: plain ones.
-        sync_session_factory: With --async, a factory of the sessions of plain functions. Default: plain ones.
+        session_factory: A factory of handlers' sessions, like the application's sessionmaker. Default: plain sessions.
+        sync_session_factory: With --async, a factory of the sessions of plain functions. Default: plain sessions.
         worker_engine: With --async, an engine for the worker's own connections. Default: the application's.
         prefetch: Most messages leased ahead of their handlers, 0 to 500. Default: 500.
         max_bytes: Most bytes of payloads and headers that a dequeue takes, and that wait for handlers. Default: 64 MiB.
         name: The consumer's name in leases and in the log. Default: host, process and a random part.
-        http: Serve /healthz, /readyz and /metrics there; a port alone is one of 127.0.0.1.
-        log_level: {choices}
-        log_format: text, or json: an object a line.
+        http: Serve /healthz, /readyz and /metrics at this address; a port alone means 127.0.0.1.
+        log_level: The least severe records to log: {choices}.
+        log_format: text, or json with one object in each line.
     """
     found = [load_queue(name, options.app_dir) for name in queues]
     for module in import_ or ():

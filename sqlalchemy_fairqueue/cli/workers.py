@@ -73,7 +73,7 @@ def stop_worker(options: Options, name: str, *, by: By = None) -> Result:
 
     Every worker of the queue with this name hears of the request within about two seconds, and its log says who asked.
     This command does not wait for that. The exit status is 1 if no consumer of that name has an unexpired lease in this
-    queue: there is probably none, or it has just started. The request is recorded all the same.
+    queue: there is probably no such worker, or it has just started. The request is recorded all the same.
     """
     with (
         open_queue(options) as (installation, queue),

@@ -129,7 +129,7 @@ def _is_own(request: Request, origin: str) -> bool:
         default = _PORTS[sender.scheme]
         own = (site.hostname, site.port or default) == (sender.hostname, sender.port or default)
     except (KeyError, ValueError):
-        # The origin is "null", or no address.
+        # The origin is the word "null", or cannot be parsed.
         return False
     return own and bool(site.hostname) and not (request.scope["scheme"] == "https" and sender.scheme == "http")
 

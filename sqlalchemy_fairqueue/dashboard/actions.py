@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 _MOST_BYTES = 65_536
 _COUNTED = 100_000
-"""The most messages that a question counts one by one."""
+"""The most messages that are counted for a question, which then says "or more"."""
 _NAMED = 100
 """The most characters of a user's name that the database keeps."""
 _SHOWN = 200
@@ -63,8 +63,8 @@ R = TypeVar("R")
 class Question:
     """A question before an action; *button* is the button that says yes, *changes* are values before and after.
 
-    *inputs* names the inputs of the form that the answer sends again; None: all. Inputs that the operator left as they
-    were are not among them, since somebody else may change their values before the answer.
+    *inputs* names the inputs that the form of the answer repeats; None: all. It leaves out inputs that the operator did
+    not change, since somebody else may change these values before the answer.
     """
 
     words: str
@@ -93,8 +93,8 @@ class Done:
 class Call(View):
     """A requested action.
 
-    The query of the address says what to change, since browsers alter line ends in forms, but no address; the form has
-    values that somebody entered.
+    The address names what to change: browsers alter line ends in names that a form sends, but not in an address. The
+    form has only the values that the operator entered.
     """
 
     def __init__(
@@ -167,7 +167,7 @@ class Call(View):
 
 
 class Actions:
-    """The endpoint that changes something."""
+    """The endpoint of all actions: checks who asks, and performs the action that the address names."""
 
     def __init__(self, pages: Pages) -> None:
         self._pages = pages
@@ -239,7 +239,7 @@ async def plan(call: Call) -> Question | Done | None:
         followers = plural(found.channels, "tenant") if found and found.channels else ""
         effects = [f"It holds for the {followers} that follow it, but for what is their own."] if followers else []
         return Question(f"{words} {name!r}?", words, effects, shown, changes)
-    # Called with the engine, configure itself applies the plan to its channels.
+    # On an engine, configure itself copies the plan to its channels; otherwise dequeues do it later.
     new = () if found else (ChannelPolicy(**changes),)
     await call.reading.call(call.of.plans.configure, name, *new, **(changes if found else {}))
     await call.act(lambda _, **__: None, **changes)

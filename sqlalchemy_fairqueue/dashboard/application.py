@@ -48,11 +48,11 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _OFTEN = 0.7
-"""After this part of *keep* open pages show new reasons, if the figures are kept for longer than *keep*."""
+"""If figures are kept for longer than *keep*, open pages load anew after this part of *keep*, to show new reasons."""
 _DUTY = 30
-"""Between two loads of open pages lies at least this many times the time that it took to read and make them all."""
+"""Open pages load anew after this many times the time that the last load took, to bound the cost."""
 _SELDOM = 5
-"""The most times *keep* between two loads of open pages, however long it takes to read and make them."""
+"""Open pages load anew at the latest after this many times *keep*, even if each load takes long."""
 _LONGEST_SECONDS = 300
 """A stream of events ends after this time; the browser asks for another one, so that access is checked again."""
 _HEADERS = {
@@ -145,7 +145,7 @@ def create_dashboard(
 
 
 class Beat:
-    """The instants at which all open pages load anew, so that they share readings and made pages."""
+    """The instants at which all open pages load anew, so that one reading and one rendering serve them all."""
 
     def __init__(self, reading: Reading) -> None:
         self._reading = reading
@@ -154,7 +154,7 @@ class Beat:
 
     @property
     def seconds(self) -> float:
-        """The time until the next instant, which comes later if the latest pages cost more."""
+        """The seconds until the next instant; the longer the last load took, the later the next one comes."""
         now = monotonic()
         if now >= self._next:
             cost = self._reading.spent - self._spent
@@ -165,7 +165,7 @@ class Beat:
 
 
 def live(reading: Reading, authorize: Authorize | None) -> Callable[[Request], Awaitable[Response]]:
-    """Return the endpoint that tells a page of new figures; *at* in the query is the time of those it has."""
+    """Return the endpoint that sends events of new figures; *at* in the query is the time of the page's figures."""
     beat = Beat(reading)
 
     async def events(request: Request) -> Response:
@@ -190,11 +190,11 @@ async def _events(reading: Reading, beat: Beat, seen: str | None) -> AsyncIterat
             if figures is None:
                 continue
             at = figures.at.isoformat()
-            # Pages with reasons of this moment load anew even if the figures are the same.
+            # If figures are kept for long, pages read reasons anew, and so load anew even if the figures are the same.
             if seen is not None and (at != seen or reading.figures.are_kept_longer):
                 yield f"event: figures\ndata: {at}\n\n"
             seen = at
-        # Reasons are kept for a part of *keep*, so that all pages share a reading and show new reasons within *keep*.
+        # Beat lets all pages load at the same instants, so that they share a reading of the reasons.
         is_old = reading.figures.are_kept_longer
         await asyncio.sleep(beat.seconds if is_old else max(reading.keep.total_seconds(), 0.05))
 
@@ -215,11 +215,11 @@ class _Headers:
 
 
 class _Paths:
-    """Restores the whole requested path in each request, as the routes expect it.
+    """Restores the path that the client requested, since the routes expect it, in two cases.
 
-    If a ``root_path`` is in the settings of a server, and a proxy strips it from requests, their paths lack it, but the
-    ``root_path`` of the mounted dashboard has it. Litestar adds a slash to the paths of mounted applications: a
-    redirect to the path without the slash would leave the dashboard.
+    If a proxy strips the server's ``root_path`` from requests, the path lacks this prefix, while the ``root_path`` of
+    the mounted dashboard contains it. Litestar adds a slash to the paths of mounted applications, so that Starlette
+    would redirect to an address outside of the dashboard.
     """
 
     def __init__(self, app: ASGIApp) -> None:

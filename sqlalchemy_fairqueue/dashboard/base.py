@@ -40,17 +40,17 @@ if TYPE_CHECKING:
 _NAME, _TOKEN = secrets.token_hex(16), secrets.token_hex(16)
 """Placeholders in a page for each viewer's own name and token; nobody can guess them and put them into a name."""
 QUEUES = 100
-"""The most queues that a page goes through."""
+"""The most queues that a page lists, and the most whose reasons it reads anew."""
 _AT_ONCE = 4
 """How many queues a page about several queues reads at once."""
 _LATELY = 4
-"""After a page asked for a channel, it is read with the others of its queue for this many times *keep*."""
+"""A channel that a page asked for stays in the shared readings of its queue for this many times *keep*."""
 _MOST_WANTED = 1_000
 _MOST_SHARED_SECONDS = 0.25
 
 
 class Unread(Exception):
-    """The figures are being read for the first time; the page comes when they are there."""
+    """The figures are still being read for the first time, so the page cannot be made yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class Row:
     Attributes:
         waited: How long it waits. None: nothing is ready.
         detail: The figures behind the reason of its wait.
-        shares: Its share by what the queue is fair by; if that is not messages, then its share of the messages out.
+        shares: Its share of what the queue is fair by; for cost and seconds also its share of the leased messages.
         entitled: The part that its weight entitles it to, 0 to 1. None: it does not compete with others now.
     """
 
@@ -75,7 +75,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class QueuePage:
-    """A part of the queues. The names of *found* queues contain *find*; *queues* are part *number* of them, from 1."""
+    """A page of a list of queues: *number* counts pages from 1. In all, *found* queues have *find* in their names."""
 
     queues: Sequence[QueueFigures]
     found: int
@@ -116,14 +116,14 @@ class View:
         return list(self.figures.queues.values()) if self.chosen is None else [self.queue]
 
     def listed(self, queues: Sequence[QueueFigures] | None = None) -> QueuePage:
-        """Return the part of the queues that the address asks for, by a number and by a text in their names."""
+        """Return the page of queues that the address asks for, by its number and by a text that the names contain."""
         queues, find = self.queues if queues is None else queues, self.query.get("find", "").strip()
         found = [queue for queue in queues if find.casefold() in queue.name.casefold()] if find else queues
         text = self.query.get("page", "1")
         number = whole_of(text)
         if not number:
             raise HTTPException(404, f"There is no page {text[:40]!r}.")
-        # The number may be too high, since queues may have gone after the link was made.
+        # Queues may be gone since the link was made, so the number may be too high.
         number = min(number, QueuePage((), len(found)).parts)
         return QueuePage(found[(number - 1) * QUEUES : number * QUEUES], len(found), number, find)
 
@@ -151,9 +151,9 @@ class PageBase:
         self._together: dict[str, frozenset[str]] = {}  # the channels of the reading that pages of a queue share
 
     async def tenant_row(self, queue: QueueFigures, figures: Figures, channel: str) -> Row | None:
-        """Return a tenant with the reason of its wait, even if the figures lack it; None if there is no such tenant.
+        """Return a tenant with the reason of its wait, even if the figures lack the tenant; None if it does not exist.
 
-        If the figures are kept for longer than *keep*, the reason is read with the reasons of the other pages.
+        If the figures are kept for longer than *keep*, the reason is read anew, for all open pages together.
         """
         if self.reading.figures.are_kept_longer:
             queue = await self._queue_now(queue, [channel])
@@ -167,11 +167,11 @@ class PageBase:
         return self.row(queue, found)
 
     async def tenants_now(self, queues: Iterable[QueueFigures]) -> list[tuple[QueueFigures, ChannelDemand]]:
-        """Return the tenants in the figures of *queues*, each with why it waits now; one reading serves all viewers.
+        """Return the tenants in the figures of *queues*, each with the reason of its wait, in order.
 
-        Tenants that wait come first, the longest wait first, then the others, the most messages out first. The figures
-        have reasons. If they took so long to read that they are kept for longer than usual, the reasons are read anew:
-        of all queues, or, if there are more than ``QUEUES``, of the queues whose tenants wait longest.
+        Tenants that wait come first, the longest wait first, then the others, the most leased messages first. Usually
+        the reasons are those in the figures. If the figures are kept for longer than *keep*, the reasons are read anew
+        for up to ``QUEUES`` queues, those whose tenants wait longest.
         """
         chosen = list(queues)
         read_again = {queue.name for queue in suffering_most(chosen, QUEUES)}
@@ -189,15 +189,15 @@ class PageBase:
             now = await asyncio.gather(*map(read, chosen, names))
         found = []
         for queue, listed in zip(now, map(frozenset, names), strict=True):
-            # A reading may add tenants of which it knows only that they have messages out.
+            # Leave out tenants that a new reading adds: only their leased messages are known.
             found += [(queue, one) for one in queue.contention.channels if one.channel in listed]
         return sorted(found, key=lambda one: suffering(*one))
 
     async def _queue_now(self, queue: QueueFigures, channels: Sequence[str]) -> QueueFigures:
         """Return the figures of a queue, read anew for *channels*.
 
-        All open pages of the queue share one reading of the channels that were asked for lately. The first request for
-        other channels reads them alone and at once, since the shared reading lacks them.
+        All open pages of the queue share one reading of the channels that they asked for lately. The first request for
+        a channel that this reading lacks reads the channel at once, alone.
         """
         if not channels:
             return queue
@@ -233,7 +233,7 @@ class PageBase:
         )  # fmt: skip
 
     async def channel_stats(self, queue: str, channel: str) -> ChannelStats | None:
-        """Return a tenant as it was a moment ago at most; None if the queue has none of that name."""
+        """Return a tenant's counts, kept for a moment for all viewers; None if the queue has no such tenant."""
         of, key = self.reading.queue(queue), ("channel", queue, channel)
         found = await self.reading.kept(key, of.channels, channel, seconds=self._moment)
         return found[0] if found else None
@@ -244,10 +244,9 @@ class PageBase:
     def page(
         self, make: Callable[[View], Awaitable[Response]], *, shared: bool = False
     ) -> Callable[[Request], Awaitable[Response]]:
-        """Return the endpoint of a page, made by *make* for a viewer's rights; name and token are put in at the end.
+        """Return the endpoint of a page: *make* renders it, with placeholders that the viewer's name and token replace.
 
-        If *shared*, viewers with the same rights who ask for the page within a moment get the same one, each with their
-        own name and token, so that a page that all of them request at once is made once.
+        If *shared*, a page is rendered once for all viewers with the same rights who request it within a moment.
         """
 
         async def endpoint(request: Request) -> Response:
@@ -262,9 +261,9 @@ class PageBase:
 
             if not shared:
                 return self.personal(request, access, await made())
-            # Not request.url: it cannot be made of every Host that somebody sends.
+            # Not request.url, which raises an error for some values of the header Host.
             key = ("page", request.scope["path"], request.scope["query_string"], nameless)
-            # A page is kept in addition to its reasons; both times together must be less than *keep*.
+            # When a page is made, its reasons may be ``_moment`` old, so it is kept for less than the rest of *keep*.
             seconds = min(self._moment / 2, _MOST_SHARED_SECONDS)
             return self.personal(request, access, await self.reading.shared(key, made, seconds, always=True))
 
@@ -281,7 +280,7 @@ class PageBase:
 
     @property
     def _moment(self) -> float:
-        """Seconds for which readings of single tenants are kept; so the reasons on pages are younger than *keep*."""
+        """The seconds for which readings of single tenants are kept; few, so that reasons are younger than *keep*."""
         return self.reading.keep.total_seconds() / 4
 
     def target_of(self, queue: str) -> Target:

@@ -62,7 +62,7 @@ _SCHEDULES = 200
 _AUDITS = 20
 _HELD = 20
 _MEMBERS = 1000
-"""The most members of a group that its page reads, of those that have not ended."""
+"""The most members that the page of a group reads, among those that have not ended."""
 _OVER = {"hour": timedelta(hours=1), "day": timedelta(days=1)}
 _TREND_SECONDS = 15.0
 _ENDS = ("completed", "cancelled")
@@ -284,7 +284,7 @@ class Pages(PageBase):
     async def audit(self, view: View) -> Response:
         listed = view.listed()
         rows = await _of_each(listed.queues, lambda queue: self._audits(queue.name, limit=_PAGE))
-        # Each queue lists what was done to the installation, which is shown once.
+        # The list of each queue includes the actions on the installation, which are shown once.
         found = list({one.audit_id: (queue, one) for queue, one in rows}.values())
         found.sort(key=lambda row: row[1].at, reverse=True)
         return view.answer("audit", audits=found[:_PAGE], listed=listed)
@@ -319,6 +319,6 @@ def _values(policy: PolicyFields) -> dict[str, Any]:
 
 
 def _newest(found: Iterable[tuple[QueueFigures, ChannelDemand]], figures: Figures) -> datetime | None:
-    """Return when the reasons of tenants were read, if that was after the figures."""
+    """Return when the reasons of tenants were read last, if that was after the figures; else None."""
     newest = max((queue.at for queue, _ in found), default=figures.at)
     return newest if newest > figures.at else None

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.values.reports import ChannelStats, PlanInfo
 
 NO_PLAN = "-"
-"""The choice of a form that stands for no plan; the names of plans come with a prefix."""
+"""The value by which a form chooses no plan; the value for a plan is its name after ``plan:``."""
 _PLAN = "plan:"
 _RESET = "reset."
 # The page shows in figures what a change of one of these fields would do.
@@ -45,7 +45,7 @@ class EditorField:
 
     @property
     def choices(self) -> tuple[str, ...]:
-        """The values that the field may have; empty if it is written as text."""
+        """The values that the field may have; empty if people may write another text."""
         return self.definition.words if isinstance(self.definition, Choice) else ()
 
     @property
@@ -67,7 +67,7 @@ class EditorField:
 
 EDITOR = tuple(EditorField(name, definition) for name, definition in POLICY.items())
 LIMITS = tuple(EditorField(name, SETTINGS[name]) for name in ("max_concurrency", "max_cost_out", "rate"))
-"""The fields of a limit of a queue, and of one that queues share."""
+"""The fields of a limit, of one queue or of several that share it."""
 _FIELDS = {field.name: field for field in EDITOR}
 
 
@@ -100,7 +100,7 @@ class Change:
 
 def changed_fields(before: object, form: Mapping[str, str], fields: Sequence[EditorField] = EDITOR) -> dict[str, Any]:
     """Return the new values of the *fields* that a form changes; raise InvalidArgument if a value is refused."""
-    # A text that the form sends back as it was is no change, since it may be rounded.
+    # Texts are compared, not values: the form shows some values rounded, and sends them back so.
     given = {
         field.name: field.read(form[field.name])
         for field in fields

@@ -60,7 +60,7 @@ class Health:
 
 
 class _Kept:
-    """A result that was read or is being read; *before* is the previous result, if reading that took long."""
+    """A result that was read or is being read; *before* is the previous result, if that took long to read."""
 
     def __init__(self, task: asyncio.Task[Any], before: _Kept | None) -> None:
         self.task = task
@@ -80,9 +80,9 @@ class _Kept:
         return self.given_until > 0.0 and self._took >= PATIENCE_SECONDS
 
     def finish(self, seconds: float, duty: float, task: asyncio.Task[Any]) -> None:
-        """Keep the result for *seconds*, or *duty* times as long as the reading took if that is more; keep no failure.
+        """Keep the result for *seconds*, or for *duty* times the time of the reading if that is more; keep no error.
 
-        Without *duty*, the seconds count from the start of the reading, which may lack what happened since then.
+        If *duty* is 0, the seconds count from the start of the reading, since the result may lack later changes.
         """
         self.before = None
         if task.cancelled() or task.exception() is not None:
@@ -181,15 +181,15 @@ class Reading:
         *,
         always: bool = False,
     ) -> R:
-        """Return the result of *work*, and keep it for a moment, so that all who ask for it cost as much as one.
+        """Return the result of *work*, and keep it for a moment, so that all viewers together cost as much as one.
 
-        If the work takes long, its result is kept for longer, and given even while work in the background renews it.
+        If the work takes long, its result is kept for longer, and still returned while the work is done again.
 
         Args:
             seconds: How long the result is kept. None: as long as the figures.
             duty: The result is kept for at least this many times as long as the work took.
-            always: Keep the result for *seconds* alone, however long the work takes, and do not give it while it is
-                renewed. Only for work that reads a bounded part of a queue.
+            always: Keep the result for no longer than *seconds*, however long the work takes, and do not return it
+                while the work is done again. Only for work that reads a bounded part of a queue.
         """
         kept = self._kept_or_read(key, work, seconds, duty, always=always)
         before = kept.before
@@ -231,15 +231,15 @@ class Reading:
         self.figures.forget()
 
     async def health(self) -> Health | None:
-        """Return the findings of doctor, a minute old, or older if they take long to make; None while they are made.
+        """Return the findings of doctor, up to a minute old, or older if doctor takes long; None if there are none yet.
 
-        Doctor reads much of a large installation, so this waits for it no longer than a moment.
+        Doctor takes long in a large installation, so this waits only a moment for new findings.
         """
         await asyncio.wait([asyncio.ensure_future(self.shared(*self._examination))], timeout=_HEALTH_PATIENCE)
         return self.latest_health()
 
     def latest_health(self) -> Health | None:
-        """Return the findings of doctor that are at hand, without a wait for new ones; None if there are none yet."""
+        """Return the latest findings of doctor without waiting for new ones; None if there are none yet."""
         task = self._kept_or_read(*self._examination).task
         if task.done():
             self._health = task.result()

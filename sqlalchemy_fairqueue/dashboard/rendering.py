@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _SPARK_WIDTH, _SPARK_HEIGHT = 120, 28
 _FEW = 2
 _FEW_QUEUES = 30
-"""The most queues that are offered by their names; if there are more, a name is entered."""
+"""The most queues that a page offers to choose from; if there are more, people enter a name."""
 _NONE = "\N{EN DASH}"
 _SMALL = 0.1
 _THOUSAND, _MILLION = 10_000, 1_000_000
@@ -91,7 +91,7 @@ def payload_text(content: bytes, size: int | None) -> str:
 
 
 def spark(values: Sequence[float]) -> str:
-    """Return the points of a small line of values, from zero to the greatest; empty for fewer than two."""
+    """Return the points of an SVG polyline for values from zero to the greatest; empty for fewer than two."""
     if len(values) < _FEW:
         return ""
     top = max(*values, 1e-9)

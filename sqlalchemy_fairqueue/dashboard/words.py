@@ -70,7 +70,7 @@ class Share:
     Attributes:
         used: The share that the tenant uses, 0 to 1. None: it is not known, for the reason *unknown*.
         whole: Names the whole, such as the messages that are out.
-        by: The measure: messages, cost or seconds. Empty: messages, and the queue has no other.
+        by: The measure: messages, cost or seconds. Empty: messages, the only measure of the queue.
     """
 
     used: float | None
@@ -164,7 +164,7 @@ def reason_detail(channel: ChannelDemand, queue: QueueFigures) -> str:  # noqa: 
 
 
 def share_of(queue: QueueFigures) -> str:
-    """Name the whole that the shares of a queue's tenants are parts of."""
+    """Say what the tenants of a queue have shares of, such as ``messages out``."""
     return _MESSAGES_OUT if queue.contention.served_cost is None else _served(queue)
 
 
@@ -246,7 +246,7 @@ def headline(figures: Figures, past: Callable[[str], Sequence[Point]], health: H
     queues = list(figures.queues.values())
     found = [finding for queue in queues for finding in judge_queue(queue.stats, queue.at, LONG, past(queue.name))]
     if health and queues:
-        # Without the checks of queues and signals: judge_queue finds the same in the figures, which are newer.
+        # The checks of queues and signals are left out: judge_queue finds the same in the figures, which are newer.
         found += [one for one in health.findings if one.level and one.check not in {"queues", "signals"}]
         if health.problem and not found:
             return "The checks could not be made: see Health.", "warn"

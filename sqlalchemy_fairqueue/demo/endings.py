@@ -1,6 +1,6 @@
 """Ends the demo early, by an error or by a signal of the system, such as Ctrl-C, with the clean-up first.
 
-An exception of a signal handler is lost if it interrupts a finalizer, so the handler also leaves the main loop a note.
+Python drops an exception of a signal handler that interrupts a finalizer, so the handler also keeps the signal.
 """
 
 from __future__ import annotations

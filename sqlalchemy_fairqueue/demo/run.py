@@ -42,7 +42,7 @@ _PATIENCE = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """A customer who comes once, when *after* files are parsed; *files* are the paths of its uploads, by their keys."""
+    """A customer who comes once, when *after* files are parsed; *files* are the paths of the uploads, by key."""
 
     customer: str
     files: dict[str, str]

@@ -25,7 +25,7 @@ _LONG = 1.0  # seconds that a small customer notices
 
 
 class Screen:
-    """Prints what happens; on a terminal also, within ``with screen.live``, a live table of the fair queue and FIFO."""
+    """Prints what happens; on a terminal, ``with screen.live`` also shows a live table of the fair queue and FIFO."""
 
     def __init__(self, visits: list[Visit]) -> None:
         is_terminal = sys.stdout.isatty()

@@ -1,4 +1,4 @@
-"""Starts and ends the worker processes of one run: none fails unseen, and none is left behind.
+"""Starts and ends the worker processes of one run; reports each that fails, and leaves none behind.
 
 All workers share one end of a pipe. Each writes when it is ready, and ends when the demo closes the other end or dies.
 """
@@ -92,7 +92,7 @@ def running_workers(service: str, url: URL, size: int) -> Iterator[Workers]:
 
 
 def _work(service: str, url: URL, name: str, pipe: Connection) -> None:
-    # The log of what fails is dropped; the history tells what matters.
+    # The library's log would disturb the screen; the history tells which attempts failed.
     logging.getLogger("sqlalchemy_fairqueue").addHandler(logging.NullHandler())
     engine = create_engine(url)
     engine.connect().close()

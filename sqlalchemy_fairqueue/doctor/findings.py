@@ -1,4 +1,4 @@
-"""The common parts of checks: findings, the context of a check, and samples that tell which rows persist."""
+"""The common parts of checks: findings, the context of a check, and repeated samples that find rows that persist."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ _QUALIFIER = "fairqueue.fq_"
 def query(name: str, schema: str | None = None) -> TextClause:
     """Return the statement of the file ``queries/<name>.sql``, for the installation in a schema.
 
-    The files qualify fairqueue's objects as ``fairqueue.fq_...``. Without a schema, a statement must name none of them.
+    A file names fairqueue's objects as ``fairqueue.fq_...``. Without a schema, the statement must name none of them.
     """
     return text(_statement(name).replace(_QUALIFIER, f"{qualifier(schema)}fq_"))
 
@@ -91,7 +91,7 @@ def pasted(name: str, schema: str) -> list[str]:
     """Return the statements of the file ``queries/<name>.sql``, which repairs something, each as one line to paste."""
     lines = (" ".join(statement.split()).removesuffix(";") + ";" for statement in _statement(name).split(";\n"))
     tidy = (line.replace("( ", "(").replace(" )", ")") for line in lines)
-    # The schema is put in last, since its name may hold blanks and brackets.
+    # The schema is inserted last, since its name may contain blanks and brackets, which the steps above would change.
     return [line.replace(_QUALIFIER, f"{quoted(schema)}.fq_") for line in tidy]
 
 

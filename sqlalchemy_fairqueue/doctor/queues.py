@@ -73,7 +73,7 @@ def check_leases(context: CheckContext) -> Iterator[Finding]:
 @check("a session listens for every consumer that waits", tables=("fq_lease",))
 def check_waits(context: CheckContext) -> Iterator[Finding]:
     """Find consumers that wait although no session listens for them, so that producers notify them in vain."""
-    # A single sample does not do: a worker that stops takes its wait back a moment after its listener is gone.
+    # A single sample would mislead: a worker that stops ends its wait a moment after its listener is gone.
     unheard = persistent_rows(
         context.connection, lambda: {row.id: row for row in context.execute("unheard_waits", queue=context.queue)}
     )
@@ -108,9 +108,9 @@ def _held_back(paused: int, limited: int) -> str:
 def recent_pasts(
     connection: Connection, schema: str | None, queues: Iterable[QueueStats], now: datetime
 ) -> dict[str, list[Point]]:
-    """Return the last ten minutes of the ten queues with the most ready messages, from the samples that workers keep.
+    """Return the workers' samples of the last ten minutes, for the ten queues with the most ready messages.
 
-    Each list ends with the present counts, which stand alone if there are no samples.
+    Each list ends with the present counts. Without samples it has only these.
     """
     found = {}
     for stats in nlargest(_MOST_READY, queues, key=lambda one: one.ready):
@@ -216,7 +216,7 @@ _FEW = 10
 
 
 def _growth(past: Sequence[Point]) -> str | None:
-    """Say how a backlog grew; None unless it rose in both halves of *past*, in all by a fifth and ten messages."""
+    """Say how a backlog grew; None unless it grew in both halves of *past*, in all by a fifth and ten messages."""
     if not past or past[-1].at - past[0].at < _GROWTH_PERIOD:
         return None
     first, middle, last = (point.backlog for point in (past[0], past[len(past) // 2], past[-1]))
@@ -235,7 +235,7 @@ _OLDEST = 100_000
     tables=("fq_message", "fq_dead_letter", "fq_channel"),
 )
 def check_kinds(context: CheckContext) -> Iterator[Finding]:
-    """Find kinds whose messages died in the last hour, or failed three times: unknown kinds, crashes, errors."""
+    """Find kinds whose messages died in the last hour, or failed or were given back three times."""
     found = context.execute("kinds", queue=context.queue, period=microseconds(_RECENT), attempts=AGAIN, most=_OLDEST)
     for row in found:
         facts = (
@@ -264,7 +264,7 @@ def check_dispatchers(context: CheckContext) -> Iterator[Finding]:
 
 
 def _held_dispatch_rows(context: CheckContext) -> list[Row[Any]]:
-    # A single sample does not do: a dequeue locks the row for a moment, and so does a change of a limit.
+    # A single sample would mislead: a dequeue locks the row for a moment, and so does a change of a limit.
     return persistent_rows(
         context.connection,
         lambda: {(row.queue, row.holder): row for row in context.execute("dispatchers", queue=context.queue)},
@@ -296,7 +296,7 @@ def _dispatcher(row: Row[Any], role: str) -> Finding:
 
 
 def _held_since(row: Row[Any], role: str) -> str:
-    """Say for how long a lock is held at most, by the age of its owner's transaction; its own age is not known."""
+    """Say for how long the transaction that holds a lock is open, idle or prepared: the lock has no age."""
     if row.since is None:
         return f"for how long role {role!r} may not see" if row.hidden else "for how long is not known"
     if row.pid is None:
@@ -309,7 +309,7 @@ _SHOWN = 10
 
 @check("every schedule is run", functions=("fq_schedules",))
 def check_schedules(context: CheckContext) -> Iterator[Finding]:
-    """Find schedules with a problem, and schedules that have been due for five minutes."""
+    """Find schedules with a problem, and schedules with a slot that nobody has run for five minutes."""
     rows = context.execute("schedules", queue=context.queue).all()
     failing = [row for row in rows if row.problem is not None]
     overdue = [row for row in rows if row.problem is None]

@@ -127,12 +127,12 @@ def _repeated_ids(schema: str, count: int) -> Finding:
 _PRUNE = "fairqueue history prune; a worker does it by itself if its role may execute fq_keep_history"
 _MAX_COUNTED = 100_000
 _FIRST = timedelta(minutes=5)
-"""After this time a worker has done its first housekeeping, which begins within a minute."""
+"""A worker begins its first housekeeping within a minute of its start, and has done it after this time."""
 
 
 @check(tables=("fq_queue",))
 def check_history(context: CheckContext) -> Iterator[Finding]:
-    """Check that tomorrow has a partition, that the default one has no rows, and that readers find all rows."""
+    """Check that tomorrow has a partition, that the default partition is empty, and that readers find all rows."""
     yield from _partitions(context)
     yield from _impostors(context)
     yield from _transactions(context)
@@ -152,7 +152,7 @@ def _impostors(context: CheckContext) -> Iterator[Finding]:
 
 
 def _transactions(context: CheckContext) -> Iterator[Finding]:
-    # Readers of the history go by transaction ids. If privileges are missing, another check finds that.
+    # Readers continue by transaction id, so they miss rows with foreign ids. Another check finds missing privileges.
     if not context.execute("history_readable", schema=context.schema).scalar():
         return
     foreign = context.execute("history_foreign", most=_MAX_COUNTED).scalar()

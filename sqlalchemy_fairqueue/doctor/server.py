@@ -63,7 +63,7 @@ def check_clock(context: CheckContext) -> Iterator[Finding]:
     before = datetime.now(UTC)
     server_time = context.execute("clock").scalar_one()
     after = datetime.now(UTC)
-    # The server read its clock between the two: a difference within the round trip counts as none.
+    # The server read its clock between *before* and *after*; a server time between them counts as no difference.
     ahead = server_time - after if server_time > after else min(server_time - before, timedelta())
     values = {"server_ahead_seconds": ahead.total_seconds(), "round_trip_seconds": (after - before).total_seconds()}
     if abs(ahead) > _CLOCK_TOLERANCE:
@@ -84,7 +84,7 @@ _PAGE = "see the page on servers of the documentation"
 
 @dataclass(frozen=True, slots=True)
 class Platform:
-    """A server that is not quite PostgreSQL: how well queues work on it, what is different, and what to do about it."""
+    """A server that is not quite PostgreSQL: how well queues work on it, what differs, and what to do about that."""
 
     name: str
     level: Level
@@ -129,7 +129,7 @@ _OF_MARK = {
 
 
 def recognise(version: str, marks: Sequence[str]) -> Platform | None:
-    """Return the platform by the text of ``version()``, else by *marks*, its own objects; None: it is PostgreSQL."""
+    """Return the platform by the text of ``version()`` or its own objects in *marks*; None for PostgreSQL itself."""
     for part, platform in _OF_VERSION.items():
         if part in version:
             return platform
@@ -203,7 +203,7 @@ def _table(schema: str, row: Row[Any]) -> Finding:
     if not row.enabled:
         remedy = f"alter table {name} reset (autovacuum_enabled);"
         return Finding("autovacuum", Level.PROBLEM, f"{message}; autovacuum is off for it", remedy, values)
-    # Five times the rows that start a vacuum, and many in absolute terms: vacuum does not keep up, or cannot.
+    # With five times the dead rows that start an autovacuum, and many in all, vacuum does not keep up, or cannot.
     if row.dead > max(_MAX_DEAD_ROWS, 5 * (row.threshold + row.factor * row.live)):
         remedy = f"see the findings about snapshots; if there are none: vacuum {name};"
         return Finding("autovacuum", Level.WARNING, f"{message}: vacuum does not keep up", remedy, values)
@@ -229,7 +229,7 @@ def check_connections(context: CheckContext) -> Iterator[Finding]:
 
 _LARGEST = 3
 _LARGE = 100 * 2**20
-"""Bytes from which on each table and index is named."""
+"""The least bytes of a table or index that is named."""
 
 
 @check()
@@ -281,7 +281,7 @@ def check_snapshots(context: CheckContext) -> Iterator[Finding]:
 
 
 def _level(open_for: timedelta | None, transactions: int) -> Level:
-    # The age of another role's transaction may be hidden; the number of later transactions is not.
+    # The age of another role's transaction may be hidden; how many transactions began after it is not.
     since = open_for or timedelta()
     if since >= _PROBLEM_AGE or transactions >= _PROBLEM_TRANSACTIONS:
         return Level.PROBLEM
@@ -313,7 +313,7 @@ def _hidden_snapshots(context: CheckContext, reported: Collection[int]) -> Itera
     def sample() -> dict[Hashable, Row[Any]]:
         return {row.pid: row for row in context.execute("hidden_sessions") if row.pid not in reported}
 
-    # A single sample does not do: other roles have short transactions at any moment.
+    # A single sample would mislead: other roles have short transactions at any moment.
     held = persistent_rows(context.connection, sample, _is_same)
     if not held:
         return

@@ -29,7 +29,7 @@ def main() -> None:
                 f'export {DATABASE_URL_VARIABLE}="$DATABASE_URL"\n'
             )
             sys.stdout.flush()
-            # A blocked signal waits for sigwait, also one that comes right before it.
+            # A blocked signal waits for sigwait, even if it comes right before the call.
             signal.pthread_sigmask(signal.SIG_BLOCK, stops)
             signal.sigwait(stops)
     except KeyboardInterrupt:

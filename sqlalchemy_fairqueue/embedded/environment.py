@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import URL
 
-# An undefined service fails each connection. The others are sent to the server in addition to a URL's parameters.
+# No URL overrides these: an undefined service fails each connection, and libpq sends the others in any case.
 _UNANSWERABLE = ("PGSERVICE", "PGTZ", "PGDATESTYLE", "PGGEQO")
 # Parameters that a URL itself contains, or that are not needed on a server that trusts everybody.
 _SAID = {"service", "user", "password", "passfile", "dbname", "host"}

@@ -17,7 +17,7 @@ DATABASE_URL_VARIABLE = "FAIRQUEUE_DATABASE_URL"
 """Environment variable that names a running server, as a database URL with the right to create databases."""
 
 TEST_SERVER_URL_VARIABLE = "FAIRQUEUE_TEST_SERVER_URL"
-"""Environment variable that names a server for the pytest plugin; an application's server is not for tests."""
+"""Environment variable that names the pytest plugin's server, which is never an application's server."""
 
 NAME_ONE = f"name a running server in {DATABASE_URL_VARIABLE}, for tests in {TEST_SERVER_URL_VARIABLE}"
 
@@ -63,7 +63,7 @@ class Programs:
 
     @classmethod
     def in_directory(cls, directory: str | os.PathLike[str]) -> Programs:
-        """Use the programs in a folder like ``/usr/lib/postgresql/16/bin``; EmbeddedServerError if one is missing."""
+        """Use the programs in a folder, like ``/usr/lib/postgresql/16/bin``; raise EmbeddedServerError without them."""
         path = Path(directory).absolute()
         missing = [name for name in ("postgres", "initdb", "pg_ctl") if not (path / name).is_file()]
         if missing:

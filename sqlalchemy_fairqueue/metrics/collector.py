@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _NAMED = 80
-"""The most characters of a channel's name in an exemplar, which may have 128 with its other labels."""
+"""The most characters of a channel's name in an exemplar, whose labels may have 128 characters together."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ HISTORY = pa.schema({
 })  # fmt: skip
 
 COLUMNS = ("queue", "channel_id", "channel", "ready_at", "started_at", "finished_at", "outcome")
-"""The columns of a history that are measured."""
+"""The columns of a history that every figure needs."""
 
 REPLAYED_COLUMNS = ("id", *COLUMNS[:3], "message_id", "kind", "attempt", "enqueued_at", *COLUMNS[3:])
 
@@ -124,7 +124,7 @@ class QueueAttempts:
         self.names: list[str] = [names[number] for number in name_of]
         self.counts = np.bincount(self.channel, minlength=len(ids))
         ready, started = numbers(rows, "ready_at"), numbers(rows, "started_at")
-        # If a clock was set back, an event that seems to come before its predecessor counts as simultaneous.
+        # If a clock was set back, an event that seems to come before the event that it follows gets that event's time.
         started = np.maximum(started, ready)
         finished = np.maximum(started, numbers(rows, "finished_at"))
         self.ready, self.started, self.finished = ready, started, finished

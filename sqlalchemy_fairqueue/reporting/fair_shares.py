@@ -39,7 +39,7 @@ LADDER = (
 _WINDOWS = 240
 _FAIRNESS_WINDOWS = 100_000
 MESSAGES_A_SHARE = 8
-"""Messages that a backlogged channel gets in a window on average; with fewer, whole messages would look unfair."""
+"""Messages that a backlogged channel gets in a window on average; with fewer, rounding would look like unfairness."""
 
 
 def shown_window(span: int) -> int:
@@ -47,15 +47,15 @@ def shown_window(span: int) -> int:
 
 
 def fairness_window(span: int, attempts: int, backlogged: int) -> int:
-    """Return a width of windows in which a backlogged channel gets several messages on average.
+    """Return a width of windows, in microseconds, in which a backlogged channel gets several messages on average.
 
-    *span* is the time from the queue's first event to the last, *backlogged* the sum of the channels' backlogged times.
+    In microseconds, *span* goes from the queue's first event to its last, and *backlogged* is summed over channels.
     """
     return rung(max(MESSAGES_A_SHARE * backlogged / max(attempts, 1), span / _FAIRNESS_WINDOWS))
 
 
 def rung(width: float) -> int:
-    """Round *width* up to a width of ``LADDER``, or to a multiple of the last one if it is greater."""
+    """Round *width* up to a width of ``LADDER``, or, beyond the last width, to a multiple of that."""
     if width > LADDER[-1]:
         return -int(-width // LADDER[-1]) * LADDER[-1]
     return next(upper for lower, upper in pairwise((0, *LADDER)) if lower < width <= upper or width <= lower)
@@ -85,11 +85,10 @@ def spread_of(values: Numbers) -> Spread:
     return Spread(*map(duration, nearest_ranks(values)))
 
 
-# Culprits are named for at most this many tenants of a queue, and at most this many for each.
+# At most _VICTIMS tenants of a queue have culprits, and each of them at most _CULPRITS.
 _VICTIMS = 20
 _CULPRITS = 3
-# Windows by cost are so wide that a backlogged channel gets several messages even if these cost as much as this
-# quantile.
+# Windows by cost are so wide that a backlogged channel gets several messages that cost as much as this quantile.
 _DEAR = 0.99
 _LEAST_WINDOWS = 20
 _AMOUNTS = ("share", "served", "denied", "above", "stretch", "worst")

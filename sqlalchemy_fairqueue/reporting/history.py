@@ -43,7 +43,7 @@ _EPOCH = date(1970, 1, 1)
 
 
 class ArchiveFile(NamedTuple):
-    """A file of an archive: its UTC day, counted from 1970-01-01, and its transactions from *low* to below *high*."""
+    """A file of an archive: its UTC day, in days since 1970-01-01, and its transactions from *low* to below *high*."""
 
     day: int
     low: int
@@ -69,7 +69,7 @@ def day_of(number: int) -> date:
 
 
 def _in_order(paths: Iterable[str]) -> Iterator[tuple[ArchiveFile, str, int]]:
-    """Yield files in the order of day, *low* and descending *high*, each with the greatest *high* of the day so far."""
+    """Yield files by day, *low* and descending *high*, each with its path and the greatest *high* of its day so far."""
     files = ((file, path) for path in paths if (file := ArchiveFile.named(path)))
     reached = defaultdict[int, int](int)
     for file, path in sorted(files, key=lambda one: (one[0].day, one[0].low, -one[0].high, one[1])):
@@ -238,8 +238,7 @@ def read_archive(
 
     try:
         found = dataset.dataset(_files_of(Path(path)), format="parquet", exclude_invalid_files=False)
-        # The first file may be an old one, without costs, and its schema would apply to all files. A null means a cost
-        # of 1.
+        # A first file from before costs existed would hide the costs of later files. A null means a cost of 1.
         if "cost" not in found.schema.names:
             found = found.replace_schema(found.schema.append(pa.field("cost", pa.int64())))
         conditions = [pc.scalar(True)]
@@ -271,7 +270,7 @@ LISTINGS = 5
 
 
 def _files_of(path: Path) -> Path | list[str]:
-    """Return the Parquet files below a folder, without those whose rows another file has; if none, the path itself."""
+    """Return the Parquet files below a folder, except files that another one covers; without files, the path."""
     files: list[str] = []
     for _ in range(LISTINGS):
         files = sorted(file.as_posix() for file in path.rglob("*.parquet") if not _is_hidden(file.relative_to(path)))
@@ -343,7 +342,7 @@ def _connection(engine: Engine) -> Iterator[psycopg.Connection]:
             "create_engine('postgresql+psycopg://...') to the same database, or the command --database-url"
         )
     try:
-        # Not a connection of the pool, since this function changes its settings.
+        # A connection outside of the pool, since its settings are changed.
         with without_pool(engine).connect() as opened:
             isolate(opened, {"isolation_level": "AUTOCOMMIT"})
             connection = opened.connection.driver_connection

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _SECOND = 1_000_000
 _NEVER = 2**63 - 1
-# Tolerance of rounding, so that a channel with a billionth above its share is no culprit.
+# Tolerance of rounding: a channel that got a billionth more than its fair share is no culprit.
 _TOLERANCE = 1e-9
 
 
@@ -65,7 +65,7 @@ class Channel:
 
 
 class Events(NamedTuple):
-    """The events of a queue's attempts in three groups, each sorted by time, with the channel of each event.
+    """The events of a queue's attempts: ready, started and finished, each sorted by time, each with its channel.
 
     ``started_held`` and ``finished_held`` are 1; 0 for an attempt without duration, which does not count as leased.
     """
@@ -199,7 +199,7 @@ class Shares(NamedTuple):
     indexes: Any
 
 
-# A single window without denial does not end a stretch.
+# A stretch of windows with denial ends at two windows without denial in a row, not at one.
 _GAP = 2
 
 
@@ -277,8 +277,8 @@ def _join(members: Any, index: Any, size: int, channel: int) -> int:
 def divide(events: Events, width: int, shares: Shares, ready_size: Any, started_size: Any) -> int:
     """Go through the windows of fair shares, and fill *shares*. Return in how many windows messages started.
 
-    In a window a channel demands the messages that were ready when it began, or those it received if these are more.
-    *ready_size* and *started_size* are the weights of the messages that became ready and started: 1, or their costs.
+    In a window, a channel demands the messages that it had ready at the beginning, or the messages that it received if
+    these are more. *ready_size* and *started_size* have 1 or the cost of each message that became ready or started.
     """
     ready_at, ready_channel, started_at, started_channel = events[0], events[1], events[2], events[3]
     shares = Shares(*shares)

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     Numbers = NDArray[np.int64]
     Policies = Mapping[tuple[str, str], Policy]
 
-# Compiling takes longer than interpreting fewer attempts than this.
+# For fewer attempts than this, compiling the kernel takes longer than interpreting it.
 _WORTH_COMPILING = 100_000
 _THOUSAND = 1000
 # The least service time in the slowdown, in microseconds.

@@ -178,7 +178,7 @@ def _advice(
     best = advice
     for plan, members, others in (_Followers(None, {culprit}, names), *([followers] if followers else [])):
         before = _mean_wait(again, others)
-        # A limit for many tenants has to be worth more than one for a single tenant.
+        # A limit for all tenants of a plan must shorten the wait by more than a limit for one tenant does.
         known = before if best.after is None else min(before, before * (best.after / best.before))
         bound = known * (1 - _WORTH_IT)
         for limit in limits:

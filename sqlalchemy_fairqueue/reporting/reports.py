@@ -85,7 +85,7 @@ class Objective:
 
     @classmethod
     def of(cls, value: Self | str | None) -> Self | None:
-        """Return an Objective or None as it is, and parse a text like :meth:`parse`."""
+        """Parse a text as :meth:`parse` does; return an Objective or None unchanged."""
         return cls.parse(value) if isinstance(value, str) else value
 
     def value(self, channel: ChannelFigures) -> timedelta:

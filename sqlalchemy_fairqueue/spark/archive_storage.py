@@ -67,7 +67,7 @@ class Marker:
         return json.dumps({**own, **asdict(self.origin)})
 
     def updated(self, origin: Origin, pruned: int) -> Marker:
-        """Return the marker with another origin, another entry of pruned rows, and today's columns."""
+        """Return the marker with this origin, this entry of pruned rows, and the present version of the columns."""
         return replace(self, origin=origin, pruned=pruned, columns=COLUMNS_VERSION)
 
 
@@ -162,7 +162,7 @@ class Storage:
     def write(self, rows: DataFrame, file: ArchiveFile) -> int:
         """Write a file where readers do not see it, and return the number of its rows."""
         path = self._at(_WORK, file.folder)
-        # The session's own limit could make several files.
+        # A limit of records in the session's settings could make several files.
         rows.write.mode("overwrite").option("maxRecordsPerFile", "0").parquet(str(path))
         return self._spark.read.parquet(str(path)).count()
 

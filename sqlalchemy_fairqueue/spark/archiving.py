@@ -111,6 +111,7 @@ def archive(
         ArchiveDamaged: The folder has files that no run leaves there.
         OriginChanged: The archive belongs to another history.
         DataLoss: Days were dropped from the history before they were archived.
+        ArchiveError: The lock was lost, or rows of the history changed during the run.
     """
     raw_options = _raw_options(
         dsn=dsn, dsnEnv=dsn_env, schema=schema, acceptedOrigin=accepted_origin, numPartitions=num_partitions,
@@ -182,7 +183,7 @@ def compact_archive(
 
     Raises:
         ArchiveBusy, ArchiveDamaged: As for :func:`archive`.
-        ArchiveError: There is no archive.
+        ArchiveError: There is no archive, or a run was disturbed: its lock was lost, or rows changed.
         OriginChanged: The archive belongs to another history; run :func:`archive` with *accepted_origin* first.
     """
     options = read_options(ReadOptions, _raw_options(dsn=dsn, dsnEnv=dsn_env, schema=schema))
@@ -199,7 +200,7 @@ def compact_archive(
             days.setdefault(one.day, []).append(one)
         archived = archived_through(one for files in days.values() for one in files)
         if marker != marker.updated(marker.origin, marker.pruned):
-            # Joined files have today's columns. A library that does not know these must not add to the archive.
+            # Joined files have the present columns, so a library that does not know them must not add to the archive.
             storage.save_marker(marker.updated(marker.origin, marker.pruned), new=False)
         for day, files in sorted(days.items()):
             if len(files) < min_files:
@@ -255,7 +256,7 @@ def pending_rows(
     """
     found: dict[int, int] = {}
     with connection.transaction():
-        # Housekeeping may move rows to the partition of their day: on one snapshot they are counted once.
+        # Housekeeping may move rows between partitions meanwhile; in one snapshot each row is counted once.
         connection.execute("set transaction isolation level repeatable read")
         for first, last, low in _day_ranges(archived, until):
             values = {"since": first * DAY, "until": last * DAY, "low": str(low), "high": str(high)}
@@ -325,14 +326,14 @@ def _lock(connection: psycopg.Connection, storage: Storage, marker: Marker, path
     """
     key = f"fairqueue archive {marker.archive}"
     try:
-        # This waits, since the server may not have noticed yet that a process died. The lock outlives the transaction,
+        # Wait for the lock, since the server may notice late that a process died. The lock outlives the transaction,
         # the timeout does not.
         with connection.transaction():
             connection.execute("select set_config('lock_timeout', %s, true)", [_LOCK_TIMEOUT])
             connection.execute("select pg_catalog.pg_advisory_lock(pg_catalog.hashtextextended(%s, 0))", [key])
     except psycopg.errors.LockNotAvailable:
         raise ArchiveBusy(f"another process is bringing the archive at {path} up to date; wait for its end") from None
-    # Another process may have made the archive at the same time, and been faster.
+    # Another process may have created or changed the archive before the lock was free.
     if storage.marker() != marker:
         raise ArchiveBusy(f"another process has just begun or changed the archive at {path}; run it again")
 
@@ -349,7 +350,7 @@ def _lock(connection: psycopg.Connection, storage: Storage, marker: Marker, path
 
 
 def _frame(spark: SparkSession, raw_options: Mapping[str, str], file: ArchiveFile, start: Offset) -> DataFrame:
-    """Return the rows of a file, in one partition, in the order in which they finished."""
+    """Return the attempts of a file, in one partition, in the order of their ends."""
     after = Position(file.low - 1, _LAST_ID) if file.low else Position()
     found = spark.read.format("fairqueue").options(
         **raw_options,

@@ -50,7 +50,7 @@ def connect(target: TargetOptions, purpose: str, *, autocommit: bool = False) ->
     conninfo = _conninfo(target)
     secrets = _secrets(conninfo)
     try:
-        # This name replaces one in the dsn: it tells an operator what the connection is for.
+        # This name replaces one in the dsn, so that operators see what the connection is for.
         return psycopg.connect(
             make_conninfo(conninfo, application_name=f"fairqueue spark {purpose}"), autocommit=autocommit
         )

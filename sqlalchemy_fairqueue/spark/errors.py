@@ -22,7 +22,7 @@ class BadFrame(PipelineError, ValueError):
 
 
 class BadRows(PipelineError, ValueError):
-    """Rows of a frame have values that no message can have; up to ten are *examples*. Nothing was enqueued."""
+    """Rows of a frame have values that no message can have; *examples* tells of up to ten. Nothing was enqueued."""
 
     def __init__(self, problem: str, examples: tuple[str, ...] = ()) -> None:
         super().__init__(problem, examples)

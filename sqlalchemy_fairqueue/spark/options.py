@@ -292,7 +292,7 @@ class ReadOptions(TargetOptions):
         return self.starting_offsets is not None or self.ending_offsets is not None
 
     def for_batch(self) -> ReadOptions:
-        """Return the options; raise BadOption if they make no sense for reading once."""
+        """Return the options; raise BadOption if one of them is only for streams, or leaves nothing to read."""
         if self.follows_changes:
             raise BadOption("table 'changes' can only be followed as a stream; use spark.readStream")
         if self.max_offsets_per_trigger is not None:
@@ -366,7 +366,7 @@ class WriteOptions(PolicyFields, TargetOptions):
         return {"on_failures": [one is made[1] for one in found] or None, **followup_values(found)}
 
     def __post_init__(self) -> None:
-        # Named, for the same reason as in ReadOptions.
+        # The base class is named, for the same reason as in ReadOptions.
         TargetOptions.__post_init__(self)
         with _named_as_options():
             for name in ("queue", "kind", "job_id"):

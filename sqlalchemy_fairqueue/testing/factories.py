@@ -37,7 +37,7 @@ class MessageFactory(Factory[Any]):
     """
 
     class Meta:
-        """The class that is made."""
+        """Names the class of what the factory makes."""
 
         model = Enqueue
 
@@ -61,7 +61,7 @@ class DeliveryFactory(Factory[Delivery]):
     """
 
     class Meta:
-        """The class that is made."""
+        """Names the class of what the factory makes."""
 
         model = make_delivery
 
@@ -82,7 +82,7 @@ class ChannelFactory(Factory[Any]):
     """
 
     class Meta:
-        """The class that is made."""
+        """Names the class of what the factory makes."""
 
         model = ChannelPolicy
 

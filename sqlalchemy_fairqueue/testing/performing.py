@@ -250,14 +250,14 @@ def drain(
     ``queue.configure(session, rate="1000000/s, burst 1000000")``, since lifting it stops deliveries until the commit.
 
     Args:
-        session: A session in READ COMMITTED, such as one that joined the test's transaction. For an async one, await
-            the call; async handlers get it, and plain ones its Session.
+        session: A session in READ COMMITTED, such as one that joined the test's transaction. For an AsyncSession, await
+            the call; async handlers get this session, and plain handlers its Session.
         limit: Most messages to perform, since a handler that enqueues itself would run for ever.
         resources: As for :func:`perform`.
 
     Raises:
-        InvalidArgument: *session* is no session, *limit* is hit, or a kind has no handler, or an async one on a
-            Session.
+        InvalidArgument: *session* is no session, *limit* is hit, a kind has no handler, or the handler is async and
+            *session* is not.
         Exception: What a handler raised, if a worker would count it as a failure; the savepoint is rolled back. But an
             exception that the handler's RetryPolicy names settles the message, as for :func:`perform`.
 
@@ -279,7 +279,7 @@ def drain(
 def drained(
     session: Session, given: object, queue: Queue, limit: int = 1000, resources: Mapping[str, Any] = NO_RESOURCES
 ) -> list[Performed]:
-    """Perform as :func:`drain` does. If *given* is an AsyncSession, async handlers get it."""
+    """Perform as :func:`drain` does. If *given*, the caller's session, is an AsyncSession, async handlers get it."""
     performed, awaits = [], isinstance(given, AsyncSession)
     for number, delivery in enumerate(_deliveries(session, queue)):
         if number == limit:
@@ -345,7 +345,7 @@ def _settle(session: Session, queue: Queue, handler: Handler, performed: Perform
         value = performed.result if handler.batch is None else results_of_batch(performed.result, 1)[0]
         decision = replace(decision, result=encoded_result(queue.codec, handler.schema, value))
     if decision.verb is Verb.RELEASE and decision.delay is None:
-        # Without a delay the handler would give it back for ever.
+        # Without a delay, drain would deliver the message to the same handler for ever.
         decision = replace(decision, delay=_LEASE)
     record(session, [decision.operation(queue._target, delivery)])  # noqa: SLF001 - what a worker of the queue has
 
@@ -390,7 +390,7 @@ def _called(  # noqa: PLR0917 - what a call is made of
             if handler.asynchronous:
                 result = await_only(finished(result))
             elif inspect.isawaitable(result) and awaits and not handler.session:
-                # A plain function returned a coroutine. With a session it runs in a thread, where nobody awaits it.
+                # A plain function returned a coroutine: a worker awaits it, unless the function takes a session.
                 result = await_only(result)
             outcome = own._held.outcomes.get(own.delivery.message_id)  # noqa: SLF001 - what context.bury(delivery) asks
             return outcome or handling.returned_outcome(result), result

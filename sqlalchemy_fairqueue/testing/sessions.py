@@ -36,8 +36,8 @@ _SCHEMA = """
 select n.nspname from pg_proc p join pg_namespace n on n.oid = p.pronamespace
 where p.proname = 'fq_now' and p.pronargs = 0 and (n.nspname = cast(:schema as text) or cast(:schema as text) is null)
 """
-# A sequence rather than a table: every transaction sees at once what is set, and reading it leaves no trace that a
-# SERIALIZABLE transaction could fail on.
+# A sequence rather than a table: each transaction sees a new offset at once, and reading it cannot make a SERIALIZABLE
+# transaction fail.
 _OFFSET = """
 create sequence if not exists {schema}.test_clock minvalue -9223372036854775807 start 0;
 create or replace function {schema}.fq_now() returns bigint language sql volatile parallel safe security definer as $$
@@ -179,7 +179,7 @@ def _inline(
     def perform(_: Session, transaction: SessionTransaction) -> None:
         if transaction is not committed:
             return
-        # SQLAlchemy calls its events in the greenlet of the commit, where async handlers are awaited.
+        # SQLAlchemy calls its events in the greenlet of the commit, in which async handlers can be awaited.
         for queue in queues:
             own = factory(bind=bind, **_SAVEPOINT)
             with closing(sync_session_of(own)) as plain:

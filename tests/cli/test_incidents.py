@@ -49,6 +49,8 @@ def test_a_paused_tenant(cli: Cli, engine: Engine) -> None:
     [channel] = cli("channels", "customer-7", "--json").document["channels"]
     assert (found["waits_for"], found["paused_by"], channel["waits_for"]) == ("paused", "dana", "paused")
     assert found["paused_at"] == channel["paused_at"] is not None
+    QUEUE.admin.record_audit(engine, "pause", by="erin", channel="customer-7")  # a pause that changed nothing
+    assert shown(cli, message_id)["paused_by"] == "dana"
     assert "held back: 1 message ready" in cli("stats").out
     assert cli("resume", "customer-7").status == 0
     assert [one.message_id for one in lease(engine)] == [message_id]

@@ -1,10 +1,10 @@
 """Replays one queue's history under a scenario; the result is a history too.
 
 A trace has the arrivals of messages and the durations of attempts, without the order of service. A message arrives when
-it was enqueued, and is ordered in its channel by the time when it became ready; each further attempt follows the one
-before after the recorded delay. The message of an attempt that expired or was released is leased as long as recorded,
-and occupies no worker. A replay cannot know what the history lacks: commit times of enqueues, messages without an ended
-attempt, and, without a column ``priority``, priorities.
+it was enqueued, and is ordered in its channel by the time when it became ready; each further attempt follows the
+previous one after the recorded delay. The message of an attempt that expired or was released is leased as long as
+recorded, and occupies no worker. A replay cannot know what the history lacks: commit times of enqueues, messages
+without an ended attempt, and, without a column ``priority``, priorities.
 """
 
 from __future__ import annotations
@@ -199,7 +199,7 @@ def capacity_of(trace: Trace, policies: Mapping[str, ChannelPolicy]) -> Capacity
         waiting = _without_limited(trace, policies, times, waiting, leased)
     order = np.argsort(times, kind="stable")
     times = times[order]
-    # The state after all that happens at one instant.
+    # Of several events at one instant, only the state after the last one counts.
     last = np.append(times[1:] != times[:-1], True)
     waits = np.cumsum(waiting[order])[last]
     held = np.cumsum(np.concatenate((none, handled, -handled))[order])[last]
@@ -250,7 +250,7 @@ def _without_limited(
     return changes
 
 
-# Compiling takes longer than interpreting fewer attempts than this.
+# For fewer attempts than this, compiling the simulator takes longer than interpreting it.
 _WORTH_COMPILING = 200_000
 
 _MILLISECOND = 1_000
@@ -382,7 +382,7 @@ def _worker_pool(trace: Trace, workers: float, batch: int, requested: int) -> Wo
     further = int(trace.attempts["unhandled"].sum())
     entries = records(Worker, count + further)
     entries["tie_breaker"] = np.arange(count + further)
-    # Idle workers are taken from the end of the list, so the first worker is put last.
+    # Idle workers are taken from the end of the list, so worker 0 stands there.
     idle: Any = np.arange(count)[::-1].copy()
     spare: Any = np.arange(count - 1, count + further)
     spare[0] = further

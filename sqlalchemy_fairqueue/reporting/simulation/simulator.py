@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 _TAG_UNIT = 2520
 _MOST_COST = 1_000_000_000
-# The estimate is that of fq_estimate, in milliseconds; the charges of running handlers are in microseconds.
+# The estimate of fq_estimate, in milliseconds; then the times of fq_charge_running, in microseconds.
 _ESTIMATE = 2_000
 _CHARGED_EVERY = 1_000_000
 _CHARGED_AFTER = 500_000
@@ -224,7 +224,7 @@ def _virtual_time(dispatcher: Dispatcher, costs: CostState) -> int:
 def _set_tag(dispatcher: Dispatcher, costs: CostState, number: int, tag: int) -> None:
     dispatcher.channels[number].tag = tag
     if not costs.is_timed:
-        # Tags only rise in such a queue.
+        # In a queue that is not fair by seconds, tags only rise.
         costs.greatest_tag[0] = max(costs.greatest_tag[0], tag)
         return
     costs.tags[number].sort_key = -tag
@@ -254,7 +254,7 @@ def _correct(  # noqa: PLR0917 - numba compiles no keyword-only parameters
     is_ready: bool,  # noqa: FBT001
     virtual_time: int,
 ) -> None:
-    """Correct the start tag of a channel when its messages cost more, or less, than was charged (fq_tag_heard)."""
+    """Correct the start tag of a channel whose messages cost more or less than was charged (fq_tag_heard)."""
     channel = dispatcher.channels[number]
     before = virtual_time if channel.tag == NEVER else channel.tag
     charge = channel.corrected * _TAG_UNIT + channel.tag_rest
@@ -281,7 +281,7 @@ def _mean_cost(mean: int, took: int, count: int) -> int:
 
 @compilable
 def _place(dispatcher: Dispatcher, costs: CostState, number: int) -> None:
-    """Put a channel that is in no heap into that of ready channels, or of waiting ones if its limit allows."""
+    """Put a channel into the heap of ready channels, or of channels that wait; into none if its limit stops it."""
     channel = dispatcher.channels[number]
     if channel.sort_key < 0:
         _push(dispatcher.ready_heap, dispatcher.channels, number)
@@ -291,7 +291,7 @@ def _place(dispatcher: Dispatcher, costs: CostState, number: int) -> None:
 
 @compilable
 def _hear_costs(dispatcher: Dispatcher, costs: CostState, number: int, virtual_time: int, now: int) -> None:
-    """Hear of a channel: its free slots, its first message, its corrected cost (fq_hear, fq_tag_heard)."""
+    """Apply what was noted of a channel: free slots, a first message, corrected costs (fq_hear, fq_tag_heard)."""
     channel = dispatcher.channels[number]
     if channel.heap_index > 0:
         heap = dispatcher.ready_heap if channel.sort_key < 0 else costs.waiting_heap
@@ -330,7 +330,7 @@ def _move_due(dispatcher: Dispatcher, costs: CostState, virtual_time: int, now: 
 
 @compilable
 def _select_by_tags(dispatcher: Dispatcher, costs: CostState, width: int, now: int) -> int:
-    """Move up to *width* channels from the ready order to those that the batch takes from. Return how many."""
+    """Move up to *width* channels from the ready order to the heap that a batch takes from. Return how many."""
     channels, merge_heap = dispatcher.channels, costs.merge_heap
     found = 0
     while found < width and dispatcher.ready_heap[0] > 0:
@@ -369,7 +369,7 @@ def _take_by_tags(  # noqa: PLR0917 - numba compiles no keyword-only parameters
         place = channel.tie_breaker % _PLACES
         selection = dispatcher.selections[place]
         if selection.taken == depth:
-            # The channel may give no more in this pass, so later start tags of all channels wait for the next pass.
+            # The channel may give no more in this pass, so all messages with later start tags wait for the next one.
             bound = channel.sort_key
             _pop(merge_heap, channels)
             continue
@@ -437,7 +437,7 @@ def _dequeue(  # noqa: PLR0917 - numba compiles no keyword-only parameters
         found = _select_by_tags(dispatcher, costs, left, now)
         depth, bound = 2 * left // found + 2, NEVER
         if found == left:
-            # The selection is full, so other ready channels may follow.
+            # Channels that were not selected may come after the last selected one: take nothing beyond its tag.
             depth, bound = 1, dispatcher.channels[dispatcher.selections[found - 1].channel].sort_key
         end += _take_by_tags(
             dispatcher, costs, attempts, assigned, end, left, min(depth << passes, _MOST_DEPTH), bound, now
@@ -528,7 +528,7 @@ def _slot(pool: WorkerPool, number: int) -> int:
 def _lease(  # noqa: PLR0917 - numba compiles no keyword-only parameters
     dispatcher: Dispatcher, pool: WorkerPool, attempts: Sequence[Attempt], number: int, count: int, delivered: int
 ) -> int:
-    """Record the messages that a worker's dequeue delivered. Return how many of them the worker handles.
+    """Record the *count* messages that a worker's dequeue delivered. Return how many of them the worker handles.
 
     An attempt that occupies no worker has an entry of its own after the workers, until the attempt ends.
     """
@@ -594,7 +594,7 @@ def _dequeues_at(dispatcher: Dispatcher, costs: CostState | None, pool: WorkerPo
     if held >= dispatcher.max_concurrency:
         return NEVER
     if dispatcher.ready_heap[0] > 0:
-        # A start tag is below zero, so it never is the maximum; a due time may be.
+        # A ready channel's sort key is a start tag, below zero and never the maximum; in FIFO it is a due time.
         return max(pool.begin, now, dispatcher.channels[dispatcher.ready_heap[1]].sort_key)
     if costs is not None and costs.waiting_heap[0] > 0:
         return max(pool.begin, now, dispatcher.channels[costs.waiting_heap[1]].sort_key)

@@ -32,7 +32,7 @@ class Channel:
     """A channel's policy and state, as in fq_channel_state.
 
     Attributes:
-        max_concurrency: The most leased messages; NEVER: no limit.
+        max_concurrency: The most messages that may be leased; NEVER: no limit.
         rate_interval: The average time between two messages; zero: no rate.
         rate_burst: Messages that may come in a row.
         held: Leased messages.
@@ -41,12 +41,12 @@ class Channel:
             the discipline is first come, first served: when its first message is due.
         offset: Where the heap of its messages begins.
         tag: The start tag of its next message; NEVER: none yet.
-        tag_rest: Cost that is not yet in the tag, less than its weight; negative: a credit.
+        tag_rest: Cost that is not yet in the tag, less than the channel's weight; negative: a credit.
         is_noted: 1 if the next dequeue hears of it.
         freed: Messages that ended since it was last heard of.
         corrected: Cost above what was charged, since it was last heard of.
         took: Milliseconds of the *timed* messages that ended since it was last heard of.
-        mean_cost: Recent milliseconds of its messages; -1: unknown.
+        mean_cost: The moving average of its messages' milliseconds; -1: unknown.
     """
 
     max_concurrency: int = NEVER
@@ -75,9 +75,9 @@ class Message:
 
     Attributes:
         arrives_at: When it was enqueued; when it became ready, if the history lacks earlier attempts.
-        sort_key: Its order in the channel: when it is due, or its negated priority.
+        sort_key: Its place in the channel: when it is due or, with a priority, the negated priority.
         attempt: The number of its present attempt, or of the next.
-        stop: The number after that of its last attempt.
+        stop: The number of its last attempt plus one.
     """
 
     arrives_at: int = 0

@@ -90,7 +90,7 @@ _CHANGES = 100_000
 # After this much WAL without a change of a message, an empty micro-batch moves the offset on, so that the server can
 # remove the WAL.
 _PASSED_BYTES = 16 << 20
-# After a look that found nothing, the reader rests for this multiple of the time that the look took, since a look
+# After looking for changes in vain, the reader rests for this multiple of the time that it took, since each look
 # decodes the WAL of all databases.
 _REST = 4
 
@@ -198,7 +198,7 @@ class ChangeReader(Follower):
             return self._offset(connection, end).as_dict()
         self._looked_upto = state.flushed
         self._rest_until = time.monotonic() + _REST * (time.monotonic() - begun)
-        # The look has reached these ends of records. ``flushed`` itself may lie within a record.
+        # The ends of records that the look has passed; ``flushed`` itself may lie within a record.
         ends = [one for one in (self._target, before, state.insert) if one is not None and one <= state.flushed]
         passed = max((one for one in ends if self._target is None or one <= self._target), default=0)
         # An unchanged offset is returned unchanged: Spark takes any other text for new data.

@@ -114,9 +114,9 @@ def change_offset_of(words: Mapping[str, Any]) -> ChangeOffset:
 
 
 class OriginChanged(PipelineError):
-    """An offset belongs to another history (*offset_origin*) than the database's (*found_origin*), or is ahead of it.
+    """An offset's history (*offset_origin*) is not the database's (*found_origin*), or has not come to the offset yet.
 
-    It is ahead if the database was put back to an earlier state.
+    The latter is so after the database was put back to an earlier state.
     """
 
     def __init__(

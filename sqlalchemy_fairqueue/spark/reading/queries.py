@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.spark.reading.offsets import Offset
     from sqlalchemy_fairqueue.spark.reading.tables import Column, Table
 
-# Without JIT, since it takes longer to compile a query than to read a batch.
+# Without JIT, since compiling a query takes longer than reading a batch.
 _SETTINGS = (
     "set jit = off; set client_encoding = 'UTF8'; set default_transaction_read_only = on; "
     "set client_min_messages = warning"

@@ -157,7 +157,7 @@ class BatchReader(Shipped, DataSourceReader):
         return _rows_of(partition, self._options, self._columns, "read")
 
     def _offsets(self, now: Horizon, pruned: int) -> tuple[Offset, Offset | None]:
-        """Return the offsets after which and up to which to read; None for the second means to the end."""
+        """Return the offset after which to read, and the offset up to which to read; None: to the end."""
         found: dict[str, Offset] = {}
         given = {"startingOffsets": self._options.starting_offsets, "endingOffsets": self._options.ending_offsets}
         for name, text in given.items():
@@ -234,7 +234,7 @@ class StreamReader(Follower):
         return self._query(lambda connection: self._edge(connection, latest=asked == LATEST).as_dict())
 
     def latestOffset(self, start: dict[str, Any] | None = None, limit: object = None) -> dict[str, Any]:  # noqa: N802
-        """Return the end of the next micro-batch. PySpark 4.1 passes no start and no limit."""
+        """Return the end of the next micro-batch. PySpark 4.1 passes neither *start* nor *limit*."""
         return self._query(lambda connection: self._end(connection, start, limit))
 
     def getDefaultReadLimit(self) -> Any:  # noqa: N802

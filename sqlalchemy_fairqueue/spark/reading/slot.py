@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 MOST_CHANGES = 2**31 - 1
 _BUSY_SECONDS = 30.0
 _PAUSE_SECONDS = 0.1
-# Twice the three messages of a transaction with one change: the slot may still have the previous micro-batch, which
-# Spark commits later.
+# Messages of pgoutput to decode for each change: twice the three of a transaction with one change, since the slot may
+# still have the previous micro-batch.
 _MESSAGES_OF_CHANGES = 6
 _COLUMNS = {
     "fq_message": "id, channel_id, kind, dequeue_at, enqueued_at, key, priority, cost, group_id",
@@ -50,9 +50,9 @@ class SlotState:
     """State of a replication slot and of the server's WAL.
 
     Attributes:
-        confirmed: The slot has been read for good up to here.
+        confirmed: The slot was advanced to here: earlier changes cannot be read again.
         restart: The server keeps the WAL for the slot from here on.
-        insert: The end of the last record.
+        insert: The end of the last record in the WAL.
         flushed: The WAL can be decoded up to here, which may be within a record.
     """
 
@@ -70,8 +70,7 @@ def changes_setup(slot: str, schema: str = "public") -> list[str]:
     server keeps the WAL until a stream has read it.
 
     Args:
-        slot: Up to 55 of the characters a-z, 0-9 and _. One publication has this name, the other has ``_history`` after
-            it.
+        slot: Up to 55 of the characters a-z, 0-9 and _. One publication has this name, the other ``SLOT_history``.
 
     Raises:
         BadOption: The name is not allowed.

@@ -128,7 +128,7 @@ def _filled(values: pa.Array, texts: pa.Array) -> pa.Array:
     return pc.if_else(values.is_valid(), texts, pa.scalar("null"))
 
 
-# JSON may write the key with escapes, so a text with an escape is parsed.
+# JSON may write the header's name with escapes, so texts with an escape are parsed, too.
 _MAYBE_GROUP = rf'"{GROUP_HEADER}"|\\u'
 
 
@@ -146,7 +146,7 @@ _NESTED = (types.StructType, types.MapType)
 
 
 class Kind(NamedTuple):
-    """The Spark types that a column accepts, also in words, and the Arrow type of the column in a text file's frame."""
+    """The Spark types that a column accepts, in *words* too, and the column's Arrow type in frames of text files."""
 
     accepted: tuple[type[types.DataType], ...]
     words: str

@@ -86,7 +86,7 @@ class Staged(WriterCommitMessage):
     Attributes:
         attempt: Spark's id of the task attempt, which marks its rows.
         source: The id of the streaming query, which stays the same as long as its checkpoint.
-        stage: The staging table. Another writer commits a micro-batch, and learns the table from here.
+        stage: The staging table. The writer that commits a micro-batch is another one, and takes the table from here.
         examples: Descriptions of bad rows that fail the load.
         superseded: Whether the task staged nothing, because another run has merged the job.
     """
@@ -102,7 +102,7 @@ class Staged(WriterCommitMessage):
 
 
 class _BadRowFound(Exception):
-    """The load must fail because of a bad row."""
+    """A task found a bad row, and bad rows fail this load."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ class Load:
 
     Attributes:
         stage: The staging table; None if the job was committed before, with the result *before*.
-        left: Tables of other runs of the job at the start. They are useless once the job is merged, even if such a run
+        left: Tables that other runs of the job had at the start; useless once the job is merged, even if such a run
             still lives.
     """
 
@@ -237,7 +237,7 @@ class Load:
         left = [stage for stage in self.left if stage not in own]
         if not left:
             return
-        # The messages are enqueued. A table that cannot be dropped now is left to the next run, or to its age.
+        # The messages are enqueued already. The next run, or a load after staging_ttl, drops a table that remains.
         with contextlib.suppress(FairQueueError, psycopg.Error):
             with contextlib.closing(connect(self.options, "cleanup", autocommit=True)) as connection:
                 dropped = drop_left_behind(connection, left)

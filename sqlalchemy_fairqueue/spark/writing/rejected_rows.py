@@ -2,7 +2,7 @@
 
 The folder's name is made of the load's key in fq_load, so that a repeated load replaces its own files and no others.
 Tasks write to a folder of their run that readers ignore. Before the driver merges, it moves the files of successful
-task attempts to the load's folder, so that no row is missing both there and in the queue.
+task attempts to the load's folder, so that the rejected rows of a merged load are always there.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ _BAD_HEADERS = (
 )
 _COLUMN = re.compile(r", column (\w+)")
 _DROP_WAIT = "5s"
-# Skips a stage that a task is copying to: its own run drops it.
+# Do not wait for a stage that a task is copying to: the run of this task drops it.
 _LEFT_BEHIND_WAIT = "100ms"
 # COPY reads an empty field as null and a quoted one as text, by default.
 _CSV = csv.WriteOptions(include_header=False, quoting_style="needed")
@@ -64,8 +64,8 @@ def make_stage(connection: psycopg.Connection, installation: Installation, optio
 def drop_stage(target: TargetOptions, stage: Stage) -> None:
     """Drop the table if its lock is free within seconds; otherwise leave it to a later load.
 
-    A task that Spark has given up may still be copying to the table. The next load of the job drops it, or any load
-    after staging_ttl.
+    A task that Spark has given up may still be copying to the table. The next load of the job drops the table, or any
+    load after staging_ttl.
     """
     with contextlib.suppress(Exception), contextlib.closing(connect(target, "cleanup", autocommit=True)) as connection:
         _drop(connection, stage, _DROP_WAIT)
@@ -122,7 +122,7 @@ def copy_rows(  # noqa: PLR0917 - a copy needs all of them
         connection.execute("set statement_timeout = 0")
 
         def copy_part(columns: Sequence[pa.Array]) -> None:
-            # A savepoint, so that a refused part does not undo the parts before it.
+            # A savepoint, so that a refused part does not undo the parts that were copied before.
             with connection.transaction(), connection.cursor() as cursor, cursor.copy(copy_statement) as copy:
                 copy.write(_csv(attempt, names, columns))
 
@@ -144,7 +144,7 @@ def copy_rows(  # noqa: PLR0917 - a copy needs all of them
 def _copy_all_but_refused(
     copy_part: Callable[[Sequence[pa.Array]], None], batch: Sequence[pa.Array], refusal: psycopg.Error
 ) -> Problems:
-    """Halve a refused batch again and again until all good rows are copied; return the rows that are refused."""
+    """Halve a refused batch again and again until all good rows are copied; return the problems of the others."""
     refused: Problems = {}
     parts = [(0, len(batch[0]), refusal)]
     while parts:
