@@ -533,7 +533,7 @@ def test_the_database_refuses(database: Database) -> None:
     for call in (
         "fq_contention('q', 0)", "fq_contention('q', null)", "fq_consumers('q', 0)",
         "fq_message_attempts('q', 1, 0, 1)", "fq_message_attempts('q', 1, 1, -1)", "fq_plan_channels('q', 'p', 0, 0)",
-        "fq_message_details('q', null, 'c', 0, 1)", "fq_message_details('q', null, 'c', 1, -1)",
+        "fq_message_details('q', '{1}', -1, 0)", "fq_message_details('q', '{1}', 0, -1)",
         "fq_longest_out('q', null, 0)", "fq_longest_out('q', '{c}', null)",
         "fq_dead_letter_groups('q', 0, 1)", "fq_dead_letter_groups('q', 1, null)",
         "fq_trend('q', null, 3600000000, 0)", "fq_trend('q', null, 86400000001, 60000000)",
