@@ -27,9 +27,6 @@ declare
   v_channel_id bigint;
   v_found integer := 0;
   v_scanned integer := 0;
-  v_matches boolean;
-  v_singly boolean;
-  v_passed integer;
   r record;
 begin
   perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, null::text[]);
@@ -44,100 +41,83 @@ begin
   if v_channel_id is null and p_channel is not null then
     return;
   end if;
-  -- All kinds are read by one statement. If one of them cannot be read, the rest of the page is read kind by kind.
-  foreach v_singly in array array[false, true] loop
-    v_passed := 0;
-    begin
-      for r in
-        (
-          select m.id, 1 as step, m.dequeue_at, m.lease_id, true as ours, not v_singly and m.kind = p_kind as fits
-          from fairqueue.fq_message m
-          where p_key is not null
-            and v_step = 0
-            and m.channel_id = v_channel_id
-            and m.key = p_key
-          limit 1
-        )
-        union all
-        (
-          select m.id, case when p_channel is null then 4 else 1 end, m.dequeue_at, m.lease_id, true,
-            not v_singly and m.kind = p_kind
-          from fairqueue.fq_lease e
-          join fairqueue.fq_message m on m.lease_id = e.id
-          where p_key is null
-            and (p_state = 'leased' or (p_state is null and p_channel is not null))
-            and v_step <> 2
-            and e.queue = p_queue
-            and (v_channel_id is null or m.channel_id = v_channel_id)
-            and m.id > v_after
-          order by m.id + 0
-          limit p_scan
-        )
-        union all
-        (
-          select m.id, 2, m.dequeue_at, m.lease_id, true, not v_singly and m.kind = p_kind
-          from (
-            values (-v_end, v_now, true), (v_now + 1, v_end - 1, false), (v_end, v_end, true)
-          ) b(least, most, is_due)
-          cross join lateral (
-            select x.id, x.dequeue_at, x.lease_id, x.kind
-            from fairqueue.fq_message x
-            where x.channel_id = v_channel_id
-              and x.lease_id is null
-              and (x.dequeue_at, x.id) > (v_from, case when v_step = 2 then v_after else 0 end)
-              and x.dequeue_at between greatest(b.least, v_from) and b.most
-            order by x.channel_id, x.dequeue_at, x.id
-            limit p_scan
-          ) m
-          where p_key is null
-            and p_state is distinct from 'leased'
-            and (p_state = 'scheduled') is distinct from b.is_due
-        )
-        union all
-        (
-          select m.id, 3, m.dequeue_at, m.lease_id,
-            (select c.queue from fairqueue.fq_channel c where c.id = m.channel_id) = p_queue,
-            not v_singly and m.kind = p_kind
-          from fairqueue.fq_message m
-          where p_channel is null
-            and p_state is distinct from 'leased'
-            and m.id > v_after
-          order by m.id
-          limit p_scan
-        )
-      loop
-        v_passed := v_passed + 1;
-        continue when v_passed <= v_scanned;
-        if v_found = p_limit or v_scanned = p_scan then
-          -- The next page begins behind the message that was looked at last.
-          message_id := null;
-          return next;
-          return;
-        end if;
-        v_scanned := v_scanned + 1;
-        v_matches := r.ours is true;
-        if v_matches and p_state is not null then
-          v_matches := fairqueue.fq_message_state(r.id::bigint, r.lease_id::bigint, r.dequeue_at::bigint, v_now) = p_state;
-        end if;
-        if v_matches and p_kind is not null then
-          v_matches := case when v_singly then fairqueue.fq_is_of_kind(r.id::bigint, p_kind) else r.fits end;
-        end if;
-        step := r.step;
-        at := r.dequeue_at;
-        last_id := r.id;
-        if v_matches then
-          message_id := r.id;
-          v_found := v_found + 1;
-          return next;
-        end if;
-      end loop;
-      exit;
-    exception
-      when data_exception or program_limit_exceeded or internal_error then
-        if v_singly then
-          raise;
-        end if;
-    end;
+  for r in
+    (
+      select m.id, 1 as step, m.dequeue_at, m.lease_id, true as ours
+      from fairqueue.fq_message m
+      where p_key is not null
+        and v_step = 0
+        and m.channel_id = v_channel_id
+        and m.key = p_key
+      limit 1
+    )
+    union all
+    (
+      select m.id, case when p_channel is null then 4 else 1 end, m.dequeue_at, m.lease_id, true
+      from fairqueue.fq_lease e
+      join fairqueue.fq_message m on m.lease_id = e.id
+      where p_key is null
+        and (p_state = 'leased' or (p_state is null and p_channel is not null))
+        and v_step <> 2
+        and e.queue = p_queue
+        and (v_channel_id is null or m.channel_id = v_channel_id)
+        and m.id > v_after
+      order by m.id + 0
+      limit p_scan
+    )
+    union all
+    (
+      select m.id, 2, m.dequeue_at, m.lease_id, true
+      from (
+        values (-v_end, v_now, true), (v_now + 1, v_end - 1, false), (v_end, v_end, true)
+      ) b(least, most, is_due)
+      cross join lateral (
+        select x.id, x.dequeue_at, x.lease_id
+        from fairqueue.fq_message x
+        where x.channel_id = v_channel_id
+          and x.lease_id is null
+          and (x.dequeue_at, x.id) > (v_from, case when v_step = 2 then v_after else 0 end)
+          and x.dequeue_at between greatest(b.least, v_from) and b.most
+        order by x.channel_id, x.dequeue_at, x.id
+        limit p_scan
+      ) m
+      where p_key is null
+        and p_state is distinct from 'leased'
+        and (p_state = 'scheduled') is distinct from b.is_due
+    )
+    union all
+    (
+      select m.id, 3, m.dequeue_at, m.lease_id,
+        (select c.queue from fairqueue.fq_channel c where c.id = m.channel_id) = p_queue
+      from fairqueue.fq_message m
+      where p_channel is null
+        and p_state is distinct from 'leased'
+        and m.id > v_after
+      order by m.id
+      limit p_scan
+    )
+  loop
+    if v_found = p_limit or v_scanned = p_scan then
+      -- The next page begins behind the message that was looked at last.
+      message_id := null;
+      return next;
+      return;
+    end if;
+    v_scanned := v_scanned + 1;
+    step := r.step;
+    at := r.dequeue_at;
+    last_id := r.id;
+    if r.ours
+      and (
+        p_state is null
+        or fairqueue.fq_message_state(r.id::bigint, r.lease_id::bigint, r.dequeue_at::bigint, v_now) = p_state
+      )
+      and (p_kind is null or fairqueue.fq_kind(r.id::bigint) = p_kind)
+    then
+      message_id := r.id;
+      v_found := v_found + 1;
+      return next;
+    end if;
   end loop;
   if v_scanned = p_scan and p_key is null then
     message_id := null;
