@@ -1,9 +1,8 @@
--- fq_keep_sizes: write the sizes of the ten largest tables at this hour, unless they are there, and delete those that
--- are older than eight days.
+-- fq_keep_sizes: write the sizes of the ten largest tables at this hour, unless they are there.
 -- Guarantees: one row a table and hour, however many workers call; in the order of their names, so that two calls
 -- never wait for each other.
 -- Cost: a probe; once an hour the sizes of the files of all tables. Locks: access share on each table, which waits for
--- who truncates or alters one; old rows of fq_size, skip locked; waits for another call that writes the same rows.
+-- who truncates or alters one; waits for another call that writes the same rows.
 -- Index: fq_size_pkey. Errors: none.
 create function fairqueue.fq_keep_sizes()
 returns void
@@ -32,12 +31,5 @@ begin
   ) l
   order by l.name
   on conflict do nothing;
-  delete from fairqueue.fq_size s
-  where s.ctid = any (array(
-      select x.ctid
-      from fairqueue.fq_size x
-      where x.at < v_at - 192 * c_hour
-      for update skip locked
-    ));
 end
 $$;
