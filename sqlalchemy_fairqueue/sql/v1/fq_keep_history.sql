@@ -78,18 +78,8 @@ begin
     cross join lateral (
       select n.name || case when i.i > 0 then '_' || i.i else '' end as name
     ) s
-    where not exists (
-        select
-        from pg_class c
-        where c.relnamespace = v_namespace
-          and c.relname = s.name
-      )
-      and not exists (
-        select
-        from pg_type t
-        where t.typnamespace = v_namespace
-          and t.typname = s.name
-      )
+    where to_regclass(format('%s.%I', v_namespace::regnamespace, s.name)) is null
+      and to_regtype(format('%s.%I', v_namespace::regnamespace, s.name)) is null
     order by i.i
     limit 1
   ) f
