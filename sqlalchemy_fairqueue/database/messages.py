@@ -252,7 +252,7 @@ def make_due(target: Target, message: int | MessageName) -> Call:
 
 def find_messages(target: Target, *, limit: int, scan: int, **which: str | int | None) -> Call:
     """Return the call that finds a page of ids; *which* are parameters of ``fq_find_messages``, by default null."""
-    asked = dict.fromkeys(("channel", "state", "kind", "key", "step", "at", "message_id")) | which
+    asked = dict.fromkeys(("channel", "state", "kind", "step", "at", "message_id")) | which
     return target.call("fq_find_messages", "find messages of", limit=limit, scan=scan, **asked)
 
 

@@ -10,6 +10,7 @@ from sqlalchemy_fairqueue.database.configuration import read_limits
 from sqlalchemy_fairqueue.database.messages import find_messages, read_message_attempts, read_messages
 from sqlalchemy_fairqueue.database.stats import (
     read_channel_stats,
+    read_clock,
     read_competition,
     read_stats,
     sample_context,
@@ -187,7 +188,17 @@ class LookupMethods(QueueBase):
         check_count("limit", limit, 1, 10_000)
         check_count("scan", scan, 1, 1_000_000)
         step, at, last_id = (None, None, None) if after is None else _position(after, channel)
-        which = {"channel": channel, "state": state, "kind": kind, "key": key}
+        if channel is not None and key is not None:
+            name = MessageName(channel, key, None)
+
+            def holder(connection: Connection) -> MessagePage:
+                found = read_messages(connection, self._target, name, content_bytes=_BEGINNING)
+                now = read_clock(connection, self._target.schema)
+                fitting = (one for one in found if kind in {None, one.kind} and state in {None, one.state(now)})
+                return MessagePage(tuple(fitting) if after is None else (), None)
+
+            return self._ask(where, holder)
+        which = {"channel": channel, "state": state, "kind": kind}
         find = find_messages(self._target, limit=limit, scan=scan, step=step, at=at, message_id=last_id, **which)
 
         def work(connection: Connection) -> MessagePage:

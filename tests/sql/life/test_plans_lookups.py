@@ -36,8 +36,8 @@ def full(kernel: Kernel) -> Kernel:
 
 
 def _find(kernel: Kernel, **asked: object) -> list[dict[str, Any]]:
-    names = ("channel", "state", "kind", "key", "step", "at", "message_id")
-    types = ("text", "text", "text", "text", "integer", "bigint", "bigint")
+    names = ("channel", "state", "kind", "step", "at", "message_id")
+    types = ("text", "text", "text", "integer", "bigint", "bigint")
     marks = ", ".join(f"%({name})s::{kind}" for name, kind in zip(names, types, strict=True))
     call = f"select * from fq_find_messages('q', {marks}, {PAGE}, 5000)"
     return kernel.rows(call, **{name: asked.get(name) for name in names})
@@ -50,7 +50,6 @@ def test_a_page_reads_a_page(full: Kernel) -> None:
         {"channel": "c1", "state": "ready"},
         {"channel": "c1", "state": "scheduled"},
         {"channel": "c1", "state": "leased"},
-        {"channel": "c1", "key": "k10000"},
         {"channel": "c1", "step": 2, "at": 18_000, "message_id": 1},
         {"channel": "c1", "state": "ready", "step": 2, "at": 18_000, "message_id": 1},
         {"channel": "held"},

@@ -1,15 +1,15 @@
 -- fq_find_messages: a page of up to p_limit ids of messages of a queue that are not settled, with their places. Of a
 -- channel: first the leased ones (step 1, by id), then the undelivered ones in the order of delivery (step 2, by at and
--- id). Of the whole queue: all by id (step 3), or with p_state 'leased' those (step 4). p_key needs a channel. p_step,
--- p_at, p_message_id: step, at and last_id of the last row of the page before.
+-- id). Of the whole queue: all by id (step 3), or with p_state 'leased' those (step 4). p_step, p_at, p_message_id: step,
+-- at and last_id of the last row of the page before.
 -- Guarantees: one snapshot. If there may be more, the last row has no message_id, and says where to go on: at most
 -- p_scan messages are looked at. A message that keeps its step and place is on one page and no other. A message whose
 -- kind cannot be read has none. Cost: what is looked at; of steps 1 and 4 the queue's leased messages. Locks: none.
--- Index: fq_message_ready_ix, fq_message_key, fq_message_pkey, fq_lease_expires_ix, fq_message_lease_ix, those of
--- fq_message_state. Errors: QF001 bad limit or state, key without channel; QF007.
+-- Index: fq_message_ready_ix, fq_message_pkey, fq_lease_expires_ix, fq_message_lease_ix, those of fq_message_state.
+-- Errors: QF001 bad limit or state; QF007.
 create function fairqueue.fq_find_messages(
-  p_queue text, p_channel text, p_state text, p_kind text, p_key text, p_step integer, p_at bigint,
-  p_message_id bigint, p_limit integer, p_scan integer
+  p_queue text, p_channel text, p_state text, p_kind text, p_step integer, p_at bigint, p_message_id bigint,
+  p_limit integer, p_scan integer
 )
 returns table (message_id bigint, step integer, at bigint, last_id bigint)
 language plpgsql
@@ -31,11 +31,11 @@ declare
 begin
   perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, null::text[]);
   if (least(p_limit, p_scan) >= 1) is not true or num_nulls(p_limit, p_scan) > 0
-    or p_state not in ('leased', 'ready', 'held', 'scheduled') or (p_key is not null and p_channel is null)
+    or p_state not in ('leased', 'ready', 'held', 'scheduled')
   then
     raise exception 'fq_find_messages has limit %, scan %, state %', p_limit, p_scan, quote_nullable(left(p_state, 80))
       using errcode = 'QF001', hint = 'ask for 1 message or more, of state leased, ready, held, scheduled or null; let '
-          '1 or more be looked at; a key belongs to a channel: name both';
+          '1 or more be looked at';
   end if;
   v_channel_id := (select c.id from fairqueue.fq_channel c where c.queue = p_queue and c.name = p_channel);
   if v_channel_id is null and p_channel is not null then
@@ -43,21 +43,10 @@ begin
   end if;
   for r in
     (
-      select m.id, 1 as step, m.dequeue_at, m.lease_id, true as ours
-      from fairqueue.fq_message m
-      where p_key is not null
-        and v_step = 0
-        and m.channel_id = v_channel_id
-        and m.key = p_key
-      limit 1
-    )
-    union all
-    (
-      select m.id, case when p_channel is null then 4 else 1 end, m.dequeue_at, m.lease_id, true
+      select m.id, case when p_channel is null then 4 else 1 end as step, m.dequeue_at, m.lease_id, true as ours
       from fairqueue.fq_lease e
       join fairqueue.fq_message m on m.lease_id = e.id
-      where p_key is null
-        and (p_state = 'leased' or (p_state is null and p_channel is not null))
+      where (p_state = 'leased' or (p_state is null and p_channel is not null))
         and v_step <> 2
         and e.queue = p_queue
         and (v_channel_id is null or m.channel_id = v_channel_id)
@@ -81,8 +70,7 @@ begin
         order by x.channel_id, x.dequeue_at, x.id
         limit p_scan
       ) m
-      where p_key is null
-        and p_state is distinct from 'leased'
+      where p_state is distinct from 'leased'
         and (p_state = 'scheduled') is distinct from b.is_due
     )
     union all
@@ -119,7 +107,7 @@ begin
       return next;
     end if;
   end loop;
-  if v_scanned = p_scan and p_key is null then
+  if v_scanned = p_scan then
     message_id := null;
     return next;
   end if;
