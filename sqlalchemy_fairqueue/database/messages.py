@@ -291,13 +291,33 @@ def _details(*, channel: str | None, content: bytes | None, dequeue_at: datetime
     return MessageDetails(channel=channel or "", content=content or b"", due_at=dequeue_at, **row)
 
 
+def read_attempts(
+    connection: Connection,
+    target: Target,
+    *,
+    limit: int,
+    scan: int,
+    chars: int = 10_000,
+    **which: str | int | None,
+) -> tuple[list[AttemptDetails], str | None]:
+    """Return a page of ended attempts, the last first, and where the next page begins; None if there is none.
+
+    *which* are other parameters of ``fq_recent_attempts``, by default null.
+    """
+    asked = dict.fromkeys(("message_id", "channel", "kind", "outcome", "xid", "id")) | which
+    page: Row = {"limit": limit, "scan": scan, "chars": chars}
+    rows = target.read(connection, "fq_recent_attempts", "read the last attempts of", Row, **page, **asked)
+    ends = [f"{row.pop('recorded_xid')}.{row.pop('history_id')}" for row in rows]
+    attempts = [AttemptDetails(**row) for row in rows if row["message_id"] is not None]
+    return attempts, None if len(attempts) == len(rows) else ends[-1]
+
+
 def read_message_attempts(
     connection: Connection, target: Target, message_id: int, *, limit: int = 100, chars: int = 10_000
 ) -> list[AttemptDetails]:
     """Return the last *limit* attempts at a message that have ended, the oldest first."""
-    doing = f"read the attempts at message {message_id} of"
-    which = {"message_id": message_id, "limit": limit, "chars": chars}
-    return target.read(connection, "fq_message_attempts", doing, AttemptDetails, **which)[::-1]
+    attempts, _ = read_attempts(connection, target, message_id=message_id, limit=limit, scan=limit, chars=chars)
+    return attempts[::-1]
 
 
 def read_results(connection: Connection, target: Target, message_ids: Sequence[int]) -> list[FoundResult]:
