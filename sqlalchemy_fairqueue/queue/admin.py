@@ -400,7 +400,7 @@ class Admin(Facet[QueueBase]):
 
         def erase(engine: Engine) -> Erasure:
             counts: Counter[str] = Counter()
-            after: list[int] | None = [0, 0, 0]
+            after: int | None = 0
             while after is not None:
                 batch = self._target.call("fq_erase_channel", "erase", channel=channel, limit=_ERASED, after=after)
                 [row] = self._ask(engine, batch.rows)
