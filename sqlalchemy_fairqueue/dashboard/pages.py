@@ -18,6 +18,7 @@ from sqlalchemy_fairqueue.dashboard.words import charts_of, headline, queue_stat
 from sqlalchemy_fairqueue.database.configuration import read_plan_channels
 from sqlalchemy_fairqueue.database.messages import (
     read_audits,
+    read_channel_messages,
     read_dead_letter_groups,
     read_group_members,
     read_message_attempts,
@@ -110,7 +111,7 @@ class Pages(PageBase):
         stats = await self.channel_stats(queue.name, channel)
         if stats is None:
             raise HTTPException(404, f"Queue {queue.name!r} has no tenant {channel!r}.")
-        read = partial(read_messages, target=self.target_of(queue.name), channel=channel, limit=_MESSAGES)
+        read = partial(read_channel_messages, target=self.target_of(queue.name), channel=channel, limit=_MESSAGES)
         # Read at the same time, so that only the slowest reading counts.
         (messages, refused), audits, row, plans, trend = await asyncio.gather(
             _granted(self.reading.kept(("messages", queue.name, channel), read, content_bytes=0)),

@@ -75,7 +75,7 @@ def limits_by_queue(
 def queue_settings(connection: Connection, schema: str | None, queue: str | None = None) -> dict[str, QueueSettings]:
     doing = "read the settings of the queues" if queue is None else "read the settings of"
     rows = call(schema, "fq_queue_settings", doing, queue=queue).rows(connection)
-    return {row.queue: QueueSettings.of_columns(row._asdict()) for row in rows}
+    return {row.queue: QueueSettings.of_columns(row.settings) for row in rows}
 
 
 def read_plans(connection: Connection, target: Target, name: str | None) -> list[PlanInfo]:

@@ -35,6 +35,8 @@ _OF_FOLLOWUPS = (
     "channels", "kinds", "contents", "headers", "delays", "ats", "priorities", "keys", "max_attempts", "ordering_keys",
 )  # fmt: skip
 _ONE_NAMED = Shape(named="message_id")
+# The place before all undelivered messages of a channel.
+_UNDELIVERED: Row = {"step": 2, "at": 1 - 2**63, "message_id": 0}
 _FIRST_NAMED = Shape(named="ids", alone=("ids",), readable=True)
 # Arrays, since a row for each message would cost the client as much as encoding it.
 _IN_ARRAYS = ("pg_catalog.array_agg(ordinal) as ordinals", "pg_catalog.array_agg(message_id) as message_ids")
@@ -248,39 +250,74 @@ def make_due(target: Target, message: int | MessageName) -> Call:
     return target.call(function, doing, message_id=message, notify=notify)
 
 
+def find_messages(target: Target, *, limit: int, scan: int, **which: str | int | None) -> Call:
+    """Return the call that finds a page of ids; *which* are parameters of ``fq_find_messages``, by default null."""
+    asked = dict.fromkeys(("channel", "state", "kind", "step", "at", "message_id")) | which
+    return target.call("fq_find_messages", "find messages of", limit=limit, scan=scan, **asked)
+
+
 def read_messages(
     connection: Connection,
     target: Target,
-    wanted: MessageName | Sequence[int] | None = None,
+    wanted: MessageName | Sequence[int],
     *,
-    channel: str | None = None,
-    limit: int = 20,
     content_bytes: int = 65_536,
+    ahead: int = 0,
 ) -> list[MessageDetails]:
-    """Return the unsettled messages with these ids, or the first that has the key or ordering key.
+    """Return the unsettled messages with these ids, in their order, or the first that has the key or ordering key.
 
-    If *wanted* is None, return up to *limit* leased and *limit* others of a channel.
+    Up to *ahead* messages before each are counted.
     """
-    which: dict[str, Any] = {"channel": channel, "limit": limit, "bytes": content_bytes}
+    which: dict[str, Any] = {"bytes": content_bytes, "ahead": ahead}
     function, doing, shape = "fq_message_details", "read messages of", READABLE
     if isinstance(wanted, MessageName):
         shape, which = _FIRST_NAMED, which | names_values(wanted)
     else:
-        which["ids"] = wanted and list(wanted)
+        which["ids"] = list(wanted)
     return read(connection, target.schema, function, doing, _details, shape, queue=target.queue, **which)
+
+
+def read_channel_messages(
+    connection: Connection, target: Target, channel: str, *, limit: int, content_bytes: int
+) -> list[MessageDetails]:
+    """Return up to *limit* leased messages of a channel, and then as many others, in the order of delivery."""
+    parts: tuple[Row, ...] = {"state": "leased"}, _UNDELIVERED
+    finds = [find_messages(target, channel=channel, limit=limit, scan=limit, **part) for part in parts]
+    ids = [row.message_id for find in finds for row in find.rows(connection) if row.message_id is not None]
+    return read_messages(connection, target, ids, content_bytes=content_bytes)
 
 
 def _details(*, channel: str | None, content: bytes | None, dequeue_at: datetime, **row: Any) -> MessageDetails:
     return MessageDetails(channel=channel or "", content=content or b"", due_at=dequeue_at, **row)
 
 
+def read_attempts(
+    connection: Connection,
+    target: Target,
+    *,
+    limit: int,
+    scan: int,
+    chars: int = 10_000,
+    **which: str | int | None,
+) -> tuple[list[AttemptDetails], str | None]:
+    """Return a page of ended attempts, the last first, and where the next page begins; None if there is none.
+
+    *which* are other parameters of ``fq_recent_attempts``, by default null.
+    """
+    asked = dict.fromkeys(("message_id", "channel", "kind", "outcome", "xid", "id")) | which
+    page: Row = {"limit": limit, "scan": scan, "chars": chars}
+    rows = target.read(connection, "fq_recent_attempts", "read the last attempts of", Row, **page, **asked)
+    ends = [f"{row.pop('recorded_xid')}.{row.pop('history_id')}" for row in rows]
+    attempts = [AttemptDetails(**row) for row in rows if row["message_id"] is not None]
+    return attempts, None if len(attempts) == len(rows) else ends[-1]
+
+
 def read_message_attempts(
     connection: Connection, target: Target, message_id: int, *, limit: int = 100, chars: int = 10_000
 ) -> list[AttemptDetails]:
     """Return the last *limit* attempts at a message that have ended, the oldest first."""
-    doing = f"read the attempts at message {message_id} of"
-    which = {"message_id": message_id, "limit": limit, "chars": chars}
-    return target.read(connection, "fq_message_attempts", doing, AttemptDetails, **which)[::-1]
+    attempts, _ = read_attempts(connection, target, message_id=message_id, limit=limit, scan=limit, chars=chars)
+    return attempts[::-1]
 
 
 def read_results(connection: Connection, target: Target, message_ids: Sequence[int]) -> list[FoundResult]:

@@ -55,6 +55,7 @@ HEARD = timedelta(seconds=10)
 # The field ``wait`` is filled in when the reasons are read.
 _DEMAND = [field.name for field in fields(ChannelDemand) if field.name != "wait"]
 _OF_QUEUE = ("paused_at", "max_concurrency", "max_cost_out", "current_cost", "next_cost", "rate_allows_at", "noted_at")
+_OF_FIRST = ("message_id", "kind", "channel", "delivered_at")
 _SAMPLE = Shape(("fq_now as now", "cast(pg_catalog.pg_current_snapshot() as text) as snapshot"))
 
 
@@ -259,7 +260,13 @@ def consumers_by_queue(
     connection: Connection, schema: str | None, queues: Sequence[str], *, limit: int, handlers: int = 0
 ) -> dict[str, list[ConsumerInfo]]:
     doing = "read the consumers of"
-    return read_by_queue(connection, schema, "fq_consumers", doing, _consumer, queues, limit=limit, handlers=handlers)
+    found = read_by_queue(
+        connection, schema, "fq_consumers", doing, _consumer, queues, limit=limit, handlers=max(handlers, 1)
+    )
+    return {
+        queue: [replace(one, handlers=one.handlers[:handlers]) for one in consumers]
+        for queue, consumers in found.items()
+    }
 
 
 def _consumer(*, handlers: str | None, **row: Any) -> ConsumerInfo:
@@ -268,7 +275,9 @@ def _consumer(*, handlers: str | None, **row: Any) -> ConsumerInfo:
     for one in held:
         for name in ("delivered_at", "cancelled_at"):
             one[name] = None if one[name] is None else any_instant(one[name])
-    consumer = ConsumerInfo(handlers=tuple(HeldMessage(**one) for one in held), **row)
+    messages = tuple(HeldMessage(**one) for one in held)
+    of_first: Row = {name: getattr(next(iter(messages), None), name, None) for name in _OF_FIRST}
+    consumer = ConsumerInfo(handlers=messages, **of_first, **row)
     if consumer.stop_requested_at is None:
         return consumer
     heard_at = consumer.stop_requested_at + HEARD

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, Unpack, get_args
 from sqlalchemy import Connection, Engine
 
 from sqlalchemy_fairqueue.database.asynchronous import AsyncEngine
-from sqlalchemy_fairqueue.database.calls import Call, Row, Shape, Target, call
+from sqlalchemy_fairqueue.database.calls import Call, Shape, Target, call
 from sqlalchemy_fairqueue.database.engines import on, refused
 from sqlalchemy_fairqueue.database.messages import (
     make_due,
+    read_attempts,
     read_audits,
     read_dead_letters,
     read_message_attempts,
@@ -315,15 +316,11 @@ class Admin(Facet[QueueBase]):
         check_count("limit", limit, 1, 10_000)
         check_count("scan", scan, 1, 1_000_000)
         xid, last_id = (None, None) if after is None else checked_position(after, "filters", IDS, IDS)
-        page = {"xid": xid, "id": last_id, "limit": limit, "scan": scan, "chars": ERROR}
-        which = {"channel": channel, "kind": kind, "outcome": outcome}
-        doing = "read the last attempts of"
+        which = {"channel": channel, "kind": kind, "outcome": outcome, "xid": xid, "id": last_id}
 
         def work(connection: Connection) -> AttemptPage:
-            rows = self._target.read(connection, "fq_recent_attempts", doing, Row, **which, **page)
-            ends = [f"{row.pop('recorded_xid')}.{row.pop('history_id')}" for row in rows]
-            attempts = [AttemptDetails(**row) for row in rows if row["message_id"] is not None]
-            return AttemptPage(tuple(attempts), None if len(attempts) == len(rows) else ends[-1])
+            attempts, end = read_attempts(connection, self._target, limit=limit, scan=scan, chars=ERROR, **which)
+            return AttemptPage(tuple(attempts), end)
 
         return self._ask(where, work)
 
@@ -403,7 +400,7 @@ class Admin(Facet[QueueBase]):
 
         def erase(engine: Engine) -> Erasure:
             counts: Counter[str] = Counter()
-            after: list[int] | None = [0, 0, 0]
+            after: int | None = 0
             while after is not None:
                 batch = self._target.call("fq_erase_channel", "erase", channel=channel, limit=_ERASED, after=after)
                 [row] = self._ask(engine, batch.rows)

@@ -7,9 +7,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Unpack, get_args
 
 from sqlalchemy_fairqueue.database.configuration import read_limits
-from sqlalchemy_fairqueue.database.messages import read_message_attempts, read_messages
+from sqlalchemy_fairqueue.database.messages import find_messages, read_message_attempts, read_messages
 from sqlalchemy_fairqueue.database.stats import (
     read_channel_stats,
+    read_clock,
     read_competition,
     read_stats,
     sample_context,
@@ -128,7 +129,7 @@ class LookupMethods(QueueBase):
 
         def work(connection: Connection) -> MessageDetails | None:
             which = [wanted] if isinstance(wanted, int) else wanted
-            found = read_messages(connection, self._target, which, content_bytes=_WHOLE)
+            found = read_messages(connection, self._target, which, content_bytes=_WHOLE, ahead=_MOST_AHEAD)
             if not found:
                 return None
             message = found[0]
@@ -139,11 +140,7 @@ class LookupMethods(QueueBase):
                 message = replace(message, history=tuple(attempts))
             if message.consumer is not None:
                 return message
-            doing = "count messages of"
-            before = self._target.call("fq_messages_ahead", doing, message_id=message.message_id, most=_MOST_AHEAD)
-            ahead = before.value(connection)
-            counted = None if ahead == _MOST_AHEAD else ahead
-            return replace(message, messages_ahead=counted, wait=_wait(connection, self._target, message))
+            return replace(message, wait=_wait(connection, self._target, message))
 
         return self._ask(where, work)
 
@@ -191,27 +188,24 @@ class LookupMethods(QueueBase):
         check_count("limit", limit, 1, 10_000)
         check_count("scan", scan, 1, 1_000_000)
         step, at, last_id = (None, None, None) if after is None else _position(after, channel)
-        find = self._target.call(
-            "fq_find_messages",
-            "find messages of",
-            channel=channel,
-            state=state,
-            kind=kind,
-            key=key,
-            step=step,
-            at=at,
-            message_id=last_id,
-            limit=limit,
-            scan=scan,
-        )
+        if channel is not None and key is not None:
+            name = MessageName(channel, key, None)
+
+            def holder(connection: Connection) -> MessagePage:
+                found = read_messages(connection, self._target, name, content_bytes=_BEGINNING)
+                now = read_clock(connection, self._target.schema)
+                fitting = (one for one in found if kind in {None, one.kind} and state in {None, one.state(now)})
+                return MessagePage(tuple(fitting) if after is None else (), None)
+
+            return self._ask(where, holder)
+        which = {"channel": channel, "state": state, "kind": kind}
+        find = find_messages(self._target, limit=limit, scan=scan, step=step, at=at, message_id=last_id, **which)
 
         def work(connection: Connection) -> MessagePage:
             rows = find.rows(connection)
             ids = [row.message_id for row in rows if row.message_id is not None]
-            details = read_messages(connection, self._target, ids, content_bytes=_BEGINNING) if ids else []
-            found = {one.message_id: one for one in details}
             # A message that was settled between the two calls is left out.
-            messages = tuple(found[message_id] for message_id in ids if message_id in found)
+            messages = tuple(read_messages(connection, self._target, ids, content_bytes=_BEGINNING))
             end = None if len(ids) == len(rows) else f"{rows[-1].step}.{rows[-1].at}.{rows[-1].last_id}"
             return MessagePage(messages, end)
 

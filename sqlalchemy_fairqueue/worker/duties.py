@@ -525,7 +525,7 @@ class Housekeeping(Round):
         super().__init__("housekeeping", "do its housekeeping", options, (), within=limit, time_limit=limit)
 
     def _work(self) -> None:
-        tasks = self._keep_history, self._prune_dead_letters, self._prune_expired, self._forget_channels
+        tasks = self._keep_history, self._prune_expired, self._forget_channels
         run_all(partial(self._each, task) for task in tasks)
 
     def _keep_history(self, schema: str | None) -> None:
@@ -534,21 +534,15 @@ class Housekeeping(Round):
         for partition, action in made:
             self._options.log.info(": partition %s %s", partition, action)
 
-    def _prune_dead_letters(self, schema: str | None) -> None:
-        more = True
-        while more and not self._stopping:
-            limit = self._options.timings.pruned_at_once
-            pruned = self._rows(schema, "fq_prune_dead_letters", "prune dead letters", limit=limit)
-            more = any(one.more for one in pruned)
-            for queue, deleted, _ in pruned:
-                self._options.log.info(": %s dead letters of queue %s deleted after their retention", deleted, queue)
-
     def _prune_expired(self, schema: str | None) -> None:
         deleted = most = self._options.timings.pruned_at_once
         while deleted == most and not self._stopping:
-            [(deleted, removed)] = self._rows(schema, "fq_prune_expired", "prune what has expired", limit=most)
-            for schedule in removed:
+            [row] = self._rows(schema, "fq_prune_expired", "prune what has expired", limit=most)
+            deleted = row.deleted
+            for schedule in row.schedules:
                 self._options.log.info(": schedule %s is removed: no worker has it in its code any more", schedule)
+            for queue, letters in (row.dead_letters or {}).items():
+                self._options.log.info(": %s dead letters of queue %s deleted after their retention", letters, queue)
 
     def _forget_channels(self, schema: str | None) -> None:
         """Delete marked channels whose mark all present transactions see, and mark further idle channels."""

@@ -532,15 +532,16 @@ def test_the_database_refuses(database: Database) -> None:
     """What cannot be asked for is an error of the function, with what to ask for."""
     for call in (
         "fq_contention('q', 0)", "fq_contention('q', null)", "fq_consumers('q', 0)",
-        "fq_message_attempts('q', 1, 0, 1)", "fq_message_attempts('q', 1, 1, -1)", "fq_plan_channels('q', 'p', 0, 0)",
-        "fq_message_details('q', null, 'c', 0, 1)", "fq_message_details('q', null, 'c', 1, -1)",
+        "fq_plan_channels('q', 'p', 0, 0)",
+        "fq_message_details('q', '{1}', -1, 0)", "fq_message_details('q', '{1}', 0, -1)",
         "fq_longest_out('q', null, 0)", "fq_longest_out('q', '{c}', null)",
         "fq_dead_letter_groups('q', 0, 1)", "fq_dead_letter_groups('q', 1, null)",
         "fq_trend('q', null, 3600000000, 0)", "fq_trend('q', null, 86400000001, 60000000)",
         "fq_trend('q', null, null, 60000000)", "fq_handler_times('q', null, 1, '{1}', 0)",
         "fq_handler_times('q', null, 1, null, 1)", "fq_handler_times('q', null, 1, '{}', 1)",
         "fq_audits('q', null, null, null, null, 0)", "fq_record_audit('q', '', null, null, null, null)",
-        "fq_recent_attempts('q', null, null, null, null, null, 0, 1, 1)",
+        "fq_recent_attempts('q', null, null, null, null, null, null, 0, 1, 1)",
+        "fq_recent_attempts('q', 1, null, null, null, null, null, 1, 1, -1)",
     ):  # fmt: skip
         with pytest.raises(DBAPIError) as refused:
             database.rows(f"select * from {call}")

@@ -64,8 +64,10 @@ def test_sizes_of_an_hour(engine: Engine, database: Database, clock: Clock, keep
     clock.advance(timedelta(hours=1))
     keep()
     assert database.value(hours) == "10 10"
-    clock.advance(timedelta(days=8))
+    clock.advance(timedelta(days=7, hours=23, minutes=30))
     keep()
+    assert database.value(hours) == "10 10 10"
+    database.execute("select fq_prune_expired(100)")
     assert database.value(hours) == "10 10"
     assert database.value("select count(*) from fq_growth()") == 0
 

@@ -126,7 +126,7 @@ _SERVING = [
     Mutation(
         "a purge forgets what is locked",
         "fq_purge_channel",
-        "where x.channel_id = v_channel_id\n        and x.lease_id is null",
+        "where x.channel_id = v_channel_id\n          and x.lease_id is null",
         "where false",
     ),
     Mutation("a purge counts nothing", "fq_purge_channel", "    backlog = s.backlog - v_deleted,\n", ""),

@@ -1,34 +1,32 @@
 -- fq_erase_channel: delete what a queue has of a channel, also what consumers hold, in the caller's transaction, which
--- should end at once: up to p_limit rows of each kind, and the channel's among 10 * p_limit of the history and of the
--- results behind p_after. Returns how many of each kind, and p_after for the next call (null: all has been looked at).
+-- should end at once: up to p_limit rows of each kind; attempts and results of messages behind p_after (0: begin), among
+-- 10 * p_limit of all. Returns how many of each kind, and p_after for the next call (null: all has been looked at).
 -- audits keep who did what and when. left_over: what others have locked, counted by the last call.
 -- Guarantees: slots are freed, members of groups end as cancelled; no handler can settle what was out. The last call
--- that leaves nothing over marks the channel for fq_forget_channels. What is committed later stays.
--- Locks: as fq_purge_channel; then others, skip locked; last as fq_erase_ended. Index: those of its steps,
--- fq_dead_letter_channel_ix, fq_key_period_pkey, fq_schedule_name_key, fq_audit_channel_ix, fq_sample_pkey; follow-ups
--- of open groups are read whole. Errors: 40001; QF001 bad limit; QF007.
+-- that leaves nothing over marks the channel for fq_forget_channels. What is committed later stays. A reader of the
+-- history that is behind misses what is deleted. Locks: as fq_purge_channel; then others, skip locked; last attempts and
+-- results, waiting for housekeeping. Index: those of its steps, of dead letters, audits and attempts those by channel
+-- and message; follow-ups of open groups are read whole. Errors: 40001; QF001 bad limit; QF007.
 create function fairqueue.fq_erase_channel(
-  p_queue text, p_channel text, p_limit integer, p_after bigint[],
+  p_queue text, p_channel text, p_limit integer, p_after bigint,
   out messages bigint, out leased bigint, out dead_letters bigint, out attempts bigint, out results bigint,
   out keys bigint, out schedules bigint, out followups bigint, out audits bigint, out left_over bigint,
-  out after bigint[]
+  out after bigint
 )
 language plpgsql
 security definer
 as $$
 declare
-  v_channel_id bigint;
+  v_channel_id bigint := (select c.id from fairqueue.fq_find_channel(p_queue, p_channel) c);
   v_ids bigint[];
   v_rows tid[];
 begin
   perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, null::text[]);
   perform fairqueue.fq_check_number('fq_erase_channel has limit'::text, p_limit::bigint, 1::bigint, 1000000::bigint);
-  perform fairqueue.fq_check_number('numbers of after'::text, cardinality(p_after)::bigint, 3::bigint, 3::bigint);
+  perform fairqueue.fq_check_number('fq_erase_channel has after'::text, p_after, 0::bigint, null::bigint);
   messages := fairqueue.fq_purge_channel(
     p_queue, p_channel, null::text, null::text, null::text, null::text, null::bigint, null::bigint, p_limit::bigint
   );
-  select c.id into v_channel_id
-  from fairqueue.fq_find_channel(p_queue, p_channel) c;
   with held as (
     update fairqueue.fq_message m
     set cancelled = true
@@ -83,15 +81,38 @@ begin
       where x.queue = p_queue and x.channel = p_channel limit p_limit for update skip locked
     ));
   get diagnostics audits = row_count;
-  attempts := 0;
-  results := 0;
-  left_over := 0;
-  after := p_after;
+  select 0, 0, 0, p_after into attempts, results, left_over, after;
   if greatest(messages, leased, dead_letters, keys, schedules, followups, audits) = p_limit then
     return;
   end if;
-  select e.attempts, e.results, e.after into attempts, results, after
-  from fairqueue.fq_erase_ended(p_queue, p_channel, (p_limit::bigint * 10)::bigint, p_after) e;
+  after := least(
+    (
+      select h.message_id
+      from fairqueue.fq_history h
+      where h.message_id > p_after
+      order by h.message_id
+      offset p_limit::bigint * 10
+      limit 1
+    ),
+    (
+      select r.message_id
+      from fairqueue.fq_result r
+      where r.message_id > p_after
+      order by r.message_id
+      offset p_limit::bigint * 10
+      limit 1
+    )
+  );
+  delete from fairqueue.fq_history h
+  where h.message_id between p_after + 1 and coalesce(after, 9223372036854775807)
+    and h.queue = p_queue
+    and h.channel = p_channel;
+  get diagnostics attempts = row_count;
+  delete from fairqueue.fq_result r
+  where r.message_id between p_after + 1 and coalesce(after, 9223372036854775807)
+    and r.queue = p_queue
+    and r.channel = p_channel;
+  get diagnostics results = row_count;
   if after is not null or v_channel_id is null then
     return;
   end if;

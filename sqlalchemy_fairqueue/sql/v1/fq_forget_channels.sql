@@ -23,7 +23,7 @@ declare
   v_before pg_snapshot;
   v_running text[];
   v_open text[];
-  v_queue text;
+  v_queues text[];
   v_rows tid[];
   v_ids bigint[];
   v_deleted bigint[];
@@ -86,23 +86,20 @@ begin
     return;
   end if;
 
-  for v_queue in select n.queue from fairqueue.fq_queues() n(queue) loop
-    select array_agg(l.row), array_agg(l.channel_id)
-    into v_rows, v_ids
-    from (
-      select s.ctid as row, s.channel_id
-      from fairqueue.fq_channel_state s
-      where s.queue = v_queue
-        and s.forget_xid is not null
-        and pg_visible_in_snapshot(s.forget_xid, v_before)
-      order by s.queue, s.channel_id
-      limit p_limit - forgotten
-      for update skip locked
-    ) l;
-    continue when v_rows is null;
-    more := more or cardinality(v_rows) = p_limit - forgotten;
-    -- A new statement, whose snapshot is younger than the locks.
-    select array_agg(s.channel_id) into v_deleted
+  select array_agg(l.row), array_agg(l.channel_id), array_agg(distinct l.queue), count(*) = p_limit
+  into v_rows, v_ids, v_queues, more
+  from (
+    select s.ctid as row, s.channel_id, s.queue
+    from fairqueue.fq_channel_state s
+    where s.forget_xid is not null
+      and pg_visible_in_snapshot(s.forget_xid, v_before)
+    order by s.queue, s.channel_id
+    limit p_limit
+    for update skip locked
+  ) l;
+  -- A new statement, whose snapshot is younger than the locks.
+  v_deleted := array(
+    select s.channel_id
     from fairqueue.fq_channel_state s
     where s.channel_id = any (v_ids)
       and pg_visible_in_snapshot(s.forget_xid, v_before)
@@ -110,7 +107,9 @@ begin
       and not s.configured
       and s.current_concurrency = 0
       and s.channel_id not in (
-        select b.channel_id from fairqueue.fq_busy_channels(v_queue, null::text[], null::integer, null::integer) b
+        select b.channel_id
+        from unnest(v_queues) q(name)
+        cross join lateral fairqueue.fq_busy_channels(q.name, null::text[], null::integer, null::integer) b
       )
       and not exists (select from fairqueue.fq_dead_letter d where d.channel_id = s.channel_id)
       and not exists (
@@ -118,22 +117,21 @@ begin
         from fairqueue.fq_message m
         where m.channel_id = s.channel_id
           and m.lease_id is null
-      );
-    update fairqueue.fq_channel_state s
-    set row_version = s.row_version + 1,
-      forget_xid = null
-    where s.ctid = any (v_rows)
-      and s.channel_id <> all (coalesce(v_deleted, '{}'));
-    delete from fairqueue.fq_channel_state s
-    where s.ctid = any (v_rows)
-      and s.channel_id = any (v_deleted);
-    delete from fairqueue.fq_channel_plan o
-    where o.channel_id = any (v_deleted);
-    delete from fairqueue.fq_channel c
-    where c.id = any (v_deleted);
-    forgotten := forgotten + coalesce(cardinality(v_deleted), 0);
-    exit when forgotten >= p_limit;
-  end loop;
+      )
+  );
+  update fairqueue.fq_channel_state s
+  set row_version = s.row_version + 1,
+    forget_xid = null
+  where s.ctid = any (v_rows)
+    and s.channel_id <> all (v_deleted);
+  delete from fairqueue.fq_channel_state s
+  where s.ctid = any (v_rows)
+    and s.channel_id = any (v_deleted);
+  delete from fairqueue.fq_channel_plan o
+  where o.channel_id = any (v_deleted);
+  delete from fairqueue.fq_channel c
+  where c.id = any (v_deleted);
+  forgotten := cardinality(v_deleted);
   if not more then
     delete from fairqueue.fq_round f
     where f.duty = 'forget';

@@ -1,12 +1,13 @@
 -- fq_keep_history: do the housekeeping of the history: make the partitions of today and the next p_ahead days (UTC),
 -- drop those older than the longest retention (30 days if none is set). Returns each partition with 'made', 'dropped',
--- or 'emptied' and 'busy': a table was in use for longer than a tenth of a second, so that the next call goes on.
--- Guarantees: one call works at a time; another one does nothing. All or nothing with the caller's transaction.
--- Attempts in the default partition move to their day. If something else has the name of a day, a number is added.
--- fq_pruned_history notes what is taken away. A day belongs to the owner of the history.
+-- 'emptied' (the history was in use for longer than a tenth of a second) or 'busy' (a table was; the next call goes on).
+-- Guarantees: one call works at a time; another one does nothing. All or nothing with the caller's transaction. Attempts
+-- in the default partition move to their day. If something else has the name of a day, a number is added.
+-- fq_pruned_history notes the last attempt that is taken away. A day belongs to the owner of the history.
 -- Locks: to make days: the history share update exclusive, its default partition access exclusive; for today or before:
 -- the history share row exclusive, so that verbs that record wait. To drop: the history access exclusive. Till the
--- commit; waits for a tenth of a second. Index: none. Errors: QF001, QF003; 42501 another owner than the history's.
+-- commit; waits for a tenth of a second. Index: fq_history's on (recorded_xid, id). Errors: QF001, QF003; 42501 another
+-- owner than the history's.
 create function fairqueue.fq_keep_history(p_ahead integer default 7)
 returns table (partition text, action text)
 language plpgsql
@@ -19,11 +20,12 @@ declare
   c_day constant bigint := 86400000000;
   v_now bigint := fairqueue.fq_now();
   v_today bigint := v_now / c_day;
-  v_history oid;
-  v_namespace oid;
+  v_history regclass;
+  v_schema regnamespace;
   v_retention bigint;
   v_days bigint[];
   v_made text[];
+  v_day bigint;
 begin
   perform fairqueue.fq_check_number('fq_keep_history has days ahead'::text, p_ahead::bigint, 0::bigint, 366::bigint);
   if current_setting('transaction_isolation') <> 'read committed' then
@@ -32,7 +34,7 @@ begin
         hint = 'run it in a READ COMMITTED transaction of its own: it moves what was committed until the tables '
           'were locked';
   end if;
-  select c.oid, c.relnamespace into v_history, v_namespace
+  select c.oid, c.relnamespace into v_history, v_schema
   from pg_type t
   join pg_class c on c.oid = t.typrelid
   where t.oid = pg_typeof(null::fairqueue.fq_history);
@@ -78,18 +80,8 @@ begin
     cross join lateral (
       select n.name || case when i.i > 0 then '_' || i.i else '' end as name
     ) s
-    where not exists (
-        select
-        from pg_class c
-        where c.relnamespace = v_namespace
-          and c.relname = s.name
-      )
-      and not exists (
-        select
-        from pg_type t
-        where t.typnamespace = v_namespace
-          and t.typname = s.name
-      )
+    where to_regclass(format('%s.%I', v_schema, s.name)) is null
+      and to_regtype(format('%s.%I', v_schema, s.name)) is null
     order by i.i
     limit 1
   ) f
@@ -103,7 +95,7 @@ begin
 
   if v_days is not null then
     action := case
-      when fairqueue.fq_make_history_days(v_history::regclass, v_days::bigint[], v_made::text[]) then 'made'
+      when fairqueue.fq_make_history_days(v_history, v_days, v_made) then 'made'
       else 'busy'
     end;
     foreach partition in array v_made loop
@@ -111,8 +103,38 @@ begin
     end loop;
   end if;
 
-  return query
-  select d.partition, d.action
-  from fairqueue.fq_drop_history_days(v_history::regclass, (v_now - v_retention)::bigint) d;
+  for partition, v_day in
+    select c.relname, to_date(substr(c.relname, 13, 8), 'YYYYMMDD') - date '1970-01-01'
+    from pg_inherits i
+    join pg_class c on c.oid = i.inhrelid
+    where i.inhparent = v_history
+      and c.relname ~ '^fq_history_p[0-9]{8}'
+      and c.relname < 'fq_history_p' || to_char(to_timestamp((v_now - v_retention) / 1000000), 'YYYYMMDD')
+    order by c.relname
+  loop
+    -- While a transaction uses the history for long, locking only the old partition can still free its space.
+    foreach action in array array['dropped', 'emptied', 'busy'] loop
+      exit when action = 'busy';
+      begin
+        -- The locks of the drop, in its order: nothing can be added after the last attempt was noted.
+        if action = 'dropped' then
+          execute format('lock table only %s in access exclusive mode', v_history);
+        end if;
+        execute format('lock table %s.%I in access exclusive mode', v_schema, partition);
+        execute format(
+          'insert into %s.fq_pruned_history (finished_from, finished_until, recorded_xid, history_id, pruned_at)'
+          ' select %s, %s, h.recorded_xid, h.id, %s from %s.%I h order by h.recorded_xid desc, h.id desc limit 1',
+          v_schema, v_day * c_day, (v_day + 1) * c_day, v_now, v_schema, partition
+        );
+        execute format(
+          '%s table %s.%I', case action when 'dropped' then 'drop' else 'truncate' end, v_schema, partition
+        );
+        exit;
+      exception when lock_not_available then
+        null;
+      end;
+    end loop;
+    return next;
+  end loop;
 end
 $$;

@@ -1,13 +1,12 @@
 -- fq_keep_samples: write the samples of this minute for queues that exist and have none yet: a row a queue, and one for
 -- each of up to 20 of its channels, those with the longest backlogs first, then those with the most attempts that
--- ended. Returns the number of rows. With them the sizes of tables are kept (fq_keep_sizes).
+-- ended. Returns the number of rows. With them the sizes of the ten largest tables are written, once an hour.
 -- Guarantees: one row a queue, channel and minute, however many workers call; calls take a twentieth of the time at
 -- most. ready and oldest_wait are those of fq_stats and fq_channel_stats. served and failed are what fq_completions
--- counts since the row before; without a history failed are the dead letters, and served is null. Both are null if that
--- row is older than ten minutes.
+-- counts since the row before, null if that is older than ten minutes; without a history failed are the dead letters.
 -- Cost: a probe a queue whose row is there; else that of fq_stats, two probes a channel with messages, and the history
--- since the row before. Locks: old rows, skip locked; waits for another call that writes the same ones. Index:
--- fq_sample_pkey, fq_dead_letter_died_ix, those of its steps. Errors: QF007.
+-- since the row before. Locks: waits for another call that writes or deletes the same rows, and for who truncates
+-- a table. Index: fq_sample_pkey, fq_dead_letter_died_ix, fq_size_pkey, those of its steps. Errors: QF007.
 create function fairqueue.fq_keep_samples(p_queues text[])
 returns integer
 language plpgsql
@@ -19,6 +18,7 @@ set jit = off
 as $$
 declare
   c_minute constant bigint := 60000000;
+  c_hour constant bigint := 60 * c_minute;
   c_most constant integer := 20;
   v_now bigint := fairqueue.fq_now();
   v_at bigint := v_now / c_minute * c_minute;
@@ -69,10 +69,9 @@ begin
     where not d.history
   ),
   chosen as (
-    select r.queue, array_agg(r.channel) as channels
+    select r.queue, (array_agg(r.channel order by r.backlog desc, r.ended desc, r.channel))[:c_most] as channels
     from (
-      select u.queue, u.channel,
-        row_number() over (partition by u.queue order by max(u.backlog) desc, max(u.ended) desc, u.channel) as place
+      select u.queue, u.channel, max(u.backlog) as backlog, max(u.ended) as ended
       from (
         select d.name as queue, c.name as channel, b.backlog, 0 as ended
         from due d
@@ -92,7 +91,6 @@ begin
       ) u
       group by u.queue, u.channel
     ) r
-    where r.place <= c_most
     group by r.queue
   ),
   counted as (
@@ -106,11 +104,12 @@ begin
       h.queue::text, h.channels::text[], c_most, null::text, false::boolean
     ) s
   )
-  insert into fairqueue.fq_sample (queue, at, channel, ready, oldest_wait, served, failed, snapshot)
+  insert into fairqueue.fq_sample (queue, at, channel, ready, oldest_wait, served, failed, snapshot, took)
   select n.name, v_at, n.channel, n.ready, greatest(0, v_now - coalesce(n.oldest_ready_at, v_now)),
     case when d.history and d.at is not null then coalesce(t.served, 0) end,
     case when d.at is not null then coalesce(t.failed, 0) end,
-    case when n.channel = '' then pg_current_snapshot()::text end
+    case when n.channel = '' then pg_current_snapshot()::text end,
+    case when n.channel = '' then extract(epoch from clock_timestamp() - v_began) * 1000000 end
   from counted n
   join due d on d.name = n.name
   left join (
@@ -122,21 +121,27 @@ begin
   on conflict do nothing;
   get diagnostics v_rows = row_count;
   if v_rows > 0 then
-    perform fairqueue.fq_keep_sizes();
-    update fairqueue.fq_sample s
-    set took = extract(epoch from clock_timestamp() - v_began) * 1000000
-    where s.queue = any (p_queues)
-      and s.at = v_at
-      and s.channel = ''
-      and s.took is null;
+    insert into fairqueue.fq_size (at, name, bytes)
+    select v_now / c_hour * c_hour, l.name, l.bytes
+    from (
+      select coalesce(p.relname, c.relname) as name, sum(pg_total_relation_size(c.oid)) as bytes
+      from pg_class c
+      left join pg_inherits i on i.inhrelid = c.oid
+      left join pg_class p on p.oid = i.inhparent
+      where c.relnamespace = (select t.typnamespace from pg_type t where t.oid = pg_typeof(null::fairqueue.fq_message))
+        and c.relkind = 'r'
+        and starts_with(c.relname, 'fq_')
+        and not exists (select from fairqueue.fq_size s where s.at = v_now / c_hour * c_hour)
+      group by 1
+      order by 2 desc, 1
+      limit 10
+    ) l
+    -- In one order, so that two calls never wait for each other.
+    order by l.name
+    on conflict do nothing;
     delete from fairqueue.fq_sample s
-    where s.ctid = any (array(
-        select x.ctid
-        from fairqueue.fq_sample x
-        where x.queue = any (p_queues)
-          and x.at < v_at - 1500 * c_minute
-        for update skip locked
-      ));
+    where s.queue = any (p_queues)
+      and s.at < v_at - 1500 * c_minute;
   end if;
   return v_rows;
 end

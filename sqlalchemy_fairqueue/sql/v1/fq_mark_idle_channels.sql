@@ -28,10 +28,6 @@ begin
     order by c.id
     limit p_limit
   ) r;
-  marked := 0;
-  if last_id is null then
-    return;
-  end if;
   with idle as materialized (
     select s.ctid as row
     from fairqueue.fq_channel c

@@ -70,20 +70,17 @@ begin
     update fairqueue.fq_channel_state s
     set row_version = s.row_version + 1,
       backlog = s.backlog - v_deleted,
-      head_dequeue_at = n.dequeue_at,
-      head_message_id = n.id,
+      (head_dequeue_at, head_message_id) = (
+        select x.dequeue_at, x.id
+        from fairqueue.fq_message x
+        where x.channel_id = v_channel_id
+          and x.lease_id is null
+        order by x.channel_id, x.dequeue_at, x.id
+        limit 1
+      ),
       -- the hearing of the signal places the channel anew
       ready_tag = null,
       due_at = null
-    from (select) one
-    left join lateral (
-      select x.dequeue_at, x.id
-      from fairqueue.fq_message x
-      where x.channel_id = v_channel_id
-        and x.lease_id is null
-      order by x.channel_id, x.dequeue_at, x.id
-      limit 1
-    ) n on true
     where s.ctid = v_row
       and s.channel_id = v_channel_id
     returning s.head_dequeue_at, s.head_message_id

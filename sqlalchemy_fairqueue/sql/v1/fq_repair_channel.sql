@@ -66,8 +66,14 @@ begin
   set row_version = case when s.row_version between 0 and 4611686018427387903 then s.row_version + 1 else 0 end,
     rate_at = case when s.rate_at between 0 and v_now + 31536000000000 then s.rate_at else v_now end,
     last_dequeue_at = greatest(0, least(s.last_dequeue_at, v_now)),
-    current_concurrency = h.messages,
-    current_cost = h.cost,
+    (current_concurrency, current_cost) = (
+      select count(*), coalesce(sum(fairqueue.fq_charged(m.charged, m.cost::integer)), 0)
+      from fairqueue.fq_lease e
+      join fairqueue.fq_message m on m.lease_id = e.id
+      where e.queue = p_queue
+        and m.channel_id = p_channel_id
+        and m.slots & 1 = 1
+    ),
     backlog = (
       select count(*)
       from fairqueue.fq_message m
@@ -79,26 +85,16 @@ begin
     tag_rest = null,
     mean_cost = case when s.mean_cost between 0 and 1000000000 then s.mean_cost end,
     heard_id = greatest(0, least(s.heard_id, coalesce(v_heard, 0))),
-    head_dequeue_at = n.dequeue_at,
-    head_message_id = n.id,
+    (head_dequeue_at, head_message_id) = (
+      select x.dequeue_at, x.id
+      from fairqueue.fq_message x
+      where x.channel_id = p_channel_id
+        and x.lease_id is null
+      order by x.channel_id, x.dequeue_at, x.id
+      limit 1
+    ),
     ready_tag = null,
     due_at = null
-  from (
-    select count(*) as messages, coalesce(sum(fairqueue.fq_charged(m.charged, m.cost::integer)), 0) as cost
-    from fairqueue.fq_lease e
-    join fairqueue.fq_message m on m.lease_id = e.id
-    where e.queue = p_queue
-      and m.channel_id = p_channel_id
-      and m.slots & 1 = 1
-  ) h
-  left join lateral (
-    select x.dequeue_at, x.id
-    from fairqueue.fq_message x
-    where x.channel_id = p_channel_id
-      and x.lease_id is null
-    order by x.channel_id, x.dequeue_at, x.id
-    limit 1
-  ) n on true
   where s.ctid = v_row
   returning s.ctid into v_row;
   select s.* into v_state

@@ -15,7 +15,6 @@ security definer
 as $$
 declare
   v_now bigint := fairqueue.fq_now();
-  v_row tid;
   v_channel bigint;
   v_problem text;
   r record;
@@ -24,20 +23,19 @@ begin
   perform fairqueue.fq_check_names('{queue}'::text[], array[p_queue]::text[]);
   perform fairqueue.fq_check_number('fq_set_aside has limit'::text, p_limit::bigint, 1::bigint, 100000::bigint);
   if p_ids is not null then
-    reason := format('set aside, for its consumer cannot read it: %s', left(p_reason, 1000));
-    for message_id, channel_id, v_row in
-      select m.id, m.channel_id, m.ctid
-      from fairqueue.fq_message m
-      where m.id = any (p_ids)
-        and m.lease_id = p_lease_id
-        and (select c.queue from fairqueue.fq_channel c where c.id = m.channel_id) = p_queue
-      for update of m skip locked
-    loop
-      outcome := fairqueue.fq_set_message_aside(p_queue, message_id::bigint, v_row, reason::text);
-      if outcome is not null then
-        return next;
-      end if;
-    end loop;
+    v_problem := format('set aside, for its consumer cannot read it: %s', left(p_reason, 1000));
+    return query
+    select m.id, m.channel_id, o.outcome, v_problem
+    from (
+      select x.id, x.channel_id, x.ctid as row
+      from fairqueue.fq_message x
+      where x.id = any (p_ids)
+        and x.lease_id = p_lease_id
+        and (select c.queue from fairqueue.fq_channel c where c.id = x.channel_id) = p_queue
+      for update of x skip locked
+    ) m
+    cross join lateral fairqueue.fq_set_message_aside(p_queue, m.id::bigint, m.row::tid, v_problem) o(outcome)
+    where o.outcome is not null;
     return;
   end if;
 

@@ -25,22 +25,14 @@ begin
       using errcode = 'QF001',
         hint = 'name the consumer in at most 512 bytes and let it wait for 0 microseconds to 365 days';
   end if;
-  if p_wait = 0 then
-    update fairqueue.fq_lease e
-    set waiting_until = null
-    where e.id = p_lease_id
-      and e.queue = p_queue
-      and e.waiting_until is not null;
-    return;
-  end if;
   update fairqueue.fq_lease e
-  set waiting_until = v_now + p_wait,
+  set waiting_until = case when p_wait > 0 then v_now + p_wait end,
     expires_at = greatest(e.expires_at, v_now + p_wait)
   where e.id = p_lease_id
     and e.queue = p_queue
-    and e.expires_at > fairqueue.fq_now()
+    and e.expires_at > v_now
   returning e.id, e.tableoid || ':' || p_queue into lease_id, topic;
-  if not found then
+  if not found and p_wait > 0 then
     insert into fairqueue.fq_lease as e (id, queue, consumer, expires_at, waiting_until)
     values (
       hashtextextended(gen_random_uuid()::text, 0) & 9223372036854775807, p_queue, p_consumer, v_now + p_wait,

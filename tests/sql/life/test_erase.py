@@ -17,7 +17,7 @@ _GROUP = "00000000-0000-0000-0000-000000000001"
 def _erase(kernel: Kernel, channel: str = "a", *, most: int = 100) -> list[dict[str, Any]]:
     """The answers of calls until nothing more is to be looked at."""
     answers: list[dict[str, Any]] = []
-    after: list[int] | None = [0, 0, 0]
+    after: int | None = 0
     while after is not None:
         sql = "select * from fq_erase_channel(%(queue)s, %(channel)s, %(most)s, %(after)s)"
         answers += kernel.rows(sql, queue=kernel.queue, channel=channel, most=most, after=after)
@@ -140,7 +140,7 @@ def test_who_goes_on_enqueuing_keeps_the_channel(kernel: Kernel) -> None:
 
 def test_bad_arguments_are_refused(kernel: Kernel) -> None:
     """A limit that is none, and a place that is none, are refused with QF001."""
-    for most, after in ((0, [0, 0, 0]), (None, [0, 0, 0]), (1, [0]), (1, None)):
+    for most, after in ((0, 0), (None, 0), (1, -1), (1, None)):
         with pytest.raises(psycopg.Error) as refusal:
             kernel.rows(f"select fq_erase_channel('q', 'a', {most or 'null'}, %(after)s)", after=after)
         assert refusal.value.sqlstate == "QF001"

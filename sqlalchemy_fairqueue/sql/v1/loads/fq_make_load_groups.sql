@@ -17,7 +17,6 @@ set work_mem = '64MB'
 as $$
 declare
   v_groups uuid[];
-  v_group_id uuid;
 begin
   perform fairqueue.fq_check_grant(array['loader']::text[], p_queue, null::text[]);
   execute format(
@@ -25,13 +24,11 @@ begin
     fairqueue.fq_find_stage(p_stage), p_attempts
   )
   into v_groups;
-  foreach v_group_id in array coalesce(v_groups, '{}') loop
-    perform fairqueue.fq_make_group(
-      p_queue::text, v_group_id::uuid, p_on_failures::boolean[], p_channels::text[], p_kinds::text[],
-      p_contents::bytea[], p_headers::jsonb[], p_delays::bigint[], p_ats::bigint[], p_priorities::integer[],
-      p_keys::text[], p_max_attempts::integer[], p_ordering_keys::text[], p_policy::jsonb
-    );
-  end loop;
+  perform fairqueue.fq_make_group(
+    p_queue, g.group_id, p_on_failures, p_channels, p_kinds, p_contents, p_headers, p_delays, p_ats, p_priorities,
+    p_keys, p_max_attempts, p_ordering_keys, p_policy
+  )
+  from unnest(v_groups) g(group_id);
   insert into fairqueue.fq_group_note (id, group_id, added)
   select 0, g.group_id, (select count(*) from fairqueue.fq_message m where m.group_id = g.group_id)
   from unnest(v_groups) g(group_id);

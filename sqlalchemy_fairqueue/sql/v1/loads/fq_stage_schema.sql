@@ -4,22 +4,16 @@
 -- none.
 create function fairqueue.fq_stage_schema()
 returns text
-language plpgsql
+language sql
 stable
 security definer
 set search_path = pg_catalog, pg_temp
 as $$
-declare
-  v_schema text := (
-    select n.nspname
-    from pg_type t
-    join pg_namespace n on n.oid = t.typnamespace
-    where t.oid = pg_typeof(null::fairqueue.fq_load)
-  );
-begin
-  return case
-    when octet_length(v_schema) <= 56 then v_schema || '_stages'
-    else left(v_schema, 11) || '_' || left(md5(v_schema), 8) || '_stages'
-  end;
-end
+  select case
+    when octet_length(n.nspname) <= 56 then n.nspname || '_stages'
+    else left(n.nspname, 11) || '_' || left(md5(n.nspname), 8) || '_stages'
+  end
+  from pg_type t
+  join pg_namespace n on n.oid = t.typnamespace
+  where t.oid = pg_typeof(null::fairqueue.fq_load)
 $$;

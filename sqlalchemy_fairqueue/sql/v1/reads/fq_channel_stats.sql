@@ -5,7 +5,7 @@
 -- alone. behind: if none is ready, whom the first held one waits behind. served_cost: what attempts that ended since
 -- served_since cost; null without a history. next_cost: of its head, if it has a max_cost_out. problem: see
 -- fq_set_aside.
--- Cost: five index probes a channel of the answer, with its scheduled and prioritised messages and dead letters; the
+-- Cost: six index probes a channel of the answer, with its scheduled and prioritised messages and dead letters; the
 -- queue's leased messages and signals; 2,000 rows of the history. Planned anew by each call: a plan for any arguments
 -- would read all channels for one. Locks: none. Index: those of its steps. Errors: QF001 bad limit; QF007.
 create function fairqueue.fq_channel_stats(
@@ -91,10 +91,10 @@ begin
     group by m.channel_id
   ),
   served as materialized (select r.channel_id, r.cost, r.since from fairqueue.fq_recent_costs(p_queue) r)
-  select n.name, r.ready, d.deliverable, d.paused, r.ready - d.paused - d.deliverable, later.scheduled, later.held,
-    case when later.held > 0 and w.since is null then fairqueue.fq_behind(null::bigint, n.id::bigint) end,
+  select n.name, r.ready, d.deliverable, d.paused, r.ready - d.paused - d.deliverable, w.scheduled, w.held,
+    case when w.held > 0 and w.since is null then fairqueue.fq_behind(null::bigint, n.id::bigint) end,
     coalesce(h.messages, 0), s.current_concurrency, s.current_cost, k.next_cost,
-    to_jsonb(s.*) - v_others, greatest(later.scheduled + later.held, s.backlog + coalesce(t.added, 0)),
+    to_jsonb(s.*) - v_others, greatest(w.scheduled + w.held, s.backlog + coalesce(t.added, 0)),
     s.dropped + coalesce(t.dropped, 0), s.paused_at, w.since, nullif(s.last_dequeue_at, 0),
     (select count(*) from fairqueue.fq_dead_letter d where d.channel_id = n.id),
     fairqueue.fq_rate_allows_at(s.rate_at, s.rate_interval, s.rate_burst), s.due_at, f.name,
@@ -105,8 +105,8 @@ begin
   left join held h on h.channel_id = n.id
   left join served u on u.channel_id = n.id
   left join served e on num_nulls(e.channel_id) = 1
-  cross join lateral fairqueue.fq_waits_later(n.id::bigint, v_now, null::bigint) later
-  cross join lateral (select greatest(0, s.backlog + coalesce(t.added, 0) - later.scheduled - later.held)) r(ready)
+  cross join lateral fairqueue.fq_waits(n.id::bigint, v_now, null::bigint) w
+  cross join lateral (select greatest(0, s.backlog + coalesce(t.added, 0) - w.scheduled - w.held)) r(ready)
   cross join whole
   cross join lateral (
     select case
@@ -124,7 +124,6 @@ begin
     select case when num_nonnulls(whole.paused_at, s.paused_at) = 0 then 0 else r.ready end as paused,
       greatest(0, least(r.ready, whole.room, a.room)) as deliverable
   ) d
-  cross join lateral fairqueue.fq_waits_since(n.id::bigint, v_now, null::bigint) w
   left join lateral (select p.* from fairqueue.fq_channel_plan p where p.channel_id = n.id limit 1) o on true
   left join fairqueue.fq_plan f on f.queue = p_queue and f.name = o.plan
   order by n.name;

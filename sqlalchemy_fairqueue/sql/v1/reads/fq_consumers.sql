@@ -1,19 +1,18 @@
 -- fq_consumers: up to p_limit consumers of a queue with a lease that has not expired, those with the most messages
 -- first.
--- Guarantees: one snapshot, one row a consumer. leased: its messages; message_id, kind, channel, delivered_at: of the
--- one that it has had longest (without a history, of the least id). expires_at: of its last lease; cancelled,
+-- Guarantees: one snapshot, one row a consumer. leased: its messages. expires_at: of its last lease; cancelled,
 -- cancelled_at: how many of its messages were cancelled, and when the first was; waiting_until: it waits for work;
 -- stop_requested_at, stop_requested_by: the last request within an hour; version, concurrency: of a worker that has
--- told them; handlers: p_handlers of its messages, those that it has had longest, as a JSON array.
+-- told them; handlers: p_handlers of its messages, those that it has had longest (without a history, those of the least
+-- ids), as a JSON array.
 -- Cost: the leased messages of the queue. Locks: none. Index: fq_lease_expires_ix, fq_message_lease_ix,
 -- fq_channel_pkey, fq_stop_request_pkey. Errors: QF001 bad limit; QF007.
 create function fairqueue.fq_consumers(
-  p_queue text, p_limit integer default 100, p_handlers integer default 0
+  p_queue text, p_limit integer default 100, p_handlers integer default 1
 )
 returns table (
-  consumer text, leased bigint, delivered_at bigint, message_id bigint, kind text, channel text, expires_at bigint,
-  waiting_until bigint, stop_requested_at bigint, stop_requested_by text, cancelled bigint, cancelled_at bigint,
-  version text, concurrency integer, handlers text
+  consumer text, leased bigint, expires_at bigint, waiting_until bigint, stop_requested_at bigint,
+  stop_requested_by text, cancelled bigint, cancelled_at bigint, version text, concurrency integer, handlers text
 )
 language plpgsql
 stable
@@ -24,18 +23,17 @@ declare
 begin
   perform fairqueue.fq_check_grant(array['monitor', 'operator']::text[], p_queue, null::text[]);
   perform fairqueue.fq_check_number('fq_consumers has limit'::text, p_limit::bigint, 1::bigint, null::bigint);
-  perform fairqueue.fq_check_number('fq_consumers has handlers'::text, p_handlers::bigint, 0::bigint, null::bigint);
+  perform fairqueue.fq_check_number('fq_consumers has handlers'::text, p_handlers::bigint, 1::bigint, null::bigint);
   return query
   with alive as materialized (
     select e.consumer, sum(h.messages)::bigint as leased, max(e.expires_at) as expires_at,
       max(e.waiting_until) filter (where e.waiting_until > v_now) as waiting_until,
-      min(array[h.delivered_at, h.message_id]) as oldest, sum(h.cancelled)::bigint as cancelled,
-      min(h.cancelled_at) as cancelled_at, max(e.version) as version, max(e.concurrency) as concurrency
+      sum(h.cancelled)::bigint as cancelled, min(h.cancelled_at) as cancelled_at, max(e.version) as version,
+      max(e.concurrency) as concurrency
     from fairqueue.fq_lease e
     cross join lateral (
-      select count(*) as messages, min(m.delivered_at) as delivered_at,
-        (min(array[m.delivered_at, m.id]))[2] as message_id,
-        count(*) filter (where m.cancelled) as cancelled, min(m.cancelled_at) as cancelled_at
+      select count(*) as messages, count(*) filter (where m.cancelled) as cancelled,
+        min(m.cancelled_at) as cancelled_at
       from fairqueue.fq_message m
       where m.lease_id = e.id
     ) h
@@ -45,20 +43,13 @@ begin
     order by 2 desc, e.consumer
     limit p_limit
   )
-  select a.consumer, a.leased, a.oldest[1], a.oldest[2], m.kind || '',
-    (select c.name from fairqueue.fq_channel c where c.id = m.channel_id), a.expires_at, a.waiting_until,
-    r.requested_at, r.requested_by, a.cancelled, a.cancelled_at, a.version, a.concurrency, o.handlers
+  select a.consumer, a.leased, a.expires_at, a.waiting_until, r.requested_at, r.requested_by, a.cancelled,
+    a.cancelled_at, a.version, a.concurrency, o.handlers
   from alive a
-  left join lateral (
-    select x.kind, x.channel_id
-    from fairqueue.fq_message x
-    where x.id = a.oldest[2]
-    limit 1
-  ) m on true
   left join fairqueue.fq_stop_request r on r.queue = p_queue
     and r.consumer = a.consumer
     and r.requested_at > v_now - 3600000000
-  left join lateral (
+  cross join lateral (
     select jsonb_agg(
         jsonb_build_object(
           'message_id', h.id, 'kind', h.kind, 'channel', k.name, 'delivered_at', h.delivered_at,
@@ -77,7 +68,7 @@ begin
       limit p_handlers
     ) h
     join fairqueue.fq_channel k on k.id = h.channel_id
-  ) o on p_handlers > 0
+  ) o
   order by a.leased desc, a.consumer;
 end
 $$;

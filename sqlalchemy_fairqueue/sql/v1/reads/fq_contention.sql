@@ -69,12 +69,11 @@ begin
     from busy b
   ),
   looked as materialized (
-    select p.*, d.scheduled, l.held, greatest(0, p.messages - d.scheduled - l.held) as ready, w.since
+    select p.*, d.scheduled, w.held, greatest(0, p.messages - d.scheduled - w.held) as ready, w.since
     from picked p
-    cross join lateral fairqueue.fq_waits_later(p.channel_id, v_now, p_scan::bigint) l
-    cross join lateral fairqueue.fq_waits_since(p.channel_id, v_now, p_scan::bigint) w
+    cross join lateral fairqueue.fq_waits(p.channel_id, v_now, p_scan::bigint) w
     cross join lateral (
-      select case when p_scan > 0 and w.since is null then greatest(0, p.messages - l.held) else l.scheduled end
+      select case when p_scan > 0 and w.since is null then greatest(0, p.messages - w.held) else w.scheduled end
     ) d(scheduled)
     where p.is_picked
   ),

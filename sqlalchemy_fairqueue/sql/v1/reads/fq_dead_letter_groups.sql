@@ -16,58 +16,28 @@ set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_custom_plan
 set jit = off
 as $$
-declare
-  v_id bigint;
-  v_unreadable bigint[] := '{}';
 begin
   perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, null::text[]);
   perform fairqueue.fq_check_number('fq_dead_letter_groups has limit'::text, p_limit::bigint, 1::bigint, null::bigint);
   perform fairqueue.fq_check_number('fq_dead_letter_groups has ids'::text, p_ids::bigint, 0::bigint, null::bigint);
-  -- One statement reads all of them. If that fails, the unreadable ones are found first.
-  for v_pass in 1..2 loop
-    begin
-      return query
-      select u.kind, u.reason, u.error, count(*), count(distinct u.channel_id), min(u.died_at), max(u.died_at),
-        (array_agg(u.message_id order by u.died_at desc))[:p_ids]
-      from (
-        select d.message_id, d.channel_id, d.died_at,
-          case when d.message_id <> all (v_unreadable) then d.kind || '' end as kind,
-          case when d.message_id <> all (v_unreadable) then left(d.reason, 200) end as reason,
-          case
-            when d.message_id <> all (v_unreadable) then regexp_replace(
-              left(split_part(rtrim(right(d.error, 4000), E' \n\r\t'), E'\n', -1), 200), '\d+', '#', 'g'
-            )
-          end as error
-        from fairqueue.fq_dead_letter d
-        where d.queue = p_queue
-        order by d.queue desc, d.died_at desc
-        limit p_limit
-      ) u
-      group by u.kind, u.reason, u.error
-      order by count(*) desc, max(u.died_at) desc;
-      return;
-    exception
-      when data_exception or program_limit_exceeded or internal_error then
-        if v_pass = 2 then
-          raise;
-        end if;
-    end;
-    for v_id in
-      select d.message_id
-      from fairqueue.fq_dead_letter d
-      where d.queue = p_queue
-      order by d.queue desc, d.died_at desc
+  return query
+  select u.kind, u.reason, u.error, count(*), count(distinct u.channel_id), min(u.died_at), max(u.died_at),
+    (array_agg(u.message_id order by u.died_at desc))[:p_ids]
+  from (
+    select d.message_id, d.channel_id, d.died_at, r.kind, left(r.reason, 200) as reason,
+      regexp_replace(
+        left(split_part(rtrim(right(r.error, 4000), E' \n\r\t'), E'\n', -1), 200), '\d+', '#', 'g'
+      ) as error
+    from (
+      select x.message_id, x.channel_id, x.died_at
+      from fairqueue.fq_dead_letter x
+      where x.queue = p_queue
+      order by x.queue desc, x.died_at desc
       limit p_limit
-    loop
-      begin
-        perform d.kind || '', d.reason || '', d.error || ''
-        from fairqueue.fq_dead_letter d
-        where d.message_id = v_id;
-      exception
-        when data_exception or program_limit_exceeded or internal_error then
-          v_unreadable := v_unreadable || v_id;
-      end;
-    end loop;
-  end loop;
+    ) d
+    cross join lateral fairqueue.fq_read_dead_letter(d.message_id::bigint, false::boolean) r
+  ) u
+  group by u.kind, u.reason, u.error
+  order by count(*) desc, max(u.died_at) desc;
 end
 $$;

@@ -25,10 +25,7 @@ set plan_cache_mode = force_custom_plan
 set enable_sort = off
 as $$
 declare
-  v_found integer := 0;
-  v_matches boolean;
   v_channel_id bigint;
-  v_id bigint;
 begin
   perform fairqueue.fq_check_number('fq_dead_letters has limit'::text, p_limit::bigint, 1::bigint, null::bigint)
   where p_limit is not null;
@@ -37,8 +34,11 @@ begin
   if v_channel_id is null and p_channel is not null then
     return;
   end if;
-  for v_id, channel, enqueued_at, attempts, max_attempts, deliveries, died_at in
-    select d.message_id, c.name, d.enqueued_at, d.attempts, d.max_attempts, d.deliveries, d.died_at
+  return query
+  select p.message_id, p.channel, r.kind, r.content, r.headers, r.key, r.ordering_key, p.enqueued_at, p.attempts,
+    p.max_attempts, p.deliveries, r.reason, r.error, p.died_at, r.unreadable
+  from (
+    select d.message_id, c.name as channel, d.enqueued_at, d.attempts, d.max_attempts, d.deliveries, d.died_at
     from fairqueue.fq_dead_letter d
     join fairqueue.fq_channel c on c.id = d.channel_id
     where d.queue = p_queue
@@ -50,36 +50,19 @@ begin
       and d.died_at >= coalesce(p_since, 0)
       and d.died_at < coalesce(p_until, 9223372036854775807)
       and (p_died_at is null or (d.died_at, d.message_id) > (p_died_at, p_message_id))
+      and (
+        p_error is null
+        or exists (
+          select
+          from fairqueue.fq_read_dead_letter(d.message_id::bigint, false::boolean) t
+          where strpos(t.reason, p_error) > 0
+            or strpos(t.error, p_error) > 0
+        )
+      )
     order by d.died_at, d.message_id
-    limit case when p_error is null then p_limit end
-  loop
-    if p_error is not null then
-      exit when v_found >= p_limit;
-      begin
-        select strpos(d.reason, p_error) > 0 or (strpos(d.error, p_error) > 0) is true into v_matches
-        from fairqueue.fq_dead_letter d
-        where d.message_id = v_id;
-      exception
-        when data_exception or program_limit_exceeded or internal_error then
-          v_matches := false;
-      end;
-      continue when not v_matches;
-      v_found := v_found + 1;
-    end if;
-    message_id := v_id;
-    begin
-      -- The content is read here even if it is stored apart (TOAST), and not when the row is sent.
-      select d.kind || '', d.content || ''::bytea, d.headers::text,
-        d.key, d.ordering_key || '', d.reason || '', d.error || '', null
-      into kind, content, headers, key, ordering_key, reason, error, unreadable
-      from fairqueue.fq_dead_letter d
-      where d.message_id = v_id;
-    exception
-      when data_exception or program_limit_exceeded or internal_error then
-        select left(sqlerrm, 1000), null, null, null, null, null, null, null
-        into unreadable, kind, content, headers, key, ordering_key, reason, error;
-    end;
-    return next;
-  end loop;
+    limit p_limit
+  ) p
+  cross join lateral fairqueue.fq_read_dead_letter(p.message_id::bigint, true::boolean) r
+  order by p.died_at, p.message_id;
 end
 $$;

@@ -15,6 +15,7 @@ returns table (
 language plpgsql
 stable
 security definer
+set plan_cache_mode = force_custom_plan
 as $$
 begin
   if p_group_id is not null then
@@ -25,21 +26,14 @@ begin
   perform fairqueue.fq_check_number('fq_groups has limit'::text, p_limit::bigint, 1::bigint, 100000::bigint);
   return query
   with page as materialized (
-    select o.*
-    from fairqueue.fq_group o
-    where o.group_id = p_group_id
-      and o.queue = p_queue
-    union all
-    (
-      select g.*
-      from fairqueue.fq_group g
-      where g.queue = p_queue
-        and num_nulls(p_group_id) = 1
-        and (num_nulls(p_open) = 1 or p_open = (num_nulls(g.finished_at) = 1))
-        and (num_nulls(p_before_at) = 1 or (g.created_at, g.group_id) < (p_before_at, p_before_id))
-      order by g.queue desc, g.created_at desc, g.group_id desc
-      limit p_limit
-    )
+    select g.*
+    from fairqueue.fq_group g
+    where g.queue = p_queue
+      and (p_group_id is null or g.group_id = p_group_id)
+      and (p_open is null or p_open = (g.finished_at is null))
+      and (p_before_at is null or (g.created_at, g.group_id) < (p_before_at, p_before_id))
+    order by g.queue desc, g.created_at desc, g.group_id desc
+    limit p_limit
   ),
   since as materialized (
     select u.group_id, sum(u.added)::bigint as added, sum(u.done)::bigint as done, sum(u.failed)::bigint as failed,

@@ -1,4 +1,4 @@
--- fq_growth: how the largest tables grew within the last day, as far as fq_keep_sizes knows: the bytes of each, those
+-- fq_growth: how the largest tables grew within the last day, as far as fq_keep_samples has noted: the bytes of each, those
 -- that it grew by, negative if it shrank, and within how many microseconds.
 -- Guarantees: no row of a table that is kept for one hour alone, or is no longer among the largest. Cost: ten rows an
 -- hour of the last day. Locks: none. Index: fq_size_pkey. Errors: none.

@@ -13,7 +13,9 @@ as $$
 begin
   perform fairqueue.fq_check_grant(array['monitor', 'operator']::text[], p_queue, null::text[]);
   perform fairqueue.fq_check_number('fq_longest_out has count'::text, p_count::bigint, 1::bigint, null::bigint);
-  for channel, message_id, delivered_at in
+  return query
+  select f.name, f.id, fairqueue.fq_kind(f.id::bigint), f.delivered_at
+  from (
     select distinct on (case when p_channels is not null then o.channel_id end) c.name, o.id, o.delivered_at
     from (
       select m.channel_id, m.id, m.delivered_at
@@ -31,14 +33,6 @@ begin
     where p_channels is null
       or c.name = any (p_channels)
     order by case when p_channels is not null then o.channel_id end, o.delivered_at, o.id
-  loop
-    begin
-      kind := (select m.kind || '' from fairqueue.fq_message m where m.id = message_id);
-    exception
-      when data_exception or program_limit_exceeded or internal_error then
-        kind := null;
-    end;
-    return next;
-  end loop;
+  ) f;
 end
 $$;

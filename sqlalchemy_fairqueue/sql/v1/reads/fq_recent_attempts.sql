@@ -1,14 +1,15 @@
 -- fq_recent_attempts: a page of up to p_limit attempts at messages of a queue that have ended, the last recorded first,
 -- with their places in the history. p_channel, p_kind, p_outcome: only such (null restricts nothing). p_xid, p_id:
--- recorded_xid and history_id of the last row of the page before. error: its first p_chars characters.
+-- recorded_xid and history_id of the last row of the page before. p_message_id: only those at this message, the last
+-- that ended first, without pages. error: its first p_chars characters.
 -- Guarantees: one snapshot. If there may be more, the last row has no message_id, and says where to go on. At most
 -- p_scan attempts of all queues are looked at, so a page may have fewer than p_limit, or none, and still not be the
 -- last.
 -- Cost: an index probe a day that is kept, and the attempts that are looked at. Locks: none.
--- Index: fq_history_recorded_ix. Errors: QF001 bad limit; QF007.
+-- Index: fq_history_recorded_ix, fq_history_message_ix. Errors: QF001 bad limit; QF007.
 create function fairqueue.fq_recent_attempts(
-  p_queue text, p_channel text, p_kind text, p_outcome text, p_xid bigint, p_id bigint, p_limit integer,
-  p_scan integer, p_chars integer
+  p_queue text, p_message_id bigint, p_channel text, p_kind text, p_outcome text, p_xid bigint, p_id bigint,
+  p_limit integer, p_scan integer, p_chars integer
 )
 returns table (
   message_id bigint, kind text, attempt integer, channel text, consumer text, enqueued_at bigint, ready_at bigint,
@@ -36,11 +37,24 @@ begin
   in
     select h.queue, h.message_id, h.kind, h.attempt, h.channel, h.consumer, h.enqueued_at, h.ready_at, h.started_at,
       h.finished_at, h.outcome, left(h.error, p_chars), h.recorded_xid::text::bigint, h.id
-    from fairqueue.fq_history h
-    where p_id is null
-      or (h.recorded_xid, h.id) < (p_xid::text::xid8, p_id)
-    order by h.recorded_xid desc, h.id desc
-    limit p_scan
+    from (
+      (
+        select x.*
+        from fairqueue.fq_history x
+        where p_message_id is null
+          and (p_id is null or (x.recorded_xid, x.id) < (p_xid::text::xid8, p_id))
+        order by x.recorded_xid desc, x.id desc
+        limit p_scan
+      )
+      union all
+      (
+        select x.*
+        from fairqueue.fq_history x
+        where x.message_id = p_message_id
+        order by x.finished_at desc, x.id desc
+        limit p_scan
+      )
+    ) h
   loop
     v_scanned := v_scanned + 1;
     if v_queue = p_queue

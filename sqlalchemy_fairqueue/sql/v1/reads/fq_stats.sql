@@ -77,7 +77,7 @@ begin
         limit 100
       )
     ) p
-    cross join lateral fairqueue.fq_waits_since(p.channel_id, v_now, null::bigint) w
+    cross join lateral fairqueue.fq_waits(p.channel_id, v_now, null::bigint) w
   ),
   signals as materialized (
     select count(*) as signals, sum(g.dropped) as dropped, sum(g.queue_freed) as freed

@@ -1,5 +1,5 @@
 -- The size of a table at an hour, with its indexes, in bytes; the partitions of the history together. Written by
--- fq_keep_sizes for the ten largest tables, which deletes what is older than eight days. fq_growth reads it.
+-- fq_keep_samples for the ten largest tables, deleted by fq_prune_expired after eight days. fq_growth reads it.
 create table fairqueue.fq_size (
   at bigint not null,
   name text collate "C" not null,
