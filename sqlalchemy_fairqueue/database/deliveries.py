@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from sqlalchemy.exc import DBAPIError
 
-from sqlalchemy_fairqueue.codecs import Codec, codec_of, decoded, headers_of
+from sqlalchemy_fairqueue.codecs import Codec, decoded, headers_of
 from sqlalchemy_fairqueue.database.calls import Call, Shape, Target, argument, call
 from sqlalchemy_fairqueue.database.errors import sqlstate_of
 from sqlalchemy_fairqueue.texts import said
 from sqlalchemy_fairqueue.times import duration, instant, microseconds
-from sqlalchemy_fairqueue.values.messages import Delivery, Lease, Once
+from sqlalchemy_fairqueue.values.messages import Delivery, Lease, Undecoded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -195,7 +195,7 @@ def delivered(
     deliveries: list[Delivery] = []
     unreadable: list[tuple[int, str]] = []
     # Copied and filled in for each delivery, since dicts that grow take twice as long.
-    blank = {**dict.fromkeys(Delivery.__dataclass_fields__), **shared}
+    blank = {**dict.fromkeys(Delivery.__dataclass_fields__), **shared, "decoded": Undecoded(partial(decoded, codec))}
     for numbers, row_id, channel, kind, content, headers, ordering_key in rows:
         filled = blank.copy()
         message_id, enqueued_at, filled["attempt"], filled["max_attempts"], filled["deliveries"] = numbers
@@ -207,10 +207,9 @@ def delivered(
             unreadable.append((message_id, said(error)))
             continue
         filled["message_id"], filled["row_id"], filled["content"], filled["settled"] = message_id, row_id, content, []
-        refused = None
         if headers is not None:
             filled["headers"], refused = headers_of(str(headers, "utf-8"))
-        filled["decoded"] = refused or Once(partial(decoded, codec_of(filled["kind"], codec), content))
+            filled["decoded"] = refused or filled["decoded"]
         # A fifth of the usual time, since a frozen dataclass sets its fields one by one.
         delivery = _new(Delivery)
         _set(delivery, "__dict__", filled)

@@ -8,7 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 from uuid import UUID
 
-from sqlalchemy_fairqueue.codecs import Codec, codec_of, decoded, headers_of
+from sqlalchemy_fairqueue.codecs import Codec, decoded, headers_of
 from sqlalchemy_fairqueue.database.calls import READABLE, Call, Row, Shape, Target, argument, call, clause_of, read
 from sqlalchemy_fairqueue.errors import PayloadError
 from sqlalchemy_fairqueue.times import instant_microseconds, microseconds
@@ -409,7 +409,7 @@ def read_dead_letters(
             refused = PayloadError(f"dead letter {row['message_id']} cannot be read: {unreadable}; purge it")
             row["error"] = str(refused)
         row |= {name: row[name] or "" for name in ("channel", "kind", "reason")}
-        result = refused or decoded(codec_of(row["kind"], codec), row["content"])
+        result = refused or decoded(codec, row["content"], row["kind"])
         row["content"] = row["content"] or b""
         return DeadLetterInfo(queue=target.queue, headers=read_headers, decoded=result, **row)
 
