@@ -70,6 +70,10 @@ class Token(NamedTuple):
     deliveries: int
 
 
+def token_of(delivery: Delivery) -> Token:
+    return Token(delivery.message_id, delivery.row_id, delivery.lease.id, delivery.deliveries)
+
+
 @dataclass(frozen=True, slots=True)
 class Dequeued:
     """The answer of a dequeue.
@@ -339,7 +343,7 @@ def _settling(*, refusing: bool, costs: bool, alone: bool) -> Shape:
 def settlement(
     target: Target,
     verb: SettlementVerb,
-    tokens: Sequence[Token],
+    tokens: Sequence[tuple[int, str, int, int]],
     *,
     delays: Iterable[timedelta | None] = (),
     errors: Iterable[str | None] = (),

@@ -23,10 +23,10 @@ from sqlalchemy_fairqueue.database.deliveries import (
     set_aside,
     take_messages,
     take_more,
+    token_of,
 )
 from sqlalchemy_fairqueue.database.installation import check_installed
 from sqlalchemy_fairqueue.texts import clean, logged, shortened
-from sqlalchemy_fairqueue.unit_of_work.operations import token_of
 from sqlalchemy_fairqueue.values.messages import Deliveries, Delivery, Lease
 
 if TYPE_CHECKING:
