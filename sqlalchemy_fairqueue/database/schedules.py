@@ -74,29 +74,7 @@ def schedule_call(target: Target, definition: ScheduleDefinition) -> Call:
     )
 
 
-def read_schedules(
-    connection: Connection,
-    target: Target,
-    *,
-    channel: str | None = None,
-    name: str | None = None,
-    after: ScheduleInfo | None = None,
-    limit: int = 1000,
-) -> list[ScheduleInfo]:
-    return target.read(
-        connection,
-        "fq_schedules",
-        "read the schedules of",
-        _info,
-        channel=channel,
-        name=name,
-        after_channel=None if after is None else after.channel,
-        after_name=None if after is None else after.name,
-        limit=limit,
-    )
-
-
-def _info(
+def schedule_info(
     *,
     every: timedelta | None,
     anchor_at: datetime,

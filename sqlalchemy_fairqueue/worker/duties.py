@@ -408,7 +408,7 @@ class Schedules(Round):
 
     def _declare_one(self, queue: ServedQueue, key: tuple[str, str], definition: schedules.ScheduleDefinition) -> None:
         channel, name = key
-        read = partial(schedules.read_schedules, target=queue.target, channel=channel, name=name, limit=1)
+        read = partial(queue.queue.schedules.list, channel=channel, name=name, limit=1)
         if self._declared_on is not None and self._connection.run(read):
             return
         outcome = self._connection.run(schedules.schedule_call(queue.target, definition).value)
