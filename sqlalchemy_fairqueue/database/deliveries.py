@@ -237,27 +237,6 @@ def is_about_data(error: BaseException) -> bool:
     return sqlstate_of(error).startswith(_ABOUT_DATA)
 
 
-def set_aside(
-    connection: Connection,
-    target: Target,
-    *,
-    limit: int,
-    lease_id: int | None = None,
-    message_ids: Sequence[int] | None = None,
-    reason: str | None = None,
-) -> list[SetAside]:
-    """Find the rows that make dequeues fail and set them aside, or set aside messages that the caller could not read.
-
-    Args:
-        limit: The limit of the failed dequeue.
-        message_ids: Messages under *lease_id* that the caller could not read because of *reason*. None: find the rows.
-    """
-    doing = "set aside what cannot be delivered in"
-    ids = None if message_ids is None else list(message_ids)
-    call = target.call("fq_set_aside", doing, limit=limit, lease_id=lease_id, ids=ids, reason=reason)
-    return list(map(SetAside._make, call.rows(connection)))
-
-
 def extend_lease(connection: Connection, target: Target, tokens: Sequence[Token], lease: timedelta) -> datetime | None:
     """Extend the lease of deliveries, so that it runs for *lease* from now; never shorten it. The caller commits.
 

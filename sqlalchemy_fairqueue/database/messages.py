@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 from uuid import UUID
 
 from sqlalchemy_fairqueue.database.calls import READABLE, Call, Shape, Target, argument, call, clause_of, read
+from sqlalchemy_fairqueue.sql.files import signature
 from sqlalchemy_fairqueue.times import instant_microseconds, microseconds
 from sqlalchemy_fairqueue.values.messages import Delivery, Enqueue, EnqueueOutcome, GroupStatus, MessageName
 from sqlalchemy_fairqueue.values.reports import (
@@ -27,9 +28,6 @@ if TYPE_CHECKING:
 
 
 ResultState = Literal["completed", "unkept", "cancelled", "expired", "pending", "failed", "gone", "unknown"]
-_OF_FOLLOWUPS = (
-    "channels", "kinds", "contents", "headers", "delays", "ats", "priorities", "keys", "max_attempts", "ordering_keys",
-)  # fmt: skip
 _ONE_NAMED = Shape(named="message_id")
 _FIRST_NAMED = Shape(named="ids", alone=("ids",), readable=True)
 # Arrays, since a row for each message would cost the client as much as encoding it.
@@ -226,8 +224,8 @@ def _arrays(messages: Sequence[EncodedMessage]) -> dict[str, Any]:
 def followup_values(messages: Sequence[EncodedMessage]) -> dict[str, Any]:
     """Return the arrays of follow-ups that a group keeps until its members have ended; without any, each is None."""
     # No driver writes an empty array of contents.
-    arrays = _arrays(messages)
-    return {name: arrays[name] or None for name in _OF_FOLLOWUPS}
+    kept = signature("fq_make_group").parameters
+    return {name: values or None for name, values in _arrays(messages).items() if name in kept}
 
 
 def names_values(*names: MessageName) -> dict[str, Any]:
