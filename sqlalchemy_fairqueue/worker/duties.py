@@ -461,16 +461,8 @@ class Schedules(Round):
         timing = timing_of(due.cron, due.timezone, due.every, due.anchor_at)
         most = max(1, min(self._options.timings.slots_at_once, _BYTES // max(due.content_size, 1)))
         plan = planned(timing, due.catch_up, due.done_until, due.read_at, most)
-        run = partial(
-            schedules.run_slots,
-            schema=schema,
-            due=due,
-            slots=plan.slots,
-            until=plan.until,
-            next_slot=plan.next,
-            notify=self._queues[schema][due.queue].target.notify,
-        )
-        made = self._connection.run(run)
+        notify = self._queues[schema][due.queue].target.notify
+        made = self._connection.run(partial(schedules.run_slots, schema=schema, due=due, plan=plan, notify=notify))
         if made:
             ids = list(made.values())
             self._options.log.debug(": schedule %s of channel %s of queue %s enqueued messages %s", *_words(due), ids)
