@@ -23,7 +23,7 @@ from sqlalchemy_fairqueue.database.messages import (
 from sqlalchemy_fairqueue.database.stats import read_channel_stats, read_consumers, read_contention, read_trend
 from sqlalchemy_fairqueue.errors import InvalidArgument, PayloadError
 from sqlalchemy_fairqueue.queue.base import Facet, QueueBase, Where, on_engine, verb
-from sqlalchemy_fairqueue.queue.lookups import ERROR, checked_message
+from sqlalchemy_fairqueue.queue.lookups import ERROR, MessageNameWords, checked_message
 from sqlalchemy_fairqueue.values.checks import (
     IDS,
     check_choice,
@@ -228,13 +228,7 @@ class Admin(Facet[QueueBase]):
 
     @verb
     def retry_now(
-        self,
-        where: Where,
-        message_id: int | None = None,
-        *,
-        channel: str | None = None,
-        key: str | None = None,
-        ordering_key: str | None = None,
+        self, where: Where, message_id: int | None = None, **name: Unpack[MessageNameWords]
     ) -> RetryNowOutcome:
         """Make a message due now: a scheduled one, one that waits for its next attempt, or a dead letter.
 
@@ -251,7 +245,7 @@ class Admin(Facet[QueueBase]):
         AutocommitError in AUTOCOMMIT. It locks the message, and waits for a transaction that delivers, settles, cancels
         or replaces it. For a dead letter it takes the locks of a redrive.
         """
-        wanted = checked_message(message_id, channel, key, ordering_key)
+        wanted = checked_message(message_id, **name)
 
         def work(connection: Connection) -> RetryNowOutcome:
             outcome: RetryNowOutcome = make_due(self._target, wanted).value(connection)

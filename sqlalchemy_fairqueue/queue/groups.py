@@ -155,9 +155,6 @@ class Group(_Members):
             )
         return super().enqueue_many(messages)
 
-    def _is_open_for(self, queue: GroupMethods) -> bool:
-        return self._is_open and self._queue is queue
-
     def _close(self) -> None:
         self._is_open = False
 
@@ -232,7 +229,7 @@ class GroupMethods(EnqueueMethods):
         return Group(self, session, then, on_failure)
 
     def _check_groups(self, groups: Sequence[Group]) -> None:
-        found = [group.id for group in groups if group._is_open_for(self)]  # noqa: SLF001 - its other half
+        found = [one.id for one in groups if one._is_open and one._queue is self]  # noqa: SLF001 - its other half
         if found:
             warn(
                 f"a message of queue {self.name!r} is enqueued within the block of group {found[-1]}, and is no member "

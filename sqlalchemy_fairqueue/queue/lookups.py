@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Unpack, get_args
+from typing import TYPE_CHECKING, TypedDict, Unpack, get_args
 
 from sqlalchemy_fairqueue.database.configuration import read_limits
 from sqlalchemy_fairqueue.database.messages import read_message_attempts, read_messages
@@ -45,6 +45,14 @@ _MOST_AHEAD = 1000
 _SCAN = 2000
 _ATTEMPTS = 100
 ERROR = 2**20
+
+
+class MessageNameWords(TypedDict, total=False):
+    """The channel of messages with their key, their ordering key, or both, in place of an id."""
+
+    channel: str | None
+    key: str | None
+    ordering_key: str | None
 
 
 class LookupMethods(QueueBase):
@@ -97,13 +105,7 @@ class LookupMethods(QueueBase):
 
     @verb
     def message(
-        self,
-        where: Where,
-        message_id: int | None = None,
-        *,
-        channel: str | None = None,
-        key: str | None = None,
-        ordering_key: str | None = None,
+        self, where: Where, message_id: int | None = None, **name: Unpack[MessageNameWords]
     ) -> MessageDetails | None:
         """Return one unsettled message with its whole content, by its id, or by its channel and key or ordering key.
 
@@ -124,7 +126,7 @@ class LookupMethods(QueueBase):
             >>> queue.message(engine, channel="customer-7", key="invoice-12").message_id == message_id
             True
         """
-        wanted = checked_message(message_id, channel, key, ordering_key)
+        wanted = checked_message(message_id, **name)
 
         def work(connection: Connection) -> MessageDetails | None:
             which = [wanted] if isinstance(wanted, int) else wanted
@@ -239,7 +241,7 @@ def _position(after: object, channel: str | None) -> tuple[int, ...]:
 
 
 def checked_message(
-    message_id: int | None, channel: str | None, key: str | None, ordering_key: str | None
+    message_id: int | None, *, channel: str | None = None, key: str | None = None, ordering_key: str | None = None
 ) -> int | MessageName:
     """Check that a call names a message either by its id or by keys in a channel, and return the id or the name."""
     named = channel is not None and (key is not None or ordering_key is not None)
@@ -259,13 +261,7 @@ class WithdrawalMethods(QueueBase):
 
     @recorded
     def cancel(
-        self,
-        where: RecordedWhere,
-        message_id: int | None = None,
-        *,
-        channel: str | None = None,
-        key: str | None = None,
-        ordering_key: str | None = None,
+        self, where: RecordedWhere, message_id: int | None = None, **name: Unpack[MessageNameWords]
     ) -> CancelReceipt:
         """Withdraw a message, or all messages of an ordering key. If none is found, nothing happens.
 
@@ -287,7 +283,7 @@ class WithdrawalMethods(QueueBase):
             >>> queue.cancel(engine, message_id).outcome
             'cancelled'
         """
-        wanted = checked_message(message_id, channel, key, ordering_key)
+        wanted = checked_message(message_id, **name)
         receipt = CancelReceipt(message_id)
         return self._perform(where, [Cancel(self._target, receipt, wanted)], receipt)
 
