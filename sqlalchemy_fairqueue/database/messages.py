@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from uuid import UUID
 
 from sqlalchemy_fairqueue.database.calls import READABLE, Call, Shape, Target, argument, call, clause_of, read
@@ -50,7 +50,9 @@ class Membership:
 _OPTIONAL = {**dict.fromkeys(("ordering_keys", "costs", "groups", "unique_fors", "from_ends")), "on_duplicates": "skip"}
 
 
-class EncodedMessage(Protocol):
+# Not frozen, unlike other values: creating it takes a third of the time.
+@dataclass(slots=True, eq=False)
+class EncodedMessage:
     """A message to enqueue: encoded, with its headers as JSON, and with its own *max_attempts* or the queue's."""
 
     message: Enqueue

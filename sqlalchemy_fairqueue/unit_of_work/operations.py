@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, cast
 
 from sqlalchemy_fairqueue.database.calls import ALL, Call, CommitRefused, Link, Shape, Target, call, can_notify
 from sqlalchemy_fairqueue.database.deliveries import EncodedResult, find_holder, lock_deliveries, settlement, token_of
-from sqlalchemy_fairqueue.database.messages import EnqueuedMessages, enqueue_call, followup_values, names_values
+from sqlalchemy_fairqueue.database.messages import (
+    EncodedMessage,
+    EnqueuedMessages,
+    enqueue_call,
+    followup_values,
+    names_values,
+)
 from sqlalchemy_fairqueue.errors import ChannelFull, DuplicateMessage, LeaseLost, MessageCancelled, UnknownGroup
 
 if TYPE_CHECKING:
@@ -22,12 +28,11 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from sqlalchemy_fairqueue.database.messages import EncodedMessage, Membership
+    from sqlalchemy_fairqueue.database.messages import Membership
     from sqlalchemy_fairqueue.values.messages import (
         CancelOutcome,
         CancelReceipt,
         Delivery,
-        Enqueue,
         EnqueueOutcome,
         MessageName,
         Receipt,
@@ -272,19 +277,13 @@ _NONE: Mapping[int, int] = MappingProxyType({})
 _membership = attrgetter("membership")
 
 
-# Not frozen, unlike other values: creating it takes a third of the time.
 @dataclass(slots=True, eq=False)
-class EnqueueMessage:
+class EnqueueMessage(EncodedMessage):
     """An enqueue of a message."""
 
     phase: ClassVar[int] = ENQUEUES
     target: Target
-    message: Enqueue
-    content: bytes
-    headers: str | None
-    max_attempts: int
     receipt: Receipt
-    membership: Membership | None = None
 
     @property
     def group_id(self) -> UUID | None:
@@ -349,9 +348,25 @@ class Members:
         UnknownGroup. Raise LeaseLost if the delivery of a handler that adds members is lost, and MessageCancelled if
         its message was cancelled.
         """
-        if self.join:
-            for group_id in dict.fromkeys([*(make.group_id for make in self._makes), *self._adders]):
-                self._send_join(group_id)
+        if not self.join:
+            return
+        connection, target = self._share.link.connection, self._share.target
+        for group_id in dict.fromkeys([*(make.group_id for make in self._makes), *self._adders]):
+            adder = self._adders.get(group_id)
+            outcome = self._join(group_id).value(connection)
+            if outcome == "stranger":
+                raise UnknownGroup(
+                    f"group {group_id} of queue {target.queue!r} takes no members from this transaction: only the "
+                    "transaction that makes it adds some, and the handlers of its members; enqueue within its block",
+                    target.queue,
+                    group_id,
+                )
+            if adder is None or outcome == "joined":
+                continue
+            if outcome == "cancelled":
+                raise MessageCancelled(adder.message_id)
+            holder = find_holder(connection, target, adder.message_id)
+            raise LeaseLost((adder.message_id,), adder.lease.id, adder.lease.expires_at, holder)
 
     def _join(self, group_id: UUID) -> Call:
         """Return the call that counts created members, whose value is "joined", "lost", "cancelled" or "stranger"."""
@@ -365,24 +380,6 @@ class Members:
             lease_id=None if adder is None else adder.lease.id,
             deliveries=None if adder is None else adder.deliveries,
         )
-
-    def _send_join(self, group_id: UUID) -> None:
-        connection, target = self._share.link.connection, self._share.target
-        adder = self._adders.get(group_id)
-        outcome = self._join(group_id).value(connection)
-        if outcome == "stranger":
-            raise UnknownGroup(
-                f"group {group_id} of queue {target.queue!r} takes no members from this transaction: only the "
-                "transaction that makes it adds some, and the handlers of its members; enqueue within its block",
-                target.queue,
-                group_id,
-            )
-        if adder is None or outcome == "joined":
-            return
-        if outcome == "cancelled":
-            raise MessageCancelled(adder.message_id)
-        holder = find_holder(connection, target, adder.message_id)
-        raise LeaseLost((adder.message_id,), adder.lease.id, adder.lease.expires_at, holder)
 
 
 def members_of(share: Share) -> Members | None:
