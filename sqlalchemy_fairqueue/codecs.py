@@ -242,10 +242,7 @@ ON_DEAD = "on_dead:"
 
 
 def decoded(codec: Codec, content: bytes, kind: str = "") -> Any:
-    """Return the payload, or the PayloadError to raise when the payload is asked for; other messages are unaffected.
-
-    A message to an on_dead handler, which its *kind* tells, is JSON, whatever the codec is.
-    """
+    """Return the payload, or the PayloadError to raise when it is asked for. *kind* tells what on_dead handlers get."""
     codec = _JSON if kind.startswith(ON_DEAD) else codec
     try:
         return codec.decode(content)

@@ -29,7 +29,8 @@ from sqlalchemy_fairqueue.values.checks import (
     checked_position,
 )
 from sqlalchemy_fairqueue.values.messages import CancelReceipt, MessageName, PurgeReceipt, undelivered
-from sqlalchemy_fairqueue.values.reports import MessagePage, MessageState, Reason, Wait, with_waits
+from sqlalchemy_fairqueue.values.reports import MessagePage, MessageState, Reason, Wait
+from sqlalchemy_fairqueue.values.waits import with_waits
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
