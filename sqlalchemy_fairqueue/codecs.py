@@ -242,7 +242,7 @@ ON_DEAD = "on_dead:"
 
 
 def decoded(codec: Codec, content: bytes, kind: str = "") -> Any:
-    """Return the payload, or the PayloadError to raise when it is asked for. *kind* tells what on_dead handlers get."""
+    """Return the payload, or the PayloadError to raise when it is asked for. On_dead handlers always get JSON."""
     codec = _JSON if kind.startswith(ON_DEAD) else codec
     try:
         return codec.decode(content)
