@@ -228,7 +228,7 @@ class Admin(Facet[QueueBase]):
 
     @verb
     def retry_now(
-        self, where: Where, message_id: int | None = None, **name: Unpack[MessageNameWords]
+        self, where: Where, message_id: int | None = None, **named: Unpack[MessageNameWords]
     ) -> RetryNowOutcome:
         """Make a message due now: a scheduled one, one that waits for its next attempt, or a dead letter.
 
@@ -245,7 +245,7 @@ class Admin(Facet[QueueBase]):
         AutocommitError in AUTOCOMMIT. It locks the message, and waits for a transaction that delivers, settles, cancels
         or replaces it. For a dead letter it takes the locks of a redrive.
         """
-        wanted = checked_message(message_id, **name)
+        wanted = checked_message(message_id, **named)
 
         def work(connection: Connection) -> RetryNowOutcome:
             outcome: RetryNowOutcome = make_due(self._target, wanted).value(connection)

@@ -106,7 +106,7 @@ class LookupMethods(QueueBase):
 
     @verb
     def message(
-        self, where: Where, message_id: int | None = None, **name: Unpack[MessageNameWords]
+        self, where: Where, message_id: int | None = None, **named: Unpack[MessageNameWords]
     ) -> MessageDetails | None:
         """Return one unsettled message with its whole content, by its id, or by its channel and key or ordering key.
 
@@ -127,7 +127,7 @@ class LookupMethods(QueueBase):
             >>> queue.message(engine, channel="customer-7", key="invoice-12").message_id == message_id
             True
         """
-        wanted = checked_message(message_id, **name)
+        wanted = checked_message(message_id, **named)
 
         def work(connection: Connection) -> MessageDetails | None:
             which = [wanted] if isinstance(wanted, int) else wanted
@@ -262,7 +262,7 @@ class WithdrawalMethods(QueueBase):
 
     @recorded
     def cancel(
-        self, where: RecordedWhere, message_id: int | None = None, **name: Unpack[MessageNameWords]
+        self, where: RecordedWhere, message_id: int | None = None, **named: Unpack[MessageNameWords]
     ) -> CancelReceipt:
         """Withdraw a message, or all messages of an ordering key. If none is found, nothing happens.
 
@@ -284,7 +284,7 @@ class WithdrawalMethods(QueueBase):
             >>> queue.cancel(engine, message_id).outcome
             'cancelled'
         """
-        wanted = checked_message(message_id, **name)
+        wanted = checked_message(message_id, **named)
         receipt = CancelReceipt(message_id)
         return self._perform(where, [Cancel(self._target, receipt, wanted)], receipt)
 
