@@ -241,13 +241,9 @@ ON_DEAD = "on_dead:"
 """The prefix of the kinds of messages that report dead letters. SQL writes the payloads of these messages, as JSON."""
 
 
-def codec_of(kind: str, codec: Codec) -> Codec:
-    """Return the codec of a kind; messages to on_dead handlers are always JSON."""
-    return _JSON if kind.startswith(ON_DEAD) else codec
-
-
-def decoded(codec: Codec, content: bytes) -> Any:
-    """Return the payload, or the PayloadError to raise when the payload is asked for; other messages are unaffected."""
+def decoded(codec: Codec, content: bytes, kind: str = "") -> Any:
+    """Return the payload, or the PayloadError to raise when it is asked for. On_dead handlers always get JSON."""
+    codec = _JSON if kind.startswith(ON_DEAD) else codec
     try:
         return codec.decode(content)
     except PayloadError as error:

@@ -23,7 +23,7 @@ from sqlalchemy_fairqueue.database.calls import Target
 from sqlalchemy_fairqueue.figures.queues import age, figures_now
 from sqlalchemy_fairqueue.formats import parse_whole
 from sqlalchemy_fairqueue.texts import clean
-from sqlalchemy_fairqueue.values.reports import with_waits
+from sqlalchemy_fairqueue.values.waits import with_waits
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Sequence

@@ -17,7 +17,6 @@ from sqlalchemy_fairqueue.dashboard.timelines import end_of, ended_timeline, tim
 from sqlalchemy_fairqueue.dashboard.words import charts_of, headline, queue_state
 from sqlalchemy_fairqueue.database.configuration import read_plan_channels
 from sqlalchemy_fairqueue.database.messages import (
-    read_audits,
     read_channel_messages,
     read_dead_letter_groups,
     read_group_members,
@@ -291,7 +290,7 @@ class Pages(PageBase):
         return view.answer("audit", audits=found[:_PAGE], listed=listed)
 
     async def _audits(self, queue: str, *, limit: int = _AUDITS, **about: Any) -> Sequence[AuditEntry]:
-        read = partial(read_audits, target=self.target_of(queue), limit=limit, **about)
+        read = partial(self.reading.queue(queue).admin.audits, limit=limit, **about)
         return await self.reading.kept(("audits", queue, limit, *about.items()), read)
 
     async def health(self, view: View) -> Response:

@@ -33,8 +33,11 @@ def policy_json(values: Mapping[str, object]) -> str:
     return json.dumps(column_values(POLICY, values))
 
 
-def settings_json(values: Mapping[str, object]) -> str:
-    return json.dumps(column_values(SETTINGS, values))
+def settings_json(values: Mapping[str, Any]) -> str:
+    columns = column_values(SETTINGS, values)
+    if "defaults" in values:
+        columns["defaults"] = column_values(POLICY, values["defaults"])
+    return json.dumps(columns)
 
 
 def new_policy_json(policy: ChannelPolicy) -> str | None:

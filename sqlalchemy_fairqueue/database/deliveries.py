@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from sqlalchemy.exc import DBAPIError
 
-from sqlalchemy_fairqueue.codecs import Codec, codec_of, decoded, headers_of
+from sqlalchemy_fairqueue.codecs import Codec, decoded, headers_of
 from sqlalchemy_fairqueue.database.calls import Call, Shape, Target, argument, call
 from sqlalchemy_fairqueue.database.errors import sqlstate_of
 from sqlalchemy_fairqueue.texts import said
 from sqlalchemy_fairqueue.times import duration, instant, microseconds
-from sqlalchemy_fairqueue.values.messages import Delivery, Lease, Once
+from sqlalchemy_fairqueue.values.messages import Delivery, Lease, Undecoded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -68,6 +68,10 @@ class Token(NamedTuple):
     row_id: str
     lease_id: int
     deliveries: int
+
+
+def token_of(delivery: Delivery) -> Token:
+    return Token(delivery.message_id, delivery.row_id, delivery.lease.id, delivery.deliveries)
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +199,7 @@ def delivered(
     deliveries: list[Delivery] = []
     unreadable: list[tuple[int, str]] = []
     # Copied and filled in for each delivery, since dicts that grow take twice as long.
-    blank = {**dict.fromkeys(Delivery.__dataclass_fields__), **shared}
+    blank = {**dict.fromkeys(Delivery.__dataclass_fields__), **shared, "decoded": Undecoded(partial(decoded, codec))}
     for numbers, row_id, channel, kind, content, headers, ordering_key in rows:
         filled = blank.copy()
         message_id, enqueued_at, filled["attempt"], filled["max_attempts"], filled["deliveries"] = numbers
@@ -207,10 +211,9 @@ def delivered(
             unreadable.append((message_id, said(error)))
             continue
         filled["message_id"], filled["row_id"], filled["content"], filled["settled"] = message_id, row_id, content, []
-        refused = None
         if headers is not None:
             filled["headers"], refused = headers_of(str(headers, "utf-8"))
-        filled["decoded"] = refused or Once(partial(decoded, codec_of(filled["kind"], codec), content))
+            filled["decoded"] = refused or filled["decoded"]
         # A fifth of the usual time, since a frozen dataclass sets its fields one by one.
         delivery = _new(Delivery)
         _set(delivery, "__dict__", filled)
@@ -232,27 +235,6 @@ def is_about_data(error: BaseException) -> bool:
     if not isinstance(error, DBAPIError) or error.connection_invalidated:
         return False
     return sqlstate_of(error).startswith(_ABOUT_DATA)
-
-
-def set_aside(
-    connection: Connection,
-    target: Target,
-    *,
-    limit: int,
-    lease_id: int | None = None,
-    message_ids: Sequence[int] | None = None,
-    reason: str | None = None,
-) -> list[SetAside]:
-    """Find the rows that make dequeues fail and set them aside, or set aside messages that the caller could not read.
-
-    Args:
-        limit: The limit of the failed dequeue.
-        message_ids: Messages under *lease_id* that the caller could not read because of *reason*. None: find the rows.
-    """
-    doing = "set aside what cannot be delivered in"
-    ids = None if message_ids is None else list(message_ids)
-    call = target.call("fq_set_aside", doing, limit=limit, lease_id=lease_id, ids=ids, reason=reason)
-    return list(map(SetAside._make, call.rows(connection)))
 
 
 def extend_lease(connection: Connection, target: Target, tokens: Sequence[Token], lease: timedelta) -> datetime | None:
@@ -340,7 +322,7 @@ def _settling(*, refusing: bool, costs: bool, alone: bool) -> Shape:
 def settlement(
     target: Target,
     verb: SettlementVerb,
-    tokens: Sequence[Token],
+    tokens: Sequence[tuple[int, str, int, int]],
     *,
     delays: Iterable[timedelta | None] = (),
     errors: Iterable[str | None] = (),

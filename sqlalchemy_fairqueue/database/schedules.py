@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from sqlalchemy_fairqueue.database.calls import Call, Target, call
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.times import any_instant, instant_microseconds, microseconds
-from sqlalchemy_fairqueue.values.schedules import CatchUp, Recurrence, ScheduleInfo, ScheduleState, timing_of
+from sqlalchemy_fairqueue.values.schedules import CatchUp, Plan, Recurrence, ScheduleInfo, ScheduleState, timing_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,6 +50,10 @@ class DueSchedule(NamedTuple):
     content_size: int
     read_at: int
 
+    def seen(self) -> dict[str, int]:
+        """Return the parameters by which functions notice that the schedule has changed since it was read."""
+        return {"id": self.id, "revision": self.revision, "done_until": self.done_until}
+
 
 def schedule_call(target: Target, definition: ScheduleDefinition) -> Call:
     """Return the call that sets a schedule; the value of the call is "created", "changed" or "same"."""
@@ -74,29 +78,7 @@ def schedule_call(target: Target, definition: ScheduleDefinition) -> Call:
     )
 
 
-def read_schedules(
-    connection: Connection,
-    target: Target,
-    *,
-    channel: str | None = None,
-    name: str | None = None,
-    after: ScheduleInfo | None = None,
-    limit: int = 1000,
-) -> list[ScheduleInfo]:
-    return target.read(
-        connection,
-        "fq_schedules",
-        "read the schedules of",
-        _info,
-        channel=channel,
-        name=name,
-        after_channel=None if after is None else after.channel,
-        after_name=None if after is None else after.name,
-        limit=limit,
-    )
-
-
-def _info(
+def schedule_info(
     *,
     every: timedelta | None,
     anchor_at: datetime,
@@ -148,30 +130,21 @@ def due_schedules(
 
 
 def run_slots(
-    connection: Connection,
-    schema: str | None,
-    due: DueSchedule,
-    *,
-    slots: Sequence[int],
-    until: int,
-    next_slot: int | None,
-    notify: bool,
+    connection: Connection, schema: str | None, due: DueSchedule, plan: Plan, *, notify: bool
 ) -> dict[int, int | None] | None:
-    """Run slots of a schedule, and store which slots are done. Call it in a transaction of its own.
+    """Run the planned slots of a schedule, and store which slots are done. Call it in a transaction of its own.
 
-    Slots up to *until* are then done: run or skipped. *next_slot* is the one after them. Return the message id of each
-    slot, None if it was dropped. If another worker was first or the schedule changed, do nothing and return None.
+    Return the message id of each slot, None if it was dropped. If another worker was first or the schedule changed, do
+    nothing and return None.
     """
     rows = call(
         schema,
         "fq_run_slots",
         f"run schedule {due.name!r}",
-        id=due.id,
-        revision=due.revision,
-        done_until=due.done_until,
-        slots=list(slots),
-        until=until,
-        next=next_slot,
+        **due.seen(),
+        slots=list(plan.slots),
+        until=plan.until,
+        next=plan.next,
         notify=notify,
     ).rows(connection)
     return {slot_at: message_id for slot_at, message_id in rows if slot_at is not None} if rows else None
@@ -181,13 +154,6 @@ def fail_schedule(
     connection: Connection, schema: str | None, due: DueSchedule, *, problem: str, delay: timedelta
 ) -> bool:
     """Note why a schedule could not be run, so that workers try it again after *delay*. Return whether it was noted."""
-    return call(
-        schema,
-        "fq_fail_schedule",
-        f"note the problem of schedule {due.name!r}",
-        id=due.id,
-        revision=due.revision,
-        done_until=due.done_until,
-        problem=problem,
-        delay=delay,
-    ).value(connection)
+    doing = f"note the problem of schedule {due.name!r}"
+    noted = call(schema, "fq_fail_schedule", doing, **due.seen(), problem=problem, delay=delay)
+    return noted.value(connection)

@@ -14,7 +14,6 @@ from sqlalchemy_fairqueue.times import any_instant, duration, instant, microseco
 from sqlalchemy_fairqueue.values.policies import policy_values
 from sqlalchemy_fairqueue.values.reports import (
     HANDLER_BOUNDS,
-    TAKERS,
     ChannelDemand,
     ChannelStats,
     Competition,
@@ -29,6 +28,7 @@ from sqlalchemy_fairqueue.values.reports import (
     Trend,
     TrendPoint,
 )
+from sqlalchemy_fairqueue.values.waits import TAKERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

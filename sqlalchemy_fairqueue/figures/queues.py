@@ -22,7 +22,8 @@ from sqlalchemy_fairqueue.database.stats import (
     with_longest_out,
 )
 from sqlalchemy_fairqueue.queue.base import schema_of
-from sqlalchemy_fairqueue.values.reports import Contention, with_waits
+from sqlalchemy_fairqueue.values.reports import Contention
+from sqlalchemy_fairqueue.values.waits import with_waits
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

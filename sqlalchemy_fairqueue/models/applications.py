@@ -96,10 +96,7 @@ class ChannelMixin(columns.fq_channel):
         return paused
 
 
-@mapping(
-    "the dispatcher writes it; a policy is set by queue.configure_channel(session, ...)",
-    key=("channel_id",),
-)
+@mapping("the dispatcher writes it; a policy is set by queue.configure_channel(session, ...)", key=("channel_id",))
 class ChannelStateMixin(PausableMixin, columns.fq_channel_state):
     """The state row of a channel: its policy, and what the dispatcher knows of it.
 
@@ -356,10 +353,7 @@ class EpochMixin(columns.fq_epoch):
     """The epoch: a random number that changes after a crash, a failover or a restore of files."""
 
 
-@mapping(
-    "the dispatcher writes it; the limit is set by queue.configure(session, max_concurrency=...)",
-    key=("queue",),
-)
+@mapping("the dispatcher writes it; the limit is set by queue.configure(session, max_concurrency=...)", key=("queue",))
 class QueueStateMixin(columns.fq_queue_state):
     """The dispatch row of a queue: what its dispatcher knows, and the counts of its limit. There is no unique index.
 
@@ -387,10 +381,7 @@ class SignalMixin(columns.fq_signal):
     channel = related("fq_channel", own="channel_id", other="id", foreign_key_here=True)
 
 
-@mapping(
-    "the dispatcher writes it; use queue.limits.configure(session, name, ...)",
-    key=("limit_name", "queue"),
-)
+@mapping("the dispatcher writes it; use queue.limits.configure(session, name, ...)", key=("limit_name", "queue"))
 class LimitShareMixin(columns.fq_limit_share):
     """What a queue has drawn from a shared limit, in virtual time; until ``contends_until`` the limit holds it back.
 
@@ -455,7 +446,7 @@ class StopRequestMixin(columns.fq_stop_request):
     """
 
 
-@mapping("use queue.admin.record_audit(session, ...)", key=("at", "audit_id"))
+@mapping("use queue.admin.record_audit(session, ...)")
 class AuditMixin(columns.fq_audit):
     """What ``who`` did to a queue, a channel or a message, or to the installation if ``queue`` is None. Kept 90 days.
 
@@ -464,7 +455,7 @@ class AuditMixin(columns.fq_audit):
     """
 
 
-@mapping("workers of the queue write it each minute", key=("queue", "at", "channel"))
+@mapping("workers of the queue write it each minute")
 class SampleMixin(columns.fq_sample):
     """How a queue, or one of its busiest channels, stood in a minute; ``channel`` is empty in the row of the queue.
 
@@ -473,12 +464,12 @@ class SampleMixin(columns.fq_sample):
     """
 
 
-@mapping("workers of the queue write it each hour", key=("at", "name"))
+@mapping("workers of the queue write it each hour")
 class SizeMixin(columns.fq_size):
     """The size of one of the largest tables at an hour; ``fairqueue doctor`` tells from it how the tables grow."""
 
 
-@mapping("workers of the queue write it in their housekeeping", key=("duty",))
+@mapping("workers of the queue write it in their housekeeping")
 class RoundMixin(columns.fq_round):
     """A duty of workers ('fold', 'forget' or 'history'); the transaction that does it locks the row, so only one does.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
@@ -10,21 +11,20 @@ from typing import TYPE_CHECKING, Any, Unpack, get_args
 
 from sqlalchemy import Connection, Engine
 
+from sqlalchemy_fairqueue.codecs import decoded, headers_of
 from sqlalchemy_fairqueue.database.asynchronous import AsyncEngine
 from sqlalchemy_fairqueue.database.calls import Call, Shape, Target, call
 from sqlalchemy_fairqueue.database.engines import on, refused
 from sqlalchemy_fairqueue.database.messages import (
     make_due,
     read_attempts,
-    read_audits,
-    read_dead_letters,
     read_message_attempts,
     record_audit,
 )
 from sqlalchemy_fairqueue.database.stats import read_channel_stats, read_consumers, read_contention, read_trend
-from sqlalchemy_fairqueue.errors import InvalidArgument
+from sqlalchemy_fairqueue.errors import InvalidArgument, PayloadError
 from sqlalchemy_fairqueue.queue.base import Facet, QueueBase, Where, on_engine, verb
-from sqlalchemy_fairqueue.queue.lookups import ERROR, checked_message
+from sqlalchemy_fairqueue.queue.lookups import ERROR, MessageNameWords, checked_message
 from sqlalchemy_fairqueue.values.checks import (
     IDS,
     check_choice,
@@ -106,8 +106,19 @@ class DeadLetters(Facet[QueueBase]):
         check_names(error=error)
         check_count("limit", limit, 1, 100_000)
         check_page("after", after, DeadLetterInfo)
-        asked = partial(read_dead_letters, target=self._target, codec=self._queue.codec, limit=limit, after=after)
-        return self._ask(where, partial(asked, **which))
+        died_at, message_id = (None, None) if after is None else (after.died_at, after.message_id)
+        which |= {"died_at": died_at, "message_id": message_id, "limit": limit}
+        return self._read(where, "fq_dead_letters", "read the dead letters of", self._letter, **which)
+
+    def _letter(self, *, headers: str | None, unreadable: str | None, **row: Any) -> DeadLetterInfo:
+        read_headers, refused = headers_of(headers)
+        if unreadable is not None:
+            refused = PayloadError(f"dead letter {row['message_id']} cannot be read: {unreadable}; purge it")
+            row["error"] = str(refused)
+        row |= {name: row[name] or "" for name in ("channel", "kind", "reason")}
+        result = refused or decoded(self._queue.codec, row["content"], row["kind"])
+        row["content"] = row["content"] or b""
+        return DeadLetterInfo(queue=self._queue.name, headers=read_headers, decoded=result, **row)
 
     @verb
     def redrive(
@@ -218,13 +229,7 @@ class Admin(Facet[QueueBase]):
 
     @verb
     def retry_now(
-        self,
-        where: Where,
-        message_id: int | None = None,
-        *,
-        channel: str | None = None,
-        key: str | None = None,
-        ordering_key: str | None = None,
+        self, where: Where, message_id: int | None = None, **named: Unpack[MessageNameWords]
     ) -> RetryNowOutcome:
         """Make a message due now: a scheduled one, one that waits for its next attempt, or a dead letter.
 
@@ -241,7 +246,7 @@ class Admin(Facet[QueueBase]):
         AutocommitError in AUTOCOMMIT. It locks the message, and waits for a transaction that delivers, settles, cancels
         or replaces it. For a dead letter it takes the locks of a redrive.
         """
-        wanted = checked_message(message_id, channel, key, ordering_key)
+        wanted = checked_message(message_id, **named)
 
         def work(connection: Connection) -> RetryNowOutcome:
             outcome: RetryNowOutcome = make_due(self._target, wanted).value(connection)
@@ -378,8 +383,10 @@ class Admin(Facet[QueueBase]):
         if before is not None and not isinstance(before, AuditEntry):
             check_instant("before", before)
         check_count("limit", limit, 1, 10_000)
-        asked = partial(read_audits, target=self._target, channel=channel, message_id=message_id, before=before)
-        return self._ask(where, partial(asked, limit=limit))
+        at, last_id = (before.at, before.audit_id) if isinstance(before, AuditEntry) else (before, None)
+        about = {"channel": channel, "message_id": message_id}
+        page = {"before": at, "before_id": last_id, "limit": limit}
+        return self._read(where, "fq_audits", "read what was done to", _entry, **about, **page)
 
     @on_engine
     def erase(self, engine: Engine, channel: str) -> Erasure:
@@ -468,3 +475,7 @@ class Admin(Facet[QueueBase]):
         if over > timedelta(days=1):
             raise InvalidArgument(f"over is {over}; samples are kept for a day: give at most that")
         return self._ask(where, partial(read_trend, target=self._target, channel=channel, over=over))
+
+
+def _entry(*, details: str | None, **row: Any) -> AuditEntry:
+    return AuditEntry(details=None if details is None else json.loads(details), **row)

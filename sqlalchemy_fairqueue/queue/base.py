@@ -175,6 +175,10 @@ class QueueBase:
         """
         return on(where, lambda sync: self._answer(sync, work, settles=settles, enqueues=enqueues))
 
+    def _read(self, where: Where, function: str, doing: str, kind: Callable[..., R], /, **values: Any) -> list[R]:
+        """Return what *kind* makes of each row of a SQL function, as ``read`` of ``database/calls.py`` does."""
+        return self._ask(where, lambda connection: self._target.read(connection, function, doing, kind, **values))
+
     def _answer(self, where: Where, work: Callable[[Connection], R], *, settles: bool, enqueues: str | None) -> R:
         if isinstance(where, Engine):
             return run(where, lambda connection: _committed(connection, self.schema, work))
@@ -204,6 +208,7 @@ class Facet(Generic[Q]):
         self._queue = queue
         self._target = queue._target  # noqa: SLF001 - a facet is a part of its queue; so below
         self._ask = queue._ask  # noqa: SLF001
+        self._read = queue._read  # noqa: SLF001
         self._perform = queue._perform  # noqa: SLF001
 
 

@@ -86,12 +86,10 @@ class ConfigurationMethods(QueueBase):
             >>> queue.configure(engine, max_concurrency=50, limits=["openai"], defaults={"max_backlog": 500})
         """
         checked = setting_changes("configure", settings)
-        changes: list[Operation] = []
-        if "defaults" in checked:
-            changes.append(change.configure(self._target, checked.pop("defaults")))
         limits = cast("QueueLimits", {name: checked.pop(name) for name in [*checked] if name in LIMITS})
+        changes: list[Operation] = []
         if checked:
-            changes.append(change.set_queue(self._target, cast("QueueChanges", checked)))
+            changes.append(change.configure(self._target, cast("QueueChanges", checked)))
         if limits:
             changes.append(change.limit(self._target, limits))
         return self._perform(where, changes, None)

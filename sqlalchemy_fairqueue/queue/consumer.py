@@ -17,16 +17,16 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy.exc import DBAPIError
 
 from sqlalchemy_fairqueue.database.deliveries import (
+    SetAside,
     delivered,
     hear_signals,
     is_about_data,
-    set_aside,
     take_messages,
     take_more,
+    token_of,
 )
 from sqlalchemy_fairqueue.database.installation import check_installed
 from sqlalchemy_fairqueue.texts import clean, logged, shortened
-from sqlalchemy_fairqueue.unit_of_work.operations import token_of
 from sqlalchemy_fairqueue.values.messages import Deliveries, Delivery, Lease
 
 if TYPE_CHECKING:
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
     from sqlalchemy_fairqueue.codecs import Codec
     from sqlalchemy_fairqueue.database.calls import Target
-    from sqlalchemy_fairqueue.database.deliveries import SetAside
 
 log = logging.getLogger("sqlalchemy_fairqueue.queue")
 
@@ -142,10 +141,11 @@ class Consumer:
         lease_id: int | None = None,
         unreadable: Sequence[int] | None = None,
     ) -> list[SetAside]:
-        reason = None if unreadable is None else problem
-        found = set_aside(
-            connection, self._target, limit=limit, lease_id=lease_id, message_ids=unreadable, reason=reason
-        )
+        """Find the rows that make dequeues fail and set them aside; or set *unreadable* messages of the lease aside."""
+        ids, reason = (None, None) if unreadable is None else (list(unreadable), problem)
+        doing = "set aside what cannot be delivered in"
+        call = self._target.call("fq_set_aside", doing, limit=limit, lease_id=lease_id, ids=ids, reason=reason)
+        found = list(map(SetAside._make, call.rows(connection)))
         connection.commit()
         for one in found:
             log.error(

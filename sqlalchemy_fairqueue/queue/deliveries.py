@@ -10,14 +10,14 @@ from weakref import WeakKeyDictionary
 from sqlalchemy import Connection, Engine
 
 from sqlalchemy_fairqueue.database.asynchronous import AsyncConnection, AsyncEngine
-from sqlalchemy_fairqueue.database.deliveries import extend_lease, find_holder
+from sqlalchemy_fairqueue.database.deliveries import extend_lease, find_holder, token_of
 from sqlalchemy_fairqueue.database.engines import on, refused, run
 from sqlalchemy_fairqueue.database.installation import check_installed
 from sqlalchemy_fairqueue.errors import InvalidArgument, LeaseLost
 from sqlalchemy_fairqueue.queue.base import QueueBase, RecordedWhere, on_engine, recorded
 from sqlalchemy_fairqueue.queue.consumer import Consumer
 from sqlalchemy_fairqueue.queue.results import given_result
-from sqlalchemy_fairqueue.unit_of_work.operations import Settle, Verb, settle, token_of
+from sqlalchemy_fairqueue.unit_of_work.operations import Settle, Verb, mark_settled, settle
 from sqlalchemy_fairqueue.unit_of_work.sessions import session_of
 from sqlalchemy_fairqueue.values.checks import check_count, check_duration, check_text
 from sqlalchemy_fairqueue.values.messages import MOST_COST, Deliveries, Delivery
@@ -243,9 +243,7 @@ class DeliveryMethods(QueueBase):
         finally:
             # The other deliveries are settled; commit that, since not every engine commits each statement by itself.
             connection.commit()
-            name = verb.value
-            for one in settled:
-                one.delivery.settled.append(name)
+            mark_settled(verb, settled)
 
     def _deliveries(self, deliveries: Held) -> list[Delivery]:
         if not isinstance(deliveries, (Delivery, Iterable)):

@@ -171,7 +171,7 @@ class EnqueueMethods(QueueBase):
             headers = added if message.headers is None else _encoded_headers(message.headers, carried, fixed)
             attempts = message.max_attempts or self.max_attempts
             receipt = Receipt(message.channel)
-            operations.append(EnqueueMessage(target, message, content, headers, attempts, receipt, membership))
+            operations.append(EnqueueMessage(message, content, headers, attempts, membership, target, receipt))
         for kind in dict.fromkeys(map(_kind, operations)) if sends else ():
             if kind not in self._checked_kinds:
                 self._check_kind(kind)

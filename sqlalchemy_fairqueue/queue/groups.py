@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, ParamSpec, Protocol, Self, TypeVar
 from uuid import UUID, uuid4
 
 from sqlalchemy_fairqueue.database.messages import Membership, read_groups
@@ -26,6 +25,7 @@ from sqlalchemy_fairqueue.values.messages import (
 
 if TYPE_CHECKING:
     import builtins
+    from collections.abc import Callable, Iterable, Sequence
     from types import TracebackType
 
     from sqlalchemy import Connection
@@ -90,8 +90,6 @@ class _Members:
         A message that is skipped as a duplicate, or dropped, is no member. A header ``group`` of the message itself
         raises InvalidArgument, and so does ``on_duplicate="replace"``, which could rewrite a member of another group.
         """
-        if isinstance(messages, Enqueue) or not isinstance(messages, Iterable):
-            raise InvalidArgument(f"messages is {messages!r:.80}; give a list of Enqueue")
         session = self._checked_session()
         return self._queue._add_members(session, self.id, messages, self._adder)  # noqa: SLF001 - its other half
 
@@ -156,9 +154,6 @@ class Group(_Members):
                 "block and before the commit, or from the handler of a member by context.group"
             )
         return super().enqueue_many(messages)
-
-    def _is_open_for(self, queue: GroupMethods) -> bool:
-        return self._is_open and self._queue is queue
 
     def _close(self) -> None:
         self._is_open = False
@@ -234,7 +229,7 @@ class GroupMethods(EnqueueMethods):
         return Group(self, session, then, on_failure)
 
     def _check_groups(self, groups: Sequence[Group]) -> None:
-        found = [group.id for group in groups if group._is_open_for(self)]  # noqa: SLF001 - its other half
+        found = [one.id for one in groups if one._is_open and one._queue is self]  # noqa: SLF001 - its other half
         if found:
             warn(
                 f"a message of queue {self.name!r} is enqueued within the block of group {found[-1]}, and is no member "
@@ -262,16 +257,17 @@ class GroupMethods(EnqueueMethods):
         found = session_of(session)
         if found is None:
             raise InvalidArgument(f"session is {session!r:.80}; give the session of your transaction")
-        found_messages: list[Any] = list(messages)
-        for message in found_messages:
-            # Not a function, since a call for each of many messages would cost as much as the check.
-            if (
-                not isinstance(message, Enqueue)
-                or message.on_duplicate == "replace"
-                or (message.headers is not None and GROUP_HEADER in message.headers)
-            ):
-                raise _no_member(message)
-        members = self._enqueues(found_messages, Membership(group_id, adder))
+        members = self._enqueues(messages, Membership(group_id, adder))
+        for one in members:
+            if one.message.on_duplicate == "replace":
+                raise InvalidArgument(
+                    "a member of a group has on_duplicate='replace'; it would rewrite a message that may belong to "
+                    "another group: leave it out, or enqueue the message outside of the group"
+                )
+            if one.message.headers is not None and GROUP_HEADER in one.message.headers:
+                raise InvalidArgument(
+                    f"a member of a group has a header {GROUP_HEADER!r}, which the group sets; rename it"
+                )
         if members:
             record(found, members)
         return [one.receipt for one in members]
@@ -352,14 +348,3 @@ def _read(connection: Connection, target: Target, group_id: UUID) -> GroupStatus
 def _cancel(connection: Connection, target: Target, group_id: UUID) -> GroupCancellation | None:
     call = target.call("fq_cancel_group", f"cancel group {group_id} of", group_id=str(group_id))
     return next(map(GroupCancellation._make, call.rows(connection)), None)
-
-
-def _no_member(message: Any) -> InvalidArgument:
-    if not isinstance(message, Enqueue):
-        return InvalidArgument(f"messages has {message!r:.80} where an Enqueue is needed")
-    if message.on_duplicate == "replace":
-        return InvalidArgument(
-            "a member of a group has on_duplicate='replace'; it would rewrite a message that may belong to another "
-            "group: leave it out, or enqueue the message outside of the group"
-        )
-    return InvalidArgument(f"a member of a group has a header {GROUP_HEADER!r}, which the group sets; rename it")

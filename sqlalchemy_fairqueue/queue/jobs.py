@@ -15,7 +15,7 @@ from sqlalchemy_fairqueue.errors import InvalidArgument, PayloadError
 from sqlalchemy_fairqueue.queue.base import AsyncWhere, RecordedWhere, Where, recorded
 from sqlalchemy_fairqueue.queue.contexts import Context
 from sqlalchemy_fairqueue.queue.handlers import HandlerOptions, JobOptions, check_options
-from sqlalchemy_fairqueue.queue.results import ResultMethods, ResultQuestion
+from sqlalchemy_fairqueue.queue.results import ResultMethods, ResultOptions, ResultQuestion
 from sqlalchemy_fairqueue.queue.schedules import ScheduleMethods, Schedules
 from sqlalchemy_fairqueue.queue.signatures import class_of, hints_of, parameters_of
 from sqlalchemy_fairqueue.values.checks import check_message_id, check_name
@@ -24,8 +24,6 @@ from sqlalchemy_fairqueue.values.outcomes import Bury
 from sqlalchemy_fairqueue.values.schedules import Recurrence
 
 if TYPE_CHECKING:
-    from datetime import timedelta
-
     from sqlalchemy_fairqueue.queue.payloads import PayloadSchema
 
 C = ParamSpec("C")
@@ -132,33 +130,19 @@ class Job(Generic[C, P, R_co]):
 
     @overload
     def result(
-        self: Job[C, P, Coroutine[Any, Any, T]],
-        where: Where,
-        message_id: int | None,
-        *,
-        channel: str | None = None,
-        timeout: timedelta | None = None,
+        self: Job[C, P, Coroutine[Any, Any, T]], where: Where, message_id: int | None, **how: Unpack[ResultOptions]
     ) -> T: ...
     @overload
-    def result(
-        self, where: Where, message_id: int | None, *, channel: str | None = None, timeout: timedelta | None = None
-    ) -> R_co: ...
+    def result(self, where: Where, message_id: int | None, **how: Unpack[ResultOptions]) -> R_co: ...
     @overload
     def result(
-        self: Job[C, P, Coroutine[Any, Any, T]],
-        where: AsyncWhere,
-        message_id: int | None,
-        *,
-        channel: str | None = None,
-        timeout: timedelta | None = None,
+        self: Job[C, P, Coroutine[Any, Any, T]], where: AsyncWhere, message_id: int | None, **how: Unpack[ResultOptions]
     ) -> Coroutine[Any, Any, T]: ...
     @overload
     def result(
-        self, where: AsyncWhere, message_id: int | None, *, channel: str | None = None, timeout: timedelta | None = None
+        self, where: AsyncWhere, message_id: int | None, **how: Unpack[ResultOptions]
     ) -> Coroutine[Any, Any, R_co]: ...
-    def result(
-        self, where: Any, message_id: int | None, *, channel: str | None = None, timeout: timedelta | None = None
-    ) -> Any:
+    def result(self, where: Any, message_id: int | None, **how: Unpack[ResultOptions]) -> Any:
         """Return what the function returned for a call, as the annotated type.
 
         Arguments and errors are those of ``Queue.result``. A message of another job raises InvalidArgument.
@@ -173,7 +157,7 @@ class Job(Generic[C, P, R_co]):
             >>> count.result(engine, message_id)
             3
         """
-        asked = ResultQuestion(check_message_id(message_id), channel, timeout, self.kind)
+        asked = ResultQuestion(check_message_id(message_id), kind=self.kind, **how)
         return self.queue._result(where, asked)  # noqa: SLF001 - a part of it
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Unpack, get_args
+from typing import TYPE_CHECKING, TypedDict, Unpack, get_args
 
 from sqlalchemy_fairqueue.database.configuration import read_limits
 from sqlalchemy_fairqueue.database.messages import find_messages, read_message_attempts, read_messages
@@ -30,7 +30,8 @@ from sqlalchemy_fairqueue.values.checks import (
     checked_position,
 )
 from sqlalchemy_fairqueue.values.messages import CancelReceipt, MessageName, PurgeReceipt, undelivered
-from sqlalchemy_fairqueue.values.reports import MessagePage, MessageState, Reason, Wait, with_waits
+from sqlalchemy_fairqueue.values.reports import MessagePage, MessageState, Reason, Wait
+from sqlalchemy_fairqueue.values.waits import with_waits
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -46,6 +47,14 @@ _MOST_AHEAD = 1000
 _SCAN = 2000
 _ATTEMPTS = 100
 ERROR = 2**20
+
+
+class MessageNameWords(TypedDict, total=False):
+    """The channel of messages with their key, their ordering key, or both, in place of an id."""
+
+    channel: str | None
+    key: str | None
+    ordering_key: str | None
 
 
 class LookupMethods(QueueBase):
@@ -98,13 +107,7 @@ class LookupMethods(QueueBase):
 
     @verb
     def message(
-        self,
-        where: Where,
-        message_id: int | None = None,
-        *,
-        channel: str | None = None,
-        key: str | None = None,
-        ordering_key: str | None = None,
+        self, where: Where, message_id: int | None = None, **named: Unpack[MessageNameWords]
     ) -> MessageDetails | None:
         """Return one unsettled message with its whole content, by its id, or by its channel and key or ordering key.
 
@@ -125,7 +128,7 @@ class LookupMethods(QueueBase):
             >>> queue.message(engine, channel="customer-7", key="invoice-12").message_id == message_id
             True
         """
-        wanted = checked_message(message_id, channel, key, ordering_key)
+        wanted = checked_message(message_id, **named)
 
         def work(connection: Connection) -> MessageDetails | None:
             which = [wanted] if isinstance(wanted, int) else wanted
@@ -233,7 +236,7 @@ def _position(after: object, channel: str | None) -> tuple[int, ...]:
 
 
 def checked_message(
-    message_id: int | None, channel: str | None, key: str | None, ordering_key: str | None
+    message_id: int | None, *, channel: str | None = None, key: str | None = None, ordering_key: str | None = None
 ) -> int | MessageName:
     """Check that a call names a message either by its id or by keys in a channel, and return the id or the name."""
     named = channel is not None and (key is not None or ordering_key is not None)
@@ -253,13 +256,7 @@ class WithdrawalMethods(QueueBase):
 
     @recorded
     def cancel(
-        self,
-        where: RecordedWhere,
-        message_id: int | None = None,
-        *,
-        channel: str | None = None,
-        key: str | None = None,
-        ordering_key: str | None = None,
+        self, where: RecordedWhere, message_id: int | None = None, **named: Unpack[MessageNameWords]
     ) -> CancelReceipt:
         """Withdraw a message, or all messages of an ordering key. If none is found, nothing happens.
 
@@ -281,7 +278,7 @@ class WithdrawalMethods(QueueBase):
             >>> queue.cancel(engine, message_id).outcome
             'cancelled'
         """
-        wanted = checked_message(message_id, channel, key, ordering_key)
+        wanted = checked_message(message_id, **named)
         receipt = CancelReceipt(message_id)
         return self._perform(where, [Cancel(self._target, receipt, wanted)], receipt)
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, Any
-from uuid import UUID, uuid4
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from uuid import uuid4
 
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError
@@ -36,7 +36,6 @@ from sqlalchemy_fairqueue.queue.contexts import handling
 from sqlalchemy_fairqueue.queue.handlers import HandlerMethods
 from sqlalchemy_fairqueue.queue.signatures import warn
 from sqlalchemy_fairqueue.texts import clean, said
-from sqlalchemy_fairqueue.times import microseconds
 from sqlalchemy_fairqueue.values.checks import RESULT_BYTES, check_duration, check_message_id, check_names
 from sqlalchemy_fairqueue.watching import ResultWatch, watching
 
@@ -59,13 +58,20 @@ _PROBLEM = 2_000
 _READ_ONLY = "25006"
 
 
+class ResultOptions(TypedDict, total=False):
+    """Which channel a message must be in, and how long to wait for its end."""
+
+    channel: str | None
+    timeout: timedelta | None
+
+
 @dataclass(frozen=True, slots=True)
 class ResultQuestion:
     """The question how a message ended. A message of another *channel* or *kind* is refused. *timeout* limits waits."""
 
     message_id: int
-    channel: str | None
-    timeout: timedelta | None
+    channel: str | None = None
+    timeout: timedelta | None = None
     kind: str | None = None
 
     def __post_init__(self) -> None:
@@ -83,9 +89,7 @@ class ResultMethods(HandlerMethods):
     """The verb ``result``, which reads or waits for what a handler returned. Callers need the grant "producer"."""
 
     @verb
-    def result(
-        self, where: Where, message_id: int | None, *, channel: str | None = None, timeout: timedelta | None = None
-    ) -> Any:
+    def result(self, where: Where, message_id: int | None, **how: Unpack[ResultOptions]) -> Any:
         """Return what the handler returned, if ``configure(where, result_retention=...)`` makes the queue keep it.
 
         The value is decoded like a payload. If the kind is a job of this queue, the value has the annotated return
@@ -114,7 +118,7 @@ class ResultMethods(HandlerMethods):
             >>> queue.result(engine, message_id, channel="customer-7", timeout=timedelta(seconds=5))
             21
         """
-        return self._result(where, ResultQuestion(check_message_id(message_id), channel, timeout))
+        return self._result(where, ResultQuestion(check_message_id(message_id), **how))
 
     def _result(self, where: Where, asked: ResultQuestion) -> Any:
         _check_wait(where, asked)
@@ -229,7 +233,7 @@ class _Wait:
         self._target = queue._target  # noqa: SLF001 - a part of it
         self._asked = asked
         self._wake = wake
-        self._waiter: UUID = uuid4()
+        self._waiter = str(uuid4())
         self._over_at = monotonic() + timeout.total_seconds()
         self._register_at = 0.0
         self._polls = 0
@@ -246,13 +250,7 @@ class _Wait:
             # Set before the call, since a task may be cancelled when the database has just registered the wait.
             self.is_registered = True
             try:
-                self._target.call(
-                    "fq_wait_for_result",
-                    f"wait for the result of message {self._asked.message_id} of",
-                    message_id=self._asked.message_id,
-                    waiter=str(self._waiter),
-                    wait=microseconds(_REGISTERED),
-                ).rows(connection)
+                self._register(connection, _REGISTERED)
                 connection.commit()
             except DBAPIError as error:
                 if sqlstate_of(error) != _READ_ONLY:
@@ -275,9 +273,12 @@ class _Wait:
         return min(poll, left)
 
     def unregister(self, connection: Connection) -> None:
+        self._register(connection, timedelta())
+
+    def _register(self, connection: Connection, wait: timedelta) -> None:
         message_id = self._asked.message_id
-        doing = f"stop waiting for the result of message {message_id} of"
-        call = self._target.call("fq_wait_for_result", doing, message_id=message_id, waiter=str(self._waiter), wait=0)
+        doing = f"wait for the result of message {message_id} of"
+        call = self._target.call("fq_wait_for_result", doing, message_id=message_id, waiter=self._waiter, wait=wait)
         call.rows(connection)
 
     def end(self) -> None:

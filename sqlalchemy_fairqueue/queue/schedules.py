@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
-from sqlalchemy_fairqueue.database.schedules import ScheduleDefinition, read_schedules
+from sqlalchemy_fairqueue.database.schedules import ScheduleDefinition, schedule_info
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.queue.base import Facet, RecordedWhere, Where, recorded, verb
 from sqlalchemy_fairqueue.queue.enqueues import EnqueueMethods
@@ -214,8 +213,9 @@ class Schedules(Facet[ScheduleMethods]):
         check_names(channel=channel, schedule=name)
         check_count("limit", limit, 1, 100_000)
         check_page("after", after, ScheduleInfo)
-        asked = partial(read_schedules, target=self._target, channel=channel, name=name)
-        return self._ask(where, partial(asked, limit=limit, after=after))
+        last_channel, last_name = (None, None) if after is None else (after.channel, after.name)
+        which = {"channel": channel, "name": name, "after_channel": last_channel, "after_name": last_name}
+        return self._read(where, "fq_schedules", "read the schedules of", schedule_info, **which, limit=limit)
 
 
 def _checked(channel: object, name: object) -> tuple[str, str]:

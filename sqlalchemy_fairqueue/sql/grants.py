@@ -298,22 +298,12 @@ def compared_rights(version: int, grants: Iterable[HeldGrant], privileges: Itera
         elif rights := [right for right in held.privileges if (held.kind, right) != ("schema", "usage")]:
             where = "the schema" if held.kind == "schema" else held.name
             others.setdefault(held.role, []).append(f"{', '.join(rights)} on {where}")
-    return [
-        _rights(version, role, granted.get(role, []), executable.get(role, set()), tuple(others.get(role, ())))
-        for role in sorted({*granted, *executable, *others})
-    ]
-
-
-def _rights(
-    version: int, role: str, grants: list[HeldGrant], executable: set[str], others: tuple[str, ...]
-) -> RoleRights:
-    wanted = {name for one in grants for name in role_functions(version, one.grant.kind)}
-    exists = all(one.role_exists for one in grants)
-    return RoleRights(
-        role,
-        tuple(one.grant for one in grants),
-        exists,
-        tuple(sorted(wanted - executable)) if exists else (),
-        tuple(sorted(executable - wanted)),
-        others,
-    )
+    compared: list[RoleRights] = []
+    for role in sorted({*granted, *executable, *others}):
+        held_grants, has = granted.get(role, []), executable.get(role, set())
+        wanted = {name for one in held_grants for name in role_functions(version, one.grant.kind)}
+        exists = all(one.role_exists for one in held_grants)
+        lacking, beyond = sorted(wanted - has) if exists else (), sorted(has - wanted)
+        named = tuple(one.grant for one in held_grants)
+        compared.append(RoleRights(role, named, exists, tuple(lacking), tuple(beyond), tuple(others.get(role, ()))))
+    return compared

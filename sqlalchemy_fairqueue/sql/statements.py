@@ -53,10 +53,11 @@ def install_statements(version: int, schema: str | None) -> Iterator[str]:
 
     PUBLIC may execute none of the functions. Tables are created as they first were, then changed version by version.
     """
+    texts = functions(version)
     yield install_guard(version, schema)
-    for statement in (*_table_steps(0, version), *in_order(functions(version)).values(), *_triggers(0, version)):
+    for statement in (*_table_steps(0, version), *in_order(texts).values(), *_triggers(0, version).values()):
         yield in_schema(statement, schema)
-    yield close_functions(functions(version), schema)
+    yield close_functions(texts, schema)
     yield make_stage_schema(schema)
 
 
@@ -73,7 +74,7 @@ def upgrade_statements(old: int, new: int, schema: str | None) -> Iterator[str]:
     for statement in _table_steps(old, new):
         yield in_schema(statement, schema)
     yield from _function_changes(old, new, schema)
-    for statement in _triggers(old, new):
+    for statement in _triggers(old, new).values():
         yield in_schema(statement, schema)
     yield renew_grants(old, new, schema)
 
@@ -154,9 +155,8 @@ def _table_steps(old: int, new: int) -> Iterator[str]:
         yield from upgrade_step(step)
 
 
-def _triggers(old: int, new: int) -> Iterator[str]:
-    for step in range(old + 1, new + 1):
-        yield from triggers(step).values()
+def _triggers(old: int, new: int) -> dict[str, str]:
+    return {name: text for step in range(old + 1, new + 1) for name, text in triggers(step).items()}
 
 
 def _function_changes(before: int, after: int, schema: str | None) -> Iterator[str]:
@@ -224,8 +224,7 @@ def _expected(version: int) -> str:
 
 
 def _expected_triggers(version: int) -> str:
-    made = {name: text for step in range(1, version + 1) for name, text in triggers(step).items()}
-    rows = []
+    made, rows = _triggers(0, version), []
     for key, facts in expected_catalog(version).items():
         if key.startswith("trigger "):
             relation, _, name = key.removeprefix("trigger ").partition(".")

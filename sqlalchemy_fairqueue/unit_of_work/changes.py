@@ -60,17 +60,10 @@ class Change:
     receipt: PurgeReceipt | None = None
 
 
-def configure(target: Target, changes: PolicyChanges) -> Change:
-    """Change the defaults of a queue for new channels; the first change starts from the target's policy."""
-    settings = f'{{"defaults": {policy_json(changes)}}}'
+def configure(target: Target, changes: QueueChanges) -> Change:
+    """Change settings of a queue other than its limits; the first change of its defaults starts from the target's."""
+    settings = settings_json(changes)
     return _of(target, None, target.call("fq_set_queue", "configure", settings=settings, policy=target.policy).rows)
-
-
-def set_queue(target: Target, changes: QueueChanges) -> Change:
-    """Change settings of a queue other than its limits and defaults."""
-    return _of(
-        target, None, target.call("fq_set_queue", "configure", settings=settings_json(changes), policy=None).rows
-    )
 
 
 def configure_channel(

@@ -12,8 +12,14 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, cast
 
 from sqlalchemy_fairqueue.database.calls import ALL, Call, CommitRefused, Link, Shape, Target, call, can_notify
-from sqlalchemy_fairqueue.database.deliveries import EncodedResult, Token, find_holder, lock_deliveries, settlement
-from sqlalchemy_fairqueue.database.messages import EnqueuedMessages, enqueue_call, followup_values, names_values
+from sqlalchemy_fairqueue.database.deliveries import EncodedResult, find_holder, lock_deliveries, settlement, token_of
+from sqlalchemy_fairqueue.database.messages import (
+    EncodedMessage,
+    EnqueuedMessages,
+    enqueue_call,
+    followup_values,
+    names_values,
+)
 from sqlalchemy_fairqueue.errors import ChannelFull, DuplicateMessage, LeaseLost, MessageCancelled, UnknownGroup
 
 if TYPE_CHECKING:
@@ -22,12 +28,11 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from sqlalchemy_fairqueue.database.messages import EncodedMessage, Membership
+    from sqlalchemy_fairqueue.database.messages import Membership
     from sqlalchemy_fairqueue.values.messages import (
         CancelOutcome,
         CancelReceipt,
         Delivery,
-        Enqueue,
         EnqueueOutcome,
         MessageName,
         Receipt,
@@ -84,14 +89,6 @@ def run(connection: Connection, steps: Sequence[Step]) -> list[ReceiptUpdate]:
     return [update for step, rows in zip(steps, answers, strict=True) for update in step.finish(rows)]
 
 
-# attrgetter is called from C, which matters for many messages. A plain tuple is enough as a token here.
-_token = cast(
-    "Callable[[Settle], Token]",
-    attrgetter("delivery.message_id", "delivery.row_id", "delivery.lease.id", "delivery.deliveries"),
-)
-_keeps_result = attrgetter("delivery.keeps_result")
-_cost = attrgetter("cost")
-_charged = attrgetter("charged")
 _NAMED = Shape(named="ids")
 # If a cancel has several messages, the first of these that occurs is its outcome; if none does, it is "missing".
 _CANCELLED: tuple[CancelOutcome, ...] = ("leased", "cancelled")
@@ -204,7 +201,7 @@ def settle_steps(share: Share, *, refusing: bool = False) -> list[Step]:
         by_verb.setdefault(one.verb, []).append(one)
     steps: list[Step] = []
     if len(by_verb) > 1 and CANCELS not in share.phases:
-        tokens = sorted(token for same in by_verb.values() for token in map(_token, same))
+        tokens = sorted(token_of(one.delivery) for same in by_verb.values() for one in same)
         steps.append(Step(lock_deliveries(share.target, tokens)))
     for verb in Verb if by_verb else ():
         if verb in by_verb:
@@ -220,12 +217,15 @@ def settle(connection: Connection, target: Target, verb: Verb, settles: Sequence
 def _verb_steps(
     connection: Connection, target: Target, verb: Verb, settles: Sequence[Settle], *, refusing: bool = False
 ) -> list[Step]:
-    # If a delivery is settled twice, the first settlement counts.
-    once = dict(zip(map(_token, reversed(settles)), reversed(settles), strict=True))
+    # Plain tuples, since Tokens take four times as long. If a delivery is settled twice, the first settlement counts.
+    once: dict[tuple[int, str, int, int], Settle] = {}
+    for one in reversed(settles):
+        delivery = one.delivery
+        once[delivery.message_id, delivery.row_id, delivery.lease.id, delivery.deliveries] = one
     tokens = sorted(once)
     ordered = [once[token] for token in tokens]
     how: dict[str, Any] = {}
-    if verb is not Verb.COMPLETE or any(map(_keeps_result, ordered)):
+    if verb is not Verb.COMPLETE or any(one.delivery.keeps_result for one in ordered):
         how = {
             "delays": [one.delay for one in ordered],
             "errors": [one.error for one in ordered],
@@ -233,18 +233,13 @@ def _verb_steps(
             "results": [one.result or EncodedResult() if one.delivery.keeps_result else None for one in ordered],
             "notify": all(map(notifies, ordered)),
         }
-    costs, charged = list(map(_cost, ordered)), list(map(_charged, ordered))
+    costs, charged = [one.cost for one in ordered], [one.charged for one in ordered]
     call = settlement(target, verb.value, tokens, costs=costs, charged=charged, refusing=refusing, **how)
 
     def finish(rows: Sequence[Any]) -> list[ReceiptUpdate]:
         if lost := sorted({message_id for message_id, outcome in rows if outcome == "lost"}):
             raise _lost(ordered, lost, find_holder(connection, target, lost[0]))
-        return [update]
-
-    def update() -> None:
-        name = verb.value
-        for one in settles:
-            one.delivery.settled.append(name)
+        return [partial(mark_settled, verb, settles)]
 
     def failure(refused: CommitRefused) -> Exception:
         return _lost(ordered, refused.message_ids, refused.holder)
@@ -256,6 +251,13 @@ def _verb_steps(
     if dead and can_notify(connection):
         steps.append(Step(target.call("fq_wake_results", "wake those who wait in", ids=dead)))
     return steps
+
+
+def mark_settled(verb: Verb, settles: Iterable[Settle]) -> None:
+    """Note at deliveries how they were settled."""
+    name = verb.value
+    for one in settles:
+        one.delivery.settled.append(name)
 
 
 def _is_awaited_dead(settle: Settle) -> bool:
@@ -270,28 +272,18 @@ def _lost(settles: Sequence[Settle], lost: Sequence[int], holder: str | None) ->
     return LeaseLost(tuple(lost), first.lease.id, first.lease.expires_at, holder)
 
 
-def token_of(delivery: Delivery) -> Token:
-    return Token(delivery.message_id, delivery.row_id, delivery.lease.id, delivery.deliveries)
-
-
 _NONE: Mapping[int, int] = MappingProxyType({})
 # attrgetter is called from C, which matters for many messages.
 _membership = attrgetter("membership")
 
 
-# Not frozen, unlike other values: creating it takes a third of the time.
 @dataclass(slots=True, eq=False)
-class EnqueueMessage:
+class EnqueueMessage(EncodedMessage):
     """An enqueue of a message."""
 
     phase: ClassVar[int] = ENQUEUES
     target: Target
-    message: Enqueue
-    content: bytes
-    headers: str | None
-    max_attempts: int
     receipt: Receipt
-    membership: Membership | None = None
 
     @property
     def group_id(self) -> UUID | None:
@@ -356,9 +348,25 @@ class Members:
         UnknownGroup. Raise LeaseLost if the delivery of a handler that adds members is lost, and MessageCancelled if
         its message was cancelled.
         """
-        if self.join:
-            for group_id in dict.fromkeys([*(make.group_id for make in self._makes), *self._adders]):
-                self._send_join(group_id)
+        if not self.join:
+            return
+        connection, target = self._share.link.connection, self._share.target
+        for group_id in dict.fromkeys([*(make.group_id for make in self._makes), *self._adders]):
+            adder = self._adders.get(group_id)
+            outcome = self._join(group_id).value(connection)
+            if outcome == "stranger":
+                raise UnknownGroup(
+                    f"group {group_id} of queue {target.queue!r} takes no members from this transaction: only the "
+                    "transaction that makes it adds some, and the handlers of its members; enqueue within its block",
+                    target.queue,
+                    group_id,
+                )
+            if adder is None or outcome == "joined":
+                continue
+            if outcome == "cancelled":
+                raise MessageCancelled(adder.message_id)
+            holder = find_holder(connection, target, adder.message_id)
+            raise LeaseLost((adder.message_id,), adder.lease.id, adder.lease.expires_at, holder)
 
     def _join(self, group_id: UUID) -> Call:
         """Return the call that counts created members, whose value is "joined", "lost", "cancelled" or "stranger"."""
@@ -372,24 +380,6 @@ class Members:
             lease_id=None if adder is None else adder.lease.id,
             deliveries=None if adder is None else adder.deliveries,
         )
-
-    def _send_join(self, group_id: UUID) -> None:
-        connection, target = self._share.link.connection, self._share.target
-        adder = self._adders.get(group_id)
-        outcome = self._join(group_id).value(connection)
-        if outcome == "stranger":
-            raise UnknownGroup(
-                f"group {group_id} of queue {target.queue!r} takes no members from this transaction: only the "
-                "transaction that makes it adds some, and the handlers of its members; enqueue within its block",
-                target.queue,
-                group_id,
-            )
-        if adder is None or outcome == "joined":
-            return
-        if outcome == "cancelled":
-            raise MessageCancelled(adder.message_id)
-        holder = find_holder(connection, target, adder.message_id)
-        raise LeaseLost((adder.message_id,), adder.lease.id, adder.lease.expires_at, holder)
 
 
 def members_of(share: Share) -> Members | None:

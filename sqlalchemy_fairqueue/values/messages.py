@@ -317,28 +317,10 @@ class Lease:
         return None, None
 
 
-class Once:
-    """A value that is computed when first asked for; threads that ask at the same time may compute it twice."""
+class Undecoded(NamedTuple):
+    """The place of a payload that nobody has asked for yet. *decode* makes it of the content and the kind."""
 
-    __slots__ = ("_make", "_value")
-
-    def __init__(self, make: Callable[[], Any]) -> None:
-        self._make: Callable[[], Any] | None = make
-        self._value: Any = None
-
-    def value(self) -> Any:
-        make = self._make
-        if make is not None:
-            self._value = make()
-            self._make = None
-        return self._value
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _made, (self.value(),)
-
-
-def _made(value: Any) -> Once:
-    return Once(lambda: value)
+    decode: Callable[[bytes, str], Any]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -390,10 +372,21 @@ class Delivery:
             PayloadError: The codec cannot decode the content, or Python cannot read the headers. Bury this message; the
                 others are not affected.
         """
-        decoded = self.decoded.value() if isinstance(self.decoded, Once) else self.decoded
+        decoded = self._decode()
         if isinstance(decoded, PayloadError):
             raise decoded
         return decoded
+
+    def _decode(self) -> Any:
+        """Decode the payload on the first call; threads that call at the same time may decode it twice."""
+        decoded = self.decoded
+        if isinstance(decoded, Undecoded):
+            decoded = vars(self)["decoded"] = decoded.decode(self.content, self.kind)
+        return decoded
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Decode the payload, since a process that gets a copy may lack the codec."""
+        return {**vars(self), "decoded": self._decode()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

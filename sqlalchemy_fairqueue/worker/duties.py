@@ -20,7 +20,6 @@ from sqlalchemy.exc import DBAPIError
 
 from sqlalchemy_fairqueue.database import deliveries, schedules
 from sqlalchemy_fairqueue.database.calls import call
-from sqlalchemy_fairqueue.database.deliveries import Token
 from sqlalchemy_fairqueue.database.errors import is_away, is_serialization_failure, sqlstate_of
 from sqlalchemy_fairqueue.database.messages import fold_groups
 from sqlalchemy_fairqueue.database.stats import StopRequest, read_stop_requests
@@ -98,8 +97,7 @@ class Heartbeat:
         charges = [(one, to) for one in held if (to := one.charge_on()) is not None]
         if not charges:
             return
-        charged = [one.delivery for one, _ in charges]
-        tokens = [Token(one.message_id, one.row_id, one.lease.id, one.deliveries) for one in charged]
+        tokens = [deliveries.token_of(one.delivery) for one, _ in charges]
         send = partial(deliveries.charge_running, target=queue.target, tokens=tokens, charges=[to for _, to in charges])
         try:
             self.connection.run(send, within=self.options.beat)
@@ -410,7 +408,7 @@ class Schedules(Round):
 
     def _declare_one(self, queue: ServedQueue, key: tuple[str, str], definition: schedules.ScheduleDefinition) -> None:
         channel, name = key
-        read = partial(schedules.read_schedules, target=queue.target, channel=channel, name=name, limit=1)
+        read = partial(queue.queue.schedules.list, channel=channel, name=name, limit=1)
         if self._declared_on is not None and self._connection.run(read):
             return
         outcome = self._connection.run(schedules.schedule_call(queue.target, definition).value)
@@ -463,16 +461,8 @@ class Schedules(Round):
         timing = timing_of(due.cron, due.timezone, due.every, due.anchor_at)
         most = max(1, min(self._options.timings.slots_at_once, _BYTES // max(due.content_size, 1)))
         plan = planned(timing, due.catch_up, due.done_until, due.read_at, most)
-        run = partial(
-            schedules.run_slots,
-            schema=schema,
-            due=due,
-            slots=plan.slots,
-            until=plan.until,
-            next_slot=plan.next,
-            notify=self._queues[schema][due.queue].target.notify,
-        )
-        made = self._connection.run(run)
+        notify = self._queues[schema][due.queue].target.notify
+        made = self._connection.run(partial(schedules.run_slots, schema=schema, due=due, plan=plan, notify=notify))
         if made:
             ids = list(made.values())
             self._options.log.debug(": schedule %s of channel %s of queue %s enqueued messages %s", *_words(due), ids)

@@ -21,7 +21,7 @@ from sqlalchemy_fairqueue.queue.contexts import AnyMiddleware, middleware_for, m
 from sqlalchemy_fairqueue.queue.handlers import Handler, handlers_of
 from sqlalchemy_fairqueue.unit_of_work.operations import Settle, Verb
 from sqlalchemy_fairqueue.values.checks import check_duration, check_text
-from sqlalchemy_fairqueue.values.messages import MOST_COST, Delivery, Lease, Once
+from sqlalchemy_fairqueue.values.messages import MOST_COST, Delivery, Lease, Undecoded
 from sqlalchemy_fairqueue.worker.timings import Backoff, Clock, PollSchedule
 
 if TYPE_CHECKING:
@@ -196,8 +196,8 @@ class HeldDelivery:
 
     def begin_again(self, headers: dict[str, Any] | None) -> None:
         """Reset what the last call of the handler changed; *headers* are the headers of the enqueue."""
-        content, codec = self.delivery.content, self.queue.queue.codec
-        self.delivery = replace(self.delivery, headers=headers, decoded=Once(partial(decoded, codec, content)))
+        undecoded = Undecoded(partial(decoded, self.queue.queue.codec))
+        self.delivery = replace(self.delivery, headers=headers, decoded=undecoded)
         self.cost = None
         self.outcomes.clear()
         self._is_settling = False

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from sqlalchemy_fairqueue import Delivery
-from sqlalchemy_fairqueue.values.messages import Lease, Once
+from sqlalchemy_fairqueue.values.messages import Lease
 from sqlalchemy_fairqueue.worker.leases import HeldDelivery, TrackedLease
 from tests.fixtures.clock import Clock
 from tests.sql.answers import Hand
@@ -95,7 +95,7 @@ def _held(clock: Any, hand: Hand) -> HeldDelivery:
         lease=_LEASE,
         deliveries=hand.deliveries,
         row_id=str(hand.row),
-        decoded=Once(lambda: None),
+        decoded=None,
         is_timed=True,
     )
     return HeldDelivery(delivery, TrackedLease(1, 1e9, lambda: clock.now), cast("Any", None), 0.0)

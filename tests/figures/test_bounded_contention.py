@@ -16,7 +16,7 @@ from sqlalchemy_fairqueue.database.stats import (
     read_stats,
 )
 from sqlalchemy_fairqueue.values.messages import FairBy
-from sqlalchemy_fairqueue.values.reports import with_waits
+from sqlalchemy_fairqueue.values.waits import with_waits
 from tests.cli.messages import QUEUE, enqueue, lease
 from tests.fixtures.database import Database
 

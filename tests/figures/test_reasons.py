@@ -16,7 +16,8 @@ from sqlalchemy_fairqueue.figures.leftovers import read_leftovers
 from sqlalchemy_fairqueue.figures.queues import QueueFigures, channel_waits
 from sqlalchemy_fairqueue.figures.shared import SharedFigures
 from sqlalchemy_fairqueue.values.messages import FairBy
-from sqlalchemy_fairqueue.values.reports import ChannelDemand, QueueTaker, Reason, Taker, Wait, with_waits
+from sqlalchemy_fairqueue.values.reports import ChannelDemand, QueueTaker, Reason, Taker, Wait
+from sqlalchemy_fairqueue.values.waits import with_waits
 from tests.cli.messages import QUEUE, enqueue, lease
 from tests.fixtures.database import Database
 from tests.queue.damage import lose

@@ -199,7 +199,7 @@ _NEEDED: dict[str, Any] = {
     "channel": "a", "consumer": "me", "deliveries": _DELIVERY, "group_id": "4b8a8f4e-6f0e-4c3c-9a0c-3d0d0a5d7c11",
     "message_id": 1, "message_ids": [1], "messages": [Enqueue(channel="a", payload=1)], "name": "n",
     "history": True, "max_concurrency": 1, "message": _MESSAGE, "changes": {"weight": 2},
-    "settings": {"history": True}, "what": "pause", "filters": {}, "options": {},
+    "settings": {"history": True}, "what": "pause", "filters": {}, "options": {}, "named": {}, "how": {},
 }  # fmt: skip
 _BY_NAME = ("channel", "payload", "kind")
 _PLAIN = [_ENGINE, Session(_ENGINE), scoped_session(sessionmaker(_ENGINE))]

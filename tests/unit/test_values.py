@@ -22,7 +22,7 @@ from sqlalchemy_fairqueue import (
 )
 from sqlalchemy_fairqueue.reports import Deliveries
 from sqlalchemy_fairqueue.times import duration, instant, instant_microseconds, microseconds
-from sqlalchemy_fairqueue.values.messages import Once
+from sqlalchemy_fairqueue.values.messages import Undecoded
 from sqlalchemy_fairqueue.values.outcomes import Outcome
 
 _LEASE = Lease(1, "me", datetime(2026, 1, 1, tzinfo=UTC))
@@ -291,18 +291,18 @@ def test_a_payload_that_could_not_be_decoded() -> None:
 
 def test_a_payload_that_is_decoded_when_it_is_asked_for() -> None:
     """Not before, once, and copies have it too."""
-    made: list[int] = []
+    made: list[tuple[bytes, str]] = []
 
-    def make() -> list[int]:
-        made.append(len(made))
+    def make(content: bytes, kind: str) -> list[tuple[bytes, str]]:
+        made.append((content, kind))
         return made
 
-    delivery = _delivery(decoded=Once(make))
+    delivery = _delivery(decoded=Undecoded(make))
     assert made == []
     assert delivery.payload is delivery.payload
     for again in (copy.deepcopy(delivery), pickle.loads(pickle.dumps(delivery))):  # noqa: S301 - our own
-        assert again.payload == [0]
-    assert made == [0]
+        assert again.payload == [(b"1", "k")]
+    assert made == [(b"1", "k")]
 
 
 def test_batches() -> None:

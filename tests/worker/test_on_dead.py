@@ -1,7 +1,7 @@
 """Functions that follow dead letters: however a message dies, one message tells of it, in the same transaction."""
 
 import pytest
-from sqlalchemy import Engine
+from sqlalchemy import Engine, text
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import Bury, BytesCodec, ChannelPolicy, Delivery, InvalidArgument, Queue, Retry, Worker
@@ -97,6 +97,24 @@ def test_a_codec_of_the_queue(engine: Engine) -> None:
     queue.bury(engine, queue.dequeue(engine), reason="no picture")
     _drain(queue, engine)
     assert [one["reason"] for one in told] == ["no picture"]
+
+
+def test_a_call_that_is_repeated(engine: Engine) -> None:
+    """Its payload is JSON in each call, whatever the codec of the queue is."""
+    queue = Queue("pictures", codec=BytesCodec())
+    told: list[object] = []
+
+    @queue.on_dead("parse")
+    def tell(delivery: Delivery, session: Session) -> None:
+        told.append(delivery.payload["reason"])
+        if len(told) < 2:
+            session.execute(text("do $$ begin raise exception 'conflict' using errcode = '40001'; end $$"))
+
+    _drain(queue, engine)
+    queue.enqueue(engine, channel="a", payload=b"", kind="parse")
+    queue.bury(engine, queue.dequeue(engine), reason="no picture")
+    _drain(queue, engine)
+    assert told == ["no picture"] * 2
 
 
 def test_its_own_death_is_not_told(queue: Queue, engine: Engine) -> None:
