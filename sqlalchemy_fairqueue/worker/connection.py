@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
@@ -25,6 +25,7 @@ from sqlalchemy_fairqueue.database.calls import ALONE
 from sqlalchemy_fairqueue.database.drivers import Listener, driver_of
 from sqlalchemy_fairqueue.database.errors import sqlstate_of
 from sqlalchemy_fairqueue.errors import IsolationError, LeaseLost
+from sqlalchemy_fairqueue.worker.threads import begun_in_thread
 from sqlalchemy_fairqueue.worker.timings import Clock, Timings
 
 if TYPE_CHECKING:
@@ -238,30 +239,19 @@ class DedicatedConnection:
 
 def _connected(engine: Engine, within: float) -> Connection:
     """Connect in a thread. If nobody answers, leave that thread behind, since it has no socket yet to shut down."""
-    made: Future[Connection] = Future()
+    connecting = begun_in_thread(engine.connect, "fairqueue-connecting")
+    if wait([connecting], within).done:
+        return connecting.result()
+    connecting.add_done_callback(_close_late)
+    raise TimeoutError(
+        f"the database has not answered a new connection for {within:g} s; look whether it, its proxy and the network "
+        "are up"
+    )
 
-    def connect() -> None:
-        try:
-            connection = engine.connect()
-        except BaseException as error:  # noqa: BLE001 - raised where the connection was asked for
-            if made.set_running_or_notify_cancel():
-                made.set_exception(error)
-        else:
-            if made.set_running_or_notify_cancel():
-                made.set_result(connection)
-            else:
-                connection.close()
 
-    threading.Thread(target=connect, name="fairqueue-connecting", daemon=True).start()
-    try:
-        return made.result(within)
-    except TimeoutError:
-        if made.cancel():
-            raise TimeoutError(
-                f"the database has not answered a new connection for {within:g} s; look whether it, its proxy and the "
-                "network are up"
-            ) from None
-        return made.result()
+def _close_late(connecting: Future[Connection]) -> None:
+    if connecting.exception() is None:
+        connecting.result().close()
 
 
 def _is_usable(error: BaseException) -> bool:

@@ -12,9 +12,10 @@ import socket
 import sys
 import threading
 import traceback
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.texts import said
@@ -179,27 +180,34 @@ def join(thread: threading.Thread, left: Callable[[], float]) -> None:
         thread.join(min(wait, _CHECK))
 
 
-async def in_thread(work: Callable[[], T]) -> T:
-    """Call *work* in a daemon thread, and await it in the running loop."""
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[T] = loop.create_future()
-    context = contextvars.copy_context()
+def begun_in_thread(work: Callable[[], T], name: str) -> Future[T]:
+    """Begin *work* in a daemon thread, which does not keep the process alive, and return its future result."""
+    future: Future[T] = Future()
+    # Nobody can cancel it from now on.
+    future.set_running_or_notify_cancel()
 
     def run() -> None:
-        resolve: Callable[[Any], None] = future.set_result
         try:
-            result: Any = context.run(work)
-        except BaseException as error:  # noqa: BLE001 - it is raised where the work was asked for
-            resolve, result = future.set_exception, error
-            if isinstance(error, StopIteration):
-                # A future cannot take a StopIteration.
-                result = RuntimeError(f"the handler raised {said(error) or type(error).__name__}")
-        # A closed loop waits for nothing.
-        with suppress(RuntimeError):
-            loop.call_soon_threadsafe(lambda: None if future.done() else resolve(result))
+            future.set_result(work())
+        except BaseException as error:  # noqa: BLE001 - it is raised where the result is asked for
+            future.set_exception(error)
 
-    threading.Thread(target=run, name="fairqueue-handler", daemon=True).start()
-    return await future
+    threading.Thread(target=run, name=name, daemon=True).start()
+    return future
+
+
+async def in_thread(work: Callable[[], T]) -> T:
+    """Call *work* in a daemon thread, and await it in the running loop."""
+    context = contextvars.copy_context()
+
+    def run() -> T:
+        try:
+            return context.run(work)
+        except StopIteration as error:
+            # The future of a loop cannot take it.
+            raise RuntimeError(f"the handler raised {said(error) or type(error).__name__}") from error
+
+    return await asyncio.wrap_future(begun_in_thread(run, "fairqueue-handler"))
 
 
 @contextmanager
