@@ -1,4 +1,5 @@
 """Arguments of a worker: checked when it is created, and applied to its handlers when it starts."""
+# ruff: noqa: RUF009 - the calls make fields
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ from sqlalchemy_fairqueue.queue.contexts import AnyMiddleware, check_middleware,
 from sqlalchemy_fairqueue.queue.deliveries import MAX_BYTES, MOST_BYTES
 from sqlalchemy_fairqueue.queue.handlers import Handler, check_options, handlers_of, lifespan_of, session_type_of
 from sqlalchemy_fairqueue.texts import said
-from sqlalchemy_fairqueue.values.checks import check_count, check_duration, check_name
+from sqlalchemy_fairqueue.values.checks import check_name
+from sqlalchemy_fairqueue.values.fields import Count, Duration, check_fields
 from sqlalchemy_fairqueue.values.outcomes import RetryPolicy
 from sqlalchemy_fairqueue.worker.connection import ConnectionOptions
 from sqlalchemy_fairqueue.worker.telemetry import WorkerLog, WorkerStats
@@ -35,8 +37,6 @@ from sqlalchemy_fairqueue.worker.timings import Backoff
 MOST_PREFETCH = 500
 _INTERVAL_WITH_NOTIFICATIONS = timedelta(seconds=5)
 _INTERVAL_WITHOUT_NOTIFICATIONS = timedelta(seconds=1)
-_LEAST_LEASE = timedelta(milliseconds=100)
-_LEAST_INTERVAL = timedelta(milliseconds=1)
 
 
 class WorkerArguments(TypedDict, total=False):
@@ -67,13 +67,13 @@ class WorkerOptions(ConnectionOptions):
     """
 
     queues: tuple[Queue, ...]
-    concurrency: int = 8
-    lease: timedelta = timedelta(seconds=30)
-    poll_interval: timedelta | None = None
-    grace: timedelta = timedelta(seconds=30)
+    concurrency: int = Count(most=10_000).field(8)
+    lease: timedelta = Duration(least=timedelta(milliseconds=100)).field(timedelta(seconds=30))
+    poll_interval: timedelta | None = Duration(least=timedelta(milliseconds=1), none="by notifications").field(None)
+    grace: timedelta = Duration(least=timedelta()).field(timedelta(seconds=30))
     retry: RetryPolicy = field(default_factory=RetryPolicy)
-    prefetch: int = MOST_PREFETCH
-    max_bytes: int = MAX_BYTES
+    prefetch: int = Count(least=0, most=MOST_PREFETCH).field(MOST_PREFETCH)
+    max_bytes: int = Count(most=MOST_BYTES).field(MAX_BYTES)
     name: str = field(default_factory=lambda: f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}")
     housekeeping: bool = True
     middleware: Sequence[AnyMiddleware] = ()
@@ -88,9 +88,7 @@ class WorkerOptions(ConnectionOptions):
         _check_queues(self.queues)
         for queue in self.queues:
             self.stats.attempts(queue.name)
-        check_count("concurrency", self.concurrency, 1, 10_000)
-        check_count("prefetch", self.prefetch, 0, MOST_PREFETCH)
-        check_count("max_bytes", self.max_bytes, 1, MOST_BYTES)
+        check_fields(self)
         check_options(retry=self.retry)
         check_name("name", self.name)
         for factory in self.session_factory, self.sync_session_factory:
@@ -101,15 +99,9 @@ class WorkerOptions(ConnectionOptions):
                 )
         if callable(self.middleware) or not isinstance(self.middleware, Iterable):
             raise InvalidArgument(f"middleware is {self.middleware!r:.80}; give a list of functions")
-        plain: dict[str, Any] = {"middleware": tuple(self.middleware)}
-        for function in plain["middleware"]:
+        object.__setattr__(self, "middleware", tuple(self.middleware))
+        for function in self.middleware:
             check_middleware(function)
-        plain["lease"] = check_duration("lease", self.lease, _LEAST_LEASE)
-        plain["grace"] = check_duration("grace", self.grace)
-        if self.poll_interval is not None:
-            plain["poll_interval"] = check_duration("poll_interval", self.poll_interval, _LEAST_INTERVAL)
-        for name, value in plain.items():
-            object.__setattr__(self, name, value)
 
     @property
     def log(self) -> WorkerLog:
@@ -238,28 +230,23 @@ def _check_sessions(
     handlers = options.session_handlers(asynchronous=kind is AsyncSession)
     if not handlers:
         return
+    # The session is not closed, since it was not used, and a scoped_session returns the caller's own.
     made: Any = make()
-    if isinstance(made, kind):
-        for handler in handlers:
-            wanted_type = handler.session_type
-            if wanted_type is not None and issubclass(wanted_type, kind) and not isinstance(made, wanted_type):
-                raise InvalidArgument(
-                    f"{name} makes a {type(made).__module__}.{type(made).__qualname__}, and the handler of kind "
-                    f"{handler.kind!r} takes a session of {wanted_type.__module__}.{wanted_type.__qualname__}; give a "
-                    "sessionmaker with class_= that class, or correct the annotation"
-                )
-        # The session is not closed, since it was not used, and a scoped_session returns the caller's own.
-        _warn_of_pool(options, make)
-        return
-    if inspect.iscoroutine(made):
-        made.close()
-    wanted, maker = "a Session", "a sessionmaker"
-    if kind is AsyncSession:
-        wanted, maker = "an AsyncSession", "an async_sessionmaker"
-    raise InvalidArgument(
-        f"{name} makes a {type(made).__name__} where worker {options.name} needs {wanted}; give {maker}, or "
-        "what makes such sessions"
-    )
+    for handler in handlers:
+        annotated = handler.session_type
+        wanted = annotated if annotated is not None and issubclass(annotated, kind) else kind
+        if not isinstance(made, wanted):
+            if inspect.iscoroutine(made):
+                made.close()
+            needed, maker = "a Session", "a sessionmaker"
+            if kind is AsyncSession:
+                needed, maker = "an AsyncSession", "an async_sessionmaker"
+            raise InvalidArgument(
+                f"{name} makes a {type(made).__name__} where worker {options.name} needs {needed}; give {maker} "
+                f"with class_={wanted.__qualname__}, of {wanted.__module__}, for the handler of kind "
+                f"{handler.kind!r}, or correct its annotation"
+            )
+    _warn_of_pool(options, make)
 
 
 def _warn_of_pool(options: WorkerOptions, sessions: object) -> None:

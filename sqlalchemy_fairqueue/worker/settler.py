@@ -64,7 +64,7 @@ class Settler(Looper):
         """Settle a delivery by *decision*; if that is None, the delivery is lost. Any thread may call it."""
         held.decision = decision
         self._finished.append(held)
-        self._event.set()
+        self.event.set()
 
     @property
     def backlog(self) -> int:
