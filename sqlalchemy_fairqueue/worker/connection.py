@@ -111,7 +111,14 @@ class DedicatedConnection:
         try:
             connection = self._open()
             with self.calling(self.within if within is None else within):
-                return self._do(work, connection)
+                try:
+                    result = work(connection)
+                except BaseException as error:
+                    if _is_usable(error):
+                        connection.rollback()
+                    raise
+                connection.commit()
+                return result
         except IsolationError:
             self.close()
             if self._must_be_explicit:
@@ -123,17 +130,6 @@ class DedicatedConnection:
             if not _is_usable(error):
                 self.close()
             raise
-
-    @staticmethod
-    def _do(work: Callable[[Connection], R], connection: Connection) -> R:
-        try:
-            result = work(connection)
-        except BaseException as error:
-            if _is_usable(error):
-                connection.rollback()
-            raise
-        connection.commit()
-        return result
 
     def database_key(self) -> tuple[object, ...]:
         """Return server, database and user; connections with equal keys receive the same notifications."""

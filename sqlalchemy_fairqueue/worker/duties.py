@@ -551,18 +551,14 @@ class Housekeeping(Round):
                 self._options.log.info(": schedule %s is removed: no worker has it in its code any more", schedule)
 
     def _forget_channels(self, schema: str | None) -> None:
-        """Delete marked channels whose mark all present transactions see, and mark further idle channels."""
-        self._delete_channels(schema)
+        """Mark idle channels, and delete marked ones whose mark all present transactions see."""
+        limit = self._options.timings.forgotten_at_once
         after: int | None = 0
         while after is not None and not self._stopping:
-            limit = self._options.timings.forgotten_at_once
             [(after, _)] = self._rows(schema, "fq_mark_idle_channels", "mark idle channels", after=after, limit=limit)
-        self._delete_channels(schema)
-
-    def _delete_channels(self, schema: str | None) -> None:
-        forgotten, more, size = 0, True, self._options.timings.forgotten_at_once
+        forgotten, more = 0, True
         while more and not self._stopping:
-            [row] = self._rows(schema, "fq_forget_channels", "forget idle channels", limit=size)
+            [row] = self._rows(schema, "fq_forget_channels", "forget idle channels", limit=limit)
             forgotten, more = forgotten + row.forgotten, row.more
         if forgotten:
             self._options.log.info(": %s idle channels forgotten", forgotten)

@@ -84,7 +84,6 @@ class Executor(ABC):
         self._stopping.set()
         for held in list(self.running):
             held.stopping = True
-        self._children.tell_stopping()
 
     def shorten_grace(self, until: float) -> None:
         """Let the grace period end at *until*, if that is earlier; this works during a stop too."""

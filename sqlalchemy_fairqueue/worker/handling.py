@@ -308,11 +308,8 @@ def bound_call(
     handler: Handler, held: HeldDelivery, context: Context | None = None, function: Callable[..., Any] | None = None
 ) -> Callable[[], Any]:
     """Return a function that calls a handler, or *function* in its place, inside the handler's middleware."""
-    return call_of(handler, held.queue.around(handler), context or context_of(held), function)
-
-
-def context_of(held: HeldDelivery, session: Any = None) -> Context:
-    return Context(held, session, held.queue.resources)
+    context = context or Context(held, resources=held.queue.resources)
+    return call_of(handler, held.queue.around(handler), context, function)
 
 
 class CommitCheck:
@@ -376,7 +373,7 @@ def call_in_session(held: HeldDelivery, handler: Handler, around: ForkGuard) -> 
         check = CommitCheck(held, handler)
         try:
             guard(session, check)
-            context = context_of(held, made)
+            context = Context(held, made, held.queue.resources)
             with around:
                 result = bound_call(handler, held, context)()
                 if handler.asynchronous:
