@@ -252,7 +252,7 @@ class ChildProcesses:
                 until = self._options.clock() + self._options.timings.child_start
                 if is_fresh:
                     self._receive(child, held, until)
-                child.send(CALL, request)
+                child.connection.send_bytes(CALL + request)
                 self._receive(child, held, until)
                 has_begun = True
                 held.limit_time(handler.timeout)
@@ -297,7 +297,7 @@ class ChildProcesses:
             child.kill()
         for child in idle:
             with suppress(OSError):
-                child.send(END)
+                child.connection.send_bytes(END)
         until = self._options.clock() + self._options.timings.cleanup
         for child in busy:
             # The thread that waits for this child reaps it.
@@ -337,7 +337,7 @@ class ChildProcesses:
             held.check()
             if held.stopping:
                 with suppress(OSError):
-                    child.send(STOPPING)
+                    child.connection.send_bytes(STOPPING)
             next_at = min(at for at in (until, held.time_over_at, held.lease.deadline) if at is not None)
             wait = min(self._options.timings.lease_check, max(0.0, next_at - self._options.clock()))
             if child.connection.poll(wait):
@@ -366,9 +366,6 @@ class _Child:
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
             theirs.close()
-
-    def send(self, word: bytes, request: bytes = b"") -> None:
-        self.connection.send_bytes(word + request)
 
     def kill(self) -> None:
         self.is_killed = True

@@ -41,6 +41,8 @@ _LOCKED = "55P03"
 _CANCELLED = "57014"
 # The most bytes of the messages that one call enqueues.
 _BYTES = 8 * 2**20
+# The most channels that one call marks or forgets.
+_CHANNELS = 1_000
 
 
 def run_all(steps: Iterable[Callable[[], R]]) -> list[R]:
@@ -318,8 +320,7 @@ class Groups(Round):
     def _fold(self, schema: str | None) -> bool:
         """Fold the groups of one installation. Return whether nothing is left."""
         notify = all(queue.target.notify for queue in self._queues[schema].values())
-        limit, groups = self._options.timings.notes_at_once, self._options.timings.groups_at_once
-        fold = partial(fold_groups, schema=schema, limit=limit, groups=groups, notify=notify)
+        fold = partial(fold_groups, schema=schema, limit=10_000, groups=100, notify=notify)
         while not self._stopping:
             done = self._connection.run(fold)
             if done is None:
@@ -552,13 +553,14 @@ class Housekeeping(Round):
 
     def _forget_channels(self, schema: str | None) -> None:
         """Mark idle channels, and delete marked ones whose mark all present transactions see."""
-        limit = self._options.timings.forgotten_at_once
         after: int | None = 0
         while after is not None and not self._stopping:
-            [(after, _)] = self._rows(schema, "fq_mark_idle_channels", "mark idle channels", after=after, limit=limit)
+            [(after, _)] = self._rows(
+                schema, "fq_mark_idle_channels", "mark idle channels", after=after, limit=_CHANNELS
+            )
         forgotten, more = 0, True
         while more and not self._stopping:
-            [row] = self._rows(schema, "fq_forget_channels", "forget idle channels", limit=limit)
+            [row] = self._rows(schema, "fq_forget_channels", "forget idle channels", limit=_CHANNELS)
             forgotten, more = forgotten + row.forgotten, row.more
         if forgotten:
             self._options.log.info(": %s idle channels forgotten", forgotten)

@@ -20,7 +20,7 @@ from sqlalchemy_fairqueue.errors import FairQueueError, HandlerTimeout
 from sqlalchemy_fairqueue.queue.contexts import finished
 from sqlalchemy_fairqueue.worker import handling
 from sqlalchemy_fairqueue.worker.child_processes import ChildProcesses
-from sqlalchemy_fairqueue.worker.leases import COMPLETE, RELEASE, Buffer, Decision, HeldDelivery
+from sqlalchemy_fairqueue.worker.leases import COMPLETE, LOST, RELEASE, Buffer, Decision, HeldDelivery
 from sqlalchemy_fairqueue.worker.threads import Duty, ForkGuard, Looper, in_thread, join
 from sqlalchemy_fairqueue.worker.timings import Prefetch
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
     from sqlalchemy_fairqueue.worker.wakeups import FetchTrigger
 
-    SettleCallback = Callable[[HeldDelivery, Decision | None], None]
+    SettleCallback = Callable[[HeldDelivery, Decision], None]
 
 T = TypeVar("T")
 _DONE = (COMPLETE,)
@@ -184,7 +184,7 @@ class Executor(ABC):
     def _failed(self, held: HeldDelivery, error: BaseException) -> handling.Decisions:
         if isinstance(error, HandlerTimeout):
             self._expire(held, error)
-            return [None]
+            return [LOST]
         if held.followers and any(one.cancelled for one in held.batch):
             # The others in the batch have not failed.
             return [COMPLETE if one.cancelled else RELEASE for one in held.batch]
@@ -212,8 +212,7 @@ class Executor(ABC):
         for one, cost, decision in zip(held.batch, costs, decisions, strict=True):
             one.cost = cost
             if (took := one.took) is not None:
-                attempts, delivery = self._options.stats.attempts(one.delivery.queue), one.delivery
-                attempts.add(delivery.channel, delivery.attempt, delivery.enqueued_at.timestamp(), took)
+                self._options.stats.attempts(one.delivery.queue).add(one.delivery, took)
             self._settle(one, decision)
         self.prefetch.observe(self._options.clock() - started)
 

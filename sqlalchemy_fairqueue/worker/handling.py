@@ -34,7 +34,7 @@ from sqlalchemy_fairqueue.unit_of_work.operations import Settle, Verb
 from sqlalchemy_fairqueue.unit_of_work.sessions import guard, record, recorded
 from sqlalchemy_fairqueue.values.checks import check_text
 from sqlalchemy_fairqueue.values.outcomes import Bury, Outcome, Release, Retry, RetryPolicy
-from sqlalchemy_fairqueue.worker.leases import COMPLETE, RELEASE, Decision, HeldDelivery
+from sqlalchemy_fairqueue.worker.leases import COMPLETE, LOST, RELEASE, Decision, HeldDelivery
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -60,8 +60,8 @@ _FALLBACK = RetryPolicy()
 UNKNOWN_KIND_RELEASES = 15
 
 
-Decisions = Sequence[Decision | None]
-"""The decisions on the deliveries of a batch, in order; None if a delivery is no longer this worker's."""
+Decisions = Sequence[Decision]
+"""The decisions on the deliveries of a batch, in order."""
 
 
 @dataclass(eq=False)
@@ -432,8 +432,8 @@ def _of_value(held: HeldDelivery, handler: Handler, result: object, value: objec
     return Decision(Verb.COMPLETE, result=kept)
 
 
-def decide_on_failure(held: HeldDelivery, error: BaseException) -> Decision | None:
-    """Return the decision on a delivery whose handler raised, even if the error is unreadable; None if given up."""
+def decide_on_failure(held: HeldDelivery, error: BaseException) -> Decision:
+    """Return the decision on a delivery whose handler raised, even if the error is unreadable."""
     try:
         return _decide(held, error)
     except BaseException as again:  # noqa: BLE001 - see above
@@ -444,7 +444,7 @@ def decide_on_failure(held: HeldDelivery, error: BaseException) -> Decision | No
         return of_error(trouble, held.delivery, RetryPolicy())
 
 
-def _decide(held: HeldDelivery, error: BaseException) -> Decision | None:
+def _decide(held: HeldDelivery, error: BaseException) -> Decision:
     if isinstance(error, NotCalled):
         return error.decision
     if held.cancelled or (isinstance(error, MessageCancelled) and error.message_id == held.delivery.message_id):
@@ -452,7 +452,7 @@ def _decide(held: HeldDelivery, error: BaseException) -> Decision | None:
         return COMPLETE
     if held.given_up and isinstance(error, LeaseLost):
         # No log line, since the stop has logged this delivery.
-        return None
+        return LOST
     decision = of_error(error, held.delivery, held.queue.policy(held.delivery.kind))
     if not isinstance(error, Outcome):
         level = logging.ERROR if isinstance(error, WorkerError) else logging.WARNING

@@ -82,6 +82,8 @@ def _ascii(text: str | None) -> str | None:
 
 COMPLETE = Decision(Verb.COMPLETE)
 RELEASE = Decision(Verb.RELEASE)
+# The delivery is no longer this worker's, so that nothing is sent.
+LOST = Decision(Verb.RELEASE, sent=True)
 
 
 @dataclass(slots=True, eq=False)
@@ -156,7 +158,7 @@ class HeldDelivery:
         max_attempts: The effective limit of attempts; set when the handler begins.
         first: The first delivery of its batch; itself if it has no batch.
         outcomes: What the handler asked for single deliveries of its batch, by message id.
-        decision: How to settle it, once its handler has ended; None if the delivery is lost.
+        decision: How to settle it, once its handler has ended.
         charged: The milliseconds charged to its channel while its handler runs; None if only the dequeue has charged.
     """
 
@@ -173,7 +175,7 @@ class HeldDelivery:
     cost: int | None = None
     followers: list[HeldDelivery] = field(default_factory=list)
     outcomes: dict[int, Outcome] = field(default_factory=dict)
-    decision: Decision | None = None
+    decision: Decision = LOST
     charged: int | None = None
     max_attempts: int = field(init=False)
     first: HeldDelivery = field(init=False)
@@ -201,12 +203,6 @@ class HeldDelivery:
         self.cost = None
         self.outcomes.clear()
         self._is_settling = False
-
-    @property
-    def settlement(self) -> Decision:
-        """The decision of a delivery that is being settled."""
-        assert self.decision is not None  # noqa: S101 - lost deliveries are not settled
-        return self.decision
 
     @property
     def took(self) -> float | None:

@@ -46,7 +46,6 @@ class Timings:
         pruned_at_once: Most rows of a kind, or dead letters of a queue, that housekeeping deletes in one transaction.
         schedules_every: Longest interval of polls for due schedules.
         schedule_again: Delay before a schedule that could not be run is tried again.
-        forgotten_at_once: Most channels that housekeeping reads, or deletes, in one transaction.
         unanswered_after: Time from an unanswered dequeue, which the server may still execute, to the first lookup of
             what it took.
         poll_soon: Time to the next poll after a poll that gave less than it asked for.
@@ -94,10 +93,7 @@ class Timings:
     slots_at_once: int = 100
     schedule_again: float = 60.0
     groups_every: float = 1.0
-    notes_at_once: int = 10_000
-    groups_at_once: int = 100
     stop_requests_every: float = 2.0
-    forgotten_at_once: int = 1_000
     unanswered_after: float = 2.0
     poll_soon: float = 0.005
     poll_later: float = 0.02

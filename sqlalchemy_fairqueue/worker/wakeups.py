@@ -218,7 +218,12 @@ class Listening:
         check_at = self._options.clock() + self._options.timings.silence
         while not self._stopping:
             # Receive first, since wait() does not end for notifications that the driver read together with an answer.
-            self._receive(listener)
+            topics: Topics = {}
+            for payload in listener.received():
+                lease_id, _, topic = payload.partition(":")
+                topics.setdefault(topic, set()).add(lease_id)
+            if topics:
+                self._notify(topics)
             listener.wait(self._stop_reader.fileno(), max(0.0, check_at - self._options.clock()))
             if self._options.clock() >= check_at:
                 before = self.is_listening
@@ -242,14 +247,6 @@ class Listening:
                 "(pg_stat_activity shows the listener whose transaction is open)"
             )
         self.is_listening = has_room
-
-    def _receive(self, listener: Listener) -> None:
-        topics: Topics = {}
-        for payload in listener.received():
-            lease_id, _, topic = payload.partition(":")
-            topics.setdefault(topic, set()).add(lease_id)
-        if topics:
-            self._notify(topics)
 
     def _notify(self, topics: Topics | None) -> None:
         for notify in self._subscribers:

@@ -301,13 +301,12 @@ class Worker(Front):
         with on_signal(stop, timings.signal_again, clock) if handle_signals else nullcontext():
             try:
                 self._start(drain=drain)
+                try:
+                    self._wait(self._runtime if drain else None)
+                finally:
+                    self.stop()
             except _StoppedAtStart:
                 self._options.log.info("was stopped before it had started")
-                return
-            try:
-                self._wait(self._runtime if drain else None)
-            finally:
-                self.stop()
 
     def _wait(self, draining: Runtime | None) -> None:
         """Wait for a stop, or until the worker is drained."""
