@@ -506,15 +506,14 @@ class TaskExecutor(Executor):
         if handler.session:
             in_session = partial(handling.call_in_session, held, handler, self._fork_guard)
             return await (greenlet_spawn(in_session) if handler.asynchronous else self._in_thread(held, in_session))
-        if handler.asynchronous:
-            with self._fork_guard:
-                result = await finished(handling.bound_call(handler, held)())
-        else:
-            result = await self._in_thread(held, lambda: self._call_plain(held, handler))
-            # The plain function has returned a coroutine.
+        with self._fork_guard:
+            if handler.asynchronous:
+                result = handling.bound_call(handler, held)()
+            else:
+                result = await self._in_thread(held, lambda: self._call_plain(held, handler))
+            # A plain function may have returned a coroutine.
             if inspect.isawaitable(result):
-                with self._fork_guard:
-                    result = await result
+                result = await (finished(result) if handler.asynchronous else result)
         held.check_time()
         return handling.decide_on_return(held, handler, result)
 

@@ -366,12 +366,9 @@ class ServedQueue:
 
     def around(self, handler: Handler) -> tuple[AnyMiddleware, ...]:
         """Return the middleware of a handler, outermost first; raise WorkerError if none of it suits the handler."""
-        if not self._middleware:
-            return ()
-        found = self._around.get(handler.kind)
-        if found is None:
-            found = self._around[handler.kind] = middleware_for(handler, self._middleware)
-        return found
+        if handler.kind not in self._around:
+            self._around[handler.kind] = middleware_for(handler, self._middleware)
+        return self._around[handler.kind]
 
     def policy(self, kind: str) -> RetryPolicy:
         handler = handlers_of(self.queue).get(kind)

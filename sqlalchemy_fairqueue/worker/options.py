@@ -274,28 +274,24 @@ def check_isolated(queues: Iterable[Queue]) -> None:
             "a worker was started while a child process imports the main module; start it under "
             "if __name__ == '__main__':"
         )
-    isolated = [(queue, one) for queue in queues for one in handlers_of(queue).values() if one.isolated]
-    problem: str | None = None
+    for queue in queues:
+        for handler in handlers_of(queue).values():
+            if handler.isolated and (problem := _problem_of_process(handler.function)) is not None:
+                raise WorkerError(
+                    f"no child process can run the handler of kind {handler.kind!r} of queue {queue.name!r}: {problem}"
+                )
+
+
+def _problem_of_process(function: Callable[..., Any]) -> str | None:
     if multiprocessing.current_process().daemon:
-        problem = (
-            "this is a daemonic process of multiprocessing, which may have no children; start it with daemon=False"
-        )
-    elif not hasattr(os, "killpg"):
-        problem = f"{sys.platform} has no groups of processes to kill it by; leave isolation out there"
-    if isolated and problem is not None:
-        raise WorkerError(f"queue {isolated[0][0].name!r} has a handler with isolation='process', and {problem}")
-    for queue, handler in isolated:
-        function = handler.function
-        problem = None
-        try:
-            pickle.dumps(function)
-        except Exception as error:  # noqa: BLE001 - a handler that cannot be pickled cannot be named to another process
-            problem = said(error)
-        main = sys.modules["__main__"]
-        if function.__module__ == "__main__" and not (main.__spec__ or hasattr(main, "__file__")):
-            problem = "the main module has no file"
-        if problem is not None:
-            raise WorkerError(
-                f"a child process cannot import the handler of kind {handler.kind!r} of queue {queue.name!r}: "
-                f"{problem}; move it to the top of a module, and let @queue.handler be its outermost decorator"
-            )
+        return "this is a daemonic process of multiprocessing, which may have no children; start it with daemon=False"
+    if not hasattr(os, "killpg"):
+        return f"{sys.platform} has no groups of processes to kill it by; leave isolation out there"
+    main = sys.modules["__main__"]
+    if function.__module__ == "__main__" and not (main.__spec__ or hasattr(main, "__file__")):
+        return "the main module has no file to import it from; move it to another module"
+    try:
+        pickle.dumps(function)
+    except Exception as error:  # noqa: BLE001 - a handler that cannot be pickled cannot be named to another process
+        return f"{said(error)}; move it to the top of a module, and let @queue.handler be its outermost decorator"
+    return None

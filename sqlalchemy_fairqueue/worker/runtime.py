@@ -24,7 +24,7 @@ from sqlalchemy_fairqueue.worker.threads import Duty, Looper, join
 from sqlalchemy_fairqueue.worker.wakeups import FetchTrigger
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
+    from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 
     from sqlalchemy import Connection
 
@@ -123,7 +123,7 @@ class Lifespan:
         self.resources: dict[int, dict[str, Any]] = {id(queue): {} for queue in options.queues}
         # The resource of each on_start function. Queues may share a function; it is then called once.
         self._started: dict[Callable[..., Any], Any] = {}
-        # The stop continues the generators in the first, and calls the on_stop functions in the second.
+        # The stop calls the on_stop functions in the second, and then continues the generators in the first.
         self._open = contextlib.AsyncExitStack()
         self._stops = contextlib.AsyncExitStack()
         self._stopping: set[Callable[..., Any]] = set()
@@ -158,38 +158,32 @@ class Lifespan:
     async def _begin(self, queue: Queue, one: LifespanFunction) -> Any:
         """Return the resource of an on_start function."""
         try:
-            return await self._open.enter_async_context(self._resource(queue, one))
+            return await self._call(queue, one)
         except Exception as error:
             self._tell(f"on_start function {one.name!r} of queue {queue.name!r} failed", error)
             raise StartError(queue.name, one.name, f"{type(error).__name__}: {said(error)}") from error
 
-    @contextlib.asynccontextmanager
-    async def _resource(self, queue: Queue, one: LifespanFunction) -> AsyncIterator[Any]:
-        """Yield what an on_start function returns; if it is a generator, what it yields, and finish it at the end."""
-        made = await self._call(queue, one)
-        if not one.generator:
-            yield made
-            return
-        generator, made = made, _END
-        try:
-            made = await self._next(one, generator)
-            if made is _END:
-                raise WorkerError("it did not yield; yield the resource once")
-            yield made
-        finally:
-            with self._logging(queue, one, "on_start"):
-                try:
-                    if made is not _END and await self._next(one, generator) is not _END:
-                        raise WorkerError("it yielded a second time, and what follows did not run; yield once")
-                finally:
-                    await (generator.aclose() if one.asynchronous else self._run(generator.close))
+    async def _go_on(self, queue: Queue, one: LifespanFunction, generator: Any) -> None:
+        """Run what follows the ``yield`` of an on_start function."""
+        with self._logging(queue, one, "on_start"):
+            try:
+                if await self._next(one, generator) is not _END:
+                    raise WorkerError("it yielded a second time, and what follows did not run; yield once")
+            finally:
+                await (generator.aclose() if one.asynchronous else self._run(generator.close))
 
     async def _call(self, queue: Queue, one: LifespanFunction) -> Any:
+        """Return what a function returns; or what it yields, and let the stop continue it."""
         resources = self.resources[id(queue)]
         call = partial(one.function, **{parameter: resources[name] for parameter, name in one.takes.items()})
-        if one.generator:
-            return call()
-        return await (call() if one.asynchronous else self._run(call))
+        if not one.generator:
+            return await (call() if one.asynchronous else self._run(call))
+        generator = call()
+        self._open.push_async_callback(self._go_on, queue, one, generator)
+        made = await self._next(one, generator)
+        if made is _END:
+            raise WorkerError("it did not yield; yield the resource once")
+        return made
 
     async def _next(self, one: LifespanFunction, generator: Any) -> Any:
         return await (anext(generator, _END) if one.asynchronous else self._run(partial(next, generator, _END)))

@@ -142,7 +142,7 @@ class WaitRegistration:
 
 
 _shared: dict[Key, Listening] = {}
-# Guards the subscribers.
+# Guards what threads of this process share, and the subscribers.
 _lock = threading.Lock()
 
 
@@ -272,7 +272,8 @@ class EngineWatch:
     def __init__(self) -> None:
         self.process = os.getpid()
         self._lock = threading.Lock()
-        self._wakes: dict[str, list[Callable[[], None]]] = {}
+        # The id of each message that is waited for, with what wakes the wait.
+        self._wakes: set[tuple[str, Callable[[], None]]] = set()
         self._listening: Listening | None = None
         self._timer: threading.Timer | None = None
 
@@ -287,7 +288,7 @@ class EngineWatch:
             if self._timer is not None:
                 self._timer.cancel()
                 self._timer = None
-            self._wakes.setdefault(str(message_id), []).append(wake)
+            self._wakes.add((str(message_id), wake))
             if self._listening is None:
                 self._listening = Listening(ConnectionOptions(engine=engine))
                 self._listening.join(self.notified)
@@ -295,10 +296,7 @@ class EngineWatch:
     def leave(self, message_id: int, wake: Callable[[], None]) -> None:
         """Stop calling *wake*. Half a minute after the last wait, the connection ends."""
         with self._lock:
-            wakes = self._wakes[str(message_id)]
-            wakes.remove(wake)
-            if not wakes:
-                del self._wakes[str(message_id)]
+            self._wakes.discard((str(message_id), wake))
             if not self._wakes and self._listening is not None:
                 self._timer = threading.Timer(_LINGER, partial(self.close, if_idle=True))
                 self._timer.daemon = True
@@ -307,8 +305,8 @@ class EngineWatch:
     def notified(self, topics: Topics | None) -> None:
         """Wake the waits that notifications named, or all if *topics* is None."""
         with self._lock:
-            named = self._wakes if topics is None else {name for names in topics.values() for name in names}
-            wakes = [wake for name in named for wake in self._wakes.get(name, [])]
+            named = None if topics is None else set().union(*topics.values())
+            wakes = [wake for message_id, wake in self._wakes if named is None or message_id in named]
         for wake in wakes:
             wake()
 
@@ -323,12 +321,11 @@ class EngineWatch:
 
 
 _watches: WeakKeyDictionary[Engine, EngineWatch] = WeakKeyDictionary()
-_making = threading.Lock()
 
 
 def watch_of(engine: Engine) -> EngineWatch:
     """Return the watch of an engine's database. A forked child makes its own."""
-    with _making:
+    with _lock:
         watch = _watches.get(engine)
         if watch is None or watch.process != os.getpid():
             watch = _watches[engine] = EngineWatch()
