@@ -18,14 +18,13 @@ import threading
 from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass, field, replace
-from functools import partial
 from multiprocessing import parent_process, resource_tracker, util
 from queue import SimpleQueue
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from sqlalchemy_fairqueue.errors import HandlerCrashed, MessageCancelled, WorkerError
-from sqlalchemy_fairqueue.queue.contexts import Context, called
+from sqlalchemy_fairqueue.queue.contexts import Context, call_of
 from sqlalchemy_fairqueue.queue.results import UnkeptValue
 from sqlalchemy_fairqueue.texts import said
 from sqlalchemy_fairqueue.values.outcomes import Bury, Outcome, Release, Retry
@@ -102,11 +101,8 @@ def _handle(listener: _Listener, connection: Connection[Any, Any], call: bytes) 
         listener.held = held
         held.stopping = listener.is_stopping
         held.limit_time(handler.timeout)
-        context = Context(held)
-        given = {"context": context} if handler.context else {}
-        first = deliveries if handler.batch else deliveries[0]
         with ForkGuard():
-            result = called(context, partial(handler.function, first, **given))
+            result = call_of(handler, (), Context(held))()
         outcome = handling.returned_outcome(result)
         outcomes = {message_id: _plain(one)["ended"] for message_id, one in held.outcomes.items()}
         keeps_result = any(one.keeps_result for one in deliveries)
@@ -338,9 +334,7 @@ class ChildProcesses:
             if held.stopping:
                 with suppress(OSError):
                     child.connection.send_bytes(STOPPING)
-            next_at = min(at for at in (until, held.time_over_at, held.lease.deadline) if at is not None)
-            wait = min(self._options.timings.lease_check, max(0.0, next_at - self._options.clock()))
-            if child.connection.poll(wait):
+            if child.connection.poll(self._options.timings.lease_check):
                 return child.connection.recv_bytes()
             if until is not None and self._options.clock() >= until:
                 raise WorkerError(

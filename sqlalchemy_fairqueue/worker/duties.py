@@ -367,11 +367,9 @@ class Schedules(Round):
 
         A worker that drains calls this again and again until it returns True, and does not call :meth:`poll`.
         """
-        if self._ended or self.is_under_way:
-            return self._ended
-        if self._options.clock() >= self._again_at:
+        if not (self._ended or self.is_under_way) and self._options.clock() >= self._again_at:
             self.start()
-        return False
+        return self._ended
 
     def _work(self) -> None:
         self._held.clear()

@@ -71,7 +71,7 @@ class Timings:
         cleanup: How long a cancelled handler may clean up, or a child process may take to end.
         ignored_cancel: A handler hangs if it runs this long after it was told that its message is cancelled.
         child_start: How long a child process may take to start, or to import a handler.
-        lease_check: Longest interval of checks whether the handler of a child process may go on, or shall stop soon.
+        lease_check: Interval of checks whether the handler of a child process may go on, or is to stop soon.
         connect: How long a new connection may take; the drivers' own limits are minutes.
         silence: How often the listener checks that its connection lives and that commits notify.
         answer: How long the answer to that check may take.
@@ -122,7 +122,7 @@ class Timings:
     cleanup: float = 1.0
     ignored_cancel: float = 30.0
     child_start: float = 60.0
-    lease_check: float = 0.5
+    lease_check: float = 0.1
     connect: float = 30.0
     silence: float = 15.0
     answer: float = 10.0
