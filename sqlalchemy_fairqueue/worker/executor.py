@@ -169,10 +169,6 @@ class Executor(ABC):
                 self._settle(follower, handling.decide_on_failure(follower, error))
         return handler
 
-    def _limit_time(self, held: HeldDelivery, handler: Handler) -> None:
-        if (over_at := held.limit_time(handler.timeout)) is not None:
-            self._time_limits.wake_by(over_at)
-
     def _call_plain(self, held: HeldDelivery, handler: Handler) -> Any:
         with self._fork_guard:
             return handling.bound_call(handler, held)()
@@ -352,7 +348,7 @@ class ThreadExecutor(Executor):
             handler = self._begin_handling(held)
             if handler.isolated:
                 return self._call_in_child(held, handler)
-            self._limit_time(held, handler)
+            self._time_limits.wake_by(held.limit_time(handler.timeout))
             if handler.session:
                 return handling.call_in_session(held, handler, self._fork_guard)
             result = self._call_plain(held, handler)
@@ -483,7 +479,7 @@ class TaskExecutor(Executor):
             handler = self._begin_handling(held)
             if handler.isolated:
                 return await in_thread(lambda: self._call_in_child(held, handler))
-            self._limit_time(held, handler)
+            self._time_limits.wake_by(held.limit_time(handler.timeout))
             return await self._call_handler(held, handler)
         except asyncio.CancelledError as error:
             decisions = [RELEASE] if self._is_cancelled_by_others(held) else self._failed(held, _reason(held, error))

@@ -115,17 +115,11 @@ def of_return(result: object, delivery: Delivery, policy: RetryPolicy) -> Decisi
     return COMPLETE if outcome is None else of_error(outcome, delivery, policy)
 
 
-def of_own_verb(
-    verb: Verb,
-    delivery: Delivery,
-    delay: timedelta | None = None,
-    reason: str | None = None,
-    error: str | None = None,
-) -> Decision:
+def of_own_verb(asked: Decision, delivery: Delivery) -> Decision:
     """Return the decision of a handler that called a verb itself. A retry at the last attempt becomes a bury."""
-    if verb is Verb.RETRY and delivery.attempt >= delivery.max_attempts:
-        return Decision(Verb.BURY, reason="attempts exhausted", error=error, sent=True)
-    return Decision(verb, delay, reason or "its handler said so", error, sent=True)
+    if asked.verb is Verb.RETRY and delivery.attempt >= delivery.max_attempts:
+        return Decision(Verb.BURY, reason="attempts exhausted", error=asked.error, sent=True)
+    return replace(asked, reason=asked.reason or "its handler said so", sent=True)
 
 
 def of_error(error: BaseException, delivery: Delivery, policy: RetryPolicy) -> Decision:
@@ -405,7 +399,8 @@ def _settle_in(session: Session, held: HeldDelivery, decisions: list[Decision]) 
     made, operations = [], []
     for one, decision in zip(held.batch, decisions, strict=True):
         if (by_verb := own.get(one.delivery)) is not None:
-            made.append(of_own_verb(by_verb.verb, one.delivery, by_verb.delay, by_verb.reason, by_verb.error))
+            asked = Decision(by_verb.verb, by_verb.delay, by_verb.reason, by_verb.error)
+            made.append(of_own_verb(asked, one.delivery))
             continue
         made.append(replace(decision, sent=True))
         target = one.queue.target

@@ -262,10 +262,11 @@ class HeldDelivery:
         served: ServedQueue | None = self.queue
         return None if served is None else served.queue
 
-    def limit_time(self, timeout: timedelta | None) -> float | None:
+    def limit_time(self, timeout: timedelta | None) -> float:
+        """Let the timeout begin, if there is one; return when it is over."""
         self.timeout = timeout
         self.time_over_at = None if timeout is None else self.lease.clock() + timeout.total_seconds()
-        return self.time_over_at
+        return self.time_over_at or math.inf
 
     def give_up(self) -> None:
         """Note that the worker settles the batch without the handler, so that the handler can no longer settle it."""

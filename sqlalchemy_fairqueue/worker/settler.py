@@ -20,7 +20,7 @@ from sqlalchemy_fairqueue.texts import logged, said
 from sqlalchemy_fairqueue.unit_of_work.operations import Verb, settle
 from sqlalchemy_fairqueue.worker.connection import DedicatedConnection
 from sqlalchemy_fairqueue.worker.handling import fallback, of_own_verb
-from sqlalchemy_fairqueue.worker.leases import LOST
+from sqlalchemy_fairqueue.worker.leases import LOST, Decision
 from sqlalchemy_fairqueue.worker.threads import Duty, Looper
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from sqlalchemy_fairqueue.values.messages import Delivery
-    from sqlalchemy_fairqueue.worker.leases import Decision, HeldDelivery, ServedQueue
+    from sqlalchemy_fairqueue.worker.leases import HeldDelivery, ServedQueue
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
 
 # SQLSTATEs of a lock_timeout, or of a statement_timeout that is shorter.
@@ -219,9 +219,9 @@ class Settler(Looper):
         """Count settled deliveries, and log new dead letters."""
         if verb is Verb.RETRY:
             # If this retry replaces a refused verb, it may be the last attempt; then the database buried the message.
-            over = [held for held in deliveries if of_own_verb(verb, held.delivery).verb is Verb.BURY]
+            over = [held for held in deliveries if held.delivery.attempt >= held.delivery.max_attempts]
             for held in over:
-                held.decision = of_own_verb(verb, held.delivery)
+                held.decision = of_own_verb(held.decision, held.delivery)
             if over:
                 self.count(Verb.BURY, over)
                 deliveries = [held for held in deliveries if held not in over]
@@ -238,7 +238,7 @@ class Settler(Looper):
         gone = [held for held in deliveries if held.delivery.message_id in error.message_ids]
         for held in gone:
             if held.delivery.settled:
-                held.decision = of_own_verb(Verb(held.delivery.settled[-1]), held.delivery)
+                held.decision = of_own_verb(Decision(Verb(held.delivery.settled[-1])), held.delivery)
                 self.count(held.decision.verb, [held])
         left = [held.delivery for held in gone if not held.delivery.settled]
         lost = [delivery.message_id for delivery in left]
