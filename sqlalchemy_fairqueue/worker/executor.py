@@ -138,8 +138,7 @@ class Executor(ABC):
         """Interrupt the handlers of lost or cancelled deliveries. The heartbeat's thread calls it."""
         for held in {one.first for one in deliveries}:
             self._interrupt(held)
-        if any(held.cancelled for held in deliveries):
-            self._time_limits.wake_by(self._options.clock() + self._options.timings.ignored_cancel)
+        self._time_limits.wake_by(self._options.clock() + self._options.timings.ignored_cancel)
 
     def _interrupt(self, held: HeldDelivery) -> None:
         """Interrupt a handler that must not go on, except in a thread, which cannot be interrupted."""
@@ -194,10 +193,8 @@ class Executor(ABC):
         started = self.running.pop(held, None)
         if still_runs:
             self._hang(held)
-        elif held.given_up or held.cancelled_at is not None:
-            self._returned(held)
         else:
-            self.occupied.pop(held, None)
+            self._returned(held)
         if started is not None:
             rest = [handling.without_call(one) or RELEASE for one in held.batch[len(decisions) :]]
             self._settle_batch(held, [*decisions, *rest], started)
@@ -422,8 +419,7 @@ class TaskExecutor(Executor):
         while self.running and (left := self.grace_left()) > 0:
             self._changed.clear()
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(left):
-                    await self._changed.wait()
+                await asyncio.wait_for(self._changed.wait(), left)
 
     async def clean_up(self) -> None:
         """Cancel abandoned tasks, and give them a moment to clean up."""

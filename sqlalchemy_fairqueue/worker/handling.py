@@ -315,7 +315,8 @@ class CommitCheck:
 
     def __init__(self, held: HeldDelivery, handler: Handler) -> None:
         self.returned = False
-        self._failures: list[BaseException] = []
+        # Errors that came from the session's own connection.
+        self.failures: list[BaseException] = []
         self._held = held
         self._handler = handler
 
@@ -325,11 +326,7 @@ class CommitCheck:
             self._warn()
 
     def failed(self, error: BaseException) -> None:
-        self._failures.append(error)
-
-    def failed_by(self, error: BaseException) -> bool:
-        """Return whether an error came from the session's own connection."""
-        return any(one is error for one in self._failures)
+        self.failures.append(error)
 
     def _warn(self) -> None:
         function = self._handler.function
@@ -378,7 +375,7 @@ def call_in_session(held: HeldDelivery, handler: Handler, around: ForkGuard) -> 
             (variables_of(context) or copy_context()).run(session.commit)
         except Exception as error:
             left -= 1
-            if not left or held.lost or not check.failed_by(error) or not is_serialization_failure(error):
+            if not left or held.lost or error not in check.failures or not is_serialization_failure(error):
                 raise
             for one, before in zip(held.batch, headers, strict=True):
                 one.begin_again(deepcopy(before))

@@ -232,14 +232,12 @@ class Runtime:
 
     def check(self) -> None:
         """Check the schemas of the queues and the grants, and tell the database of on_dead handlers."""
-        connection = DedicatedConnection(self._options, within=self._options.timings.connect)
-        try:
+        own = DedicatedConnection(self._options, within=self._options.timings.connect)
+        with contextlib.closing(own) as connection:
             for queue in self.queues:
                 connection.run(partial(check_installed, schema=queue.target.schema))
                 connection.run(partial(follow_dead, queue=queue.queue, target=queue.target))
             self._stop_requests.begin(connection)
-        finally:
-            connection.close()
 
     def start(self) -> None:
         """Start the executor and all threads, or none if one cannot be started."""

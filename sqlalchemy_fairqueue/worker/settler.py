@@ -55,7 +55,8 @@ class Settler(Looper):
         self._finished: deque[HeldDelivery] = deque()
         # Deliveries that no call has settled yet, with the time to try again those whose message was locked, else 0.
         self._pending: dict[HeldDelivery, float] = {}
-        self._give_up_at: float | None = None
+        # Set by a stop.
+        self._give_up_at = 0.0
 
     def settle(self, held: HeldDelivery, decision: Decision) -> None:
         """Settle a delivery by *decision*. Any thread may call it."""
@@ -73,9 +74,7 @@ class Settler(Looper):
         super().stop()
 
     def is_over(self) -> bool:
-        if self._give_up_at is None:
-            return False
-        return not self.backlog or self.options.clock() > self._give_up_at
+        return self._stopping and (not self.backlog or self.options.clock() > self._give_up_at)
 
     def _end(self) -> None:
         if left := self.backlog:
@@ -130,7 +129,7 @@ class Settler(Looper):
             raise refused[0]
         # All others are settled. The one that has waited longest comes first.
         locked = next(iter(self._pending), None)
-        if locked is not None and (self._pending[locked] <= self.options.clock() or self._give_up_at is not None):
+        if locked is not None and (self._pending[locked] <= self.options.clock() or self._stopping):
             self._send(locked.queue, locked.decision.verb, [locked])
 
     def _chunks(self, deliveries: list[HeldDelivery]) -> Iterator[list[HeldDelivery]]:
