@@ -179,12 +179,11 @@ class Settler(Looper):
             FairQueueError: The schema does not fit this library.
             DBAPIError: The database is away, or the role may not settle.
         """
-        ordered = sorted(deliveries, key=lambda held: held.delivery.deliveries)
-        newest = {held.delivery.message_id: held for held in ordered}
-        if len(newest) < len(deliveries):
+        single = {held.delivery.message_id: held for held in deliveries}
+        if len(single) < len(deliveries):
             # The database reports messages. If a message has two deliveries, it would not tell which is lost.
-            older = [held for held in deliveries if newest[held.delivery.message_id] is not held]
-            return self.write(queue, verb, older) + self.write(queue, verb, list(newest.values()))
+            others = [held for held in deliveries if single[held.delivery.message_id] is not held]
+            return self.write(queue, verb, others) + self.write(queue, verb, list(single.values()))
         self.options.stats.flushes += 1
         lost: set[int] = set()
         try:
