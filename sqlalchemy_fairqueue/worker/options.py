@@ -156,10 +156,7 @@ def _check_queues(queues: tuple[Queue, ...]) -> None:
 
 
 def worker_options(arguments: WorkerArguments, **given: Any) -> WorkerOptions:
-    """Return the options of a worker; an argument that is None has its default. Raise TypeError if one is unknown."""
-    known = WorkerArguments.__annotations__.keys()
-    if unknown := arguments.keys() - known:
-        raise TypeError(f"{min(unknown)!r:.80} is no argument of a worker; further ones are {', '.join(known)}")
+    """Return the options of a worker; an argument that is None has its default."""
     given |= {name: value for name, value in arguments.items() if value is not None}
     return WorkerOptions(**given)
 
