@@ -129,22 +129,18 @@ class Lifespan:
         self._stopping: set[Callable[..., Any]] = set()
 
     async def start(self) -> None:
-        """Call the on_start functions. If one fails, stop the functions before it and raise StartError."""
-        try:
-            for queue in self._options.queues:
-                starts, stops = lifespan_of(queue)
-                for one in starts:
-                    if one.function not in self._started:
-                        self._started[one.function] = await self._begin(queue, one)
-                    self.resources[id(queue)][one.name] = self._started[one.function]
-                # The queue has started, so its on_stop functions must run at the stop.
-                for one in stops:
-                    if one.function not in self._stopping:
-                        self._stopping.add(one.function)
-                        self._stops.push_async_callback(self._finish, queue, one)
-        except BaseException:
-            await self.stop()
-            raise
+        """Call the on_start functions. If one fails, raise StartError; the caller then calls :meth:`stop`."""
+        for queue in self._options.queues:
+            starts, stops = lifespan_of(queue)
+            for one in starts:
+                if one.function not in self._started:
+                    self._started[one.function] = await self._begin(queue, one)
+                self.resources[id(queue)][one.name] = self._started[one.function]
+            # The queue has started, so its on_stop functions must run at the stop.
+            for one in stops:
+                if one.function not in self._stopping:
+                    self._stopping.add(one.function)
+                    self._stops.push_async_callback(self._finish, queue, one)
 
     async def stop(self) -> None:
         """Call on_stop functions, then finish generators, in reverse order. Call this in the task that called start."""

@@ -83,14 +83,14 @@ class Front:
         try:
             await self._check(runtime)
             await runtime.lifespan.start()
-        finally:
             self._checking = False
-        try:
             # Called in the event loop if there is one, so that no handler can begin before all parts have started.
             runtime.start()
         except BaseException:
             await runtime.lifespan.stop()
             raise
+        finally:
+            self._checking = False
         self._runtime = runtime
         self._options.log.info("started on %s", [queue.name for queue in self._options.queues])
 
