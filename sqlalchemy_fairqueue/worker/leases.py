@@ -320,7 +320,7 @@ class ServedQueue:
         self.target: Target = queue._target  # noqa: SLF001 - with its bind arguments
         self.consumer: Consumer = Consumer(self.target, queue.codec, options.name, self.track)
         self.leases: dict[int, TrackedLease] = {}
-        self.polls: PollSchedule = PollSchedule(options.interval_without_notifications, options.timings)
+        self.polls: PollSchedule = PollSchedule(options.interval(notified=False), options.timings)
         self.backoff: Backoff = options.backoff(f"dequeue from {queue.name!r}")
         self.dequeuing: threading.Lock = threading.Lock()
         self.heard_at: float = 0.0

@@ -127,14 +127,11 @@ class WorkerOptions(ConnectionOptions):
         """Seconds until a call without an answer is cut: a lease's duration, or ``timings.stuck_after`` if longer."""
         return max(self.lease.total_seconds(), self.timings.stuck_after)
 
-    @property
-    def interval_with_notifications(self) -> float:
-        return (self.poll_interval or _INTERVAL_WITH_NOTIFICATIONS).total_seconds()
-
-    @property
-    def interval_without_notifications(self) -> float:
-        asked = self.poll_interval or _INTERVAL_WITHOUT_NOTIFICATIONS
-        return (min(asked, _INTERVAL_WITHOUT_NOTIFICATIONS) if self.listen else asked).total_seconds()
+    def interval(self, *, notified: bool) -> float:
+        """Return the seconds between two polls of an idle queue, depending on whether notifications arrive now."""
+        usual = _INTERVAL_WITH_NOTIFICATIONS if notified else _INTERVAL_WITHOUT_NOTIFICATIONS
+        asked = self.poll_interval or usual
+        return (asked if notified or not self.listen else min(asked, usual)).total_seconds()
 
     def session_handlers(self, *, asynchronous: bool) -> list[Handler]:
         handlers = [handler for queue in self.queues for handler in handlers_of(queue).values()]

@@ -32,7 +32,7 @@ from sqlalchemy_fairqueue.worker.threads import WakeEvent
 from sqlalchemy_fairqueue.worker.timings import Backoff, Clock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable
 
     from sqlalchemy_fairqueue.database.asynchronous import AsyncEngine
     from sqlalchemy_fairqueue.database.drivers import Listener
@@ -84,13 +84,13 @@ class WaitRegistration:
         """Register a wait before a poll, if the last polls gave nothing."""
         if self._listening is None and self.options.listen:
             self._listening = join_listening(self.options, self.connection, self.notified)
-        polls, now, alone = queue.polls, self.options.clock(), self.options.interval_without_notifications
+        polls, now, alone = queue.polls, self.options.clock(), self.options.interval(notified=False)
         if self._listening is None or not self._listening.is_listening:
             polls.interval = alone
             polls.wait_ended(now)
             return
         timings = self.options.timings
-        interval = min(self.options.interval_with_notifications, (timings.longest_wait - timings.wait_margin) / 2)
+        interval = min(self.options.interval(notified=True), (timings.longest_wait - timings.wait_margin) / 2)
         # Producers that use a queue with ``notify=False`` wake nobody.
         polls.interval = interval if queue.queue.notify else min(interval, alone)
         if not polls.needs_wait(now):
@@ -118,15 +118,10 @@ class WaitRegistration:
         if any(earlier):
             self.trigger.set()
 
-    def close(self, queues: Sequence[ServedQueue]) -> None:
-        if self._listening is None:
-            return
-        self._listening.leave(self.notified)
-        # A registration that remains expires by itself.
-        with contextlib.suppress(Exception):
-            for queue in queues:
-                if queue.polls.waiting_until > self.options.clock():
-                    self.take_back(queue)
+    def close(self) -> None:
+        # A wait that is still registered ends with its lease.
+        if self._listening is not None:
+            self._listening.leave(self.notified)
 
     def take_back(self, queue: ServedQueue) -> None:
         queue.polls.wait_ended(self.options.clock())
