@@ -20,12 +20,12 @@ from sqlalchemy.exc import DBAPIError
 
 from sqlalchemy_fairqueue.database import deliveries, schedules
 from sqlalchemy_fairqueue.database.calls import call
-from sqlalchemy_fairqueue.database.deliveries import Token
 from sqlalchemy_fairqueue.database.errors import is_away, is_serialization_failure, sqlstate_of
 from sqlalchemy_fairqueue.database.messages import fold_groups
 from sqlalchemy_fairqueue.database.stats import StopRequest, read_stop_requests
 from sqlalchemy_fairqueue.errors import FairQueueError, NotGranted
 from sqlalchemy_fairqueue.texts import logged, said
+from sqlalchemy_fairqueue.unit_of_work.operations import token_of
 from sqlalchemy_fairqueue.values.schedules import planned, timing_of
 from sqlalchemy_fairqueue.worker.connection import DedicatedConnection
 
@@ -100,8 +100,7 @@ class Heartbeat:
         charges = [(one, to) for one in held if (to := one.charge_on()) is not None]
         if not charges:
             return
-        charged = [one.delivery for one, _ in charges]
-        tokens = [Token(one.message_id, one.row_id, one.lease.id, one.deliveries) for one in charged]
+        tokens = [token_of(one.delivery) for one, _ in charges]
         send = partial(deliveries.charge_running, target=queue.target, tokens=tokens, charges=[to for _, to in charges])
         try:
             self.connection.run(send, within=self.options.beat)
