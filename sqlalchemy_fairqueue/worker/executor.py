@@ -419,7 +419,8 @@ class TaskExecutor(Executor):
         while self.running and (left := self.grace_left()) > 0:
             self._changed.clear()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), left)
+                async with asyncio.timeout(left):
+                    await self._changed.wait()
 
     async def clean_up(self) -> None:
         """Cancel abandoned tasks, and give them a moment to clean up."""
