@@ -180,7 +180,7 @@ class Definition(ABC):
             record the messages that the field kept out.
     """
 
-    help: str
+    help: str = ""
     none: str | None = None
     holds: str = "from the commit on"
     refuses: bool = False

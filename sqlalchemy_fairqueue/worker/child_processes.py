@@ -18,14 +18,13 @@ import threading
 from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass, field, replace
-from functools import partial
 from multiprocessing import parent_process, resource_tracker, util
 from queue import SimpleQueue
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from sqlalchemy_fairqueue.errors import HandlerCrashed, MessageCancelled, WorkerError
-from sqlalchemy_fairqueue.queue.contexts import Context, called
+from sqlalchemy_fairqueue.queue.contexts import Context, call_of
 from sqlalchemy_fairqueue.queue.results import UnkeptValue
 from sqlalchemy_fairqueue.texts import said
 from sqlalchemy_fairqueue.values.outcomes import Bury, Outcome, Release, Retry
@@ -71,9 +70,10 @@ def main(connection: Connection[Any, Any]) -> None:
     """Run handlers until the worker ends this child, or the worker is gone."""
     # In a new process group, so that only the worker gets a Ctrl-C of its terminal, and a kill ends the whole group.
     os.setsid()
-    # Not SIG_IGN, which would be inherited by programs that a handler starts.
+    # A supervisor sends signals to all processes: only the worker obeys, and gives handlers grace. Not SIG_IGN, which
+    # would be inherited by programs that a handler starts.
     for number in _SIGNALS:
-        signal.signal(number, _leave_to_the_worker)
+        signal.signal(number, lambda *_: None)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
     _die_with_parent()
     listener = _Listener(connection)
@@ -101,11 +101,8 @@ def _handle(listener: _Listener, connection: Connection[Any, Any], call: bytes) 
         listener.held = held
         held.stopping = listener.is_stopping
         held.limit_time(handler.timeout)
-        context = Context(held)
-        given = {"context": context} if handler.context else {}
-        first = deliveries if handler.batch else deliveries[0]
         with ForkGuard():
-            result = called(context, partial(handler.function, first, **given))
+            result = call_of(handler, (), Context(held))()
         outcome = handling.returned_outcome(result)
         outcomes = {message_id: _plain(one)["ended"] for message_id, one in held.outcomes.items()}
         keeps_result = any(one.keeps_result for one in deliveries)
@@ -188,10 +185,6 @@ class _Listener:
                 self.calls.put(rest)
 
 
-def _leave_to_the_worker(number: int, frame: object) -> None:
-    """Ignore a signal that a supervisor sends to all processes: only the worker obeys, and it gives handlers grace."""
-
-
 def _die_with_parent() -> None:
     """Let the kernel kill this process and its group when the worker dies, on Linux."""
     parent = parent_process()
@@ -255,7 +248,7 @@ class ChildProcesses:
                 until = self._options.clock() + self._options.timings.child_start
                 if is_fresh:
                     self._receive(child, held, until)
-                child.send(CALL, request)
+                child.connection.send_bytes(CALL + request)
                 self._receive(child, held, until)
                 has_begun = True
                 held.limit_time(handler.timeout)
@@ -290,12 +283,6 @@ class ChildProcesses:
             if child is not None:
                 child.kill()
 
-    def tell_stopping(self) -> None:
-        with self._lock:
-            children = list(self._busy.values())
-        for child in children:
-            child.tell_stopping()
-
     def close(self) -> None:
         """End all children: kill busy ones, and give idle ones a second to finish what their handlers left running."""
         with self._lock:
@@ -306,11 +293,11 @@ class ChildProcesses:
             child.kill()
         for child in idle:
             with suppress(OSError):
-                child.send(END)
+                child.connection.send_bytes(END)
         until = self._options.clock() + self._options.timings.cleanup
         for child in busy:
             # The thread that waits for this child reaps it.
-            child.join(until - self._options.clock())
+            child.process.join(until - self._options.clock())
         for child in idle:
             child.reap(until - self._options.clock())
         if self._at_exit is not None:
@@ -345,10 +332,9 @@ class ChildProcesses:
         while True:
             held.check()
             if held.stopping:
-                child.tell_stopping()
-            next_at = min(at for at in (until, held.time_over_at, held.lease.deadline) if at is not None)
-            wait = min(self._options.timings.lease_check, max(0.0, next_at - self._options.clock()))
-            if child.connection.poll(wait):
+                with suppress(OSError):
+                    child.connection.send_bytes(STOPPING)
+            if child.connection.poll(self._options.timings.lease_check):
                 return child.connection.recv_bytes()
             if until is not None and self._options.clock() >= until:
                 raise WorkerError(
@@ -363,47 +349,35 @@ class _Child:
     def __init__(self, name: str) -> None:
         self.is_killed = False
         self._is_reaped = False
-        self._lock = threading.Lock()
         self.connection, theirs = _SPAWN.Pipe()
         # Not a daemon, since handlers may use multiprocessing themselves.
-        self._process = _SPAWN.Process(target=main, args=(theirs,), name=name, daemon=False)
+        self.process = _SPAWN.Process(target=main, args=(theirs,), name=name, daemon=False)
         # Started before signals are blocked, since starting the resource tracker unblocks them.
         resource_tracker.ensure_running()
         before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
         try:
-            self._process.start()
+            self.process.start()
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
             theirs.close()
 
-    def send(self, word: bytes, request: bytes = b"") -> None:
-        with self._lock:
-            self.connection.send_bytes(word + request)
-
-    def tell_stopping(self) -> None:
-        with suppress(OSError):
-            self.send(STOPPING)
-
     def kill(self) -> None:
         self.is_killed = True
-        pid = self._process.pid
+        pid = self.process.pid
         # A child that was reaped is not killed, since its pid may belong to another process.
         if pid is not None and not self._is_reaped:
             # The child leads a process group of its own, unless it is just starting.
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(pid, signal.SIGKILL)
-            self._process.kill()
-
-    def join(self, seconds: float) -> None:
-        self._process.join(max(0.0, seconds))
+            self.process.kill()
 
     def reap(self, seconds: float) -> int | None:
         """Wait *seconds* for the child to end, then kill its group. Return its exit code; None if it had not ended."""
-        self.join(seconds)
-        code: int | None = self._process.exitcode
+        self.process.join(seconds)
+        code: int | None = self.process.exitcode
         self.kill()
         if code is None:
-            self.join(seconds)
+            self.process.join(seconds)
         self._is_reaped = True
         self.connection.close()
         return code

@@ -10,8 +10,8 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
-from concurrent.futures import Future
-from dataclasses import dataclass, field
+from concurrent.futures import Future, wait
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import timedelta
 from functools import partial
 from time import monotonic
@@ -65,6 +65,7 @@ class ConnectionOptions:
     clock: Clock = monotonic
 
 
+@dataclass(eq=False, repr=False)
 class DedicatedConnection:
     """A worker's connection to its database.
 
@@ -78,30 +79,26 @@ class DedicatedConnection:
         within: Seconds after which a call is cut, unless :meth:`run` gets others. None if another thread cuts calls.
     """
 
-    def __init__(
-        self,
-        options: ConnectionOptions,
-        *,
-        lock_timeout: float | None = None,
-        time_limit: float | None = None,
-        within: float | None = None,
-    ) -> None:
-        self.made: int = 0
-        engine = options.engine
+    options: ConnectionOptions
+    _: KW_ONLY
+    lock_timeout: float | None = None
+    time_limit: float | None = None
+    within: float | None = None
+    made: int = field(default=0, init=False)
+    _must_be_explicit: bool = field(default=False, init=False)
+    _listens: bool = field(default=False, init=False)
+    _connection: Connection | None = field(default=None, init=False)
+    # The driver's connection; SQLAlchemy no longer refers to a broken one.
+    _opened: Any = field(default=None, init=False)
+    # Runs a coroutine in the loop of the connection, if it has one.
+    _in_loop: Any = field(default=None, init=False)
+    _socket: socket.socket | None = field(default=None, init=False)
+    _since: float | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        engine = self.options.engine
         self._engine = engines.blocking(engine) if isinstance(engine, AsyncEngine) else engines.without_pool(engine)
         self._driver = driver_of(self._engine)
-        self._options = options
-        self._lock_timeout = lock_timeout
-        self._time_limit = time_limit
-        self._within = within
-        self._must_be_explicit = self._listens = False
-        self._connection: Connection | None = None
-        # The driver's connection; SQLAlchemy no longer refers to a broken one.
-        self._opened: Any = None
-        # Runs a coroutine in the loop of the connection, if it has one.
-        self._in_loop: Any = None
-        self._socket: socket.socket | None = None
-        self._since: float | None = None
 
     def run(self, work: Callable[[Connection], R], *, within: float | None = None) -> R:
         """Call *work* on the connection, where each statement is its own READ COMMITTED transaction.
@@ -113,8 +110,15 @@ class DedicatedConnection:
             self.close()
         try:
             connection = self._open()
-            with self.calling(self._within if within is None else within):
-                return self._do(work, connection)
+            with self.calling(self.within if within is None else within):
+                try:
+                    result = work(connection)
+                except BaseException as error:
+                    if _is_usable(error):
+                        connection.rollback()
+                    raise
+                connection.commit()
+                return result
         except IsolationError:
             self.close()
             if self._must_be_explicit:
@@ -126,17 +130,6 @@ class DedicatedConnection:
             if not _is_usable(error):
                 self.close()
             raise
-
-    @staticmethod
-    def _do(work: Callable[[Connection], R], connection: Connection) -> R:
-        try:
-            result = work(connection)
-        except BaseException as error:
-            if _is_usable(error):
-                connection.rollback()
-            raise
-        connection.commit()
-        return result
 
     def database_key(self) -> tuple[object, ...]:
         """Return server, database and user; connections with equal keys receive the same notifications."""
@@ -155,7 +148,7 @@ class DedicatedConnection:
         if timer is not None:
             timer.daemon = True
             timer.start()
-        self._since = self._options.clock()
+        self._since = self.options.clock()
         try:
             yield
         finally:
@@ -167,7 +160,7 @@ class DedicatedConnection:
     def cut_if_stuck(self, seconds: float) -> None:
         """Cut a call that has lasted longer than *seconds*; its caller gets an error. Any thread may call this."""
         since = self._since
-        if since is not None and self._options.clock() - since > seconds:
+        if since is not None and self.options.clock() - since > seconds:
             self._cut()
 
     def close(self) -> None:
@@ -184,7 +177,7 @@ class DedicatedConnection:
     def _open(self) -> Connection:
         if self._connection is not None:
             return self._connection
-        within = self._options.timings.connect
+        within = self.options.timings.connect
         try:
             # Stored at once, so that close() ends the connection if anything below fails.
             connection = self._connection = _connected(self._engine, within)
@@ -203,10 +196,10 @@ class DedicatedConnection:
         """Set isolation and limits of a new connection, which the engine's listeners have already set up."""
         explicit = self._must_be_explicit or engines.sets_up_transactions(connection)
         engines.isolate(connection, _ALONE if self._listens or not explicit else engines.READ_COMMITTED)
-        if self._lock_timeout is not None and self._options.listen:
-            engines.set_lock_timeout(connection, timedelta(seconds=self._lock_timeout))
-        if self._time_limit is not None and self._options.listen:
-            engines.set_time_limit(connection, timedelta(seconds=self._time_limit))
+        if self.lock_timeout is not None and self.options.listen:
+            engines.set_lock_timeout(connection, timedelta(seconds=self.lock_timeout))
+        if self.time_limit is not None and self.options.listen:
+            engines.set_time_limit(connection, timedelta(seconds=self.time_limit))
         connection.commit()
 
     def _watch_socket(self) -> None:
@@ -236,32 +229,37 @@ class DedicatedConnection:
                 own.shutdown(socket.SHUT_RDWR)
 
 
+def begun_in_thread(work: Callable[[], R], name: str) -> Future[R]:
+    """Begin *work* in a daemon thread, which does not keep the process alive, and return its future result."""
+    future: Future[R] = Future()
+    # Nobody can cancel it from now on.
+    future.set_running_or_notify_cancel()
+
+    def run() -> None:
+        try:
+            future.set_result(work())
+        except BaseException as error:  # noqa: BLE001 - it is raised where the result is asked for
+            future.set_exception(error)
+
+    threading.Thread(target=run, name=name, daemon=True).start()
+    return future
+
+
 def _connected(engine: Engine, within: float) -> Connection:
     """Connect in a thread. If nobody answers, leave that thread behind, since it has no socket yet to shut down."""
-    made: Future[Connection] = Future()
+    connecting = begun_in_thread(engine.connect, "fairqueue-connecting")
+    if wait([connecting], within).done:
+        return connecting.result()
+    connecting.add_done_callback(_close_late)
+    raise TimeoutError(
+        f"the database has not answered a new connection for {within:g} s; look whether it, its proxy and the network "
+        "are up"
+    )
 
-    def connect() -> None:
-        try:
-            connection = engine.connect()
-        except BaseException as error:  # noqa: BLE001 - raised where the connection was asked for
-            if made.set_running_or_notify_cancel():
-                made.set_exception(error)
-        else:
-            if made.set_running_or_notify_cancel():
-                made.set_result(connection)
-            else:
-                connection.close()
 
-    threading.Thread(target=connect, name="fairqueue-connecting", daemon=True).start()
-    try:
-        return made.result(within)
-    except TimeoutError:
-        if made.cancel():
-            raise TimeoutError(
-                f"the database has not answered a new connection for {within:g} s; look whether it, its proxy and the "
-                "network are up"
-            ) from None
-        return made.result()
+def _close_late(connecting: Future[Connection]) -> None:
+    if connecting.exception() is None:
+        connecting.result().close()
 
 
 def _is_usable(error: BaseException) -> bool:

@@ -40,6 +40,8 @@ _LOCKED = "55P03"
 _CANCELLED = "57014"
 # The most bytes of the messages that one call enqueues.
 _BYTES = 8 * 2**20
+# The most channels that one call marks or forgets.
+_CHANNELS = 1_000
 
 
 def run_all(steps: Iterable[Callable[[], R]]) -> list[R]:
@@ -316,8 +318,7 @@ class Groups(Round):
     def _fold(self, schema: str | None) -> bool:
         """Fold the groups of one installation. Return whether nothing is left."""
         notify = all(queue.target.notify for queue in self._queues[schema].values())
-        limit, groups = self._options.timings.notes_at_once, self._options.timings.groups_at_once
-        fold = partial(fold_groups, schema=schema, limit=limit, groups=groups, notify=notify)
+        fold = partial(fold_groups, schema=schema, limit=10_000, groups=100, notify=notify)
         while not self._stopping:
             done = self._connection.run(fold)
             if done is None:
@@ -364,11 +365,9 @@ class Schedules(Round):
 
         A worker that drains calls this again and again until it returns True, and does not call :meth:`poll`.
         """
-        if self._ended or self.is_under_way:
-            return self._ended
-        if self._options.clock() >= self._again_at:
+        if not (self._ended or self.is_under_way) and self._options.clock() >= self._again_at:
             self.start()
-        return False
+        return self._ended
 
     def _work(self) -> None:
         self._held.clear()
@@ -535,18 +534,15 @@ class Housekeeping(Round):
                 self._options.log.info(": %s dead letters of queue %s deleted after their retention", letters, queue)
 
     def _forget_channels(self, schema: str | None) -> None:
-        """Delete marked channels whose mark all present transactions see, and mark further idle channels."""
-        self._delete_channels(schema)
+        """Mark idle channels, and delete marked ones whose mark all present transactions see."""
         after: int | None = 0
         while after is not None and not self._stopping:
-            limit = self._options.timings.forgotten_at_once
-            [(after, _)] = self._rows(schema, "fq_mark_idle_channels", "mark idle channels", after=after, limit=limit)
-        self._delete_channels(schema)
-
-    def _delete_channels(self, schema: str | None) -> None:
-        forgotten, more, size = 0, True, self._options.timings.forgotten_at_once
+            [(after, _)] = self._rows(
+                schema, "fq_mark_idle_channels", "mark idle channels", after=after, limit=_CHANNELS
+            )
+        forgotten, more = 0, True
         while more and not self._stopping:
-            [row] = self._rows(schema, "fq_forget_channels", "forget idle channels", limit=size)
+            [row] = self._rows(schema, "fq_forget_channels", "forget idle channels", limit=_CHANNELS)
             forgotten, more = forgotten + row.forgotten, row.more
         if forgotten:
             self._options.log.info(": %s idle channels forgotten", forgotten)

@@ -20,7 +20,7 @@ from sqlalchemy_fairqueue.errors import FairQueueError, HandlerTimeout
 from sqlalchemy_fairqueue.queue.contexts import finished
 from sqlalchemy_fairqueue.worker import handling
 from sqlalchemy_fairqueue.worker.child_processes import ChildProcesses
-from sqlalchemy_fairqueue.worker.leases import COMPLETE, RELEASE, Buffer, Decision, HeldDelivery
+from sqlalchemy_fairqueue.worker.leases import COMPLETE, LOST, RELEASE, Buffer, Decision, HeldDelivery
 from sqlalchemy_fairqueue.worker.threads import Duty, ForkGuard, Looper, in_thread, join
 from sqlalchemy_fairqueue.worker.timings import Prefetch
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
     from sqlalchemy_fairqueue.worker.wakeups import FetchTrigger
 
-    SettleCallback = Callable[[HeldDelivery, Decision | None], None]
+    SettleCallback = Callable[[HeldDelivery, Decision], None]
 
 T = TypeVar("T")
 _DONE = (COMPLETE,)
@@ -84,7 +84,6 @@ class Executor(ABC):
         self._stopping.set()
         for held in list(self.running):
             held.stopping = True
-        self._children.tell_stopping()
 
     def shorten_grace(self, until: float) -> None:
         """Let the grace period end at *until*, if that is earlier; this works during a stop too."""
@@ -139,8 +138,7 @@ class Executor(ABC):
         """Interrupt the handlers of lost or cancelled deliveries. The heartbeat's thread calls it."""
         for held in {one.first for one in deliveries}:
             self._interrupt(held)
-        if any(held.cancelled for held in deliveries):
-            self._time_limits.wake_by(self._options.clock() + self._options.timings.ignored_cancel)
+        self._time_limits.wake_by(self._options.clock() + self._options.timings.ignored_cancel)
 
     def _interrupt(self, held: HeldDelivery) -> None:
         """Interrupt a handler that must not go on, except in a thread, which cannot be interrupted."""
@@ -170,10 +168,6 @@ class Executor(ABC):
                 self._settle(follower, handling.decide_on_failure(follower, error))
         return handler
 
-    def _limit_time(self, held: HeldDelivery, handler: Handler) -> None:
-        if (over_at := held.limit_time(handler.timeout)) is not None:
-            self._time_limits.wake_by(over_at)
-
     def _call_plain(self, held: HeldDelivery, handler: Handler) -> Any:
         with self._fork_guard:
             return handling.bound_call(handler, held)()
@@ -185,7 +179,7 @@ class Executor(ABC):
     def _failed(self, held: HeldDelivery, error: BaseException) -> handling.Decisions:
         if isinstance(error, HandlerTimeout):
             self._expire(held, error)
-            return [None]
+            return [LOST]
         if held.followers and any(one.cancelled for one in held.batch):
             # The others in the batch have not failed.
             return [COMPLETE if one.cancelled else RELEASE for one in held.batch]
@@ -199,10 +193,8 @@ class Executor(ABC):
         started = self.running.pop(held, None)
         if still_runs:
             self._hang(held)
-        elif held.given_up or held.cancelled_at is not None:
-            self._returned(held)
         else:
-            self.occupied.pop(held, None)
+            self._returned(held)
         if started is not None:
             rest = [handling.without_call(one) or RELEASE for one in held.batch[len(decisions) :]]
             self._settle_batch(held, [*decisions, *rest], started)
@@ -213,8 +205,7 @@ class Executor(ABC):
         for one, cost, decision in zip(held.batch, costs, decisions, strict=True):
             one.cost = cost
             if (took := one.took) is not None:
-                attempts, delivery = self._options.stats.attempts(one.delivery.queue), one.delivery
-                attempts.add(delivery.channel, delivery.attempt, delivery.enqueued_at.timestamp(), took)
+                self._options.stats.attempts(one.delivery.queue).add(one.delivery, took)
             self._settle(one, decision)
         self.prefetch.observe(self._options.clock() - started)
 
@@ -354,7 +345,7 @@ class ThreadExecutor(Executor):
             handler = self._begin_handling(held)
             if handler.isolated:
                 return self._call_in_child(held, handler)
-            self._limit_time(held, handler)
+            self._time_limits.wake_by(held.limit_time(handler.timeout))
             if handler.session:
                 return handling.call_in_session(held, handler, self._fork_guard)
             result = self._call_plain(held, handler)
@@ -485,7 +476,7 @@ class TaskExecutor(Executor):
             handler = self._begin_handling(held)
             if handler.isolated:
                 return await in_thread(lambda: self._call_in_child(held, handler))
-            self._limit_time(held, handler)
+            self._time_limits.wake_by(held.limit_time(handler.timeout))
             return await self._call_handler(held, handler)
         except asyncio.CancelledError as error:
             decisions = [RELEASE] if self._is_cancelled_by_others(held) else self._failed(held, _reason(held, error))
@@ -508,15 +499,14 @@ class TaskExecutor(Executor):
         if handler.session:
             in_session = partial(handling.call_in_session, held, handler, self._fork_guard)
             return await (greenlet_spawn(in_session) if handler.asynchronous else self._in_thread(held, in_session))
-        if handler.asynchronous:
-            with self._fork_guard:
-                result = await finished(handling.bound_call(handler, held)())
-        else:
-            result = await self._in_thread(held, lambda: self._call_plain(held, handler))
-            # The plain function has returned a coroutine.
+        with self._fork_guard:
+            if handler.asynchronous:
+                result = handling.bound_call(handler, held)()
+            else:
+                result = await self._in_thread(held, lambda: self._call_plain(held, handler))
+            # A plain function may have returned a coroutine.
             if inspect.isawaitable(result):
-                with self._fork_guard:
-                    result = await result
+                result = await (finished(result) if handler.asynchronous else result)
         held.check_time()
         return handling.decide_on_return(held, handler, result)
 

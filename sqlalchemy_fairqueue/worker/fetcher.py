@@ -70,7 +70,7 @@ class Fetcher(Looper):
     def _end(self) -> None:
         # A dequeue that ended during the stop may have added to the buffer.
         self.give_back()
-        self._waits.close(self._queues)
+        self._waits.close()
         self.connection.close()
         self._ended()
 

@@ -34,7 +34,7 @@ from sqlalchemy_fairqueue.unit_of_work.operations import Settle, Verb
 from sqlalchemy_fairqueue.unit_of_work.sessions import guard, record, recorded
 from sqlalchemy_fairqueue.values.checks import check_text
 from sqlalchemy_fairqueue.values.outcomes import Bury, Outcome, Release, Retry, RetryPolicy
-from sqlalchemy_fairqueue.worker.leases import COMPLETE, RELEASE, Decision, HeldDelivery
+from sqlalchemy_fairqueue.worker.leases import COMPLETE, LOST, RELEASE, Decision, HeldDelivery
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -60,8 +60,8 @@ _FALLBACK = RetryPolicy()
 UNKNOWN_KIND_RELEASES = 15
 
 
-Decisions = Sequence[Decision | None]
-"""The decisions on the deliveries of a batch, in order; None if a delivery is no longer this worker's."""
+Decisions = Sequence[Decision]
+"""The decisions on the deliveries of a batch, in order."""
 
 
 @dataclass(eq=False)
@@ -115,17 +115,11 @@ def of_return(result: object, delivery: Delivery, policy: RetryPolicy) -> Decisi
     return COMPLETE if outcome is None else of_error(outcome, delivery, policy)
 
 
-def of_own_verb(
-    verb: Verb,
-    delivery: Delivery,
-    delay: timedelta | None = None,
-    reason: str | None = None,
-    error: str | None = None,
-) -> Decision:
+def of_own_verb(asked: Decision, delivery: Delivery) -> Decision:
     """Return the decision of a handler that called a verb itself. A retry at the last attempt becomes a bury."""
-    if verb is Verb.RETRY and delivery.attempt >= delivery.max_attempts:
-        return Decision(Verb.BURY, reason="attempts exhausted", error=error, sent=True)
-    return Decision(verb, delay, reason or "its handler said so", error, sent=True)
+    if asked.verb is Verb.RETRY and delivery.attempt >= delivery.max_attempts:
+        return Decision(Verb.BURY, reason="attempts exhausted", error=asked.error, sent=True)
+    return replace(asked, reason=asked.reason or "its handler said so", sent=True)
 
 
 def of_error(error: BaseException, delivery: Delivery, policy: RetryPolicy) -> Decision:
@@ -308,11 +302,8 @@ def bound_call(
     handler: Handler, held: HeldDelivery, context: Context | None = None, function: Callable[..., Any] | None = None
 ) -> Callable[[], Any]:
     """Return a function that calls a handler, or *function* in its place, inside the handler's middleware."""
-    return call_of(handler, held.queue.around(handler), context or context_of(held), function)
-
-
-def context_of(held: HeldDelivery, session: Any = None) -> Context:
-    return Context(held, session, held.queue.resources)
+    context = context or Context(held, resources=held.queue.resources)
+    return call_of(handler, held.queue.around(handler), context, function)
 
 
 class CommitCheck:
@@ -324,7 +315,8 @@ class CommitCheck:
 
     def __init__(self, held: HeldDelivery, handler: Handler) -> None:
         self.returned = False
-        self._failures: list[BaseException] = []
+        # Errors that came from the session's own connection.
+        self.failures: list[BaseException] = []
         self._held = held
         self._handler = handler
 
@@ -334,11 +326,7 @@ class CommitCheck:
             self._warn()
 
     def failed(self, error: BaseException) -> None:
-        self._failures.append(error)
-
-    def failed_by(self, error: BaseException) -> bool:
-        """Return whether an error came from the session's own connection."""
-        return any(one is error for one in self._failures)
+        self.failures.append(error)
 
     def _warn(self) -> None:
         function = self._handler.function
@@ -376,7 +364,7 @@ def call_in_session(held: HeldDelivery, handler: Handler, around: ForkGuard) -> 
         check = CommitCheck(held, handler)
         try:
             guard(session, check)
-            context = context_of(held, made)
+            context = Context(held, made, held.queue.resources)
             with around:
                 result = bound_call(handler, held, context)()
                 if handler.asynchronous:
@@ -387,7 +375,7 @@ def call_in_session(held: HeldDelivery, handler: Handler, around: ForkGuard) -> 
             (variables_of(context) or copy_context()).run(session.commit)
         except Exception as error:
             left -= 1
-            if not left or held.lost or not check.failed_by(error) or not is_serialization_failure(error):
+            if not left or held.lost or error not in check.failures or not is_serialization_failure(error):
                 raise
             for one, before in zip(held.batch, headers, strict=True):
                 one.begin_again(deepcopy(before))
@@ -408,7 +396,8 @@ def _settle_in(session: Session, held: HeldDelivery, decisions: list[Decision]) 
     made, operations = [], []
     for one, decision in zip(held.batch, decisions, strict=True):
         if (by_verb := own.get(one.delivery)) is not None:
-            made.append(of_own_verb(by_verb.verb, one.delivery, by_verb.delay, by_verb.reason, by_verb.error))
+            asked = Decision(by_verb.verb, by_verb.delay, by_verb.reason, by_verb.error)
+            made.append(of_own_verb(asked, one.delivery))
             continue
         made.append(replace(decision, sent=True))
         target = one.queue.target
@@ -435,8 +424,8 @@ def _of_value(held: HeldDelivery, handler: Handler, result: object, value: objec
     return Decision(Verb.COMPLETE, result=kept)
 
 
-def decide_on_failure(held: HeldDelivery, error: BaseException) -> Decision | None:
-    """Return the decision on a delivery whose handler raised, even if the error is unreadable; None if given up."""
+def decide_on_failure(held: HeldDelivery, error: BaseException) -> Decision:
+    """Return the decision on a delivery whose handler raised, even if the error is unreadable."""
     try:
         return _decide(held, error)
     except BaseException as again:  # noqa: BLE001 - see above
@@ -447,7 +436,7 @@ def decide_on_failure(held: HeldDelivery, error: BaseException) -> Decision | No
         return of_error(trouble, held.delivery, RetryPolicy())
 
 
-def _decide(held: HeldDelivery, error: BaseException) -> Decision | None:
+def _decide(held: HeldDelivery, error: BaseException) -> Decision:
     if isinstance(error, NotCalled):
         return error.decision
     if held.cancelled or (isinstance(error, MessageCancelled) and error.message_id == held.delivery.message_id):
@@ -455,7 +444,7 @@ def _decide(held: HeldDelivery, error: BaseException) -> Decision | None:
         return COMPLETE
     if held.given_up and isinstance(error, LeaseLost):
         # No log line, since the stop has logged this delivery.
-        return None
+        return LOST
     decision = of_error(error, held.delivery, held.queue.policy(held.delivery.kind))
     if not isinstance(error, Outcome):
         level = logging.ERROR if isinstance(error, WorkerError) else logging.WARNING

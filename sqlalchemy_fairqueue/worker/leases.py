@@ -82,6 +82,8 @@ def _ascii(text: str | None) -> str | None:
 
 COMPLETE = Decision(Verb.COMPLETE)
 RELEASE = Decision(Verb.RELEASE)
+# The delivery is no longer this worker's, so that nothing is sent.
+LOST = Decision(Verb.RELEASE, sent=True)
 
 
 @dataclass(slots=True, eq=False)
@@ -156,7 +158,7 @@ class HeldDelivery:
         max_attempts: The effective limit of attempts; set when the handler begins.
         first: The first delivery of its batch; itself if it has no batch.
         outcomes: What the handler asked for single deliveries of its batch, by message id.
-        decision: How to settle it, once its handler has ended; None if the delivery is lost.
+        decision: How to settle it, once its handler has ended.
         charged: The milliseconds charged to its channel while its handler runs; None if only the dequeue has charged.
     """
 
@@ -173,7 +175,7 @@ class HeldDelivery:
     cost: int | None = None
     followers: list[HeldDelivery] = field(default_factory=list)
     outcomes: dict[int, Outcome] = field(default_factory=dict)
-    decision: Decision | None = None
+    decision: Decision = LOST
     charged: int | None = None
     max_attempts: int = field(init=False)
     first: HeldDelivery = field(init=False)
@@ -201,12 +203,6 @@ class HeldDelivery:
         self.cost = None
         self.outcomes.clear()
         self._is_settling = False
-
-    @property
-    def settlement(self) -> Decision:
-        """The decision of a delivery that is being settled."""
-        assert self.decision is not None  # noqa: S101 - lost deliveries are not settled
-        return self.decision
 
     @property
     def took(self) -> float | None:
@@ -266,10 +262,11 @@ class HeldDelivery:
         served: ServedQueue | None = self.queue
         return None if served is None else served.queue
 
-    def limit_time(self, timeout: timedelta | None) -> float | None:
+    def limit_time(self, timeout: timedelta | None) -> float:
+        """Let the timeout begin, if there is one; return when it is over."""
         self.timeout = timeout
         self.time_over_at = None if timeout is None else self.lease.clock() + timeout.total_seconds()
-        return self.time_over_at
+        return self.time_over_at or math.inf
 
     def give_up(self) -> None:
         """Note that the worker settles the batch without the handler, so that the handler can no longer settle it."""
@@ -323,7 +320,7 @@ class ServedQueue:
         self.target: Target = queue._target  # noqa: SLF001 - with its bind arguments
         self.consumer: Consumer = Consumer(self.target, queue.codec, options.name, self.track)
         self.leases: dict[int, TrackedLease] = {}
-        self.polls: PollSchedule = PollSchedule(options.interval_without_notifications, options.timings)
+        self.polls: PollSchedule = PollSchedule(options.interval(notified=False), options.timings)
         self.backoff: Backoff = options.backoff(f"dequeue from {queue.name!r}")
         self.dequeuing: threading.Lock = threading.Lock()
         self.heard_at: float = 0.0
@@ -370,12 +367,9 @@ class ServedQueue:
 
     def around(self, handler: Handler) -> tuple[AnyMiddleware, ...]:
         """Return the middleware of a handler, outermost first; raise WorkerError if none of it suits the handler."""
-        if not self._middleware:
-            return ()
-        found = self._around.get(handler.kind)
-        if found is None:
-            found = self._around[handler.kind] = middleware_for(handler, self._middleware)
-        return found
+        if handler.kind not in self._around:
+            self._around[handler.kind] = middleware_for(handler, self._middleware)
+        return self._around[handler.kind]
 
     def policy(self, kind: str) -> RetryPolicy:
         handler = handlers_of(self.queue).get(kind)

@@ -1,4 +1,5 @@
 """Arguments of a worker: checked when it is created, and applied to its handlers when it starts."""
+# ruff: noqa: RUF009 - the calls make fields
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ from sqlalchemy_fairqueue.queue.contexts import AnyMiddleware, check_middleware,
 from sqlalchemy_fairqueue.queue.deliveries import MAX_BYTES, MOST_BYTES
 from sqlalchemy_fairqueue.queue.handlers import Handler, check_options, handlers_of, lifespan_of, session_type_of
 from sqlalchemy_fairqueue.texts import said
-from sqlalchemy_fairqueue.values.checks import check_count, check_duration, check_name
+from sqlalchemy_fairqueue.values.checks import check_name
+from sqlalchemy_fairqueue.values.fields import Count, Duration, check_fields
 from sqlalchemy_fairqueue.values.outcomes import RetryPolicy
 from sqlalchemy_fairqueue.worker.connection import ConnectionOptions
 from sqlalchemy_fairqueue.worker.telemetry import WorkerLog, WorkerStats
@@ -35,8 +37,6 @@ from sqlalchemy_fairqueue.worker.timings import Backoff
 MOST_PREFETCH = 500
 _INTERVAL_WITH_NOTIFICATIONS = timedelta(seconds=5)
 _INTERVAL_WITHOUT_NOTIFICATIONS = timedelta(seconds=1)
-_LEAST_LEASE = timedelta(milliseconds=100)
-_LEAST_INTERVAL = timedelta(milliseconds=1)
 
 
 class WorkerArguments(TypedDict, total=False):
@@ -67,13 +67,13 @@ class WorkerOptions(ConnectionOptions):
     """
 
     queues: tuple[Queue, ...]
-    concurrency: int = 8
-    lease: timedelta = timedelta(seconds=30)
-    poll_interval: timedelta | None = None
-    grace: timedelta = timedelta(seconds=30)
+    concurrency: int = Count(most=10_000).field(8)
+    lease: timedelta = Duration(least=timedelta(milliseconds=100)).field(timedelta(seconds=30))
+    poll_interval: timedelta | None = Duration(least=timedelta(milliseconds=1), none="by notifications").field(None)
+    grace: timedelta = Duration(least=timedelta()).field(timedelta(seconds=30))
     retry: RetryPolicy = field(default_factory=RetryPolicy)
-    prefetch: int = MOST_PREFETCH
-    max_bytes: int = MAX_BYTES
+    prefetch: int = Count(least=0, most=MOST_PREFETCH).field(MOST_PREFETCH)
+    max_bytes: int = Count(most=MOST_BYTES).field(MAX_BYTES)
     name: str = field(default_factory=lambda: f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}")
     housekeeping: bool = True
     middleware: Sequence[AnyMiddleware] = ()
@@ -88,9 +88,7 @@ class WorkerOptions(ConnectionOptions):
         _check_queues(self.queues)
         for queue in self.queues:
             self.stats.attempts(queue.name)
-        check_count("concurrency", self.concurrency, 1, 10_000)
-        check_count("prefetch", self.prefetch, 0, MOST_PREFETCH)
-        check_count("max_bytes", self.max_bytes, 1, MOST_BYTES)
+        check_fields(self)
         check_options(retry=self.retry)
         check_name("name", self.name)
         for factory in self.session_factory, self.sync_session_factory:
@@ -101,15 +99,9 @@ class WorkerOptions(ConnectionOptions):
                 )
         if callable(self.middleware) or not isinstance(self.middleware, Iterable):
             raise InvalidArgument(f"middleware is {self.middleware!r:.80}; give a list of functions")
-        plain: dict[str, Any] = {"middleware": tuple(self.middleware)}
-        for function in plain["middleware"]:
+        object.__setattr__(self, "middleware", tuple(self.middleware))
+        for function in self.middleware:
             check_middleware(function)
-        plain["lease"] = check_duration("lease", self.lease, _LEAST_LEASE)
-        plain["grace"] = check_duration("grace", self.grace)
-        if self.poll_interval is not None:
-            plain["poll_interval"] = check_duration("poll_interval", self.poll_interval, _LEAST_INTERVAL)
-        for name, value in plain.items():
-            object.__setattr__(self, name, value)
 
     @property
     def log(self) -> WorkerLog:
@@ -135,14 +127,11 @@ class WorkerOptions(ConnectionOptions):
         """Seconds until a call without an answer is cut: a lease's duration, or ``timings.stuck_after`` if longer."""
         return max(self.lease.total_seconds(), self.timings.stuck_after)
 
-    @property
-    def interval_with_notifications(self) -> float:
-        return (self.poll_interval or _INTERVAL_WITH_NOTIFICATIONS).total_seconds()
-
-    @property
-    def interval_without_notifications(self) -> float:
-        asked = self.poll_interval or _INTERVAL_WITHOUT_NOTIFICATIONS
-        return (min(asked, _INTERVAL_WITHOUT_NOTIFICATIONS) if self.listen else asked).total_seconds()
+    def interval(self, *, notified: bool) -> float:
+        """Return the seconds between two polls of an idle queue, depending on whether notifications arrive now."""
+        usual = _INTERVAL_WITH_NOTIFICATIONS if notified else _INTERVAL_WITHOUT_NOTIFICATIONS
+        asked = self.poll_interval or usual
+        return (asked if notified or not self.listen else min(asked, usual)).total_seconds()
 
     def session_handlers(self, *, asynchronous: bool) -> list[Handler]:
         handlers = [handler for queue in self.queues for handler in handlers_of(queue).values()]
@@ -164,10 +153,7 @@ def _check_queues(queues: tuple[Queue, ...]) -> None:
 
 
 def worker_options(arguments: WorkerArguments, **given: Any) -> WorkerOptions:
-    """Return the options of a worker; an argument that is None has its default. Raise TypeError if one is unknown."""
-    known = WorkerArguments.__annotations__.keys()
-    if unknown := arguments.keys() - known:
-        raise TypeError(f"{min(unknown)!r:.80} is no argument of a worker; further ones are {', '.join(known)}")
+    """Return the options of a worker; an argument that is None has its default."""
     given |= {name: value for name, value in arguments.items() if value is not None}
     return WorkerOptions(**given)
 
@@ -238,28 +224,23 @@ def _check_sessions(
     handlers = options.session_handlers(asynchronous=kind is AsyncSession)
     if not handlers:
         return
+    # The session is not closed, since it was not used, and a scoped_session returns the caller's own.
     made: Any = make()
-    if isinstance(made, kind):
-        for handler in handlers:
-            wanted_type = handler.session_type
-            if wanted_type is not None and issubclass(wanted_type, kind) and not isinstance(made, wanted_type):
-                raise InvalidArgument(
-                    f"{name} makes a {type(made).__module__}.{type(made).__qualname__}, and the handler of kind "
-                    f"{handler.kind!r} takes a session of {wanted_type.__module__}.{wanted_type.__qualname__}; give a "
-                    "sessionmaker with class_= that class, or correct the annotation"
-                )
-        # The session is not closed, since it was not used, and a scoped_session returns the caller's own.
-        _warn_of_pool(options, make)
-        return
-    if inspect.iscoroutine(made):
-        made.close()
-    wanted, maker = "a Session", "a sessionmaker"
-    if kind is AsyncSession:
-        wanted, maker = "an AsyncSession", "an async_sessionmaker"
-    raise InvalidArgument(
-        f"{name} makes a {type(made).__name__} where worker {options.name} needs {wanted}; give {maker}, or "
-        "what makes such sessions"
-    )
+    for handler in handlers:
+        annotated = handler.session_type
+        wanted = annotated if annotated is not None and issubclass(annotated, kind) else kind
+        if not isinstance(made, wanted):
+            if inspect.iscoroutine(made):
+                made.close()
+            needed, maker = "a Session", "a sessionmaker"
+            if kind is AsyncSession:
+                needed, maker = "an AsyncSession", "an async_sessionmaker"
+            raise InvalidArgument(
+                f"{name} makes a {type(made).__name__} where worker {options.name} needs {needed}; give {maker} "
+                f"with class_={wanted.__qualname__}, of {wanted.__module__}, for the handler of kind "
+                f"{handler.kind!r}, or correct its annotation"
+            )
+    _warn_of_pool(options, make)
 
 
 def _warn_of_pool(options: WorkerOptions, sessions: object) -> None:
@@ -287,28 +268,24 @@ def check_isolated(queues: Iterable[Queue]) -> None:
             "a worker was started while a child process imports the main module; start it under "
             "if __name__ == '__main__':"
         )
-    isolated = [(queue, one) for queue in queues for one in handlers_of(queue).values() if one.isolated]
-    problem: str | None = None
+    for queue in queues:
+        for handler in handlers_of(queue).values():
+            if handler.isolated and (problem := _problem_of_process(handler.function)) is not None:
+                raise WorkerError(
+                    f"no child process can run the handler of kind {handler.kind!r} of queue {queue.name!r}: {problem}"
+                )
+
+
+def _problem_of_process(function: Callable[..., Any]) -> str | None:
     if multiprocessing.current_process().daemon:
-        problem = (
-            "this is a daemonic process of multiprocessing, which may have no children; start it with daemon=False"
-        )
-    elif not hasattr(os, "killpg"):
-        problem = f"{sys.platform} has no groups of processes to kill it by; leave isolation out there"
-    if isolated and problem is not None:
-        raise WorkerError(f"queue {isolated[0][0].name!r} has a handler with isolation='process', and {problem}")
-    for queue, handler in isolated:
-        function = handler.function
-        problem = None
-        try:
-            pickle.dumps(function)
-        except Exception as error:  # noqa: BLE001 - a handler that cannot be pickled cannot be named to another process
-            problem = said(error)
-        main = sys.modules["__main__"]
-        if function.__module__ == "__main__" and not (main.__spec__ or hasattr(main, "__file__")):
-            problem = "the main module has no file"
-        if problem is not None:
-            raise WorkerError(
-                f"a child process cannot import the handler of kind {handler.kind!r} of queue {queue.name!r}: "
-                f"{problem}; move it to the top of a module, and let @queue.handler be its outermost decorator"
-            )
+        return "this is a daemonic process of multiprocessing, which may have no children; start it with daemon=False"
+    if not hasattr(os, "killpg"):
+        return f"{sys.platform} has no groups of processes to kill it by; leave isolation out there"
+    main = sys.modules["__main__"]
+    if function.__module__ == "__main__" and not (main.__spec__ or hasattr(main, "__file__")):
+        return "the main module has no file to import it from; move it to another module"
+    try:
+        pickle.dumps(function)
+    except Exception as error:  # noqa: BLE001 - a handler that cannot be pickled cannot be named to another process
+        return f"{said(error)}; move it to the top of a module, and let @queue.handler be its outermost decorator"
+    return None

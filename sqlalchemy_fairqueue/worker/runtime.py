@@ -24,7 +24,7 @@ from sqlalchemy_fairqueue.worker.threads import Duty, Looper, join
 from sqlalchemy_fairqueue.worker.wakeups import FetchTrigger
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
+    from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 
     from sqlalchemy import Connection
 
@@ -123,28 +123,24 @@ class Lifespan:
         self.resources: dict[int, dict[str, Any]] = {id(queue): {} for queue in options.queues}
         # The resource of each on_start function. Queues may share a function; it is then called once.
         self._started: dict[Callable[..., Any], Any] = {}
-        # The stop continues the generators in the first, and calls the on_stop functions in the second.
+        # The stop calls the on_stop functions in the second, and then continues the generators in the first.
         self._open = contextlib.AsyncExitStack()
         self._stops = contextlib.AsyncExitStack()
         self._stopping: set[Callable[..., Any]] = set()
 
     async def start(self) -> None:
-        """Call the on_start functions. If one fails, stop the functions before it and raise StartError."""
-        try:
-            for queue in self._options.queues:
-                starts, stops = lifespan_of(queue)
-                for one in starts:
-                    if one.function not in self._started:
-                        self._started[one.function] = await self._begin(queue, one)
-                    self.resources[id(queue)][one.name] = self._started[one.function]
-                # The queue has started, so its on_stop functions must run at the stop.
-                for one in stops:
-                    if one.function not in self._stopping:
-                        self._stopping.add(one.function)
-                        self._stops.push_async_callback(self._finish, queue, one)
-        except BaseException:
-            await self.stop()
-            raise
+        """Call the on_start functions. If one fails, raise StartError; the caller then calls :meth:`stop`."""
+        for queue in self._options.queues:
+            starts, stops = lifespan_of(queue)
+            for one in starts:
+                if one.function not in self._started:
+                    self._started[one.function] = await self._begin(queue, one)
+                self.resources[id(queue)][one.name] = self._started[one.function]
+            # The queue has started, so its on_stop functions must run at the stop.
+            for one in stops:
+                if one.function not in self._stopping:
+                    self._stopping.add(one.function)
+                    self._stops.push_async_callback(self._finish, queue, one)
 
     async def stop(self) -> None:
         """Call on_stop functions, then finish generators, in reverse order. Call this in the task that called start."""
@@ -158,38 +154,32 @@ class Lifespan:
     async def _begin(self, queue: Queue, one: LifespanFunction) -> Any:
         """Return the resource of an on_start function."""
         try:
-            return await self._open.enter_async_context(self._resource(queue, one))
+            return await self._call(queue, one)
         except Exception as error:
             self._tell(f"on_start function {one.name!r} of queue {queue.name!r} failed", error)
             raise StartError(queue.name, one.name, f"{type(error).__name__}: {said(error)}") from error
 
-    @contextlib.asynccontextmanager
-    async def _resource(self, queue: Queue, one: LifespanFunction) -> AsyncIterator[Any]:
-        """Yield what an on_start function returns; if it is a generator, what it yields, and finish it at the end."""
-        made = await self._call(queue, one)
-        if not one.generator:
-            yield made
-            return
-        generator, made = made, _END
-        try:
-            made = await self._next(one, generator)
-            if made is _END:
-                raise WorkerError("it did not yield; yield the resource once")
-            yield made
-        finally:
-            with self._logging(queue, one, "on_start"):
-                try:
-                    if made is not _END and await self._next(one, generator) is not _END:
-                        raise WorkerError("it yielded a second time, and what follows did not run; yield once")
-                finally:
-                    await (generator.aclose() if one.asynchronous else self._run(generator.close))
+    async def _go_on(self, queue: Queue, one: LifespanFunction, generator: Any) -> None:
+        """Run what follows the ``yield`` of an on_start function."""
+        with self._logging(queue, one, "on_start"):
+            try:
+                if await self._next(one, generator) is not _END:
+                    raise WorkerError("it yielded a second time, and what follows did not run; yield once")
+            finally:
+                await (generator.aclose() if one.asynchronous else self._run(generator.close))
 
     async def _call(self, queue: Queue, one: LifespanFunction) -> Any:
+        """Return what a function returns; or what it yields, and let the stop continue it."""
         resources = self.resources[id(queue)]
         call = partial(one.function, **{parameter: resources[name] for parameter, name in one.takes.items()})
-        if one.generator:
-            return call()
-        return await (call() if one.asynchronous else self._run(call))
+        if not one.generator:
+            return await (call() if one.asynchronous else self._run(call))
+        generator = call()
+        self._open.push_async_callback(self._go_on, queue, one, generator)
+        made = await self._next(one, generator)
+        if made is _END:
+            raise WorkerError("it did not yield; yield the resource once")
+        return made
 
     async def _next(self, one: LifespanFunction, generator: Any) -> Any:
         return await (anext(generator, _END) if one.asynchronous else self._run(partial(next, generator, _END)))
@@ -238,14 +228,12 @@ class Runtime:
 
     def check(self) -> None:
         """Check the schemas of the queues and the grants, and tell the database of on_dead handlers."""
-        connection = DedicatedConnection(self._options, within=self._options.timings.connect)
-        try:
+        own = DedicatedConnection(self._options, within=self._options.timings.connect)
+        with contextlib.closing(own) as connection:
             for queue in self.queues:
                 connection.run(partial(check_installed, schema=queue.target.schema))
                 connection.run(partial(follow_dead, queue=queue.queue, target=queue.target))
             self._stop_requests.begin(connection)
-        finally:
-            connection.close()
 
     def start(self) -> None:
         """Start the executor and all threads, or none if one cannot be started."""

@@ -11,7 +11,7 @@ import logging
 from collections import deque
 from typing import TYPE_CHECKING
 
-from sqlalchemy.exc import DataError, DBAPIError, ProgrammingError
+from sqlalchemy.exc import DBAPIError
 
 from sqlalchemy_fairqueue.database.errors import is_away, is_serialization_failure, sqlstate_of
 from sqlalchemy_fairqueue.errors import FairQueueError, LeaseLost
@@ -20,6 +20,7 @@ from sqlalchemy_fairqueue.texts import logged, said
 from sqlalchemy_fairqueue.unit_of_work.operations import Verb, settle
 from sqlalchemy_fairqueue.worker.connection import DedicatedConnection
 from sqlalchemy_fairqueue.worker.handling import fallback, of_own_verb
+from sqlalchemy_fairqueue.worker.leases import LOST, Decision
 from sqlalchemy_fairqueue.worker.threads import Duty, Looper
 
 if TYPE_CHECKING:
@@ -28,15 +29,13 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from sqlalchemy_fairqueue.values.messages import Delivery
-    from sqlalchemy_fairqueue.worker.leases import Decision, HeldDelivery, ServedQueue
+    from sqlalchemy_fairqueue.worker.leases import HeldDelivery, ServedQueue
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
 
 # SQLSTATEs of a lock_timeout, or of a statement_timeout that is shorter.
 _LOCKED = {"55P03", "57014"}
 # The encoding of the connection or of the server has no bytes for a character.
 _UNTRANSLATABLE = "22P05"
-# A value that its type does not allow.
-_INVALID = "22023"
 # The role lacks a privilege, for all messages.
 _FORBIDDEN = "42501"
 _COUNTERS = {Verb.COMPLETE: "completed", Verb.RETRY: "retried", Verb.RELEASE: "released", Verb.BURY: "buried"}
@@ -54,17 +53,16 @@ class Settler(Looper):
         # For an error of one queue's schema, which must not hold up other queues.
         self._backoff = options.backoff("settle deliveries")
         self._finished: deque[HeldDelivery] = deque()
-        # Deliveries whose call was not answered yet.
-        self._pending: dict[HeldDelivery, None] = {}
-        # Deliveries whose message was locked, each with the time to try it again.
-        self._locked: deque[tuple[float, HeldDelivery]] = deque()
-        self._give_up_at: float | None = None
+        # Deliveries that no call has settled yet, with the time to try again those whose message was locked, else 0.
+        self._pending: dict[HeldDelivery, float] = {}
+        # Set by a stop.
+        self._give_up_at = 0.0
 
-    def settle(self, held: HeldDelivery, decision: Decision | None) -> None:
-        """Settle a delivery by *decision*; if that is None, the delivery is lost. Any thread may call it."""
+    def settle(self, held: HeldDelivery, decision: Decision) -> None:
+        """Settle a delivery by *decision*. Any thread may call it."""
         held.decision = decision
         self._finished.append(held)
-        self._event.set()
+        self.event.set()
 
     @property
     def backlog(self) -> int:
@@ -76,12 +74,10 @@ class Settler(Looper):
         super().stop()
 
     def is_over(self) -> bool:
-        if self._give_up_at is None:
-            return False
-        return not (self.backlog or self._locked) or self.options.clock() > self._give_up_at
+        return self._stopping and (not self.backlog or self.options.clock() > self._give_up_at)
 
     def _end(self) -> None:
-        if left := self.backlog + len(self._locked):
+        if left := self.backlog:
             self.options.log.error("leaves %d deliveries unsettled: they come back when their lease ends", left)
         self.connection.close()
 
@@ -90,35 +86,38 @@ class Settler(Looper):
         self._gather()
         try:
             self._flush()
-            self._try_locked()
         except FairQueueError as error:
             self.options.stats.count("failures")
             return self._backoff.failed(error)
         self._backoff.succeeded()
-        return self._locked[0][0] - self.options.clock() if self._locked else None
+        # What is left is locked.
+        return min(self._pending.values()) - self.options.clock() if self._pending else None
 
     def _gather(self) -> None:
         ended: list[HeldDelivery] = []
         while self._finished:
             held = self._finished.popleft()
-            decision = held.decision
-            if decision is not None and not decision.sent:
-                self._pending[held] = None
+            if not held.decision.sent:
+                self._pending[held] = 0.0
                 continue
             # The handler's own transaction has settled the delivery, or the delivery is lost.
-            if decision is None:
+            if held.decision is LOST:
                 self.count_lost([held.delivery])
             else:
-                self.count(decision.verb, [held])
+                self.count(held.decision.verb, [held])
             ended.append(held)
         if ended:
             self._note_ended(ended)
 
     def _flush(self) -> None:
-        """Send all that is pending. If a queue fails with a FairQueueError, settle the other queues, then raise it."""
+        """Send all that is pending, and try one locked message again, alone, so that others do not wait for it.
+
+        If a queue fails with a FairQueueError, settle the other queues, then raise it.
+        """
         groups: dict[tuple[ServedQueue, Verb], list[HeldDelivery]] = {}
-        for held in self._pending:
-            groups.setdefault((held.queue, held.settlement.verb), []).append(held)
+        for held, again_at in self._pending.items():
+            if not again_at:
+                groups.setdefault((held.queue, held.decision.verb), []).append(held)
         refused: list[FairQueueError] = []
         for (queue, verb), deliveries in groups.items():
             for chunk in self._chunks(deliveries):
@@ -128,16 +127,20 @@ class Settler(Looper):
                     refused.append(error)
         if refused:
             raise refused[0]
+        # All others are settled. The one that has waited longest comes first.
+        locked = next(iter(self._pending), None)
+        if locked is not None and (self._pending[locked] <= self.options.clock() or self._stopping):
+            self._send(locked.queue, locked.decision.verb, [locked])
 
     def _chunks(self, deliveries: list[HeldDelivery]) -> Iterator[list[HeldDelivery]]:
         """Yield the deliveries of each call: a bounded number, with bounded bytes of results unless one is larger."""
         chunk: list[HeldDelivery] = []
         size = 0
         for held in deliveries:
-            size += held.settlement.result_bytes
+            size += held.decision.result_bytes
             if chunk and (len(chunk) == self.options.timings.settle_batch or size > self.options.timings.settle_bytes):
                 yield chunk
-                chunk, size = [], held.settlement.result_bytes
+                chunk, size = [], held.decision.result_bytes
             chunk.append(held)
         yield chunk
 
@@ -146,30 +149,23 @@ class Settler(Looper):
         for held in deliveries:
             self._pending.pop(held, None)
         for held in locked:
-            self._locked.append((self.options.clock() + self.options.timings.locked_again, held))
+            self._pending[held] = self.options.clock() + self.options.timings.locked_again
             what = f"cannot be settled by {verb.value} yet: somebody has it locked (pg_locks tells who)"
             held.log(logging.WARNING, what)
         self._note_ended([held for held in deliveries if held not in locked])
-
-    def _try_locked(self) -> None:
-        """Try the longest waiting locked message again, alone, so that others do not wait for it."""
-        if self._locked and (self._locked[0][0] <= self.options.clock() or self._give_up_at is not None):
-            _, held = self._locked.popleft()
-            self._pending[held] = None
-            self._send(held.queue, held.settlement.verb, [held])
 
     def _note_ended(self, deliveries: list[HeldDelivery]) -> None:
         """Forget deliveries. Poll their queues now if that made room, and again when a returned message is due."""
         for held in deliveries:
             held.lease.held.discard(held)
-            if held.decision is not None and held.decision.delay:
+            if held.decision.delay:
                 held.queue.polls.poll_at(self.options.clock() + held.decision.delay.total_seconds())
         self._settled({held.queue for held in deliveries if self._makes_room(held)})
 
     def _makes_room(self, held: HeldDelivery) -> bool:
         """Return whether a dequeue may find more now, since a slot or ordering key is free or the message is back."""
         decision = held.decision
-        if decision is None or held.delivery.holds_slot or held.delivery.ordering_key is not None:
+        if decision is LOST or held.delivery.holds_slot or held.delivery.ordering_key is not None:
             return True
         # A limit that was set after the dequeue makes the message hold a slot that the dequeue did not know of.
         if self.options.clock() - held.taken_at > self.options.timings.may_hold_slot:
@@ -183,12 +179,11 @@ class Settler(Looper):
             FairQueueError: The schema does not fit this library.
             DBAPIError: The database is away, or the role may not settle.
         """
-        ordered = sorted(deliveries, key=lambda held: held.delivery.deliveries)
-        newest = {held.delivery.message_id: held for held in ordered}
-        if len(newest) < len(deliveries):
+        single = {held.delivery.message_id: held for held in deliveries}
+        if len(single) < len(deliveries):
             # The database reports messages. If a message has two deliveries, it would not tell which is lost.
-            older = [held for held in deliveries if newest[held.delivery.message_id] is not held]
-            return self.write(queue, verb, older) + self.write(queue, verb, list(newest.values()))
+            others = [held for held in deliveries if single[held.delivery.message_id] is not held]
+            return self.write(queue, verb, others) + self.write(queue, verb, list(single.values()))
         self.options.stats.flushes += 1
         lost: set[int] = set()
         try:
@@ -199,7 +194,8 @@ class Settler(Looper):
         except LeaseLost as error:
             lost = self._lost(queue, verb, deliveries, error)
         except (DBAPIError, UnicodeError, _Unsendable) as error:
-            state = _state(error)
+            # If the driver could not encode a text, the server cannot have refused it.
+            state = _UNTRANSLATABLE if isinstance(error, UnicodeError) else sqlstate_of(error)
             # These errors do not concern a message. All others may, since a trigger may raise anything.
             is_passing = is_away(error) or is_serialization_failure(error)
             if state == _FORBIDDEN or (state not in _LOCKED and is_passing):
@@ -221,9 +217,9 @@ class Settler(Looper):
         """Count settled deliveries, and log new dead letters."""
         if verb is Verb.RETRY:
             # If this retry replaces a refused verb, it may be the last attempt; then the database buried the message.
-            over = [held for held in deliveries if of_own_verb(verb, held.delivery).verb is Verb.BURY]
+            over = [held for held in deliveries if held.delivery.attempt >= held.delivery.max_attempts]
             for held in over:
-                held.decision = of_own_verb(verb, held.delivery)
+                held.decision = of_own_verb(held.decision, held.delivery)
             if over:
                 self.count(Verb.BURY, over)
                 deliveries = [held for held in deliveries if held not in over]
@@ -231,7 +227,7 @@ class Settler(Looper):
         if verb is Verb.BURY:
             for held in deliveries:
                 attempt = f"attempt {held.delivery.attempt} of {held.max_attempts}"
-                held.log(logging.WARNING, f"is a dead letter now, at {attempt}: {held.settlement.reason}")
+                held.log(logging.WARNING, f"is a dead letter now, at {attempt}: {held.decision.reason}")
         # Last, so that whoever sees the figure finds the log line.
         self.options.stats.count(_COUNTERS[verb], len(deliveries))
 
@@ -240,7 +236,7 @@ class Settler(Looper):
         gone = [held for held in deliveries if held.delivery.message_id in error.message_ids]
         for held in gone:
             if held.delivery.settled:
-                held.decision = of_own_verb(Verb(held.delivery.settled[-1]), held.delivery)
+                held.decision = of_own_verb(Decision(Verb(held.delivery.settled[-1])), held.delivery)
                 self.count(held.decision.verb, [held])
         left = [held.delivery for held in gone if not held.delivery.settled]
         lost = [delivery.message_id for delivery in left]
@@ -254,7 +250,7 @@ class Settler(Looper):
         """Convert texts to ASCII, which every encoding can represent. Return whether that changed any."""
         changed = []
         for held in deliveries:
-            before, held.decision = held.settlement, held.settlement.in_ascii()
+            before, held.decision = held.decision, held.decision.in_ascii()
             if held.decision != before:
                 changed.append(held.delivery.message_id)
         if changed:
@@ -269,7 +265,7 @@ class Settler(Looper):
 
     def _refused(self, held: HeldDelivery, error: DBAPIError | UnicodeError | _Unsendable) -> list[HeldDelivery]:
         """Log the refusal, and settle by the next best verb, since the message would otherwise stay leased."""
-        verb, instead = held.settlement.verb, fallback(held.settlement, held.delivery)
+        verb, instead = held.decision.verb, fallback(held.decision, held.delivery)
         then = "" if instead is None else f", so the worker tries to {instead.verb.value} it"
         held.log(logging.ERROR, f"cannot be settled by {verb.value}{then}: {logged(error)}")
         held.queue.consumer.forget_leases()
@@ -282,7 +278,7 @@ class Settler(Looper):
 def _settle(connection: Connection, queue: ServedQueue, verb: Verb, deliveries: list[HeldDelivery]) -> None:
     try:
         operations = [
-            held.settlement.operation(
+            held.decision.operation(
                 queue.target,
                 held.delivery,
                 held.measured_cost if held.cost is None else held.cost,
@@ -305,18 +301,3 @@ def _settle(connection: Connection, queue: ServedQueue, verb: Verb, deliveries: 
 
 class _Unsendable(Exception):
     """A settlement that could not be converted to what the driver sends."""
-
-
-def _state(error: DBAPIError | UnicodeError | _Unsendable) -> str:
-    """Return an error's SQLSTATE. If the driver refused to send something, return what the server would have said."""
-    if isinstance(error, UnicodeError):
-        return _UNTRANSLATABLE
-    if isinstance(error, _Unsendable):
-        return _INVALID
-    if error.connection_invalidated:
-        return ""
-    # asyncpg raises ValueError for a bad parameter.
-    is_refused = isinstance(error, (DataError, ProgrammingError)) or isinstance(
-        getattr(error.orig, "__cause__", None), ValueError
-    )
-    return sqlstate_of(error) or (_INVALID if is_refused else "")

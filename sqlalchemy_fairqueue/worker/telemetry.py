@@ -88,14 +88,14 @@ class AttemptDistributions:
         self.attempt: Distribution = Distribution(ATTEMPTS)
         self._lock = threading.Lock()
 
-    def add(self, channel: str, attempt: int, enqueued_at: float, took: float) -> None:
-        """Add an attempt that has just ended; *enqueued_at* is in seconds since the epoch. Any thread may call it."""
-        now = time()
+    def add(self, delivery: Delivery, took: float) -> None:
+        """Add an attempt that has just ended after *took* seconds. Any thread may call it."""
+        now, channel = time(), delivery.channel
         with self._lock:
-            if attempt == 1:
-                self.wait.add(max(0.0, now - took - enqueued_at), channel, now)
+            if delivery.attempt == 1:
+                self.wait.add(max(0.0, now - took - delivery.enqueued_at.timestamp()), channel, now)
             self.service.add(took, channel, now)
-            self.attempt.add(float(attempt), channel, now)
+            self.attempt.add(float(delivery.attempt), channel, now)
 
 
 @dataclass

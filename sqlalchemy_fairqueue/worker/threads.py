@@ -14,10 +14,11 @@ import threading
 import traceback
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.texts import said
+from sqlalchemy_fairqueue.worker.connection import begun_in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -85,6 +86,7 @@ class Duty:
     backoff: Backoff = field(init=False)
 
 
+@dataclass(eq=False, repr=False)
 class Looper:
     """A thread of a worker that calls duties until it is stopped. A duty that raises is called again after its backoff.
 
@@ -96,28 +98,22 @@ class Looper:
         last: Called in the thread at its end.
     """
 
-    def __init__(
-        self,
-        word: str,
-        duties: Sequence[Duty],
-        options: WorkerOptions,
-        *,
-        event: WakeEvent | None = None,
-        cap: float = 5.0,
-        last: Callable[[], None] = lambda: None,
-    ) -> None:
-        self.thread = threading.Thread(target=self.run, name=f"{options.name}-{word}", daemon=True)
-        self._stopping = False
-        self.options: WorkerOptions = options
-        self._duties = duties
-        self._urgent = [duty for duty in duties if duty.is_urgent]
-        self._event = WakeEvent() if event is None else event
-        self._last = last
-        # When the next duty is due. Infinite while duties run, so that wake_by() always sets the event then.
-        self._next_at = math.inf
+    word: str
+    duties: Sequence[Duty]
+    options: WorkerOptions
+    event: WakeEvent = field(default_factory=WakeEvent)
+    cap: float = 5.0
+    last: Callable[[], None] = lambda: None
+    _stopping: bool = field(default=False, init=False)
+    # When the next duty is due. Infinite while duties run, so that wake_by() always sets the event then.
+    _next_at: float = field(default=math.inf, init=False)
+
+    def __post_init__(self) -> None:
+        self.thread = threading.Thread(target=self.run, name=f"{self.options.name}-{self.word}", daemon=True)
+        self._urgent = [duty for duty in self.duties if duty.is_urgent]
         now = self.options.clock()
-        for duty in duties:
-            duty.backoff = options.backoff(duty.step, cap)
+        for duty in self.duties:
+            duty.backoff = self.options.backoff(duty.step, self.cap)
             duty.due_at = now + duty.first * random.random()  # noqa: S311 - spreads the load
 
     def start(self) -> None:
@@ -125,7 +121,7 @@ class Looper:
 
     def stop(self) -> None:
         self._stopping = True
-        self._event.set()
+        self.event.set()
 
     def end(self) -> None:
         """Stop, and wait for the thread until it has had its time."""
@@ -136,26 +132,26 @@ class Looper:
     def wake_by(self, at: float) -> None:
         """Make all duties due now if none is due by *at*. Any thread may call it."""
         if at < self._next_at:
-            self._event.set()
+            self.event.set()
 
     def is_over(self) -> bool:
         return self._stopping
 
     def run(self) -> None:
         while not self.is_over():
-            for duty in self._duties:
+            for duty in self.duties:
                 for one in (*self._urgent, duty):
                     if one.due_at <= self.options.clock() and not self.is_over():
                         self._call(one)
-            self._next_at = min(duty.due_at for duty in self._duties)
+            self._next_at = min(duty.due_at for duty in self.duties)
             wait = self._next_at - self.options.clock()
-            is_woken = wait > 0 and not self.is_over() and self._event.wait(wait)
+            is_woken = wait > 0 and not self.is_over() and self.event.wait(wait)
             self._next_at = math.inf
             if is_woken:
-                for duty in self._duties:
+                for duty in self.duties:
                     if self._stopping or not duty.backoff.failures:
                         duty.due_at = 0.0
-        self._last()
+        self.last()
 
     def _call(self, duty: Duty) -> None:
         began = self.options.clock()
@@ -181,25 +177,16 @@ def join(thread: threading.Thread, left: Callable[[], float]) -> None:
 
 async def in_thread(work: Callable[[], T]) -> T:
     """Call *work* in a daemon thread, and await it in the running loop."""
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[T] = loop.create_future()
     context = contextvars.copy_context()
 
-    def run() -> None:
-        resolve: Callable[[Any], None] = future.set_result
+    def run() -> T:
         try:
-            result: Any = context.run(work)
-        except BaseException as error:  # noqa: BLE001 - it is raised where the work was asked for
-            resolve, result = future.set_exception, error
-            if isinstance(error, StopIteration):
-                # A future cannot take a StopIteration.
-                result = RuntimeError(f"the handler raised {said(error) or type(error).__name__}")
-        # A closed loop waits for nothing.
-        with suppress(RuntimeError):
-            loop.call_soon_threadsafe(lambda: None if future.done() else resolve(result))
+            return context.run(work)
+        except StopIteration as error:
+            # The future of a loop cannot take it.
+            raise RuntimeError(f"the handler raised {said(error) or type(error).__name__}") from error
 
-    threading.Thread(target=run, name="fairqueue-handler", daemon=True).start()
-    return await future
+    return await asyncio.wrap_future(begun_in_thread(run, "fairqueue-handler"))
 
 
 @contextmanager

@@ -46,7 +46,6 @@ class Timings:
         pruned_at_once: Most rows of a kind, or dead letters of a queue, that housekeeping deletes in one transaction.
         schedules_every: Longest interval of polls for due schedules.
         schedule_again: Delay before a schedule that could not be run is tried again.
-        forgotten_at_once: Most channels that housekeeping reads, or deletes, in one transaction.
         unanswered_after: Time from an unanswered dequeue, which the server may still execute, to the first lookup of
             what it took.
         poll_soon: Time to the next poll after a poll that gave less than it asked for.
@@ -72,7 +71,7 @@ class Timings:
         cleanup: How long a cancelled handler may clean up, or a child process may take to end.
         ignored_cancel: A handler hangs if it runs this long after it was told that its message is cancelled.
         child_start: How long a child process may take to start, or to import a handler.
-        lease_check: Longest interval of checks whether the handler of a child process may go on.
+        lease_check: Interval of checks whether the handler of a child process may go on, or is to stop soon.
         connect: How long a new connection may take; the drivers' own limits are minutes.
         silence: How often the listener checks that its connection lives and that commits notify.
         answer: How long the answer to that check may take.
@@ -94,10 +93,7 @@ class Timings:
     slots_at_once: int = 100
     schedule_again: float = 60.0
     groups_every: float = 1.0
-    notes_at_once: int = 10_000
-    groups_at_once: int = 100
     stop_requests_every: float = 2.0
-    forgotten_at_once: int = 1_000
     unanswered_after: float = 2.0
     poll_soon: float = 0.005
     poll_later: float = 0.02
@@ -126,7 +122,7 @@ class Timings:
     cleanup: float = 1.0
     ignored_cancel: float = 30.0
     child_start: float = 60.0
-    lease_check: float = 1.0
+    lease_check: float = 0.1
     connect: float = 30.0
     silence: float = 15.0
     answer: float = 10.0

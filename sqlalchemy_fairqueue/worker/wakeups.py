@@ -32,7 +32,7 @@ from sqlalchemy_fairqueue.worker.threads import WakeEvent
 from sqlalchemy_fairqueue.worker.timings import Backoff, Clock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable
 
     from sqlalchemy_fairqueue.database.asynchronous import AsyncEngine
     from sqlalchemy_fairqueue.database.drivers import Listener
@@ -84,13 +84,13 @@ class WaitRegistration:
         """Register a wait before a poll, if the last polls gave nothing."""
         if self._listening is None and self.options.listen:
             self._listening = join_listening(self.options, self.connection, self.notified)
-        polls, now, alone = queue.polls, self.options.clock(), self.options.interval_without_notifications
+        polls, now, alone = queue.polls, self.options.clock(), self.options.interval(notified=False)
         if self._listening is None or not self._listening.is_listening:
             polls.interval = alone
             polls.wait_ended(now)
             return
         timings = self.options.timings
-        interval = min(self.options.interval_with_notifications, (timings.longest_wait - timings.wait_margin) / 2)
+        interval = min(self.options.interval(notified=True), (timings.longest_wait - timings.wait_margin) / 2)
         # Producers that use a queue with ``notify=False`` wake nobody.
         polls.interval = interval if queue.queue.notify else min(interval, alone)
         if not polls.needs_wait(now):
@@ -118,15 +118,10 @@ class WaitRegistration:
         if any(earlier):
             self.trigger.set()
 
-    def close(self, queues: Sequence[ServedQueue]) -> None:
-        if self._listening is None:
-            return
-        self._listening.leave(self.notified)
-        # A registration that remains expires by itself.
-        with contextlib.suppress(Exception):
-            for queue in queues:
-                if queue.polls.waiting_until > self.options.clock():
-                    self.take_back(queue)
+    def close(self) -> None:
+        # A wait that is still registered ends with its lease.
+        if self._listening is not None:
+            self._listening.leave(self.notified)
 
     def take_back(self, queue: ServedQueue) -> None:
         queue.polls.wait_ended(self.options.clock())
@@ -142,7 +137,7 @@ class WaitRegistration:
 
 
 _shared: dict[Key, Listening] = {}
-# Guards the subscribers.
+# Guards what threads of this process share, and the subscribers.
 _lock = threading.Lock()
 
 
@@ -218,7 +213,12 @@ class Listening:
         check_at = self._options.clock() + self._options.timings.silence
         while not self._stopping:
             # Receive first, since wait() does not end for notifications that the driver read together with an answer.
-            self._receive(listener)
+            topics: Topics = {}
+            for payload in listener.received():
+                lease_id, _, topic = payload.partition(":")
+                topics.setdefault(topic, set()).add(lease_id)
+            if topics:
+                self._notify(topics)
             listener.wait(self._stop_reader.fileno(), max(0.0, check_at - self._options.clock()))
             if self._options.clock() >= check_at:
                 before = self.is_listening
@@ -242,14 +242,6 @@ class Listening:
                 "(pg_stat_activity shows the listener whose transaction is open)"
             )
         self.is_listening = has_room
-
-    def _receive(self, listener: Listener) -> None:
-        topics: Topics = {}
-        for payload in listener.received():
-            lease_id, _, topic = payload.partition(":")
-            topics.setdefault(topic, set()).add(lease_id)
-        if topics:
-            self._notify(topics)
 
     def _notify(self, topics: Topics | None) -> None:
         for notify in self._subscribers:
@@ -275,7 +267,8 @@ class EngineWatch:
     def __init__(self) -> None:
         self.process = os.getpid()
         self._lock = threading.Lock()
-        self._wakes: dict[str, list[Callable[[], None]]] = {}
+        # The id of each message that is waited for, with what wakes the wait.
+        self._wakes: set[tuple[str, Callable[[], None]]] = set()
         self._listening: Listening | None = None
         self._timer: threading.Timer | None = None
 
@@ -290,7 +283,7 @@ class EngineWatch:
             if self._timer is not None:
                 self._timer.cancel()
                 self._timer = None
-            self._wakes.setdefault(str(message_id), []).append(wake)
+            self._wakes.add((str(message_id), wake))
             if self._listening is None:
                 self._listening = Listening(ConnectionOptions(engine=engine))
                 self._listening.join(self.notified)
@@ -298,10 +291,7 @@ class EngineWatch:
     def leave(self, message_id: int, wake: Callable[[], None]) -> None:
         """Stop calling *wake*. Half a minute after the last wait, the connection ends."""
         with self._lock:
-            wakes = self._wakes[str(message_id)]
-            wakes.remove(wake)
-            if not wakes:
-                del self._wakes[str(message_id)]
+            self._wakes.discard((str(message_id), wake))
             if not self._wakes and self._listening is not None:
                 self._timer = threading.Timer(_LINGER, partial(self.close, if_idle=True))
                 self._timer.daemon = True
@@ -310,8 +300,8 @@ class EngineWatch:
     def notified(self, topics: Topics | None) -> None:
         """Wake the waits that notifications named, or all if *topics* is None."""
         with self._lock:
-            named = self._wakes if topics is None else {name for names in topics.values() for name in names}
-            wakes = [wake for name in named for wake in self._wakes.get(name, [])]
+            named = None if topics is None else set().union(*topics.values())
+            wakes = [wake for message_id, wake in self._wakes if named is None or message_id in named]
         for wake in wakes:
             wake()
 
@@ -326,12 +316,11 @@ class EngineWatch:
 
 
 _watches: WeakKeyDictionary[Engine, EngineWatch] = WeakKeyDictionary()
-_making = threading.Lock()
 
 
 def watch_of(engine: Engine) -> EngineWatch:
     """Return the watch of an engine's database. A forked child makes its own."""
-    with _making:
+    with _lock:
         watch = _watches.get(engine)
         if watch is None or watch.process != os.getpid():
             watch = _watches[engine] = EngineWatch()

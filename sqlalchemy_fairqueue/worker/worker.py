@@ -83,14 +83,14 @@ class Front:
         try:
             await self._check(runtime)
             await runtime.lifespan.start()
-        finally:
             self._checking = False
-        try:
             # Called in the event loop if there is one, so that no handler can begin before all parts have started.
             runtime.start()
         except BaseException:
             await runtime.lifespan.stop()
             raise
+        finally:
+            self._checking = False
         self._runtime = runtime
         self._options.log.info("started on %s", [queue.name for queue in self._options.queues])
 
@@ -301,13 +301,12 @@ class Worker(Front):
         with on_signal(stop, timings.signal_again, clock) if handle_signals else nullcontext():
             try:
                 self._start(drain=drain)
+                try:
+                    self._wait(self._runtime if drain else None)
+                finally:
+                    self.stop()
             except _StoppedAtStart:
                 self._options.log.info("was stopped before it had started")
-                return
-            try:
-                self._wait(self._runtime if drain else None)
-            finally:
-                self.stop()
 
     def _wait(self, draining: Runtime | None) -> None:
         """Wait for a stop, or until the worker is drained."""

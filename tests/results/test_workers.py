@@ -329,7 +329,7 @@ def test_many_large_results(engine: Engine, queue: Queue, database: Database, mo
     sent = Settler._send
 
     def noted(self: Settler, served: Any, verb: Any, deliveries: Any) -> None:
-        sizes.append(sum(held.settlement.result_bytes for held in deliveries))
+        sizes.append(sum(held.decision.result_bytes for held in deliveries))
         sent(self, served, verb, deliveries)
 
     monkeypatch.setattr(Settler, "_send", noted)

@@ -62,7 +62,7 @@ def run(engine: Engine, queue: Queue) -> Run:
         options = replace(Worker(engine, queue)._options, clock=lambda: time.now)
         listed = [Duty(name, partial(call, name), interval, is_urgent=name == "urgent") for name, interval in duties]
         own = Looper("duties", listed, options, last=lambda: ended.append(True))
-        own._event = cast("Any", time)
+        own.event = cast("Any", time)
         own.run()
         assert ended
         return calls, options.stats
