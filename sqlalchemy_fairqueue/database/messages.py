@@ -331,22 +331,13 @@ def record_audit(
     queue: str | None,
     *,
     what: str,
-    by: str | None,
-    channel: str | None,
-    message_ids: Sequence[int] | None,
     details: Mapping[str, object] | None,
+    **which: str | Sequence[int] | None,
 ) -> None:
-    call(
-        schema,
-        "fq_record_audit",
-        f"record {what!r:.80} for" if queue else f"record {what!r:.80}",
-        queue=queue,
-        what=what,
-        by=by,
-        channel=channel,
-        message_ids=message_ids,
-        details=json.dumps(details, default=str) if details else None,
-    ).rows(connection)
+    """Record what an operator did; *which* are the other parameters of ``fq_record_audit``."""
+    doing = f"record {what!r:.80} for" if queue else f"record {what!r:.80}"
+    text = json.dumps(details, default=str) if details else None
+    call(schema, "fq_record_audit", doing, queue=queue, what=what, details=text, **which).rows(connection)
 
 
 class Folded(NamedTuple):

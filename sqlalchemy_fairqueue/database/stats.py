@@ -174,16 +174,9 @@ def read_competition(
         read; and the demand of each of *channels* that exists. To bound the cost, ``ready`` of such a channel also
         counts its scheduled messages if any message is ready.
     """
-    rows = target.read(
-        connection,
-        "fq_contention",
-        "read what channels compete with in",
-        Row,
-        channels=list(channels),
-        limit=rivals,
-        scan=scan,
-        count=count,
-    )
+    bounds: Row = {"limit": rivals, "scan": scan, "count": count}
+    doing = "read what channels compete with in"
+    rows = target.read(connection, "fq_contention", doing, Row, channels=list(channels), **bounds)
     whole = rows[0]
     capacity = QueueCapacity(
         queue=target.queue,
@@ -297,15 +290,6 @@ def read_stop_requests(
 ) -> list[StopRequest]:
     """Return the requests to stop a worker, and write the worker's concurrency and version to its leases."""
     doing = f"look for requests to {consumer!r} to stop"
-    return read(
-        connection,
-        schema,
-        "fq_stop_requests",
-        doing,
-        StopRequest,
-        queues=list(queues),
-        consumer=consumer,
-        lease_ids=list(lease_ids),
-        version=library_version(),
-        concurrency=concurrency,
-    )
+    worker: Row = {"consumer": consumer, "concurrency": concurrency, "version": library_version()}
+    which: Row = {"queues": list(queues), "lease_ids": list(lease_ids)}
+    return read(connection, schema, "fq_stop_requests", doing, StopRequest, **worker, **which)
