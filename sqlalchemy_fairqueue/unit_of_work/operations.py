@@ -11,7 +11,7 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, cast
 
-from sqlalchemy_fairqueue.database.calls import ALL, Call, CommitRefused, Link, Shape, Target, call, can_notify
+from sqlalchemy_fairqueue.database.calls import ALL, Call, CommitRefused, Link, Shape, Target, can_notify
 from sqlalchemy_fairqueue.database.deliveries import EncodedResult, Token, find_holder, lock_deliveries, settlement
 from sqlalchemy_fairqueue.database.messages import EnqueuedMessages, enqueue_call, followup_values, names_values
 from sqlalchemy_fairqueue.errors import ChannelFull, DuplicateMessage, LeaseLost, MessageCancelled, UnknownGroup
@@ -160,9 +160,8 @@ def message_ids(share: Share) -> list[int]:
 
 def lock_messages(share: Share, ids: Iterable[int]) -> None:
     """Lock messages in the order of their ids, whoever holds them."""
-    ordered, target = sorted(set(ids)), share.target
-    doing = f"lock {len(ordered)} messages of queue {target.queue!r}"
-    call(target.schema, "fq_lock_messages", doing, ids=ordered).rows(share.link.connection)
+    ordered = sorted(set(ids))
+    share.target.call("fq_lock_messages", f"lock {len(ordered)} messages of", ids=ordered).rows(share.link.connection)
 
 
 def settle_and_cancel(share: Share, *, alone: bool) -> list[ReceiptUpdate]:

@@ -296,8 +296,8 @@ _ROLES = [
     Mutation(
         "a cancel asks for no channel",
         "fq_cancel",
-        "        where m.id = any (p_ids)\n      ) w",
-        "        where false\n      ) w",
+        "        where m.id = any (v_ids)\n      )::text[]",
+        "        where false\n      )::text[]",
     ),
     Mutation(
         "one good channel of several is enough",
@@ -437,8 +437,8 @@ _RESULTS = [
     Mutation(
         "what a cancel withdraws has no result",
         "fq_cancel",
-        "    and v_retention is not null\n",
-        "    and false\n",
+        "    where v_retention is not null\n",
+        "    where false\n",
     ),
 ]
 _QUOTAS = [
