@@ -296,8 +296,8 @@ _ROLES = [
     Mutation(
         "a cancel asks for no channel",
         "fq_cancel",
-        "        where m.id = any (v_ids)\n      )::text[]",
-        "        where false\n      )::text[]",
+        "          where m.id = any (v_ids)\n        )::text[]",
+        "          where false\n        )::text[]",
     ),
     Mutation(
         "one good channel of several is enough",
