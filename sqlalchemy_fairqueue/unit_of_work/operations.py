@@ -12,7 +12,14 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, cast
 
 from sqlalchemy_fairqueue.database.calls import ALL, Call, CommitRefused, Link, Shape, Target, can_notify
-from sqlalchemy_fairqueue.database.deliveries import EncodedResult, Token, find_holder, lock_deliveries, settlement
+from sqlalchemy_fairqueue.database.deliveries import (
+    EncodedResult,
+    Token,
+    find_holder,
+    lock_deliveries,
+    refusal,
+    settlement,
+)
 from sqlalchemy_fairqueue.database.messages import EnqueuedMessages, enqueue_call, followup_values, names_values
 from sqlalchemy_fairqueue.errors import ChannelFull, DuplicateMessage, LeaseLost, MessageCancelled, UnknownGroup
 
@@ -460,9 +467,8 @@ def _check(
         enqueue = enqueues[ordinal - 1]
         if outcome == "full":
             channel = enqueue.message.channel
-            which = {"channel": channel, "ordinal": ordinal, "message_ids": None}
-            refusal = target.call("fq_refusal", "read the policy of", outcome=outcome, **which)
-            raise _full(target, channel, refusal.value(share.link.connection)["max_backlog"])
+            told = refusal(share.link.connection, target, "read the policy of", outcome, channel=channel)
+            raise _full(target, channel, told["max_backlog"])
         if outcome in {"duplicate", "replaced"}:
             holder = cast("int", message_id)
             is_cancelled = ordinal > cancelled.get(holder, len(enqueues))
