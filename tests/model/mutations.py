@@ -265,8 +265,8 @@ _BOUNDS = [
     Mutation(
         "a change forgets the other fields",
         "fq_configure_channel",
-        "fairqueue.fq_changed_policy(v_before, v_changes)",
-        "fairqueue.fq_changed_policy(null, v_changes)",
+        "fairqueue.fq_changed_policy(v_before, v_changes,",
+        "fairqueue.fq_changed_policy(null, v_changes,",
     ),
     Mutation(
         "a bound is never lifted",

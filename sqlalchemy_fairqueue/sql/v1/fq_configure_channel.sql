@@ -18,7 +18,7 @@ as $$
 declare
   c_rate constant text[] := array['rate_interval', 'rate_burst', 'rate_of'];
   v_changes jsonb := p_changes - array['plan', 'reset'];
-  v_fields jsonb := fairqueue.fq_changed_policy(null::jsonb, null::jsonb);
+  v_fields jsonb := fairqueue.fq_changed_policy(null::jsonb, null::jsonb, 'policy'::text);
   v_reset text[] := '{}';
   v_counts_anew boolean := p_changes ?| array['plan', 'reset'];
   v_channel_id bigint;
@@ -31,7 +31,7 @@ declare
 begin
   perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, null::text[]);
   if jsonb_typeof(p_changes) <> 'object' then
-    perform fairqueue.fq_changed_policy(null::jsonb, p_changes);
+    perform fairqueue.fq_changed_policy(null::jsonb, p_changes, 'policy'::text);
   end if;
   if p_changes ? 'reset' then
     if jsonb_typeof(p_changes -> 'reset') = 'array' then
@@ -95,12 +95,12 @@ begin
     select v_before || coalesce(jsonb_object_agg(f.key, f.value), '{}') into v_before
     from jsonb_each(
       fairqueue.fq_changed_policy(
-        (select q.defaults from fairqueue.fq_queue q where q.name = p_queue)::jsonb, null::jsonb
+        (select q.defaults from fairqueue.fq_queue q where q.name = p_queue)::jsonb, null::jsonb, 'policy'::text
       )
     ) f
     where f.key = any (v_reset);
   end if;
-  v_state := jsonb_populate_record(v_state, fairqueue.fq_changed_policy(v_before, v_changes));
+  v_state := jsonb_populate_record(v_state, fairqueue.fq_changed_policy(v_before, v_changes, 'policy'::text));
 
   if num_nonnulls(v_state.max_concurrency, v_state.max_cost_out) > 0
     and (v_counts_anew or p_changes ?| array['max_concurrency', 'max_cost_out'])

@@ -22,7 +22,7 @@ begin
     where o.channel_id = any (p_channel_ids)
   ),
   plan as materialized (
-    select n.name, n.revision, fairqueue.fq_changed_policy(n.policy::jsonb, null::jsonb) as policy
+    select n.name, n.revision, fairqueue.fq_changed_policy(n.policy::jsonb, null::jsonb, 'policy'::text) as policy
     from fairqueue.fq_plan n
     where n.queue = p_queue
       and n.name = any (array(select a.plan from asked a))

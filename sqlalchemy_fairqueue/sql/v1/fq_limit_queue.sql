@@ -22,15 +22,6 @@ declare
 begin
   perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, null::text[]);
   perform fairqueue.fq_check_names('{queue}'::text[], array[p_queue]::text[]);
-  if jsonb_typeof(p_changes) is distinct from 'object' or p_changes = '{}'
-    or p_changes - array['max_concurrency', 'max_cost_out', 'rate_interval', 'rate_burst', 'rate_of', 'limits'] <> '{}'
-    or (p_changes ? 'rate_interval') <> (p_changes ? 'rate_burst')
-  then
-    raise exception 'fq_limit_queue has changes %', left(p_changes::text, 200)
-      using errcode = 'QF001',
-        hint = 'give a JSON object with max_concurrency, max_cost_out, rate_interval and rate_burst, rate_of, or '
-          'limits, or with several of them';
-  end if;
   if p_changes ->> 'limits' is not null then
     if jsonb_typeof(p_changes -> 'limits') <> 'array'
       or jsonb_array_length(p_changes -> 'limits') not between 1 and 16
@@ -49,9 +40,8 @@ begin
   select q.* into v_new
   from fairqueue.fq_queue q
   where q.name = p_queue;
-  -- The bounds are those of a channel's limits.
   v_new := jsonb_populate_record(
-    v_new, fairqueue.fq_changed_policy(to_jsonb(v_new)::jsonb, (p_changes - 'limits')::jsonb)
+    v_new, fairqueue.fq_changed_policy(to_jsonb(v_new)::jsonb, (p_changes - 'limits')::jsonb, 'limit'::text)
   );
   v_new.limits := case when p_changes ? 'limits' then v_limits else v_new.limits end;
   v_limited := num_nonnulls(v_new.max_concurrency, v_new.max_cost_out, v_new.limits) > 0 or v_new.rate_interval > 0;
