@@ -19,8 +19,9 @@ as $$
   from (
     select d.*
     from fairqueue.fq_group d
-    where d.due_at <= p_now
-    order by d.due_at
+    where d.finished_at is null
+      and d.due_at <= p_now
+    order by d.finished_at, d.due_at
     limit p_groups
   ) g
   left join lateral (

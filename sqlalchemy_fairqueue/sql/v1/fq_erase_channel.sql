@@ -5,7 +5,7 @@
 -- Guarantees: slots are freed, members of groups end as cancelled; no handler can settle what was out. The last call
 -- that leaves nothing over marks the channel for fq_forget_channels. What is committed later stays.
 -- Locks: as fq_purge_channel; then others, skip locked; last as fq_erase_ended. Index: those of its steps,
--- fq_dead_letter_channel_ix, fq_key_period_pkey, fq_schedule_name_key, fq_audit_channel_ix, fq_sample_pkey; follow-ups
+-- fq_dead_letter_channel_ix, fq_key_period_pkey, fq_schedule_name_key, fq_audit_queue_ix, fq_sample_pkey; follow-ups
 -- of open groups are read whole. Errors: 40001; QF001 bad limit; QF007.
 create function fairqueue.fq_erase_channel(
   p_queue text, p_channel text, p_limit integer, p_after bigint[],
