@@ -36,7 +36,7 @@ begin
     cancelled := '{}';
     if v_expires_at is not null then
       -- A new statement: it sees a cancel that has committed meanwhile.
-      select coalesce(array_agg(m.id), '{}') into cancelled
+      select coalesce(array_agg(m.id order by m.id), '{}') into cancelled
       from fairqueue.fq_message m
       where m.lease_id = v_lease_id
         and m.cancelled;
