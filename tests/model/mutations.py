@@ -390,7 +390,7 @@ _GROUPS = [
     ),
     Mutation(
         "what a failure asks for does not follow",
-        "fq_due_groups",
+        "fq_fold_groups",
         "(not f.on_failure or g.failed + g.cancelled > 0)",
         "not f.on_failure",
         groups=True,

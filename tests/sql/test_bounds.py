@@ -156,7 +156,8 @@ def test_limits_of_pages(kernel: Kernel) -> None:
 
 
 @pytest.mark.parametrize(
-    "bad", ["repeat('c', 513), null, null", "null, '{1,0}', null", "null, null, '3'", f"null, null, {_ENDLESS.format(1)}"]
+    "bad",
+    ["repeat('c', 513), null, null", "null, '{1,0}', null", "null, null, '3'", f"null, null, {_ENDLESS.format(1)}"],
 )
 def test_audits(kernel: Kernel, bad: str) -> None:
     """What the table does not keep is refused in words."""

@@ -28,12 +28,6 @@ begin
     rate_burst = v_new.rate_burst,
     rate_of = v_new.rate_of
   where f.name = p_name;
-  perform
-  from fairqueue.fq_limit_share s
-  where s.limit_name = p_name
-    and s.queue = ''
-  for no key update;
-  -- A new statement, which sees the commits that it waited for.
   update fairqueue.fq_limit_share s
   set row_version = s.row_version + 1,
     rate_at = least(s.rate_at, fairqueue.fq_now() + v_new.rate_burst * v_new.rate_interval)
