@@ -8,7 +8,10 @@ returns bigint
 language plpgsql
 as $$
 begin
-  perform fairqueue.fq_check_grant(array['consumer']::text[], p_queue, null::text[]);
+  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
+    perform fairqueue.fq_check_grant(array['consumer']::text[], p_queue, null::text[])
+    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
+  end if;
   if p_queue is null
     or p_limit is null or p_limit not between 1 and 100000
     or p_lease is null or p_lease not between 1 and 31536000000000
