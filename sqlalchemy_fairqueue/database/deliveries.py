@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cache, partial
@@ -291,10 +292,24 @@ def held_tokens(connection: Connection, target: Target, lease_id: int) -> list[T
 
 
 def find_holder(connection: Connection, target: Target, message_id: int) -> str | None:
-    doing, which = f"find who holds message {message_id} of", {"channel": None, "ordinal": None}
-    told = target.call("fq_refusal", doing, outcome="lost", message_ids=[message_id], **which).value(connection)
-    holder: str | None = told["holder"]
+    doing = f"find who holds message {message_id} of"
+    holder: str | None = refusal(connection, target, doing, "lost", message_ids=[message_id])["holder"]
     return holder
+
+
+def refusal(
+    connection: Connection,
+    target: Target,
+    doing: str,
+    outcome: str,
+    *,
+    channel: str | None = None,
+    message_ids: Sequence[int] | None = None,
+) -> dict[str, Any]:
+    """Return what ``fq_refuse`` tells about an outcome."""
+    which = {"channel": channel, "ordinal": None, "message_ids": message_ids, "fails": False}
+    detail: dict[str, Any] = json.loads(target.call("fq_refuse", doing, outcome=outcome, **which).value(connection))
+    return detail
 
 
 @cache
@@ -310,7 +325,7 @@ def _settling(*, refusing: bool, costs: bool, alone: bool) -> Shape:
         return Shape(before=before, alone=arrays)
     lost = (
         f"fairqueue.fq_refuse(cast('lost' as text), {argument('queue', 'text')}, cast(null as text),"
-        " cast(null as integer), pg_catalog.array_agg(message_id)) as outcome"
+        " cast(null as integer), pg_catalog.array_agg(message_id), true) as outcome"
     )
     condition = (
         " where outcome operator(pg_catalog.=) cast('lost' as text)"

@@ -122,8 +122,8 @@ def _enqueuing(*, alone: bool, refusing: bool) -> Shape:
             "case when outcome operator(pg_catalog.=) cast('full' as text)"
             " or (outcome operator(pg_catalog.=) cast('duplicate' as text)"
             f" and {on_duplicate} operator(pg_catalog.=) cast('raise' as text))"
-            f" then fairqueue.fq_refuse(outcome, {argument('queue', 'text')}, {channel}, ordinal, array[message_id])"
-            " else outcome end"
+            f" then fairqueue.fq_refuse(outcome, {argument('queue', 'text')}, {channel}, ordinal, array[message_id],"
+            " true) else outcome end"
         )
     if alone:
         return Shape(("message_id", f"{outcome} as outcome"), alone=_arrays(()).keys())

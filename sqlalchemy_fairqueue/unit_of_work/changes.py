@@ -163,7 +163,7 @@ def remove_schedule(target: Target, channel: str, name: str) -> Change:
 def pause_schedule(target: Target, channel: str, name: str, *, paused: bool) -> Change:
     doing = f"{'pause' if paused else 'resume'} schedule {name!r} of"
     call = target.call("fq_pause_schedule", doing, channel=channel, name=name, paused=paused)
-    return _of_schedule(target, channel, name, call.value)
+    return _of_schedule(target, channel, name, call.rows)
 
 
 def _of(

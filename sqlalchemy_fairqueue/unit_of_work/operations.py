@@ -11,8 +11,15 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, cast
 
-from sqlalchemy_fairqueue.database.calls import ALL, Call, CommitRefused, Link, Shape, Target, call, can_notify
-from sqlalchemy_fairqueue.database.deliveries import EncodedResult, find_holder, lock_deliveries, settlement, token_of
+from sqlalchemy_fairqueue.database.calls import ALL, Call, CommitRefused, Link, Shape, Target, can_notify
+from sqlalchemy_fairqueue.database.deliveries import (
+    EncodedResult,
+    find_holder,
+    lock_deliveries,
+    refusal,
+    settlement,
+    token_of,
+)
 from sqlalchemy_fairqueue.database.messages import (
     EncodedMessage,
     EnqueuedMessages,
@@ -157,9 +164,8 @@ def message_ids(share: Share) -> list[int]:
 
 def lock_messages(share: Share, ids: Iterable[int]) -> None:
     """Lock messages in the order of their ids, whoever holds them."""
-    ordered, target = sorted(set(ids)), share.target
-    doing = f"lock {len(ordered)} messages of queue {target.queue!r}"
-    call(target.schema, "fq_lock_messages", doing, ids=ordered).rows(share.link.connection)
+    ordered = sorted(set(ids))
+    share.target.call("fq_lock_messages", f"lock {len(ordered)} messages of", ids=ordered).rows(share.link.connection)
 
 
 def settle_and_cancel(share: Share, *, alone: bool) -> list[ReceiptUpdate]:
@@ -451,9 +457,8 @@ def _check(
         enqueue = enqueues[ordinal - 1]
         if outcome == "full":
             channel = enqueue.message.channel
-            which = {"channel": channel, "ordinal": ordinal, "message_ids": None}
-            refusal = target.call("fq_refusal", "read the policy of", outcome=outcome, **which)
-            raise _full(target, channel, refusal.value(share.link.connection)["max_backlog"])
+            told = refusal(share.link.connection, target, "read the policy of", outcome, channel=channel)
+            raise _full(target, channel, told["max_backlog"])
         if outcome in {"duplicate", "replaced"}:
             holder = cast("int", message_id)
             is_cancelled = ordinal > cancelled.get(holder, len(enqueues))

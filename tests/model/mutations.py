@@ -120,7 +120,7 @@ _SERVING = [
         "state.current_concurrency",
     ),
     Mutation("a paused channel is scheduled", "fq_opens_at", "num_nonnulls(p_paused_at) = 0 and ", ""),
-    Mutation("a resumed channel stands nowhere", "fq_pause", "where c.head_message_id is not null", "where false"),
+    Mutation("a resumed channel stands nowhere", "fq_pause", "where v_head.head_message_id is not null", "where false"),
     Mutation("a backlog never grows", "fq_hear_many", "backlog = s.backlog + t.added", "backlog = s.backlog"),
     Mutation("a withdrawn message stays", "fq_return_messages", "      and h.cancelled\n", "      and false\n"),
     Mutation(
@@ -265,8 +265,8 @@ _BOUNDS = [
     Mutation(
         "a change forgets the other fields",
         "fq_configure_channel",
-        "fairqueue.fq_changed_policy(v_before, v_changes)",
-        "fairqueue.fq_changed_policy(null, v_changes)",
+        "(to_jsonb(v_state) || v_base)::jsonb, v_changes,",
+        "v_base, v_changes,",
     ),
     Mutation(
         "a bound is never lifted",
@@ -296,8 +296,8 @@ _ROLES = [
     Mutation(
         "a cancel asks for no channel",
         "fq_cancel",
-        "        where m.id = any (p_ids)\n      ) w",
-        "        where false\n      ) w",
+        "          where m.id = any (v_ids)\n        )::text[]",
+        "          where false\n        )::text[]",
     ),
     Mutation(
         "one good channel of several is enough",
@@ -390,7 +390,7 @@ _GROUPS = [
     ),
     Mutation(
         "what a failure asks for does not follow",
-        "fq_due_groups",
+        "fq_fold_groups",
         "(not f.on_failure or g.failed + g.cancelled > 0)",
         "not f.on_failure",
         groups=True,
@@ -437,8 +437,8 @@ _RESULTS = [
     Mutation(
         "what a cancel withdraws has no result",
         "fq_cancel",
-        "    and v_retention is not null\n",
-        "    and false\n",
+        "    where v_retention is not null\n",
+        "    where false\n",
     ),
 ]
 _QUOTAS = [

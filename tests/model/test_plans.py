@@ -113,13 +113,13 @@ def test_programs_of_plans(engine: Engine, seed: int, fair_by: str) -> None:
 @pytest.mark.parametrize(
     ("function", "right", "wrong"),
     [
-        ("fq_begin_limits", "set slots = m.slots | 1", "set slots = m.slots"),
+        ("fq_follow_plans", "set slots = m.slots | 1", "set slots = m.slots"),
         *(
             pytest.param(*one, marks=pytest.mark.whole)
             for one in (
-                ("fq_begin_limits", "v_state.current_concurrency + count(*)", "v_state.current_concurrency"),
+                ("fq_follow_plans", "v_state.current_concurrency + count(*)", "v_state.current_concurrency"),
                 ("fq_follow_plans", "p.policy - c.overridden) as state", "p.policy) as state"),
-                ("fq_configure_channel", "(v_plan.policy - v_followed.overridden)", "v_plan.policy"),
+                ("fq_configure_channel", "v_plan.policy - v_followed.overridden", "v_plan.policy"),
                 ("fq_configure_plan", "    spread_after = 0,\n", "    spread_after = null,\n"),
             )
         ),

@@ -167,8 +167,8 @@ def test_low_level_calls_of_a_consumer(jobs: Installation) -> None:
     calls = [
         f"fq_heartbeat(array[{lease}]::bigint[], 1000000)",
         f"fq_held({lease})",
-        f"fq_refusal('lost', 'other', null, null, array[{held.message_id}]::bigint[])",
-        f"fq_lock_messages(array[{held.message_id}]::bigint[])",
+        f"fq_refuse('lost', 'other', null, null, array[{held.message_id}]::bigint[], false)",
+        f"fq_lock_messages('other', array[{held.message_id}]::bigint[])",
         "fq_wait('other', 'me', null, 1000000)",
         "fq_refuse('full', 'other', 'a', 1, null)",
         "fq_refuse('lost', 'other', null, null, array[1]::bigint[])",

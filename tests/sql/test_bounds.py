@@ -155,6 +155,17 @@ def test_limits_of_pages(kernel: Kernel) -> None:
         assert (raised.value.sqlstate, function["name"]) == ("QF001", function["name"])
 
 
+@pytest.mark.parametrize(
+    "bad",
+    ["repeat('c', 513), null, null", "null, '{1,0}', null", "null, null, '3'", f"null, null, {_ENDLESS.format(1)}"],
+)
+def test_audits(kernel: Kernel, bad: str) -> None:
+    """What the table does not keep is refused in words."""
+    with pytest.raises(psycopg.Error) as refused:
+        kernel.rows(f"select fq_record_audit('q', 'pause', 'me', {bad})")
+    assert refused.value.sqlstate == "QF001"
+
+
 def test_a_snapshot_that_is_none(kernel: Kernel) -> None:
     """A text that is no snapshot is refused, and only its beginning is repeated."""
     with pytest.raises(psycopg.Error, match=r"fq_completions has snapshot x{100}\n") as raised:

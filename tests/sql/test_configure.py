@@ -47,7 +47,7 @@ _WRONG: list[tuple[object, str, str]] = [
 
 
 _WRONG_SETTINGS: list[tuple[dict[str, Any], str]] = [
-    ({"histroy": True}, "a queue has histroy true"),
+    ({"histroy": True}, "a queue has no field histroy"),
     ({"history": None}, "a queue has history null"),
     ({"history_retention": 0}, "a queue has history_retention 0"),
     ({"result_retention": 1.5}, "a queue has result_retention 1.5"),

@@ -76,7 +76,7 @@ def test_no_call_walks_over_dead_versions_of_states(kernel: Kernel, open_kernel:
         consumer.drain()
         changes = policy_json(weight=1)
         return read | {
-            "max_backlog": buffers(kernel, lambda: kernel.rows("select fq_refusal('full', 'q', 'a', 1, null)")),
+            "max_backlog": buffers(kernel, lambda: kernel.rows("select fq_refuse('full', 'q', 'a', 1, null, false)")),
             "pause": buffers(kernel, lambda: kernel.rows("select fq_pause('q', 'a'), fq_pause('q', 'a', false)")),
             "configure": buffers(
                 kernel, lambda: kernel.rows("select fq_configure_channel('q', 'a', %(changes)s)", changes=changes)

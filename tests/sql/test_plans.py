@@ -118,7 +118,7 @@ def test_every_verb_is_frugal_with_many_messages(
     assert_frugal(kernel, BOUND, lambda: kernel.bury(*hands[5:7]))
     assert_frugal(kernel, BOUND, lambda: kernel.complete(*hands[7:]))
     ids = list(range(messages // 2, messages // 2 + BATCH))
-    frugal("select fq_lock_messages(%(ids)s)", ids=ids)
+    frugal("select fq_lock_messages('q', %(ids)s)", ids=ids)
     frugal("select * from fq_message_details('q', %(ids)s, 10, 0)", ids=ids)
     frugal("select * from fq_find_named('q', array['c1'], array['c1'], array[null])")
     frugal("select fq_make_due('q', %(id)s, false)", id=ids[0])

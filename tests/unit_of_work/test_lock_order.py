@@ -96,8 +96,7 @@ def test_statements_are_sent_sorted(engine: Engine) -> None:
                 step(session)
             session.commit()
         verbs = ("lock_channels", "enqueue", "lock_messages", "configure_channel", "cancel")
-        # Messages are held by their ids alone.
-        assert sent == [(verb, None if verb == "lock_messages" else queue) for verb in verbs for queue in "ab"]
+        assert sent == [(verb, queue) for verb in verbs for queue in "ab"]
 
 
 @WHERE

@@ -6,7 +6,7 @@
 -- key; if another message has got the period meanwhile, this one is deleted again. A savepoint would not do: who waits
 -- for the key would go on waiting after a savepoint of the caller is rolled back.
 -- Locks: with p_replaces the message that has the key; the key; the row of its period: waits for who has one. Index:
--- fq_message_key, fq_message_pkey, fq_key_period_pkey, fq_key_period_message_ix. Errors: 40001; QF011.
+-- fq_message_key, fq_message_pkey, fq_key_period_pkey, fq_key_period_ends_ix. Errors: 40001; QF011.
 create function fairqueue.fq_add_message(
   p_queue text, p_channel text, p_state fairqueue.fq_channel_state, p_room bigint, p_kind text, p_content bytea,
   p_headers jsonb, p_at bigint, p_priority integer, p_key text, p_max_attempts integer, p_on_duplicate text,

@@ -1,12 +1,12 @@
 -- fq_attend: do for a queue what one call at a time does: take expired leases back, promote due priorities, spread
 -- changed plans, hear signals, make channels ready whose time has come. p_sight: of fq_look; p_limit: how many messages
 -- the dequeue wants. Returns the sight with dispatch_row: the row that this call has locked (null: another call has it,
--- and nothing was done); state: its new contents; must_note: these must not be lost; heard, seen, has_more, moved,
--- spread_in.
+-- and nothing was done); state: its new contents; must_note: they must be kept; heard, seen, has_more, moved, spread_in.
 -- Guarantees: until the transaction ends no other call makes a channel ready, so ready_floor rises to the first ready
 -- channel. A channel that becomes ready starts behind the first one or, while none is ready, behind the greatest tag;
 -- if the first one has stood still for a second, behind the second one.
--- Locks: as fq_lock_dispatcher, and those of its steps: it waits for none. Index: those of its steps. Errors: none.
+-- Locks: the newest version of the dispatch row for no key update, and those of its steps, all skip locked: it waits for
+-- none. Index: fq_queue_state_newest_ix, those of its steps. Errors: none.
 -- Source: start-time fair queueing (Goyal, Vin, Cheng 1996).
 create function fairqueue.fq_attend(p_queue text, p_limit integer, p_sight record, p_now bigint)
 returns record
@@ -15,7 +15,6 @@ as $$
 declare
   c_chunk constant integer := 1000;
   c_still constant bigint := 1000000;
-  c_first constant bigint := -9223372036854775808;
   v_locked record;
   v_state fairqueue.fq_queue_state;
   v_first record;
@@ -24,8 +23,20 @@ declare
   v_first_due bigint;
   h record;
 begin
-  v_locked := fairqueue.fq_lock_dispatcher(p_queue);
-  if v_locked.dispatch_row is null then
+  -- Why the join is so: see fq_choose_one.
+  select s.ctid as row, (s.*)::fairqueue.fq_queue_state as state,
+    s.heard_below <= pg_snapshot_xmax(pg_current_snapshot()) and age(s.xmin) <= age(s.heard_below::xid) as is_trusted
+  into v_locked
+  from (
+    select n.ctid as row, n.row_version
+    from fairqueue.fq_queue_state n
+    where n.queue = p_queue
+    order by n.queue desc, n.row_version desc
+    limit 1
+  ) newest
+  join fairqueue.fq_queue_state s on s.ctid = newest.row and s.row_version is not distinct from newest.row_version
+  for no key update of s skip locked;
+  if not found then
     return p_sight;
   end if;
   v_state := v_locked.state;
@@ -43,7 +54,7 @@ begin
     ) f;
     v_virtual_time := coalesce(v_first.tag, greatest(fairqueue.fq_greatest_tag(p_queue), v_state.ready_floor));
     exit when v_virtual_time <= -1000000000000000000 or not fairqueue.fq_rebase_tags(p_queue);
-    v_state.ready_floor := c_first;
+    v_state.ready_floor := '-9223372036854775808';
     p_sight.must_note := true;
   end loop;
   if (v_virtual_time, coalesce(v_first.channel_id, 0)) <> (v_state.ready_floor, v_state.ready_channel) then
@@ -127,7 +138,7 @@ begin
       p_queue, v_state.ready_floor, v_state.ready_channel, p_sight.by_cost::boolean, p_sight.is_timed::boolean
     ) f;
   end if;
-  p_sight.dispatch_row := v_locked.dispatch_row;
+  p_sight.dispatch_row := v_locked.row;
   p_sight.state := v_state;
   p_sight.first_tag := v_first.tag;
   p_sight.bound_tag := case

@@ -36,10 +36,7 @@ begin
       m.attempts, m.max_attempts, m.deliveries, m.slots, fairqueue.fq_charged(m.charged, m.cost::integer) as held,
       m.cancelled, u.reason, coalesce(u.error, m.error) as error,
       case when m.lease_id is not null and not m.cancelled then m.group_id end as group_id,
-      fairqueue.fq_attempt(
-        m.channel_id, m.id, m.attempts, m.enqueued_at, m.dequeue_at, m.returned_at, m.delivered_at, m.lease_id,
-        coalesce(m.charged, m.cost)::integer, m.group_id
-      ) as attempt,
+      fairqueue.fq_attempt(m.*) as attempt,
       coalesce(u.error, u.reason) as attempt_error
   ),
   letters as (

@@ -17,10 +17,9 @@ declare
   v_covered text[];
   v_refused text;
 begin
-  if pg_has_role(v_caller, current_user, 'usage') then
-    return;
-  end if;
-  if not exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0) then
+  if pg_has_role(v_caller, current_user, 'usage')
+    or not exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0)
+  then
     return;
   end if;
   select count(*) > 0,

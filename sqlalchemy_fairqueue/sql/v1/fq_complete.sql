@@ -50,10 +50,7 @@ begin
       and m.deliveries = p_deliveries[1]
       and (select c.queue from fairqueue.fq_channel c where c.id = m.channel_id) = p_queue
     returning m.channel_id, m.slots, fairqueue.fq_charged(m.charged, m.cost::integer),
-      fairqueue.fq_attempt(
-        m.channel_id, m.id, m.attempts, m.enqueued_at, m.dequeue_at, m.returned_at, m.delivered_at, m.lease_id,
-        coalesce(m.charged, m.cost)::integer, m.group_id
-      ),
+      fairqueue.fq_attempt(m.*),
       array[m.kind], case when not m.cancelled then m.group_id end, m.ordering_key
     into v_channel_id, v_slots, v_cost, v_attempts, v_kinds, v_group_id, v_ordering_key;
     if found then

@@ -51,10 +51,7 @@ begin
       returning m.id, m.channel_id, m.slots, fairqueue.fq_charged(m.charged, m.cost::integer) as cost, m.kind,
         m.ordering_key,
         case when not m.cancelled then m.group_id end as group_id,
-        fairqueue.fq_attempt(
-          m.channel_id, m.id, m.attempts, m.enqueued_at, m.dequeue_at, m.returned_at, m.delivered_at, m.lease_id,
-          coalesce(m.charged, m.cost)::integer, m.group_id
-        ) as attempt
+        fairqueue.fq_attempt(m.*) as attempt
     ),
     signalled as (
       insert into fairqueue.fq_signal (queue, channel_id, freed, queue_freed, freed_cost, queue_freed_cost)

@@ -18,7 +18,7 @@ as $$
 declare
   c_rate constant text[] := array['rate_interval', 'rate_burst', 'rate_of'];
   v_changes jsonb := p_changes - array['plan', 'reset'];
-  v_fields jsonb := fairqueue.fq_changed_policy(null::jsonb, null::jsonb);
+  v_fields jsonb := fairqueue.fq_changed_policy(null::jsonb, null::jsonb, 'policy'::text);
   v_reset text[] := '{}';
   v_counts_anew boolean := p_changes ?| array['plan', 'reset'];
   v_channel_id bigint;
@@ -26,26 +26,24 @@ declare
   v_state fairqueue.fq_channel_state;
   v_followed fairqueue.fq_channel_plan;
   v_plan fairqueue.fq_plan;
-  v_before jsonb;
+  v_base jsonb;
   g record;
 begin
   perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, null::text[]);
   if jsonb_typeof(p_changes) <> 'object' then
-    perform fairqueue.fq_changed_policy(null::jsonb, p_changes);
+    perform fairqueue.fq_changed_policy(null::jsonb, p_changes, 'policy'::text);
   end if;
-  if p_changes ? 'reset' then
-    if jsonb_typeof(p_changes -> 'reset') = 'array' then
-      v_reset := array(
-        select jsonb_array_elements_text(p_changes -> 'reset')
-        union
-        select unnest(c_rate)
-        where p_changes -> 'reset' ?| c_rate
-      );
-    end if;
-    if jsonb_typeof(p_changes -> 'reset') <> 'array' or not v_fields ?& v_reset then
-      raise exception 'the fields to reset are %', left(p_changes ->> 'reset', 200)
-        using errcode = 'QF001', hint = 'give an array of names of fields of a policy, such as ["weight"]';
-    end if;
+  if jsonb_typeof(p_changes -> 'reset') = 'array' then
+    v_reset := array(
+      select jsonb_array_elements_text(p_changes -> 'reset')
+      union
+      select unnest(c_rate)
+      where p_changes -> 'reset' ?| c_rate
+    );
+  end if;
+  if jsonb_typeof(p_changes -> 'reset') <> 'array' or not v_fields ?& v_reset then
+    raise exception 'the fields to reset are %', left(p_changes ->> 'reset', 200)
+      using errcode = 'QF001', hint = 'give an array of names of fields of a policy, such as ["weight"]';
   end if;
   if p_changes ->> 'plan' is not null then
     -- Before the state row, as a transaction that changes or removes the plan does.
@@ -60,7 +58,6 @@ begin
   select s.* into strict v_state
   from fairqueue.fq_channel_state s
   where s.ctid = v_row;
-  v_before := to_jsonb(v_state);
   select o.* into v_followed
   from fairqueue.fq_channel_plan o
   where o.channel_id = v_channel_id;
@@ -87,20 +84,18 @@ begin
   where n.queue = p_queue
     and n.name = v_followed.plan;
   if found then
-    v_before := v_before || (v_plan.policy - v_followed.overridden);
+    v_base := v_plan.policy - v_followed.overridden;
   elsif p_changes ->> 'plan' is not null then
     raise exception 'queue % has no plan %', left(p_queue, 80), left(v_followed.plan, 80)
       using errcode = 'QF001', hint = 'make it first: configure_plan(where, name, ...)';
-  elsif v_reset <> '{}' then
-    select v_before || coalesce(jsonb_object_agg(f.key, f.value), '{}') into v_before
-    from jsonb_each(
-      fairqueue.fq_changed_policy(
-        (select q.defaults from fairqueue.fq_queue q where q.name = p_queue)::jsonb, null::jsonb
-      )
-    ) f
-    where f.key = any (v_reset);
+  else
+    v_base := fairqueue.fq_changed_policy(
+      (select q.defaults from fairqueue.fq_queue q where q.name = p_queue)::jsonb, null::jsonb, 'policy'::text
+    ) - array(select jsonb_object_keys(v_fields - v_reset));
   end if;
-  v_state := jsonb_populate_record(v_state, fairqueue.fq_changed_policy(v_before, v_changes));
+  v_state := jsonb_populate_record(
+    v_state, fairqueue.fq_changed_policy((to_jsonb(v_state) || v_base)::jsonb, v_changes, 'policy'::text)
+  );
 
   if num_nonnulls(v_state.max_concurrency, v_state.max_cost_out) > 0
     and (v_counts_anew or p_changes ?| array['max_concurrency', 'max_cost_out'])

@@ -15,21 +15,12 @@ declare
 begin
   perform fairqueue.fq_check_grant(array['operator']::text[], null::text, null::text[]);
   perform fairqueue.fq_check_names('{limit}'::text[], array[p_name]::text[]);
-  if jsonb_typeof(p_changes) is distinct from 'object' or p_changes = '{}'
-    or p_changes - array['max_concurrency', 'max_cost_out', 'rate_interval', 'rate_burst', 'rate_of'] <> '{}'
-    or (p_changes ? 'rate_interval') <> (p_changes ? 'rate_burst')
-  then
-    raise exception 'fq_configure_limit has changes %', left(p_changes::text, 200)
-      using errcode = 'QF001',
-        hint = 'give a JSON object with max_concurrency, max_cost_out, rate_interval and rate_burst, or rate_of, or '
-          'with several of them';
-  end if;
   insert into fairqueue.fq_limit as f (name)
   values (p_name)
   on conflict (name) do update
   set name = f.name
   returning * into v_new;
-  v_new := jsonb_populate_record(v_new, fairqueue.fq_changed_policy(to_jsonb(v_new)::jsonb, p_changes));
+  v_new := jsonb_populate_record(v_new, fairqueue.fq_changed_policy(to_jsonb(v_new)::jsonb, p_changes, 'limit'::text));
   update fairqueue.fq_limit f
   set max_concurrency = v_new.max_concurrency,
     max_cost_out = v_new.max_cost_out,
@@ -37,12 +28,6 @@ begin
     rate_burst = v_new.rate_burst,
     rate_of = v_new.rate_of
   where f.name = p_name;
-  perform
-  from fairqueue.fq_limit_share s
-  where s.limit_name = p_name
-    and s.queue = ''
-  for no key update;
-  -- A new statement, which sees the commits that it waited for.
   update fairqueue.fq_limit_share s
   set row_version = s.row_version + 1,
     rate_at = least(s.rate_at, fairqueue.fq_now() + v_new.rate_burst * v_new.rate_interval)

@@ -28,7 +28,7 @@ begin
     for update;
     if found then
       update fairqueue.fq_plan n
-      set policy = fairqueue.fq_changed_policy(n.policy::jsonb, p_changes),
+      set policy = fairqueue.fq_changed_policy(n.policy::jsonb, p_changes, 'policy'::text),
         revision = greatest(n.revision + 1, fairqueue.fq_now()),
         spread_after = 0,
         spread_again = null,
@@ -38,7 +38,7 @@ begin
       exit;
     end if;
     insert into fairqueue.fq_plan (queue, name, policy, revision, spread_after)
-    values (p_queue, p_name, fairqueue.fq_changed_policy(null::jsonb, p_changes), fairqueue.fq_now(), 0)
+    values (p_queue, p_name, fairqueue.fq_changed_policy(null::jsonb, p_changes, 'policy'::text), fairqueue.fq_now(), 0)
     on conflict (queue, name) do nothing;
     exit when found;
   end loop;

@@ -15,27 +15,15 @@ declare
   r record;
 begin
   for r in
-    select n.row as limit_row, m.share_row, m.tag, m.contends_until, f.rate_interval, f.rate_burst,
+    select m.limit_row, m.share_row, m.tag, m.contends_until, f.rate_interval, f.rate_burst,
       fairqueue.fq_rate_after(
-        (case when p_drawn > 0 then greatest(n.rate_at, v_now) else n.rate_at end)::bigint,
+        (case when p_drawn > 0 then greatest(m.rate_at, v_now) else m.rate_at end)::bigint,
         (case when f.rate_of = 'cost' then p_cost else p_drawn end)::bigint, f.rate_interval
       ) as rate_at,
       case when f.rate_of = 'cost' or f.max_cost_out is not null then p_cost else p_drawn end as units
     from unnest(p_limits) l(name)
     join fairqueue.fq_limit f on f.name = l.name
-    cross join lateral (
-      select s.ctid as row, s.rate_at
-      from fairqueue.fq_limit_share s
-      where s.limit_name = f.name
-        and s.queue = ''
-      order by s.limit_name desc, s.queue desc, s.row_version desc
-      limit 1
-    ) n
-    cross join lateral (
-      select x.*
-      from fairqueue.fq_limit_members(f.name::text) x
-      where x.queue = p_queue
-    ) m
+    join lateral fairqueue.fq_limit_members(f.name::text) m on m.queue = p_queue
   loop
     v_allowed_at := greatest(
       v_allowed_at,

@@ -4,9 +4,9 @@
 -- gets ahead of another by more than its own part, in messages or, if the limit's rate is in cost or it has a
 -- max_cost_out, in cost: two queues that always have messages get equal parts. Others may use what a queue leaves.
 -- Slots of queues that nobody consumes any more are taken back; bad rows of these queues are set aside.
--- Locks: the states of the limits for no key update, and those of fq_reclaim, fq_lock_dispatcher, fq_set_leases_aside
--- and fq_repair_queue, all skip locked: it waits for none.
--- Index: fq_limit_pkey, fq_lease_expires_ix; those of fq_limit_members. Errors: none.
+-- Locks: the states of the limits for no key update, and those of fq_attend, fq_set_leases_aside and fq_repair_queue,
+-- all skip locked: it waits for none.
+-- Index: fq_limit_pkey, fq_lease_expires_ix; those of fq_limit_members and fq_attend. Errors: none.
 -- Source: start-time fair queueing (Goyal, Vin, Cheng 1996).
 create function fairqueue.fq_draw_room(
   p_queue text, p_limits text[], p_wanted integer, p_state fairqueue.fq_queue_state,
@@ -19,7 +19,7 @@ declare
   v_held integer;
   v_full text[];
   v_abandoned text;
-  v_row tid;
+  v_sight record;
   r record;
 begin
   select count(*) into v_held
@@ -50,7 +50,7 @@ begin
         f.rate_of,
         fairqueue.fq_rate_room(
           v_now, fairqueue.fq_rate_after(
-            n.rate_at, (case when f.rate_of = 'cost' then p_state.owed_cost else 0 end)::bigint, f.rate_interval
+            m.rate_at, (case when f.rate_of = 'cost' then p_state.owed_cost else 0 end)::bigint, f.rate_interval
           ), f.rate_interval, f.rate_burst
         ) as rate_room,
         case
@@ -63,15 +63,8 @@ begin
       join fairqueue.fq_limit f on f.name = l.name
       cross join lateral (select f.rate_of = 'cost' or f.max_cost_out is not null as by_cost) k
       cross join lateral (
-        select s.rate_at
-        from fairqueue.fq_limit_share s
-        where s.limit_name = f.name
-          and s.queue = ''
-        order by s.limit_name desc, s.queue desc, s.row_version desc
-        limit 1
-      ) n
-      cross join lateral (
-        select sum(case when x.queue = p_queue then p_state.current_concurrency else x.messages_out end) as messages_out,
+        select min(x.rate_at) as rate_at,
+          sum(case when x.queue = p_queue then p_state.current_concurrency else x.messages_out end) as messages_out,
           sum(case when x.queue = p_queue then p_state.current_cost else x.cost_out end) as cost_out,
           min(x.tag) filter (where x.queue = p_queue) as own_tag,
           min(x.tag) filter (where x.queue <> p_queue and x.contends_until > v_now) as others_tag,
@@ -94,7 +87,7 @@ begin
     end loop;
     exit when v_pass = 2 or cardinality(v_full) = 0;
     -- The messages of a queue that nobody consumes any more, and its slots that unheard signals free, would count for
-    -- ever.
+    -- ever: attend to it.
     for v_abandoned in
       select m.queue
       from unnest(v_full) f(name)
@@ -109,33 +102,13 @@ begin
         )
     loop
       begin
-        perform fairqueue.fq_reclaim(v_abandoned, 1000::integer);
-        v_row := (fairqueue.fq_lock_dispatcher(v_abandoned)).dispatch_row;
-        -- A slot is freed once: the signal stays, but frees none when it is heard.
-        with freeing as materialized (
-          select g.ctid as row, g.queue_freed, g.queue_freed_cost
-          from fairqueue.fq_signal g
-          where g.queue = v_abandoned
-            and g.queue_freed > 0
-            and v_row is not null
-          limit 1000
-          for update skip locked
-        ),
-        freed as (
-          update fairqueue.fq_signal g
-          set queue_freed = 0,
-            queue_freed_cost = null
-          from freeing f
-          where g.ctid = f.row
-          returning f.queue_freed, f.queue_freed_cost
-        )
-        update fairqueue.fq_queue_state q
-        set row_version = q.row_version + 1,
-          current_concurrency = q.current_concurrency - t.slots,
-          current_cost = q.current_cost - coalesce(t.cost, 0)
-        from (select sum(f.queue_freed) as slots, sum(f.queue_freed_cost) as cost from freed f) t
-        where q.ctid = v_row
-          and t.slots > 0;
+        v_sight := fairqueue.fq_look(v_abandoned, 0::integer, v_now);
+        -- fq_spread_plans would ask for a grant of that queue.
+        v_sight.has_plans := false;
+        v_sight := fairqueue.fq_attend(v_abandoned, 0::integer, v_sight, v_now);
+        if v_sight.must_note then
+          perform fairqueue.fq_note(v_sight.dispatch_row::tid, v_sight.state::fairqueue.fq_queue_state, v_now);
+        end if;
       exception
         when data_exception or integrity_constraint_violation or program_limit_exceeded or internal_error then
           -- A bad row must not stop this queue: do what a consumer of its own queue would.

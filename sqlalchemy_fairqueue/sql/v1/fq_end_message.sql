@@ -3,7 +3,7 @@
 -- even if its consumer completed it then. fq_end_members notes the other ends, all of a call at once.
 -- Guarantees: as the deletion, also if that is rolled back. fq_bury_messages makes 'failed' of the note.
 -- Locks: the row of the key, which nobody else writes before the message has ended.
--- Index: fq_key_period_message_ix, fq_group_note_pkey. Errors: none.
+-- Index: fq_key_period_ends_ix, fq_group_note_pkey. Errors: none.
 create function fairqueue.fq_end_message()
 returns trigger
 language plpgsql

@@ -141,7 +141,7 @@ begin
       end if;
       exit when v_round = 2;
       v_held := v_holders;
-      perform fairqueue.fq_lock_messages((p_hold || v_held)::bigint[]);
+      perform fairqueue.fq_lock_messages(p_queue, (p_hold || v_held)::bigint[]);
       exit when p_is_last;
     end loop;
   end loop;

@@ -5,8 +5,8 @@
 -- Guarantees: slots are freed, members of groups end as cancelled; no handler can settle what was out. The last call
 -- that leaves nothing over marks the channel for fq_forget_channels. What is committed later stays. A reader of the
 -- history that is behind misses what is deleted. Locks: as fq_purge_channel; then others, skip locked; last attempts and
--- results, waiting for housekeeping. Index: those of its steps, of dead letters, audits and attempts those by channel
--- and message; follow-ups of open groups are read whole. Errors: 40001; QF001 bad limit; QF007.
+-- results, waiting for housekeeping. Index: those of its steps, of dead letters those by channel, of attempts by
+-- message; audits of the queue and follow-ups of open groups are read whole. Errors: 40001; QF001 bad limit; QF007.
 create function fairqueue.fq_erase_channel(
   p_queue text, p_channel text, p_limit integer, p_after bigint,
   out messages bigint, out leased bigint, out dead_letters bigint, out attempts bigint, out results bigint,

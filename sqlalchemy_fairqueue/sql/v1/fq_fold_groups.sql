@@ -1,13 +1,13 @@
 -- fq_fold_groups: fold up to p_limit notes (fq_fold_notes) and, once none is left, finish up to p_groups groups whose
 -- members have all ended, in the caller's transaction, which should end at once. Returns how many of both, and whether
 -- there may be more; no row: another transaction folds.
--- Guarantees: exactly one follow-up of a group (fq_due_groups) is enqueued, in the transaction that finishes the group,
--- whatever the caller was granted. One that cannot be enqueued stays, with the problem, and other groups go on: it is
--- tried again after a second if its channel is full; after 1, 2, 4, 8, then every 16 seconds if another transaction
--- makes its channel or has its key; else after a minute.
+-- Guarantees: exactly one follow-up of a group, the one for a failure if a member failed or was cancelled, is enqueued in
+-- the transaction that finishes the group, whatever the caller was granted. One that cannot be enqueued stays, with the
+-- problem, and other groups go on: it is tried again after a second if its channel is full; after 1, 2, 4, 8, then every
+-- 16 seconds if another transaction makes its channel or has its key; else after a minute.
 -- Locks: as fq_fold_notes; then what fq_enqueue locks, 20 ms at most for one follow-up. The call ends when one has
 -- waited in vain, or after 100 ms: the caller's commit frees what it has locked. Index: as fq_fold_notes,
--- fq_group_due_ix, fq_message_group_ix. Errors: QF001 bad argument.
+-- fq_group_due_ix, fq_group_followup_pkey, fq_channel_queue_name_key, fq_message_group_ix. Errors: QF001 bad argument.
 create function fairqueue.fq_fold_groups(p_limit integer, p_groups integer, p_notify boolean)
 returns table (folded bigint, finished bigint, more boolean)
 language plpgsql
@@ -30,7 +30,6 @@ begin
   perform fairqueue.fq_check_number('fq_fold_groups has limit'::text, p_limit::bigint, 1::bigint, 1000000::bigint);
   perform fairqueue.fq_check_number('fq_fold_groups has groups'::text, p_groups::bigint, 1::bigint, 10000::bigint);
   finished := 0;
-  more := false;
   folded := fairqueue.fq_fold_notes(p_limit, v_now);
   if folded is null then
     return;
@@ -44,9 +43,35 @@ begin
   v_until := clock_timestamp() + '100 ms'::interval;
   -- Until this function returns: none of what follows may wait longer while it has locks that others wait for.
   perform set_config('lock_timeout', '20ms', true);
+  -- First messages that wait for nobody, then those with a key or of a new channel; of both, those that have waited in
+  -- vain come last. This is also the order of locks: by queue, channel and key.
   for r in
-    select d.*
-    from fairqueue.fq_due_groups(v_now, p_groups) d
+    select g.group_id, g.queue, g.added, g.done, g.failed, g.cancelled, g.waits, w.channel,
+      w.kind, w.content, w.headers, w.delay, w.at, w.priority, w.key, w.max_attempts, w.policy, w.ordering_key, w.is_new
+    from (
+      select d.*
+      from fairqueue.fq_group d
+      where d.finished_at is null
+        and d.due_at <= v_now
+      order by d.finished_at, d.due_at
+      limit p_groups
+    ) g
+    left join lateral (
+      select f.*,
+        not exists (
+          select
+          from fairqueue.fq_channel c
+          where c.queue = g.queue
+            and c.name = f.channel
+        ) as is_new
+      from fairqueue.fq_group_followup f
+      where f.group_id = g.group_id
+        and (not f.on_failure or g.failed + g.cancelled > 0)
+      order by f.on_failure desc
+      limit 1
+    ) w on true
+    order by num_nonnulls(w.key) > 0 or w.is_new, g.waits > 0, g.queue, w.channel, w.key nulls first,
+      g.group_id
   loop
     if v_waited then
       if (r.queue, r.channel) is distinct from (v_blocked.queue, v_blocked.channel)

@@ -11,7 +11,8 @@ begin
     or exists (
       select
       from fairqueue.fq_group g
-      where g.due_at <= fairqueue.fq_now()
+      where g.finished_at is null
+        and g.due_at <= fairqueue.fq_now()
     );
 end
 $$;

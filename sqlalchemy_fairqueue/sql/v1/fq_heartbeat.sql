@@ -35,8 +35,8 @@ begin
     expires_at := v_expires_at;
     cancelled := '{}';
     if v_expires_at is not null then
-      -- A new statement: it sees a cancel that has committed meanwhile.
-      select coalesce(array_agg(m.id), '{}') into cancelled
+      -- A new statement: it sees a cancel that has committed meanwhile. An expression: see fq_give_slots.
+      select coalesce(array_agg(m.id order by m.id + 0), '{}') into cancelled
       from fairqueue.fq_message m
       where m.lease_id = v_lease_id
         and m.cancelled;

@@ -1,11 +1,14 @@
 -- fq_limit_members: the queues of a shared limit. By queue: share_row: its row of fq_limit_share; tag: what it has
 -- drawn, in virtual time; contends_until: until when it counts as held back by the limit; how many of its messages are
--- out; what they cost.
+-- out; what they cost; limit_row, rate_at: the row of the limit itself, and its rate.
 -- Guarantees: a queue that is not held back now has at least the tag of the limit: idle times save nothing up.
 -- Locks: none. Index: fq_limit_share_newest_ix, backwards, so that the live version of each queue is met first;
 -- fq_queue_state_newest_ix. Errors: none.
 create function fairqueue.fq_limit_members(p_limit text)
-returns table (queue text, share_row tid, tag bigint, contends_until bigint, messages_out bigint, cost_out bigint)
+returns table (
+  queue text, share_row tid, tag bigint, contends_until bigint, messages_out bigint, cost_out bigint, limit_row tid,
+  rate_at bigint
+)
 language plpgsql
 as $$
 declare
@@ -14,7 +17,7 @@ declare
   -- at first beyond any name
   v_before text := repeat(chr(1114111), 129);
 begin
-  select s.tag into v_virtual_time
+  select s.ctid, s.rate_at, s.tag into limit_row, rate_at, v_virtual_time
   from fairqueue.fq_limit_share s
   where s.limit_name = p_limit
     and s.queue = ''

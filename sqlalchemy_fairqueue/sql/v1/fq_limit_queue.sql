@@ -15,32 +15,10 @@ security definer
 as $$
 declare
   v_new fairqueue.fq_queue;
-  v_limits text[] collate "C";
   v_unknown text;
   v_limited boolean;
   v_marked record;
 begin
-  perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, null::text[]);
-  perform fairqueue.fq_check_names('{queue}'::text[], array[p_queue]::text[]);
-  if jsonb_typeof(p_changes) is distinct from 'object' or p_changes = '{}'
-    or p_changes - array['max_concurrency', 'max_cost_out', 'rate_interval', 'rate_burst', 'rate_of', 'limits'] <> '{}'
-    or (p_changes ? 'rate_interval') <> (p_changes ? 'rate_burst')
-  then
-    raise exception 'fq_limit_queue has changes %', left(p_changes::text, 200)
-      using errcode = 'QF001',
-        hint = 'give a JSON object with max_concurrency, max_cost_out, rate_interval and rate_burst, rate_of, or '
-          'limits, or with several of them';
-  end if;
-  if p_changes ->> 'limits' is not null then
-    if jsonb_typeof(p_changes -> 'limits') <> 'array'
-      or jsonb_array_length(p_changes -> 'limits') not between 1 and 16
-    then
-      raise exception 'the limits of a queue are %', left(p_changes ->> 'limits', 200)
-        using errcode = 'QF001', hint = 'give the names of 1 to 16 shared limits as an array, or null for none';
-    end if;
-    select array_agg(distinct u.name order by u.name) into v_limits
-    from jsonb_array_elements_text(p_changes -> 'limits') u(name);
-  end if;
   if current_setting('transaction_isolation') <> 'read committed' then
     raise exception 'fq_limit_queue runs in a % transaction', current_setting('transaction_isolation')
       using errcode = 'QF003', hint = 'run it in a READ COMMITTED transaction';
@@ -49,21 +27,29 @@ begin
   select q.* into v_new
   from fairqueue.fq_queue q
   where q.name = p_queue;
-  -- The bounds are those of a channel's limits.
   v_new := jsonb_populate_record(
-    v_new, fairqueue.fq_changed_policy(to_jsonb(v_new)::jsonb, (p_changes - 'limits')::jsonb)
+    v_new, fairqueue.fq_changed_policy(to_jsonb(v_new)::jsonb, (p_changes - 'limits')::jsonb, 'limit'::text)
   );
-  v_new.limits := case when p_changes ? 'limits' then v_limits else v_new.limits end;
-  v_limited := num_nonnulls(v_new.max_concurrency, v_new.max_cost_out, v_new.limits) > 0 or v_new.rate_interval > 0;
   if p_changes ? 'limits' then
+    if p_changes ->> 'limits' is not null
+      and (
+        jsonb_typeof(p_changes -> 'limits') <> 'array'
+        or jsonb_array_length(p_changes -> 'limits') not between 1 and 16
+      )
+    then
+      raise exception 'the limits of a queue are %', left(p_changes ->> 'limits', 200)
+        using errcode = 'QF001', hint = 'give the names of 1 to 16 shared limits as an array, or null for none';
+    end if;
+    select array_agg(distinct u.name order by u.name) into v_new.limits
+    from jsonb_array_elements_text(nullif(p_changes -> 'limits', 'null')) u(name);
     -- A call that removes one of these limits waits.
     perform
     from fairqueue.fq_limit f
-    where f.name = any (v_limits)
+    where f.name = any (v_new.limits)
     order by f.name
     for key share;
     select u.name into v_unknown
-    from unnest(v_limits) u(name)
+    from unnest(v_new.limits) u(name)
     where not exists (select from fairqueue.fq_limit f where f.name = u.name);
     if found then
       raise exception 'there is no limit %', left(v_unknown, 80)
@@ -71,6 +57,7 @@ begin
     end if;
   end if;
 
+  v_limited := num_nonnulls(v_new.max_concurrency, v_new.max_cost_out, v_new.limits) > 0 or v_new.rate_interval > 0;
   if v_limited then
     -- Wait for transactions that end messages before deliveries are stopped, so that these need not stand still as long.
     -- Undo it: messages that are taken meanwhile could not be locked in the order of ids.
@@ -119,10 +106,10 @@ begin
     -- No dequeue of the queue is under way, so nobody writes its shares.
     delete from fairqueue.fq_limit_share s
     where s.queue = p_queue
-      and (s.limit_name = any (v_limits)) is not true;
+      and (s.limit_name = any (v_new.limits)) is not true;
     insert into fairqueue.fq_limit_share (limit_name, queue)
     select u.name, p_queue
-    from unnest(v_limits) u(name)
+    from unnest(v_new.limits) u(name)
     where not exists (
         select
         from fairqueue.fq_limit_share s

@@ -16,21 +16,17 @@ declare
 begin
   perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, null::text[]);
   -- New channels come last, as they do if an enqueue makes a channel after the state rows were locked.
-  for v_new in 0..1 loop
-    for r in
-      select u.name, u.policy
-      from unnest(p_names, p_policies) u(name, policy)
-      left join lateral fairqueue.fq_find_channel(p_queue, u.name::text) c on true
-      where num_nulls(c.id) = v_new
-        and (v_new = 0 or u.policy is not null)
-      order by u.name collate "C"
-    loop
-      if v_new = 1 then
-        perform fairqueue.fq_make_channels(p_queue, array[r.name]::text[], r.policy::jsonb);
-      end if;
-      perform fairqueue.fq_lock_state(c.id::bigint)
-      from fairqueue.fq_find_channel(p_queue, r.name::text) c;
-    end loop;
+  for r in
+    select u.name, u.policy, num_nulls(c.id) = 1 as is_new
+    from unnest(p_names, p_policies) u(name, policy)
+    left join lateral fairqueue.fq_find_channel(p_queue, u.name::text) c on true
+    order by is_new, u.name collate "C"
+  loop
+    if r.is_new and r.policy is not null then
+      perform fairqueue.fq_make_channels(p_queue, array[r.name]::text[], r.policy::jsonb);
+    end if;
+    perform fairqueue.fq_lock_state(c.id::bigint)
+    from fairqueue.fq_find_channel(p_queue, r.name::text) c;
   end loop;
 end
 $$;

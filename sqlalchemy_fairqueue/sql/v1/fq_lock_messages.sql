@@ -1,40 +1,49 @@
--- fq_lock_messages: lock messages in the order of their ids, leased or not, before verbs of one transaction that touch
--- messages of others as well as its own.
--- Guarantees: until the transaction ends nobody else settles, cancels, replaces or takes them. Missing messages are
--- passed over; one that fq_move_message puts into another channel meanwhile is locked there. A transaction that cancels
--- or replaces, and settles, locks all of them by one call: with several calls, two such transactions could deadlock.
--- Locks: the messages, for update; waits for a transaction that has one locked. Index: fq_message_pkey. Errors: 40001
--- under REPEATABLE READ and SERIALIZABLE; QF007.
-create function fairqueue.fq_lock_messages(p_ids bigint[])
-returns void
+-- fq_lock_messages: lock messages of a queue in the order of their ids, leased or not, before verbs of one transaction
+-- that touch messages of others as well as its own. Returns the ids of those that are locked; others are missing.
+-- Guarantees: until the transaction ends nobody else settles, cancels, replaces or takes them. One that fq_move_message
+-- puts into another channel meanwhile is locked there. A transaction that cancels or replaces, and settles, locks all of
+-- them by one call: with several calls, two such transactions could deadlock.
+-- Locks: the messages, for update, those that were just moved last; waits for a transaction that has one locked. Index:
+-- fq_message_pkey, fq_channel_pkey. Errors: 40001 under REPEATABLE READ and SERIALIZABLE; QF007.
+create function fairqueue.fq_lock_messages(p_queue text, p_ids bigint[])
+returns bigint[]
 language plpgsql
 security definer
 as $$
 declare
+  v_ids bigint[] := '{}';
   v_found bigint[];
   v_rest bigint[] := p_ids;
 begin
   if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
-    perform fairqueue.fq_check_grant(array['producer', 'consumer', 'operator']::text[], c.queue, array[c.name]::text[])
-    from fairqueue.fq_message m
-    cross join lateral (
-      select x.queue, x.name
-      from fairqueue.fq_channel x
-      where x.id = m.channel_id
-      limit 1
-    ) c
-    where m.id = any (p_ids)
-      and exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
+    perform fairqueue.fq_check_grant(
+      array['producer', 'consumer', 'operator', 'loader']::text[], p_queue,
+      array(
+        select c.name
+        from fairqueue.fq_message m
+        cross join lateral (
+          select x.name
+          from fairqueue.fq_channel x
+          where x.id = m.channel_id
+            and x.queue = p_queue
+          limit 1
+        ) c
+        where m.id = any (p_ids)
+      )::text[]
+    );
   end if;
-  -- Again, for messages that were moved meanwhile, as in fq_cancel.
+  -- A move deletes the message and inserts it again: who has waited for the move finds no row. So look for missing
+  -- messages in a new statement, until that does not see them either.
   loop
     v_found := array(
       select m.id
       from fairqueue.fq_message m
       where m.id = any (v_rest)
+        and (select c.queue from fairqueue.fq_channel c where c.id = m.channel_id) = p_queue
       order by m.id
       for update
     );
+    v_ids := v_ids || v_found;
     v_rest := array(
       select unnest(v_rest)
       except
@@ -43,8 +52,10 @@ begin
     perform
     from fairqueue.fq_message m
     where m.id = any (v_rest)
+      and (select c.queue from fairqueue.fq_channel c where c.id = m.channel_id) = p_queue
     limit 1;
     exit when not found;
   end loop;
+  return v_ids;
 end
 $$;

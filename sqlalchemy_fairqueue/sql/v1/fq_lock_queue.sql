@@ -16,20 +16,11 @@ as $$
 begin
   perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, null::text[]);
   perform fairqueue.fq_check_names('{queue}'::text[], array[p_queue]::text[]);
-  perform
-  from fairqueue.fq_queue q
-  where q.name = p_queue
-  for no key update;
-  if not found then
-    -- Without a row there would be nothing to lock, and the first settings of two transactions would meet later.
-    insert into fairqueue.fq_queue (name)
-    values (p_queue)
-    on conflict (name) do nothing;
-    perform
-    from fairqueue.fq_queue q
-    where q.name = p_queue
-    for no key update;
-  end if;
+  -- If it had no row, the first settings of two transactions would meet later.
+  insert into fairqueue.fq_queue as q (name)
+  values (p_queue)
+  on conflict (name) do update
+  set name = q.name;
   if not p_deliveries then
     return;
   end if;

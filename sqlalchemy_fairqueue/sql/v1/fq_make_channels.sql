@@ -28,7 +28,9 @@ begin
   from fairqueue.fq_queue q
   left join fairqueue.fq_plan n on n.queue = q.name and n.name = q.default_plan
   where q.name = p_queue;
-  v_policy := fairqueue.fq_changed_policy(v_defaults, (case when v_defaults is null then p_policy end)::jsonb);
+  v_policy := fairqueue.fq_changed_policy(
+    v_defaults, (case when v_defaults is null then p_policy end)::jsonb, 'policy'::text
+  );
 
   -- Wait for a transaction that deletes the channel; it is made anew below.
   for v_channel_id, v_is_lost in
@@ -90,7 +92,7 @@ begin
   select array_agg(a.row), array_agg(a.state) into v_rows, v_states
   from added a
   -- other rows have the initial values already
-  where v_policy <> fairqueue.fq_changed_policy(null::jsonb, null::jsonb);
+  where v_policy <> fairqueue.fq_changed_policy(null::jsonb, null::jsonb, 'policy'::text);
   perform fairqueue.fq_write_policies(p_queue, v_rows, v_states, true::boolean)
   where num_nonnulls(v_rows) = 1;
   perform fairqueue.fq_repair_channel(p_queue, l.id)

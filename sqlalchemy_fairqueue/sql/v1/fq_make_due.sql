@@ -17,22 +17,14 @@ declare
   v_at bigint;
 begin
   perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, null::text[]);
-  loop
-    select m.channel_id, m.lease_id, m.dequeue_at into v_channel_id, v_lease_id, v_at
-    from fairqueue.fq_message m
-    where m.id = p_message_id
-      and (select c.queue from fairqueue.fq_channel c where c.id = m.channel_id) = p_queue
-    for no key update;
-    exit when found;
-    -- A move deletes the message and inserts it again: who has waited for the move finds no row, and looks again.
-    perform
-    from fairqueue.fq_message m
-    where m.id = p_message_id
-      and (select c.queue from fairqueue.fq_channel c where c.id = m.channel_id) = p_queue;
-    if not found then
-      return 'missing';
-    end if;
-  end loop;
+  perform fairqueue.fq_lock_messages(p_queue, array[p_message_id]::bigint[]);
+  select m.channel_id, m.lease_id, m.dequeue_at into v_channel_id, v_lease_id, v_at
+  from fairqueue.fq_message m
+  where m.id = p_message_id
+    and (select c.queue from fairqueue.fq_channel c where c.id = m.channel_id) = p_queue;
+  if not found then
+    return 'missing';
+  end if;
   if v_lease_id is not null then
     return 'leased';
   elsif v_at <= v_now then

@@ -21,26 +21,16 @@ begin
   update fairqueue.fq_epoch e
   set written_by = e.xmin
   where num_nulls(e.written_by) = 1;
-  -- Once more with the row of the queue locked: a new statement sees what its last holder has made.
-  for v_is_locked in 0..1 loop
-    exit when exists (
-      select
-      from fairqueue.fq_queue_state s
-      where s.queue = p_queue
-    );
-    if v_is_locked = 1 then
-      insert into fairqueue.fq_queue_state (queue)
-      values (p_queue);
-    else
-      insert into fairqueue.fq_queue (name)
-      values (p_queue)
-      on conflict (name) do nothing;
-      perform
-      from fairqueue.fq_queue q
-      where q.name = p_queue
-      for no key update;
-    end if;
-  end loop;
+  if not exists (select from fairqueue.fq_queue_state s where s.queue = p_queue) then
+    insert into fairqueue.fq_queue as q (name)
+    values (p_queue)
+    on conflict (name) do update
+    set name = q.name;
+    -- A new statement, which sees what the last holder of the row has made.
+    insert into fairqueue.fq_queue_state (queue)
+    select p_queue
+    where not exists (select from fairqueue.fq_queue_state s where s.queue = p_queue);
+  end if;
   return true;
 exception
   when lock_not_available then

@@ -19,6 +19,7 @@ as $$
 declare
   v_channel_id bigint;
   v_row tid;
+  v_head record;
   v_changed boolean;
 begin
   perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, null::text[]);
@@ -48,27 +49,21 @@ begin
         using errcode = 'QF008', hint = 'correct the name, or give p_new => true to make the channel';
     end if;
     v_row := fairqueue.fq_lock_state(v_channel_id);
-    with changed as (
-      update fairqueue.fq_channel_state s
-      set row_version = s.row_version + 1,
-        paused_at = case when p_paused then fairqueue.fq_now() end,
-        problem = case when p_paused then s.problem end,
-        ready_tag = null,
-        due_at = null
-      where s.ctid = v_row
-        and s.channel_id = v_channel_id
-        and (s.paused_at is null) = p_paused
-      returning s.head_dequeue_at, s.head_message_id
-    ),
-    signalled as (
-      insert into fairqueue.fq_signal (queue, channel_id, dequeue_at, message_id)
-      select p_queue, v_channel_id, c.head_dequeue_at, c.head_message_id
-      from changed c
-      where c.head_message_id is not null
-        and not p_paused
-    )
-    select count(*) > 0 into v_changed
-    from changed c;
+    update fairqueue.fq_channel_state s
+    set row_version = s.row_version + 1,
+      paused_at = case when p_paused then fairqueue.fq_now() end,
+      problem = case when p_paused then s.problem end,
+      ready_tag = null,
+      due_at = null
+    where s.ctid = v_row
+      and s.channel_id = v_channel_id
+      and (s.paused_at is null) = p_paused
+    returning s.head_dequeue_at, s.head_message_id into v_head;
+    v_changed := found;
+    insert into fairqueue.fq_signal (queue, channel_id, dequeue_at, message_id)
+    select p_queue, v_channel_id, v_head.head_dequeue_at, v_head.head_message_id
+    where v_head.head_message_id is not null
+      and not p_paused;
   end if;
   perform fairqueue.fq_wake(p_queue)
   where v_changed and p_notify and not p_paused;

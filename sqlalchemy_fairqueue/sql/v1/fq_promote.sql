@@ -12,12 +12,14 @@ as $$
 declare
   v_rows tid[];
   v_ids bigint[];
+  v_dues bigint[];
   v_messages tid[];
   v_locked bigint[];
+  v_locked_dues bigint[];
 begin
-  select array_agg(l.row), array_agg(l.message_id) into v_rows, v_ids
+  select array_agg(l.row), array_agg(l.message_id), array_agg(l.due_at) into v_rows, v_ids, v_dues
   from (
-    select g.ctid as row, g.message_id
+    select g.ctid as row, g.message_id, g.due_at
     from fairqueue.fq_promotion g
     where g.queue = p_queue
       and g.due_at <= p_until
@@ -25,13 +27,14 @@ begin
     limit p_limit
     for update skip locked
   ) l;
-  select array_agg(l.row), array_agg(l.id) into v_messages, v_locked
-  from (
-    select m.ctid as row, m.id
-    from fairqueue.fq_message m
-    where m.id = any (v_ids)
+  select array_agg(m.row), array_agg(m.id), array_agg(u.due_at) into v_messages, v_locked, v_locked_dues
+  from unnest(v_ids, v_dues) u(id, due_at)
+  cross join lateral (
+    select x.ctid as row, x.id
+    from fairqueue.fq_message x
+    where x.id = u.id
     for no key update skip locked
-  ) l;
+  ) m;
 
   -- A new statement, whose snapshot is younger than the locks.
   with promoted as (
@@ -41,17 +44,10 @@ begin
         from fairqueue.fq_position_in(m.channel_id, m.dequeue_at, m.priority) p
       ),
       returned_at = m.dequeue_at
-    where m.ctid = any (v_messages)
+    from unnest(v_messages, v_locked_dues) u(row, due_at)
+    where m.ctid = u.row
+      and m.dequeue_at = u.due_at
       and m.priority is not null
-      and m.dequeue_at <= p_until
-      and m.dequeue_at = (
-        select g.due_at
-        from fairqueue.fq_promotion g
-        where g.queue = p_queue
-          and g.due_at = m.dequeue_at
-          and g.message_id = m.id
-        limit 1
-      )
     returning m.channel_id, m.dequeue_at, m.id, m.lease_id
   )
   insert into fairqueue.fq_signal (queue, channel_id, dequeue_at, message_id)

@@ -6,7 +6,7 @@
 -- the number of dead letters by queue (null: none).
 -- Guarantees: a key is free when its period is over, whether or not its row is deleted. An open group stays, however
 -- old. Several calls at once wait for none and delete nothing twice. Locks: the rows, skip locked.
--- Index: fq_key_period_expires_ix, fq_result_expires_ix, fq_group_finished_ix, fq_audit_pkey, fq_size_pkey,
+-- Index: fq_key_period_ends_ix, fq_result_expires_ix, fq_group_due_ix, fq_audit_pkey, fq_size_pkey,
 -- fq_dead_letter_died_ix; others are few and read whole. Errors: QF001 bad limit.
 create function fairqueue.fq_prune_expired(p_limit integer)
 returns table (deleted bigint, schedules text[], dead_letters jsonb)

@@ -2,7 +2,7 @@
 -- to the messages p_message_ids, a row for each, in the caller's transaction. p_by: who (null: the caller's role);
 -- p_details: a JSON object.
 -- Guarantees: the rows are there if and only if the caller's transaction commits.
--- Locks: none. Index: none. Errors: QF001 bad name, no object; QF007.
+-- Locks: none. Index: none. Errors: QF001 bad name, details or id; QF007.
 create function fairqueue.fq_record_audit(
   p_queue text, p_what text, p_by text, p_channel text, p_message_ids bigint[], p_details jsonb
 )
@@ -19,10 +19,13 @@ begin
   );
   perform fairqueue.fq_check_names('{queue}'::text[], array[p_queue]::text[])
   where p_queue is not null;
+  perform fairqueue.fq_check_names('{channel}'::text[], array[p_channel]::text[])
+  where p_channel is not null;
   perform fairqueue.fq_check_names('{what,name}'::text[], array[p_what, v_by]::text[]);
-  if jsonb_typeof(p_details) <> 'object' then
-    raise exception 'fq_record_audit has details of type %', jsonb_typeof(p_details)
-      using errcode = 'QF001', hint = 'give a JSON object, or null';
+  if jsonb_typeof(p_details) <> 'object' or not fairqueue.fq_headers_fit(p_details) or 1 > any (p_message_ids) then
+    raise exception 'fq_record_audit has details of type %, message ids from %',
+        jsonb_typeof(p_details), (select min(i) from unnest(p_message_ids) i)
+      using errcode = 'QF001', hint = 'give a JSON object of at most 65,536 bytes, or null, and ids from 1 on';
   end if;
   insert into fairqueue.fq_audit (at, queue, who, what, channel, message_id, details)
   select fairqueue.fq_now(), p_queue, v_by, p_what, p_channel, m.id, p_details

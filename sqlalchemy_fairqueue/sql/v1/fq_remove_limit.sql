@@ -1,11 +1,10 @@
--- fq_remove_limit: remove a shared limit that no queue draws from, in the caller's transaction. Returns whether there
--- was one.
+-- fq_remove_limit: remove a shared limit, if there is one, in the caller's transaction.
 -- Guarantees: a limit that queues draw from stays.
 -- Locks: the limit's row for update: waits for another change of it, and for a queue that begins to draw from it.
 -- Index: fq_limit_pkey, fq_limit_share_newest_ix. Errors: QF001 queues draw from it; QF007: for operators of all
 -- queues.
 create function fairqueue.fq_remove_limit(p_name text)
-returns boolean
+returns void
 language plpgsql
 security definer
 as $$
@@ -17,9 +16,6 @@ begin
   from fairqueue.fq_limit f
   where f.name = p_name
   for update;
-  if not found then
-    return false;
-  end if;
   select string_agg(left(m.queue, 80), ', ') into v_queues
   from fairqueue.fq_limit_members(p_name) m;
   if v_queues is not null then
@@ -30,6 +26,5 @@ begin
   where s.limit_name = p_name;
   delete from fairqueue.fq_limit f
   where f.name = p_name;
-  return true;
 end
 $$;

@@ -1,11 +1,11 @@
 -- fq_remove_plan: remove a plan that no channel follows and that is not the default of its queue, in the caller's
--- transaction. Returns whether there was one.
+-- transaction. A missing plan is none to remove.
 -- Guarantees: a plan that is followed stays. A channel that another transaction makes from the plan at this moment
 -- keeps its values, and follows no plan.
 -- Locks: the plan's row for update; waits for another change of it, and for a configuration that puts a channel on it.
 -- Index: fq_plan_pkey, fq_channel_plan_followers_ix. Errors: QF001 it is in use; 40001; QF007.
 create function fairqueue.fq_remove_plan(p_queue text, p_name text)
-returns boolean
+returns void
 language plpgsql
 security definer
 as $$
@@ -19,7 +19,7 @@ begin
     and n.name = p_name
   for update;
   if not found then
-    return false;
+    return;
   end if;
   perform
   from fairqueue.fq_queue q
@@ -40,6 +40,5 @@ begin
   delete from fairqueue.fq_plan n
   where n.queue = p_queue
     and n.name = p_name;
-  return true;
 end
 $$;

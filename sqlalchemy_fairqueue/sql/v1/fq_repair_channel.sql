@@ -110,7 +110,7 @@ begin
     end
   )
   into v_policy
-  from fairqueue.fq_policy_fields() f
+  from fairqueue.fq_policy_fields('policy'::text) f
   join jsonb_each(to_jsonb(v_state)) v on v.key = f.name;
   if (v_policy ->> 'rate_interval')::numeric * (v_policy ->> 'rate_burst')::numeric > 31536000000000 then
     v_policy := v_policy || '{"rate_burst": 1}';

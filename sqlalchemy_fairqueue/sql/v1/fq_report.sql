@@ -1,9 +1,12 @@
 -- fq_report: end a dequeue: write down what it took from the limits of its queue, and what it found if it attended to
 -- the queue. p_limit, p_got: messages wanted and taken; p_sight: of fq_queue_room, with spent, their cost. p_stop: why
 -- it ended: 'locked': it could not begin; 'cut': p_max_bytes; 'again': after 32 passes; 'passed': others have ready
--- channels locked; 'full': a quota in cost of the queue holds back a message. Returns as fq_due_in.
+-- channels locked; 'full': a quota in cost of the queue holds back a message. due_in: microseconds until something may
+-- be due (null: nothing is scheduled); is_held: something is due that others have locked, and only they can say for how
+-- long; due_in is then as long as it has been locked so far, 10 ms at least and a second at most.
 -- Guarantees: the dispatch row is written if it must be, and else every 10 ms at most.
--- Locks: as fq_draw. Index: as fq_due_in and fq_note. Errors: none.
+-- Locks: as fq_draw. Index: fq_channel_state_ready_ix, fq_channel_state_due_ix, fq_lease_expires_ix; those of fq_note.
+-- Errors: none.
 create function fairqueue.fq_report(
   p_queue text, p_limit integer, p_sight record, p_got integer, p_stop text, p_now bigint,
   out due_in bigint, out is_held boolean
@@ -15,10 +18,12 @@ declare
   v_must_note boolean := p_sight.must_note;
   v_progress boolean := p_got + p_sight.heard + p_sight.moved > 0;
   v_full boolean := (p_got = p_sight.room and p_sight.room < p_limit or p_stop = 'full') is true;
-  v_unheard boolean;
   v_contends boolean;
   v_opens_at bigint;
-  d record;
+  v_first_tag bigint;
+  v_due_at bigint;
+  v_expires_at bigint;
+  v_since bigint;
 begin
   if p_sight.is_limited and p_got > 0 then
     v_state.current_concurrency := v_state.current_concurrency + p_got;
@@ -57,17 +62,51 @@ begin
         v_opens_at, fairqueue.fq_rate_allows_at(v_state.rate_at, v_state.rate_interval, v_state.rate_burst)
       );
     end if;
-    v_unheard := case when p_sight.dispatch_row is null then p_sight.has_work else p_sight.heard < p_sight.seen end;
-    d := fairqueue.fq_due_in(
-      p_queue, v_state, (v_unheard or p_sight.has_more or coalesce(p_stop = 'passed', false))::boolean,
-      (v_full is not true)::boolean,
-      (case when v_opens_at > p_now then v_opens_at end)::bigint, p_now
-    );
-    due_in := d.due_in;
-    is_held := d.is_held;
+    select f.tag, w.due_at, e.expires_at into v_first_tag, v_due_at, v_expires_at
+    from (values (p_queue)) asked (name)
+    left join lateral fairqueue.fq_first_ready(
+      asked.name, v_state.ready_floor, v_state.ready_channel, false::boolean, false::boolean
+    ) f on not v_full
+    left join lateral (
+      select s.due_at
+      from fairqueue.fq_channel_state s
+      where s.queue = asked.name
+        and s.due_at >= least(v_state.due_floor, p_now)
+      order by s.queue, s.due_at
+      limit 1
+    ) w on not v_full
+    left join lateral (
+      -- A consumer that waits and holds nothing gives nothing back.
+      select x.expires_at
+      from fairqueue.fq_lease x
+      where x.queue = asked.name
+        and x.expires_at >= case
+          when v_state.swept_at between p_now - 100000 and p_now then v_state.lease_floor
+          else 0
+        end
+        and (x.waiting_until is null or x.waiting_until < x.expires_at)
+      order by x.queue, x.expires_at
+      limit 1
+    ) e on true;
+    -- An expired lease is still there if somebody has its messages locked.
+    is_held := (
+      not v_full and (
+        p_sight.has_more or p_stop = 'passed' or v_first_tag is not null or v_due_at <= p_now
+        or case when p_sight.dispatch_row is null then p_sight.has_work else p_sight.heard < p_sight.seen end
+      )
+      or v_expires_at <= p_now
+    ) is true;
     if is_held and p_got > 0 then
       due_in := 0;
       is_held := false;
+    elsif is_held then
+      v_since := least(
+        case when v_first_tag = v_state.ready_floor then v_state.still_since end, v_state.held_since, p_now
+      );
+      due_in := greatest(10000, least(p_now - v_since, 1000000));
+    else
+      v_due_at := least(v_due_at, case when v_opens_at > p_now then v_opens_at end, v_expires_at);
+      due_in := case when v_due_at is not null then greatest(0, v_due_at - fairqueue.fq_now()) end;
     end if;
   end if;
   due_in := least(due_in, p_sight.spread_in);

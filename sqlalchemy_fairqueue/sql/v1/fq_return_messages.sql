@@ -28,10 +28,7 @@ begin
   with held as materialized (
     select m.ctid as row, m.id, m.channel_id, m.slots, fairqueue.fq_charged(m.charged, m.cost::integer) as cost,
       m.cancelled, m.kind, m.ordering_key, u.delay, u.error,
-      fairqueue.fq_attempt(
-        m.channel_id, m.id, m.attempts, m.enqueued_at, m.dequeue_at, m.returned_at, m.delivered_at, m.lease_id,
-        coalesce(m.charged, m.cost)::integer, m.group_id
-      ) as attempt
+      fairqueue.fq_attempt(m.*) as attempt
     from unnest(p_ids, p_rows, p_delays, p_errors) u(id, row, delay, error)
     join fairqueue.fq_message m on m.ctid = u.row and m.id is not distinct from u.id
   ),

@@ -16,7 +16,6 @@ as $$
 declare
   c_most constant integer := 1000;
   v_by_kind jsonb := coalesce(p_settings -> 'dead_letter_retention_by_kind', '{}');
-  v_wrong text;
   v_new fairqueue.fq_queue;
   v_kinds bigint;
 begin
@@ -26,34 +25,10 @@ begin
       using errcode = 'QF001', hint = 'give a JSON object, such as {"history": true}';
   end if;
   perform fairqueue.fq_check_names('{kind}'::text[], array(select jsonb_object_keys(v_by_kind))::text[]);
-  select min(s.name || ' ' || left(s.value::text, 80)) into v_wrong
-  from (
-    select o.key, o.value
-    from jsonb_each(p_settings - array['defaults', 'dead_letter_retention_by_kind']) o
-    union all
-    select 'dead_letter_retention', k.value
-    from jsonb_each(v_by_kind) k
-  ) s(name, value)
-  where case
-      when s.name = 'history' then jsonb_typeof(s.value) = 'boolean'
-      when s.name = 'fair_by' then s.value in ('"messages"', '"cost"', '"seconds"')
-      when s.name = 'on_dead' then s.value in ('"continue"', '"hold"')
-      when s.name = 'on_dead_kinds' then jsonb_typeof(s.value) in ('array', 'null')
-      when s.name = 'default_plan' then jsonb_typeof(s.value) in ('string', 'null')
-      when s.name not in (
-        'history_retention', 'dead_letter_retention', 'result_retention', 'forget_channels_after'
-      ) then false
-      when jsonb_typeof(s.value) = 'number' then
-        scale(s.value::numeric) = 0 and s.value::numeric between 1 and 3153600000000000
-      else s.value = 'null'
-    end is not true;
-  if v_wrong is not null then
-    raise exception 'a queue has %', v_wrong
-      using errcode = 'QF001',
-        hint = 'history is true or false; fair_by is messages, cost or seconds; on_dead is continue or hold; '
-          'on_dead_kinds is an array, or null; history_retention, dead_letter_retention, result_retention and '
-          'forget_channels_after are 1 to 3153600000000000 microseconds, or null; default_plan is a name, or null';
-  end if;
+  perform fairqueue.fq_changed_policy(
+    null::jsonb, jsonb_build_object('dead_letter_retention', k.value)::jsonb, 'queue'::text
+  )
+  from jsonb_each(v_by_kind) k;
   if p_settings ->> 'default_plan' is not null then
     perform fairqueue.fq_lock_plans(p_queue, null::text[], array[p_settings ->> 'default_plan']::text[]);
     if not exists (
@@ -66,11 +41,18 @@ begin
   select q.* into v_new
   from fairqueue.fq_queue q
   where q.name = p_queue;
-  v_new := jsonb_populate_record(v_new, p_settings - array['defaults', 'dead_letter_retention_by_kind']);
+  v_new := jsonb_populate_record(
+    v_new,
+    p_settings - 'defaults' || fairqueue.fq_changed_policy(
+      to_jsonb(v_new)::jsonb,
+      (p_settings - array['defaults', 'dead_letter_retention_by_kind', 'default_plan', 'on_dead_kinds'])::jsonb,
+      'queue'::text
+    )
+  );
   if p_settings ? 'defaults' then
     v_new.defaults := fairqueue.fq_changed_policy(
-      coalesce(v_new.defaults, fairqueue.fq_changed_policy(null::jsonb, p_policy))::jsonb,
-      (p_settings -> 'defaults')::jsonb
+      coalesce(v_new.defaults, fairqueue.fq_changed_policy(null::jsonb, p_policy, 'policy'::text))::jsonb,
+      (p_settings -> 'defaults')::jsonb, 'policy'::text
     );
   end if;
   update fairqueue.fq_queue q

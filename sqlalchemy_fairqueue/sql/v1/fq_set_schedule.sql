@@ -20,37 +20,40 @@ declare
   v_made boolean;
   v_changed boolean;
   v_argument text;
+  v_value text;
 begin
   perform fairqueue.fq_check_grant(array['producer']::text[], p_queue, array[p_channel]::text[]);
   perform fairqueue.fq_check_names(
     '{queue,channel,name,kind}'::text[], array[p_queue, p_channel, p_name, p_kind]::text[]
   );
-  v_argument := case
-    when num_nonnulls(p_cron, p_every) <> 1 or octet_length(p_cron) not between 1 and 512 then 'cron'
-    when num_nonnulls(p_cron, p_timezone) = 1 or octet_length(p_timezone) not between 1 and 512 then 'timezone'
-    when p_every not between 1000000 and 3153600000000000 then 'every'
-    when (p_jitter between 0 and 3153600000000000) is not true then 'jitter'
-    when (p_catch_up in ('skip', 'last', 'all')) is not true then 'catch_up'
-    when (octet_length(p_content) <= 268435456) is not true then 'content'
-    when (p_max_attempts >= 1) is not true then 'max_attempts'
-    when p_in_code is null then 'in_code'
-    when octet_length(p_ordering_key) not between 1 and 512 then 'ordering_key'
-    when not fairqueue.fq_headers_fit(fairqueue.fq_schedule_headers(p_headers, p_name, v_now)) then 'headers'
-  end;
-  if v_argument is not null then
-    raise exception 'schedule % of fq_set_schedule has a bad value: % is %', left(p_name, 80), v_argument,
-      case v_argument
-        when 'cron' then fairqueue.fq_shown(p_cron) || coalesce(', and every is ' || p_every, '')
-        when 'timezone' then fairqueue.fq_shown(p_timezone)
-        when 'every' then p_every::text
-        when 'jitter' then coalesce(p_jitter::text, 'null')
-        when 'catch_up' then fairqueue.fq_shown(p_catch_up)
-        when 'content' then coalesce(octet_length(p_content) || ' bytes long', 'null')
-        when 'max_attempts' then coalesce(p_max_attempts::text, 'null')
-        when 'in_code' then 'null'
-        when 'ordering_key' then fairqueue.fq_shown(p_ordering_key)
-        when 'headers' then 'longer than 65,536 bytes with the name'
-      end
+  select c.argument, c.value into v_argument, v_value
+  from (
+    values
+      (
+        'cron', num_nonnulls(p_cron, p_every) <> 1 or octet_length(p_cron) not between 1 and 512,
+        fairqueue.fq_shown(p_cron) || coalesce(', and every is ' || p_every, '')
+      ),
+      (
+        'timezone', num_nonnulls(p_cron, p_timezone) = 1 or octet_length(p_timezone) not between 1 and 512,
+        fairqueue.fq_shown(p_timezone)
+      ),
+      ('every', p_every not between 1000000 and 3153600000000000, p_every::text),
+      ('jitter', (p_jitter between 0 and 3153600000000000) is not true, p_jitter::text),
+      ('catch_up', (p_catch_up in ('skip', 'last', 'all')) is not true, fairqueue.fq_shown(p_catch_up)),
+      ('content', (octet_length(p_content) <= 268435456) is not true, octet_length(p_content) || ' bytes long'),
+      ('max_attempts', (p_max_attempts >= 1) is not true, p_max_attempts::text),
+      ('in_code', p_in_code is null, null),
+      ('ordering_key', octet_length(p_ordering_key) not between 1 and 512, fairqueue.fq_shown(p_ordering_key)),
+      (
+        'headers', not fairqueue.fq_headers_fit(fairqueue.fq_schedule_headers(p_headers, p_name, v_now)),
+        'longer than 65,536 bytes with the name'
+      )
+  ) c(argument, is_bad, value)
+  where c.is_bad
+  limit 1;
+  if found then
+    raise exception 'schedule % of fq_set_schedule has a bad value: % is %',
+        left(p_name, 80), v_argument, coalesce(v_value, 'null')
       using errcode = 'QF001',
         hint = 'give cron and timezone of up to 512 bytes, or every from 1000000 microseconds on; catch_up skip, last '
           'or all; jitter from 0 microseconds on; a content of at most 256 MB; headers of at most 65,536 bytes with '

@@ -26,6 +26,15 @@ def test_the_worker_is_told_by_its_heartbeat(kernel: Kernel) -> None:
     assert kernel.complete(two) == {}
 
 
+def test_a_heartbeat_names_messages_in_order(kernel: Kernel) -> None:
+    """The least id comes first, whichever message was taken first."""
+    kernel.enqueue("a", "a", priorities=[None, 1])
+    [later] = kernel.dequeue().hands
+    [earlier] = kernel.dequeue(lease_id=later.lease_id).hands
+    kernel.cancel(later.id, earlier.id)
+    assert heartbeat(kernel, later.lease_id)[0].cancelled == [earlier.id, later.id]
+
+
 def test_a_heartbeat_extends_what_is_alive(kernel: Kernel, clock: Clock) -> None:
     """Each given lease has one row, in order: extended, never shortened, or lost; a lost one does not come back."""
     enqueue(kernel, "a", "a", "a")

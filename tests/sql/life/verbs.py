@@ -119,7 +119,7 @@ def _given_back(
 
 def lock_messages(kernel: Kernel, *ids: int | None) -> None:
     """fq_lock_messages."""
-    kernel.rows("select fq_lock_messages(%(ids)s::bigint[])", ids=list(ids))
+    kernel.rows("select fq_lock_messages(%(queue)s, %(ids)s::bigint[])", queue=kernel.queue, ids=list(ids))
 
 
 def purge_channel(kernel: Kernel, channel: str) -> int:

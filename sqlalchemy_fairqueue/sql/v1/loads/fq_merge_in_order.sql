@@ -35,7 +35,7 @@ begin
       p_stage, v_schema
     )
     into v_held;
-    perform fairqueue.fq_lock_messages(v_held);
+    perform fairqueue.fq_lock_messages(p_queue, v_held);
   end if;
   for r in
     execute format(

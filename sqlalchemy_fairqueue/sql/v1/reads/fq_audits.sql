@@ -1,8 +1,8 @@
 -- fq_audits: up to p_limit things that operators did to a queue, the last first; only those to its channel p_channel or
 -- to the message p_message_id; without these also things done to the installation. Null restricts nothing. p_before,
 -- p_before_id: only what was done before the row with both, or, without an id, before that time.
--- Guarantees: one snapshot. Cost: what is returned. Locks: none.
--- Index: fq_audit_message_ix, fq_audit_channel_ix or fq_audit_queue_ix. Errors: QF001 bad limit; QF007.
+-- Guarantees: one snapshot. Cost: the rows of the queue, down to the last one that is returned. Locks: none.
+-- Index: fq_audit_queue_ix. Errors: QF001 bad limit; QF007.
 create function fairqueue.fq_audits(
   p_queue text, p_channel text, p_message_id bigint, p_before bigint, p_before_id text, p_limit integer
 )

@@ -36,7 +36,7 @@ declare
     select jsonb_object_keys(to_jsonb(jsonb_populate_record(null::fairqueue.fq_channel_state, '{}')))
     except
     select f.name
-    from fairqueue.fq_policy_fields() f
+    from fairqueue.fq_policy_fields('policy'::text) f
   );
 begin
   perform fairqueue.fq_check_grant(array['monitor', 'operator']::text[], p_queue, null::text[]);

@@ -17,5 +17,3 @@ create table fairqueue.fq_audit (
   )
 );
 create index fq_audit_queue_ix on fairqueue.fq_audit (queue, at);
-create index fq_audit_channel_ix on fairqueue.fq_audit (queue, channel, at) where channel is not null;
-create index fq_audit_message_ix on fairqueue.fq_audit (message_id, at) where message_id is not null;

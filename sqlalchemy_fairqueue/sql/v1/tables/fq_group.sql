@@ -19,5 +19,4 @@ create table fairqueue.fq_group (
   constraint fq_group_pkey primary key (group_id)
 );
 create index fq_group_queue_ix on fairqueue.fq_group (queue, created_at, group_id);
-create index fq_group_due_ix on fairqueue.fq_group (due_at) where due_at is not null;
-create index fq_group_finished_ix on fairqueue.fq_group (finished_at) where finished_at is not null;
+create index fq_group_due_ix on fairqueue.fq_group (finished_at, due_at);

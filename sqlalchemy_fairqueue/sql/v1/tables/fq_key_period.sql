@@ -12,5 +12,4 @@ create table fairqueue.fq_key_period (
   constraint fq_key_period_check check (unique_for >= 1)
 )
 with (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
-create index fq_key_period_expires_ix on fairqueue.fq_key_period (expires_at) where expires_at is not null;
-create index fq_key_period_message_ix on fairqueue.fq_key_period (message_id) where expires_at is null;
+create index fq_key_period_ends_ix on fairqueue.fq_key_period (expires_at, message_id);
