@@ -91,7 +91,7 @@ class Heartbeat:
                 queue.dequeuing.release()
 
     def charge_all(self) -> None:
-        """Charge channels for running handlers in queues fair by seconds, so that long ones get no more than others."""
+        """Charge channels for running handlers in queues fair by seconds, so that long handlers gain no extra share."""
         run_all(partial(self._charge, queue) for queue in self.queues)
 
     def _charge(self, queue: ServedQueue) -> None:
@@ -302,7 +302,7 @@ class Groups(Round):
             self.start()
 
     def end(self, finished: int) -> bool:
-        """Begin no more rounds and return True, unless a round runs or more than *finished* groups are finished."""
+        """Begin no more rounds; but if a round runs, or has finished groups beyond *finished*, only return False."""
         with self._starting:
             if self.finished != finished or self.is_under_way:
                 return False
@@ -344,7 +344,7 @@ class Schedules(Round):
         self._refused: set[int] = set()
         self._held: set[tuple[str | None, str, str]] = set()
         self._ended = False
-        # If the worker drains: the time of each installation up to which slots are run.
+        # If the worker drains: for each installation, the time up to which slots are run.
         self._until: dict[str | None, int] = {}
 
     def poll(self) -> float | None:
@@ -361,9 +361,9 @@ class Schedules(Round):
         return min((wait / 1_000_000 for wait in waits if wait > 0), default=None)
 
     def run_once(self) -> bool:
-        """Run the slots that were due when this was first called. Return whether all are done.
+        """Begin a round that runs the slots which were due at the first call, unless a round runs or all is done.
 
-        A worker that drains calls this again and again until it returns True, and does not call :meth:`poll`.
+        Return whether all slots were run, or failed for good. A worker that drains calls this until it returns True.
         """
         if not (self._ended or self.is_under_way) and self._options.clock() >= self._again_at:
             self.start()

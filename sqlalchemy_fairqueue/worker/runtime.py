@@ -123,7 +123,7 @@ class Lifespan:
         self.resources: dict[int, dict[str, Any]] = {id(queue): {} for queue in options.queues}
         # The resource of each on_start function. Queues may share a function; it is then called once.
         self._started: dict[Callable[..., Any], Any] = {}
-        # The stop calls the on_stop functions in the second, and then continues the generators in the first.
+        # The stop calls the on_stop functions in _stops, and then continues the generators in _open.
         self._open = contextlib.AsyncExitStack()
         self._stops = contextlib.AsyncExitStack()
         self._stopping: set[Callable[..., Any]] = set()
@@ -169,7 +169,7 @@ class Lifespan:
                 await (generator.aclose() if one.asynchronous else self._run(generator.close))
 
     async def _call(self, queue: Queue, one: LifespanFunction) -> Any:
-        """Return what a function returns; or what it yields, and let the stop continue it."""
+        """Return what a function returns. If it is a generator, return what it yields; the stop continues it."""
         resources = self.resources[id(queue)]
         call = partial(one.function, **{parameter: resources[name] for parameter, name in one.takes.items()})
         if not one.generator:
@@ -227,7 +227,7 @@ class Runtime:
         self._loopers: list[Looper] = [self.fetcher, self.settler, self._looper]
 
     def check(self) -> None:
-        """Check the schemas of the queues and the grants, and tell the database of on_dead handlers."""
+        """Check the queues' schemas, tell the database of on_dead handlers, and note requests to stop that exist already."""
         own = DedicatedConnection(self._options, within=self._options.timings.connect)
         with contextlib.closing(own) as connection:
             for queue in self.queues:
