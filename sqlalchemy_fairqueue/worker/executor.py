@@ -214,7 +214,7 @@ class Executor(ABC):
             self.trigger.set()
 
     def _check_time(self) -> float:
-        """End handlers beyond their timeout; count handlers that ignore a cancel. Return seconds until the next check."""
+        """End handlers beyond their timeout; count handlers that ignore a cancel. Return seconds to the next check."""
         began = self._options.clock()
         next_at = math.inf
         for held in list(self.running):

@@ -210,7 +210,7 @@ class HeldDelivery:
 
     @property
     def measured_cost(self) -> int | None:
-        """Its share of the cost that the handler set; else of the handler's milliseconds, in a queue fair by seconds."""
+        """Its share of the cost that the handler set; else, in a queue fair by seconds, of the handler's time in ms."""
         told, count = self.first.cost, len(self.first.batch)
         if told is not None:
             return told // count + (told % count if self is self.first else 0)
@@ -221,7 +221,7 @@ class HeldDelivery:
         return 0 if took is None else self._milliseconds(took)
 
     def charge_on(self) -> tuple[int, int] | None:
-        """Raise the total of charged milliseconds. Return the new and the former total; None if no charge is due now."""
+        """Raise the total of charged milliseconds. Return the new and the former total; None if no charge is due."""
         with _charging:
             took = self.took
             if not self.delivery.is_timed or self._is_settling or took is None or took < _CHARGED_AFTER:

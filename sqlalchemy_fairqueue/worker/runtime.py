@@ -227,7 +227,7 @@ class Runtime:
         self._loopers: list[Looper] = [self.fetcher, self.settler, self._looper]
 
     def check(self) -> None:
-        """Check the queues' schemas, tell the database of on_dead handlers, and note requests to stop that exist already."""
+        """Check the queues' schemas, tell the database of on_dead handlers, and note earlier requests to stop."""
         own = DedicatedConnection(self._options, within=self._options.timings.connect)
         with contextlib.closing(own) as connection:
             for queue in self.queues:

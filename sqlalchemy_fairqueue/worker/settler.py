@@ -133,7 +133,7 @@ class Settler(Looper):
             self._send(locked.queue, locked.decision.verb, [locked])
 
     def _chunks(self, deliveries: list[HeldDelivery]) -> Iterator[list[HeldDelivery]]:
-        """Yield the deliveries of each call: a bounded number, with bounded bytes of results unless one result is larger."""
+        """Yield the deliveries of each call, bounded in number and in bytes of results; one result may be larger."""
         chunk: list[HeldDelivery] = []
         size = 0
         for held in deliveries:
