@@ -83,7 +83,7 @@ class Guard(Protocol):
 
 @dataclass(slots=True, eq=False)
 class _State:
-    """The state of a session that has queue work or is watched. *listens*: the session has a listener of its own."""
+    """The state of a session that has queue work or a guard. *listens*: our listener is also on the session itself."""
 
     records: defaultdict[SessionTransaction, _Record] = field(default_factory=partial(defaultdict, _Record))
     listens: bool = False
@@ -101,14 +101,14 @@ def session_of(candidate: object) -> Session | None:
 
 
 def guard(session: Session, check: Guard | None) -> None:
-    """Let *check* watch over the session's transactions from now on. If it is None, nothing watches any more."""
+    """Let *check* watch over the session's transactions from now on; None ends this."""
     _state_of(session).guard = check
 
 
 def transactions(session: Session) -> tuple[SessionTransaction, SessionTransaction]:
     """Return the session's outermost and innermost transaction; begin one if the session has none and autobegins.
 
-    Raise UnsentWork if nothing can be sent in them any more. If a flush has failed, its error is the cause.
+    Raise UnsentWork if they can send nothing any more. Its cause is the error of a flush that failed, if any.
     """
     root = session.get_transaction()
     if root is None:
@@ -184,7 +184,7 @@ def record(session: Session, operations: Sequence[Operation]) -> None:
     state = _state_of(session)
     if getattr(root, "_current_fn", None) is not None and is_committing(root):
         ours = state.records.get(root)
-        # Without a record the session was clean, and our listener left no trace of its call: work counts as sent.
+        # Without a record, our listener found the session clean and left no trace: the work counts as sent.
         if not state.listens if ours is None else ours.sent:
             ours = state.records[root]
             ours.sent = True
@@ -342,7 +342,7 @@ def _collected(session: Session, ours: _Record) -> Work:
 def _committed_next(session: Session, root: SessionTransaction) -> Connection | None:
     """Return the session's only connection, if nothing but its COMMIT follows our listener. Call it after the flush.
 
-    Return None if there are several connections or none, a joined external transaction, two phases, or later hooks.
+    Return None if there are several connections or none, an external transaction, a two-phase commit, or later hooks.
     """
     [*_, last] = session.dispatch.before_commit
     if session.twophase or last not in (_before_commit, _before_outermost_commit):

@@ -284,7 +284,7 @@ class Groups(Round):
 
     Attributes:
         folded_at: The start of the last round that left nothing to do, by the worker's clock.
-        finished: How many groups this worker has finished.
+        finished: How many groups this worker has finished, or tried to finish.
     """
 
     def __init__(self, polling: DedicatedConnection, queues: Sequence[ServedQueue], options: WorkerOptions) -> None:
