@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
 NEEDED_VERSION = 1
-"""The version of the schema that this library needs. It runs on newer ones too, also on those that it does not know."""
+"""The version of the schema that this library needs. The library runs on newer versions too, even unknown ones."""
 
 FOLDERS: list[Traversable] = [files(__package__) / folder for folder in ("v1",)]
 

@@ -86,7 +86,7 @@ class RoleGrant:
 
     Raises:
         ValueError: A value cannot be granted.
-        TypeError: Queues or channels are a single string.
+        TypeError: Queues or channels are a string, or no collection.
 
     Example:
         >>> RoleGrant("web", "producer", queues=("documents",)).arguments  # of op.grant_fairqueue()
@@ -168,7 +168,7 @@ def grant_statements(grant: RoleGrant, schema: str | None) -> Iterator[str]:
 
 
 def revoke_statements(role: str, kind: str | None, schema: str | None) -> Iterator[str]:
-    """Return statements that revoke a kind of work (None: all) from a role, if the role has such a grant."""
+    """Return statements that revoke a kind of work, or all kinds if it is None, from a role that may have it."""
     _check_role(role)
     if kind is not None:
         _check_kind(kind)
@@ -181,7 +181,7 @@ def revoke_statements(role: str, kind: str | None, schema: str | None) -> Iterat
 
 
 def renew_grants(before: int, after: int, schema: str | None) -> str:
-    """Return a DO block that gives roles the functions of their grants in *after*, and revokes the others of *before*.
+    """Return a DO block that lets roles execute the functions of their grants in *after*, and no others of *before*.
 
     Privileges that were granted by hand stay.
     """
