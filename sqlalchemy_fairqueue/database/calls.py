@@ -89,13 +89,13 @@ class Shape:
     """How a statement selects from a function. In its texts ``fairqueue.`` stands for the schema.
 
     Attributes:
-        columns: The columns to select. None: all.
+        columns: The columns to select; None for all.
         condition: SQL that follows the call of the function, such as a ``where``.
         before: A function that the statement calls first, with the same first parameter.
         alone: Array parameters with one element, which is passed itself, since drivers encode it faster than an array.
         named: A parameter for ids of messages, or for one id, which the statement finds by name; callers give names,
             the parameters of ``fq_find_named``, instead. If it is also in *alone*, only the first id is passed.
-        each: A parameter that gets an array; the function is called for each element, at position ``place``.
+        each: A parameter that gets an array. The function is called for each element; column ``place`` is its position.
         readable: Whether texts come as UTF-8 bytes, so that the connection's encoding need not represent them.
     """
 
@@ -194,11 +194,11 @@ class Target:
     """A queue in a database.
 
     Attributes:
-        schema: The schema of the installation; None: the search_path finds it.
+        schema: The schema of the installation; None if the search_path finds it.
         bind_arguments: How a session with several engines finds the engine of the queue.
         notify: Whether transactions may wake waiting consumers.
-        policy: The policy that new channels start with unless the queue has configured defaults, as JSON by column.
-            None: the initial policy, which the functions know.
+        policy: The policy that new channels start with unless the queue has configured defaults, as JSON by column;
+            None for the initial policy, which the functions know.
     """
 
     schema: str | None
@@ -252,7 +252,7 @@ class Call(NamedTuple):
     def tuples(self, connection: Connection, *, as_bytes: bool = False) -> Sequence[Sequence[Any]]:
         """Send the call and return its rows, but bypass SQLAlchemy if there is no listener, which halves the time.
 
-        This needs a connection with the options :data:`ALONE`. Rows are tuples without names. Errors: as :meth:`rows`.
+        The bypass needs a connection with the options :data:`ALONE`, and returns tuples. Errors are as in :meth:`rows`.
         """
         rows: list[Sequence[Any]] = []
         try:

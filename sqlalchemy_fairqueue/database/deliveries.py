@@ -85,7 +85,7 @@ class Dequeued:
         shared: Facts about all the deliveries: the queue, and whether they may hold slots of a limit, are timed, keep
             their results.
         is_held: Whether a due message is locked by another transaction.
-        due_in: How long until something else may be due. None: nothing is scheduled.
+        due_in: How long until something else may be due; None if nothing is scheduled.
     """
 
     rows: Sequence[Sequence[Any]]
@@ -140,7 +140,7 @@ def take_messages(
 
     Args:
         lease_id: A lease of the consumer to use again.
-        max_bytes: Most bytes of contents and headers together; a larger message is taken alone. None: any number.
+        max_bytes: Most bytes of contents and headers together; a larger message is taken alone. None sets no bound.
     """
     *rows, about = target.call(
         "fq_dequeue",
@@ -214,7 +214,7 @@ def delivered(
         if headers is not None:
             filled["headers"], refused = headers_of(str(headers, "utf-8"))
             filled["decoded"] = refused or filled["decoded"]
-        # A fifth of the usual time, since a frozen dataclass sets its fields one by one.
+        # This takes a fifth of the time of a frozen dataclass, which sets its fields one by one.
         delivery = _new(Delivery)
         _set(delivery, "__dict__", filled)
         deliveries.append(delivery)

@@ -64,7 +64,7 @@ def blocking(engine: AsyncEngine) -> Engine:
 
     The engine keeps no connection. Do not use it in a thread whose event loop runs.
     """
-    # The sync engine has reset the connection already.
+    # The engine that this returns has reset the connection already.
     connecting = without_pool(engine.sync_engine, reset_on_return=None)
     return without_pool(engine.sync_engine, lambda: _connected(connecting))
 
@@ -165,7 +165,7 @@ def run(engine: Engine, work: Callable[[Connection], R], *, calls_only: bool = F
 
     If listeners of the engine set up its transactions, all statements are one transaction. *calls_only* promises that
     *work* executes only through functions of ``calls``, which may bypass SQLAlchemy. If the server's default isolation
-    is not READ COMMITTED, the first *work* on the engine raises IsolationError, and is called again with it set.
+    is another one, the first *work* on the engine raises IsolationError, and is called again in READ COMMITTED.
     """
     driver = driver_of(engine)
     try:

@@ -48,7 +48,7 @@ class Membership:
         self.text = str(self.group_id)
 
 
-# Arrays that are null as a whole if all of their elements have this value.
+# Optional arrays: fq_enqueue gets null in place of an array whose elements all have the value given here.
 _OPTIONAL = {**dict.fromkeys(("ordering_keys", "costs", "groups", "unique_fors", "from_ends")), "on_duplicates": "skip"}
 
 

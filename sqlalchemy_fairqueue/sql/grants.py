@@ -81,8 +81,8 @@ class RoleGrant:
     Attributes:
         role: The role's name, as PostgreSQL keeps it, without quotes.
         kind: ``producer``, ``consumer``, ``monitor``, ``operator`` or ``loader``.
-        queues: The only queues that the grant applies to, sorted. None: all, as always for a monitor.
-        channels: The only channels that the grant applies to, sorted; only for a producer. None: all.
+        queues: The only queues that the grant applies to, sorted; None for all queues, as always for a monitor.
+        channels: The only channels that the grant of a producer applies to, sorted; None for all channels.
 
     Raises:
         ValueError: A value cannot be granted.
@@ -181,7 +181,7 @@ def revoke_statements(role: str, kind: str | None, schema: str | None) -> Iterat
 
 
 def renew_grants(before: int, after: int, schema: str | None) -> str:
-    """Return a DO block that lets roles execute the functions of their grants in *after*, and no others of *before*.
+    """Return a DO block that gives roles the functions of their grants in *after*, and revokes those of *before* alone.
 
     Privileges that were granted by hand stay.
     """

@@ -161,7 +161,7 @@ def _triggers(old: int, new: int) -> dict[str, str]:
 
 def _function_changes(before: int, after: int, schema: str | None) -> Iterator[str]:
     have, want = functions(before), functions(after)
-    # Pairs of a name and its signature.
+    # The names of functions whose signature stays.
     same = {name for name, _ in _signatures(before).items() & _signatures(after).items()}
     again = sorted(have.keys() & want.keys() - same)
     if again:

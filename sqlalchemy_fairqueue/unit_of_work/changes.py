@@ -74,7 +74,7 @@ def configure_channel(
     plan: str | Unset | None = UNSET,
     reset: tuple[str, ...] = (),
 ) -> Change:
-    """Change the policy of a channel. A new one begins with the target's policy. If *plan* is None, end its plan."""
+    """Change a channel's policy; a new channel begins with the target's policy. If *plan* is None, it follows none."""
     call = target.call(
         "fq_configure_channel",
         "configure",

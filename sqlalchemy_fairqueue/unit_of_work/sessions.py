@@ -178,7 +178,7 @@ def record(session: Session, operations: Sequence[Operation]) -> None:
         with contextlib.suppress(Exception):
             bind = session.get_bind(**(target.bind_arguments or {}))
     if bind is not None:
-        # Raises for another database or driver.
+        # Raises InvalidArgument for another database or driver.
         driver_of_dialect(bind.dialect.name, bind.dialect.driver)
     root, innermost = transactions(session)
     state = _state_of(session)

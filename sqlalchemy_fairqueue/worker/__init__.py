@@ -12,9 +12,9 @@ the first three threads and ``<name>-limits``, and calls their duties again afte
                      executor's buffer. It registers waits (``wakeups``). If a dequeue is not answered, it looks up and
                      releases the messages that the dequeue took.
 ``<name>-settle``    ``settler``: settles what handlers finished, in batches.
-``<name>-heartbeat`` ``duties``: the heartbeat extends leases, hears signals while all handlers are at
-                     work, and charges channels for running handlers. Other duties cut stuck calls of other threads,
-                     look for requests to stop, and start the rounds of the next row.
+``<name>-heartbeat`` ``duties``: the heartbeat extends leases, hears signals of queues whose polls are overdue, and
+                     charges channels for running handlers. Other duties cut stuck calls of the fetcher and the
+                     settler, look for requests to stop, and start the rounds of the next row.
 ``<name>-schedules`` ``duties``: each thread runs one round on its own connection, then ends. Schedules run due slots.
 ``<name>-groups``    Groups count members that ended, and enqueue follow-ups. Housekeeping makes and drops partitions of
 ``-housekeeping``    the history, and deletes what is old. Samples record the figures of queues.
@@ -39,7 +39,7 @@ State that several threads share, and who writes it:
 * ``FetchTrigger``: any thread sets it, the fetcher waits for it.
 * ``HeldDelivery``: the heartbeat sets ``cancelled``, ``cancelled_at`` and, under a lock, ``charged``; a stop sets
   ``stopping``; whoever settles without the handler sets ``given_up``. Handlers see it through ``Context``.
-* ``ChildProcesses``: a lock guards which child works on which delivery, so that a kill never hits another's child.
+* ``ChildProcesses``: a lock guards which child works on which delivery, so that a kill hits no other delivery's child.
 * ``WorkerStats``: one thread writes each counter; ``failures``, ``timed_out`` and ``hung`` are written under a lock.
 
 Start (``Runtime.check``, ``Runtime.start``): check schemas, call on_start functions (``Lifespan``), then start time

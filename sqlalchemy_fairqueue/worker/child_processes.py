@@ -53,7 +53,7 @@ class Answer:
     Attributes:
         ended: The outcome or MessageCancelled that the handler returned or raised, as an instance of this package's
             class; for any other exception a RemoteError. Any other value is sent only if the queue keeps results.
-        own: The pickled outcome, if its class is a subclass of the application and the outcome can be pickled.
+        own: The pickled outcome, if the application defines its class and it can be pickled.
         cause: The cause of an outcome that the handler raised.
     """
 
@@ -90,7 +90,7 @@ def _handle(listener: _Listener, connection: Connection[Any, Any], call: bytes) 
     held: HeldDelivery | None = None
     try:
         try:
-            # Imports the module of the handler.
+            # Unpickling imports the module of the handler.
             handler, deliveries, max_attempts = pickle.loads(call)  # noqa: S301 - the worker's
         finally:
             connection.send_bytes(b"begun")

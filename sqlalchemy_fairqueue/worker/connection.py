@@ -263,7 +263,7 @@ def _close_late(connecting: Future[Connection]) -> None:
 
 
 def _is_usable(error: BaseException) -> bool:
-    """Return whether the error leaves the connection usable: a statement was merely refused, or never sent."""
+    """Return whether an error leaves the connection usable: a refused or unsent statement, or a lost lease."""
     if isinstance(error, DBAPIError):
         return not error.connection_invalidated and sqlstate_of(error) in _REFUSALS
     # The driver has no bytes for a character, and sent nothing.

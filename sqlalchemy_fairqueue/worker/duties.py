@@ -302,7 +302,7 @@ class Groups(Round):
             self.start()
 
     def end(self, finished: int) -> bool:
-        """Begin no more rounds; but if a round runs, or has finished groups beyond *finished*, only return False."""
+        """Begin no more rounds and return True. If a round runs, or :attr:`finished` has changed, only return False."""
         with self._starting:
             if self.finished != finished or self.is_under_way:
                 return False

@@ -84,7 +84,7 @@ class Fetcher(Looper):
         """Dequeue as many messages as there is room for. Return the most seconds to wait before the next round."""
         executor, trigger, now = self._executor, self._executor.trigger, self.options.clock()
         trigger.refill_at = -1
-        # No handler has taken from the buffer for long: other workers may be free.
+        # If no handler has taken from the buffer for long, give it back, since other workers may be free.
         if now - executor.buffer.next_taken_at() > self.options.timings.stale_after:
             self.give_back()
         buffered = len(executor.buffer)

@@ -44,7 +44,7 @@ class Health:
     """The health of a worker at the time of the call.
 
     Attributes:
-        alive: False if it cannot recover by itself; restart its process.
+        alive: False if the worker cannot recover by itself; then restart its process.
         ready: Whether it takes messages now: it is started, its threads run, a handler is free or will be, and the
             database answers within two seconds and takes writes.
         problems: Why it is not alive or not ready.
@@ -114,7 +114,7 @@ _END = object()
 class Lifespan:
     """The on_start and on_stop functions of one start of a worker, and the resources; *run* calls plain functions.
 
-    The stop also closes a generator whose start was interrupted, since each is recorded before it begins.
+    The stop also closes a generator whose start was interrupted, since a generator is recorded before it begins.
     """
 
     def __init__(self, options: WorkerOptions, run: Run) -> None:

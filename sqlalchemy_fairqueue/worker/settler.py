@@ -127,7 +127,7 @@ class Settler(Looper):
                     refused.append(error)
         if refused:
             raise refused[0]
-        # All others are settled. The one that has waited longest comes first.
+        # All others are settled. Of the locked deliveries, the one that has waited longest comes first.
         locked = next(iter(self._pending), None)
         if locked is not None and (self._pending[locked] <= self.options.clock() or self._stopping):
             self._send(locked.queue, locked.decision.verb, [locked])

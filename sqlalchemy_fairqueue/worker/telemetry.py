@@ -79,7 +79,7 @@ class AttemptDistributions:
     Attributes:
         wait: Seconds from the enqueue to the beginning of the first attempt.
         service: Seconds that handlers took.
-        attempt: Which attempt of its message each attempt was: 1 for the first.
+        attempt: The number of each attempt among those at its message, from 1.
     """
 
     def __init__(self) -> None:

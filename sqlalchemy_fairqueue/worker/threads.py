@@ -183,7 +183,7 @@ async def in_thread(work: Callable[[], T]) -> T:
         try:
             return context.run(work)
         except StopIteration as error:
-            # The future of a loop cannot take it.
+            # The future of a loop cannot take a StopIteration.
             raise RuntimeError(f"the handler raised {said(error) or type(error).__name__}") from error
 
     return await asyncio.wrap_future(begun_in_thread(run, "fairqueue-handler"))

@@ -61,7 +61,7 @@ class Timings:
         longest_sleep: A thread without other work looks again after this long, which is within every system's limit.
         unsettled: While more deliveries than this are unsettled, the fetcher takes no messages.
         settle_bytes: Most bytes of results in one call; one result may be larger.
-        settle_at_stop: How long a stop waits for a database that is away.
+        settle_at_stop: How long a stop may take to settle deliveries.
         locked_again: Time until a locked message is tried again.
         may_hold_slot: A delivery that was taken longer ago may hold a slot, if a limit was set after its dequeue.
         stop_part: How long a stop waits for a thread to end, for each thread that it ends.

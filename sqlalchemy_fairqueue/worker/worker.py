@@ -78,7 +78,7 @@ class Front:
         return runtime
 
     async def _begin(self, runtime: Runtime) -> None:
-        """Check, call on_start functions, start all parts. If one fails, stop the earlier ones and raise its error."""
+        """Check, call on_start functions, start all parts. If a step fails, undo earlier steps and raise the error."""
         self._checking = True
         try:
             await self._check(runtime)
@@ -141,7 +141,7 @@ class Worker(Front):
         lease: How long messages stay with this worker after its last sign of life, by default 30 seconds. Messages of a
             crashed worker come back after this time; a worker that is cut off from the database this long loses its
             messages.
-        poll_interval: Longest time between two polls of an idle queue. Default: 5 seconds; 1 second if not notified.
+        poll_interval: Longest time between polls of an idle queue. Default: 5 seconds, or 1 without notifications.
         listen: Whether notifications wake the worker. Give False behind a transaction pooler.
         grace: How long handlers may go on after ``stop``; then their messages are released.
         retry: When failed messages are tried again, unless their handler has its own policy.
@@ -175,7 +175,7 @@ class Worker(Front):
         checked = worker_options(options, engine=engine, queues=queues, sync_session_factory=session_factory)
         super().__init__(engine, checked)
         self._engine: Engine
-        # Both reentrant, since a signal handler of the application may call stop() while the same thread does.
+        # Reentrant, as _asked is, since a signal handler of the application may call stop() while its thread does.
         self._lock = threading.RLock()
         self._asked: WakeEvent
 
