@@ -387,7 +387,7 @@ def _status(*, group_id: UUID | str, added: int, **row: Any) -> GroupStatus:
 
 
 def read_group_members(connection: Connection, target: Target, group_id: UUID, *, limit: int) -> list[Member]:
-    """Return any *limit* members of a group that have not ended, or all if there are fewer, sorted by id."""
+    """Return up to *limit* of a group's members that have not ended, sorted by id but chosen in no order."""
     doing = f"list the members of group {group_id} of"
     return sorted(target.read(connection, "fq_group_members", doing, Member, group_id=str(group_id), limit=limit))
 

@@ -168,7 +168,7 @@ def grant_statements(grant: RoleGrant, schema: str | None) -> Iterator[str]:
 
 
 def revoke_statements(role: str, kind: str | None, schema: str | None) -> Iterator[str]:
-    """Return statements that revoke a kind of work, or all kinds if it is None, from a role that may have it."""
+    """Return statements that revoke a kind of work from a role that may have it; *kind* None stands for all kinds."""
     _check_role(role)
     if kind is not None:
         _check_kind(kind)
@@ -253,8 +253,8 @@ class RoleRights:
     """The rights of a role, or of :data:`PUBLIC`, on an installation, compared with the role's grants.
 
     Attributes:
-        lacking: Functions that its grants stand for, but that it may not execute.
-        beyond: Functions that it may execute, although none of its grants stands for them.
+        lacking: Functions that the role's grants stand for, but that the role may not execute.
+        beyond: Functions that the role may execute, although none of its grants stands for them.
         others: Rights on tables and sequences, such as ``select on fq_message``, and the right to create in the schema.
     """
 

@@ -143,7 +143,7 @@ def make_stage_schema(schema: str | None) -> str:
 
 
 def drop_stage_schema(schema: str | None) -> str:
-    """Return a DO block that drops staging tables, if the role may, and their schema unless it holds something else."""
+    """Return a DO block that drops staging tables, as far as the role may, and their schema if nothing is left."""
     columns = f"array[{', '.join(quoted_literal(column) for column in sorted(STAGE_COLUMNS))}]"
     name = STAGE_SCHEMA.format("v_schema")
     return block(

@@ -40,10 +40,10 @@ class Change:
     Attributes:
         lock_key: Orders the changes of a queue and phase; changes with the same key keep their order.
         locks_queue: Whether the change locks the row of its queue.
-        changed_plan: The plan that the change changes or removes.
-        used_plan: The plan that the change lets a channel follow.
+        changed_plan: The plan to change or remove.
+        used_plan: The plan that a channel shall follow.
         channel: The channel whose state row the change locks.
-        makes: The policy with which the change creates a missing channel, as JSON; None if it creates no channel.
+        makes: The policy, as JSON, with which the change creates a missing channel; None if it creates no channel.
         limits: Whether the channel or queue gets a limit; then the messages that are leased already must be counted.
     """
 
@@ -74,7 +74,7 @@ def configure_channel(
     plan: str | Unset | None = UNSET,
     reset: tuple[str, ...] = (),
 ) -> Change:
-    """Change a channel's policy; a new channel begins with the target's policy. If *plan* is None, it follows none."""
+    """Change a channel's policy; a new channel begins with the target's policy. With *plan* None it follows no plan."""
     call = target.call(
         "fq_configure_channel",
         "configure",

@@ -210,7 +210,7 @@ class HeldDelivery:
 
     @property
     def measured_cost(self) -> int | None:
-        """Its share of the cost that the handler set; else, in a queue fair by seconds, of the time in milliseconds."""
+        """The delivery's share of the cost set by its handler; else, in a queue fair by seconds, of the time in ms."""
         told, count = self.first.cost, len(self.first.batch)
         if told is not None:
             return told // count + (told % count if self is self.first else 0)

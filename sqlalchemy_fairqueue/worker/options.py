@@ -118,7 +118,7 @@ class WorkerOptions(ConnectionOptions):
     def ask(self) -> timedelta:
         """The lease that a dequeue asks for, half of ``lease``.
 
-        The dequeue can reuse a lease that lives this long, and heartbeats extend the worker's last lease by ``lease``.
+        So the dequeue can reuse the worker's last lease, which heartbeats keep alive for longer than this.
         """
         return self.lease / 2
 
@@ -180,7 +180,7 @@ def ready_options(options: WorkerOptions, engine: Engine | AsyncEngine) -> Worke
 
 
 def _check_handlers(options: WorkerOptions, *, in_loop: bool) -> None:
-    """Refuse queues without handlers, whose messages would become dead letters, and functions it cannot call."""
+    """Refuse queues without handlers, whose messages would become dead letters, and uncallable functions."""
     check_isolated(options.queues)
     for queue in options.queues:
         if not handlers_of(queue):

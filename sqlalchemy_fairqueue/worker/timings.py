@@ -28,7 +28,7 @@ from sqlalchemy_fairqueue.texts import logged
 from sqlalchemy_fairqueue.worker.telemetry import WorkerLog
 
 Clock = Callable[[], float]
-"""Returns seconds that never go back, and that go on while the process is suspended, as time.monotonic does."""
+"""Returns seconds that never go back, and that go on while the process is stopped, as time.monotonic does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
