@@ -552,7 +552,7 @@ def named(queue: str | Sequence[str | None], channel: str | None = None) -> str:
 
 
 def can_notify(connection: Connection) -> bool:
-    """Return whether the transaction may notify. PREPARE TRANSACTION fails after a NOTIFY, so two phases forbid it."""
+    """Return whether the transaction may notify: not if it has two phases, since PREPARE fails after a NOTIFY."""
     return not isinstance(connection.get_transaction(), TwoPhaseTransaction)
 
 

@@ -97,7 +97,7 @@ def block(body: str, schema: str | None, variables: Mapping[str, str] | None = N
     """Return a DO block, in which ``v_schema`` is the name of the target schema.
 
     The block's search_path has only pg_catalog: otherwise somebody who may create functions in a schema of the
-    search_path could make the migrating role call one. The end of the block restores the search_path, ``v_path``.
+    search_path could make the migrating role call one. The end of the block restores the search_path from ``v_path``.
     """
     declared = "".join(f"  {name} {kind};\n" for name, kind in (variables or {}).items())
     return (

@@ -169,7 +169,7 @@ def joined(session: Session, target: Target) -> Connection:
 def record(session: Session, operations: Sequence[Operation]) -> None:
     """Keep operations of one queue, at least one, until the session's COMMIT. Raise as :func:`transactions` does.
 
-    If a COMMIT under way has already sent its work, send the operations at once, which may raise LockOrderError.
+    If a COMMIT under way has sent the recorded work already, send the operations at once, or raise LockOrderError.
     """
     target, bind = operations[0].target, session.bind
     if bind is None or target.bind_arguments or type(session).get_bind is not Session.get_bind:

@@ -280,7 +280,7 @@ class Round(ABC):
 
 
 class Groups(Round):
-    """Rounds that count members that ended, from the notes that transactions left, and then enqueue follow-ups.
+    """Rounds that read the notes of transactions, count the members of groups that ended, and enqueue follow-ups.
 
     Attributes:
         folded_at: The start of the last round that left nothing to do, by the worker's clock.
@@ -348,7 +348,7 @@ class Schedules(Round):
         self._until: dict[str | None, int] = {}
 
     def poll(self) -> float | None:
-        """Begin a round if a schedule is due. Return the seconds until the next is due, or None if none is soon."""
+        """Begin a round if a schedule is due. Return the seconds until the next is due; None if none is due soon."""
         if self.is_under_way:
             return None
         return min(filter(None, self._each(self._poll)), default=None)
@@ -534,7 +534,7 @@ class Housekeeping(Round):
                 self._options.log.info(": %s dead letters of queue %s deleted after their retention", letters, queue)
 
     def _forget_channels(self, schema: str | None) -> None:
-        """Mark idle channels, and delete marked ones whose mark all present transactions see."""
+        """Mark idle channels, and delete channels whose mark every present transaction sees."""
         after: int | None = 0
         while after is not None and not self._stopping:
             [(after, _)] = self._rows(

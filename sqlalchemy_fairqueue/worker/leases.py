@@ -366,7 +366,7 @@ class ServedQueue:
         return handler
 
     def around(self, handler: Handler) -> tuple[AnyMiddleware, ...]:
-        """Return the middleware of a handler, outermost first; raise WorkerError if none of it suits the handler."""
+        """Return a handler's middleware, outermost first. Raise WorkerError if some exists, but none suits."""
         if handler.kind not in self._around:
             self._around[handler.kind] = middleware_for(handler, self._middleware)
         return self._around[handler.kind]

@@ -129,7 +129,7 @@ class Lifespan:
         self._stopping: set[Callable[..., Any]] = set()
 
     async def start(self) -> None:
-        """Call the on_start functions. If one fails, raise StartError; the caller then calls :meth:`stop`."""
+        """Call the on_start functions. If one fails, raise StartError; the caller must then call :meth:`stop`."""
         for queue in self._options.queues:
             starts, stops = lifespan_of(queue)
             for one in starts:

@@ -82,7 +82,7 @@ class Settler(Looper):
         self.connection.close()
 
     def _step(self) -> float | None:
-        """Send what is pending. Return the seconds until the next call, or None."""
+        """Send what is pending. Return the seconds until the next call; None if nothing is left."""
         self._gather()
         try:
             self._flush()

@@ -319,7 +319,7 @@ _watches: WeakKeyDictionary[Engine, EngineWatch] = WeakKeyDictionary()
 
 
 def watch_of(engine: Engine) -> EngineWatch:
-    """Return the watch of an engine's database. A forked child makes its own."""
+    """Return the watch of an engine's database. A forked child process gets a watch of its own."""
     with _lock:
         watch = _watches.get(engine)
         if watch is None or watch.process != os.getpid():

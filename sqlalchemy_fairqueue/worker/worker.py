@@ -238,7 +238,7 @@ class Worker(Front):
         """Take no further messages, let handlers finish, release the rest, and return. The worker can start again.
 
         A call from one of this worker's handlers returns at once; the worker then stops after its handlers have
-        finished. A second call with a shorter grace shortens the first.
+        finished. A second call with a shorter grace shortens that of the first.
 
         Args:
             grace: How long handlers may go on; default: the worker's. A handler that takes longer is abandoned: its
