@@ -1,5 +1,5 @@
-"""Calls the SQL functions by name; the rest of the package calls only the Python functions in here.
+"""Calls the SQL functions by name, for the rest of the library.
 
 Only this package knows drivers, the shapes of calls, and which of our errors an SQLSTATE stands for. Functions that
-take a Connection leave its COMMIT to the caller, except ``commit_with``.
+call the database on a Connection leave the COMMIT to the caller, except ``Link.commit_with``.
 """

@@ -3,8 +3,8 @@
 As a rule SQLAlchemy sends a call, so that its events fire. If there is no listener and the driver supports it, the call
 bypasses SQLAlchemy, which halves its time. Calls can travel with the COMMIT of their transaction, in one round trip.
 Python then sees an outcome only after the COMMIT. So if an outcome must not be committed, the statement itself fails,
-by ``fq_refuse``. If an engine has listeners of statements, SQLAlchemy prepares each statement and our listener of
-``do_execute`` collects it; after the last one the driver sends all of them together.
+by ``fq_refuse``. If listeners watch the statements of an engine, SQLAlchemy prepares each statement, and our listener
+of ``do_execute`` collects it; after the last statement the driver sends all of them together.
 """
 
 from __future__ import annotations
@@ -89,13 +89,13 @@ class Shape:
     """How a statement selects from a function. In its texts ``fairqueue.`` stands for the schema.
 
     Attributes:
-        columns: The columns to select. None: all.
+        columns: The columns to select; None for all.
         condition: SQL that follows the call of the function, such as a ``where``.
         before: A function that the statement calls first, with the same first parameter.
-        alone: Array parameters with one element, which is passed itself, since drivers encode it several times faster.
-        named: A parameter for ids of messages, or for one id, which the same statement finds by name; the call has the
-            parameters of ``fq_find_named`` in its place. If it is also in *alone*, only the first id is passed.
-        each: A parameter that gets an array; the function is called for each element, and ``place`` is its position.
+        alone: Array parameters with one element, which is passed itself, since drivers encode it faster than an array.
+        named: A parameter for ids of messages, or for one id, which the statement finds by name; callers give names,
+            the parameters of ``fq_find_named``, instead. If it is also in *alone*, only the first id is passed.
+        each: A parameter that gets an array. The function is called for each element; column ``place`` is its position.
         readable: Whether texts come as UTF-8 bytes, so that the connection's encoding need not represent them.
     """
 
@@ -194,11 +194,11 @@ class Target:
     """A queue in a database.
 
     Attributes:
-        schema: The schema of the installation; None: the search_path finds it.
+        schema: The schema of the installation; None if the search_path finds it.
         bind_arguments: How a session with several engines finds the engine of the queue.
         notify: Whether transactions may wake waiting consumers.
-        policy: The policy that new channels start with unless the queue has configured defaults, as JSON by column.
-            None: the initial policy, which the functions know.
+        policy: The policy that new channels start with unless the queue has configured defaults, as JSON by column;
+            None for the initial policy, which the functions know.
     """
 
     schema: str | None
@@ -250,9 +250,9 @@ class Call(NamedTuple):
         return row[0]
 
     def tuples(self, connection: Connection, *, as_bytes: bool = False) -> Sequence[Sequence[Any]]:
-        """Send the call as :meth:`rows` does, but bypass SQLAlchemy if there is no listener, which halves the time.
+        """Send the call and return its rows, but bypass SQLAlchemy if there is no listener, which halves the time.
 
-        Only a connection with the options :data:`ALONE` bypasses it. The rows have no names. Errors are the same.
+        The bypass needs a connection with the options :data:`ALONE`, and returns tuples. Errors are as in :meth:`rows`.
         """
         rows: list[Sequence[Any]] = []
         try:
@@ -294,11 +294,11 @@ def read(  # noqa: PLR0917 - parameters of functions have all other names
     /,
     **values: Any,
 ) -> list[T]:
-    """Call a function whose rows people read. Return what *kind* makes of each row, called with the columns by name.
+    """Call a function whose rows people read, and return the result of *kind* for each row, with columns as keywords.
 
-    Texts are read whatever the connection's encoding is. Columns that are named as instants become datetimes in UTC,
-    those named as durations timedeltas. The columns of a rate become one ``rate``. Arrays become tuples;
-    ``overridden``, which names columns, becomes a tuple of the policy fields that these stand for.
+    Texts are read whatever the connection's encoding is. Columns with names of instants (``due_at``) become datetimes
+    in UTC, columns with names of durations (``every``) timedeltas. The columns of a rate become one ``rate``. Arrays
+    become tuples; ``overridden``, an array of column names, becomes a tuple of the names of policy fields.
     """
     rows = call(schema, function, doing, shape, **values).rows(connection, as_bytes=True)
     columns = [(name, _reader(name, type_)) for name, type_ in signature(function).columns.items()]
@@ -552,7 +552,7 @@ def named(queue: str | Sequence[str | None], channel: str | None = None) -> str:
 
 
 def can_notify(connection: Connection) -> bool:
-    """Return whether the transaction may notify. PREPARE TRANSACTION fails after a NOTIFY, so two phases forbid it."""
+    """Return whether the transaction may notify: not if it has two phases, since PREPARE fails after a NOTIFY."""
     return not isinstance(connection.get_transaction(), TwoPhaseTransaction)
 
 

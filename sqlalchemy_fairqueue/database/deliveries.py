@@ -29,8 +29,8 @@ LONGEST_WAIT = timedelta(seconds=61)
 # Classes of SQLSTATE: data exceptions, violated constraints, exceeded program limits, and corrupt rows.
 _ABOUT_DATA = ("22", "23", "54", "XX")
 _TOKEN = ("ids", "rows", "lease_ids", "deliveries")
-# Numbers come in one array, since each column of a result costs the client about 2 us. The first ones belong to a
-# message, the others to the call.
+# Numbers come in one array, since each column of a result costs the client about 2 us. A row has the numbers of a
+# message; the last row has those of the call.
 _OF_MESSAGE = (
     "array[message_id, enqueued_at, cast(attempt as bigint), cast(max_attempts as bigint), cast(deliveries as bigint)]"
 )
@@ -80,13 +80,13 @@ class Dequeued:
     """The answer of a dequeue.
 
     Attributes:
-        rows: Those of the messages that were taken, in fair order; :func:`delivered` reads them.
-        lease: None if nothing was taken.
+        rows: The rows of the messages that were taken, in fair order; :func:`delivered` reads these rows.
+        lease: The lease of these messages; None if nothing was taken.
         lease_id: A lease that the next dequeue may use again, or None.
         shared: Facts about all the deliveries: the queue, and whether they may hold slots of a limit, are timed, keep
             their results.
         is_held: Whether a due message is locked by another transaction.
-        due_in: How long until something else may be due. None: nothing is scheduled.
+        due_in: How long until something else may be due; None if nothing is scheduled.
     """
 
     rows: Sequence[Sequence[Any]]
@@ -141,7 +141,7 @@ def take_messages(
 
     Args:
         lease_id: A lease of the consumer to use again.
-        max_bytes: Most bytes of contents and headers together; a larger message is taken alone. None: any number.
+        max_bytes: Most bytes of contents and headers together; a larger message is taken alone. None sets no bound.
     """
     *rows, about = target.call(
         "fq_dequeue",
@@ -215,7 +215,7 @@ def delivered(
         if headers is not None:
             filled["headers"], refused = headers_of(str(headers, "utf-8"))
             filled["decoded"] = refused or filled["decoded"]
-        # A fifth of the usual time, since a frozen dataclass sets its fields one by one.
+        # This takes a fifth of the time of a frozen dataclass, which sets its fields one by one.
         delivery = _new(Delivery)
         _set(delivery, "__dict__", filled)
         deliveries.append(delivery)
@@ -350,7 +350,7 @@ def settlement(
 ) -> Call:
     """Return the call that settles deliveries by a verb; each sequence has one element for each delivery.
 
-    Its rows tell which messages ended otherwise: "lost" if the token is invalid, "buried" if no attempt was left.
+    The call's rows name messages that ended otherwise: "lost" if the token is invalid, "buried" if no attempt was left.
 
     Args:
         results: Only for "complete". If an element is None, or the sequence is empty, no result is kept.

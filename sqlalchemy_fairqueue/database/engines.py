@@ -1,4 +1,4 @@
-"""Runs work on engines, sync and async alike. No other module checks out connections."""
+"""Runs work on sync and async engines, and sets up the isolation and the limits of connections."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ class _WithoutPool(OptionEngine):
 def without_pool(engine: Engine, connect: Callable[[], Any] | None = None, **options: Any) -> Engine:
     """Return an engine that connects like another one, with its events and options, but keeps no connection.
 
-    *connect* returns a driver's connection for which the pool's events have already run. None: connect like *engine*.
-    *options* are SQLAlchemy's options of the pool.
+    *connect* returns a driver's connection for which the pool's events have run already; without it the new engine
+    connects like *engine*. *options* are SQLAlchemy's options of the pool.
     """
     shared, own = engine.pool, _WithoutPool(engine, {})
     creator: Any = connect
@@ -64,13 +64,13 @@ def blocking(engine: AsyncEngine) -> Engine:
 
     The engine keeps no connection. Do not use it in a thread whose event loop runs.
     """
-    # The sync engine has reset the connection already.
+    # The engine that this returns has reset the connection already.
     connecting = without_pool(engine.sync_engine, reset_on_return=None)
     return without_pool(engine.sync_engine, lambda: _connected(connecting))
 
 
 def _connected(engine: Engine) -> _Waiting:
-    # psycopg needs a loop that waits for sockets which the loop has not made; that of Windows does not.
+    # psycopg needs a loop that can wait for sockets which it has not made itself; the default of Windows cannot.
     loop = asyncio.SelectorEventLoop() if sys.platform == "win32" else asyncio.new_event_loop()
     try:
         return _WaitingConnection(_waited(loop, engine.raw_connection), loop)
@@ -165,7 +165,7 @@ def run(engine: Engine, work: Callable[[Connection], R], *, calls_only: bool = F
 
     If listeners of the engine set up its transactions, all statements are one transaction. *calls_only* promises that
     *work* executes only through functions of ``calls``, which may bypass SQLAlchemy. If the server's default isolation
-    is another one, the first *work* on the engine raises IsolationError; it is then called again in READ COMMITTED.
+    is another one, the first *work* on the engine raises IsolationError, and is called again in READ COMMITTED.
     """
     driver = driver_of(engine)
     try:

@@ -116,7 +116,7 @@ def _hidden(text: str) -> str:
 
 
 def refuse(error: StatementError, doing: str, parameters: Mapping[str, Any]) -> NoReturn:
-    """Raise this package's error for a failed call, or the SQLAlchemy error itself if its SQLSTATE has none.
+    """Raise our error for the SQLSTATE of a failed call, or the SQLAlchemy error itself if we have none for it.
 
     Neither text shows contents or rows; the ``params`` of the SQLAlchemy error still have them.
     """
@@ -131,7 +131,7 @@ def refuse(error: StatementError, doing: str, parameters: Mapping[str, Any]) -> 
 def translated(error: DBAPIError, doing: str, parameters: Mapping[str, Any]) -> FairQueueError | None:
     """Translate a refusal of the database into an error of this package; None if its SQLSTATE has no class.
 
-    The error's attributes are the parameters of the call that have their names.
+    Attributes of the error get the values of the call's parameters with the same names.
     """
     refusal = refusal_of(error)
     kind = FairQueueError.of_sqlstate.get(refusal.sqlstate)
@@ -145,7 +145,7 @@ def translated(error: DBAPIError, doing: str, parameters: Mapping[str, Any]) -> 
     elif kind is UnknownChannel:
         hint = "correct the name" + (", or pause(..., new=True) makes the channel" if parameters.get("paused") else "")
     named = {"schedule": parameters.get("name"), **parameters}
-    # Some classes are dataclasses, whose attributes these are.
+    # The attributes of error classes that are dataclasses.
     attributes = {name: named[name] for name in getattr(kind, "__dataclass_fields__", ()) if name in named}
     return kind(f"cannot {doing}: {problem}; {hint or 'see the documentation of the call'}", **attributes)
 

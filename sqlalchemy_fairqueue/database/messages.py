@@ -48,7 +48,7 @@ class Membership:
         self.text = str(self.group_id)
 
 
-# Arrays that are null as a whole if all of their elements have this value.
+# Optional arrays: fq_enqueue gets null in place of an array whose elements all have the value given here.
 _OPTIONAL = {**dict.fromkeys(("ordering_keys", "costs", "groups", "unique_fors", "from_ends")), "on_duplicates": "skip"}
 
 
@@ -94,8 +94,8 @@ class FoundResult:
 
     Attributes:
         state: See ``fq_results``.
-        content: The encoded result. None: the handler returned None, or nothing is kept.
-        reason: Why nothing is kept of a completed message, or why the message died.
+        content: The encoded result; None if the handler returned None, or if no result is kept.
+        reason: Why no result of a completed message is kept, or why the message became a dead letter.
         expires_at: Until when the result is kept, in UTC.
     """
 
@@ -111,7 +111,7 @@ class FoundResult:
 
 @cache
 def _enqueuing(*, alone: bool, refusing: bool) -> Shape:
-    """Return the shape of an enqueue, of one message if *alone*; if *refusing*, it fails where ``enqueue`` raises."""
+    """Return the shape of an enqueue, of one message if *alone*. If *refusing*, SQL fails where ``enqueue`` raises."""
     outcome = "outcome"
     if refusing:
         channel, on_duplicate = (
@@ -226,7 +226,7 @@ def _arrays(messages: Sequence[EncodedMessage]) -> dict[str, Any]:
 
 
 def followup_values(messages: Sequence[EncodedMessage]) -> dict[str, Any]:
-    """Return the arrays of follow-ups that a group keeps until its members have ended; without any, each is None."""
+    """Return the arrays of follow-ups that a group keeps until its members end; each None if there are none."""
     # No driver writes an empty array of contents.
     kept = signature("fq_make_group").parameters
     return {name: values or None for name, values in _arrays(messages).items() if name in kept}
@@ -239,7 +239,7 @@ def names_values(*names: MessageName) -> dict[str, Any]:
 
 
 def make_due(target: Target, message: int | MessageName) -> Call:
-    """Return the call that makes a message due: that of an id, or the first that has the key or ordering key."""
+    """Return the call that makes a message due, given its id, or the first message with a key or ordering key."""
     function, doing, notify = "fq_make_due", "make a message due in", target.notify
     if isinstance(message, MessageName):
         return target.call(function, doing, _ONE_NAMED, notify=notify, **names_values(message))
@@ -260,9 +260,9 @@ def read_messages(
     content_bytes: int = 65_536,
     ahead: int = 0,
 ) -> list[MessageDetails]:
-    """Return the unsettled messages with these ids, in their order, or the first that has the key or ordering key.
+    """Return unsettled messages by ids, in the order of *wanted*, or the first message with a key or ordering key.
 
-    Up to *ahead* messages before each are counted.
+    For each message, count up to *ahead* messages before it in its channel.
     """
     which: dict[str, Any] = {"bytes": content_bytes, "ahead": ahead}
     function, doing, shape = "fq_message_details", "read messages of", READABLE
@@ -349,7 +349,7 @@ class Folded(NamedTuple):
 
 
 class Member(NamedTuple):
-    """A member of a group that has not ended."""
+    """A group's member that has not ended."""
 
     message_id: int
     channel: str
@@ -365,7 +365,7 @@ def read_groups(
     before: GroupStatus | None = None,
     limit: int = 1000,
 ) -> list[GroupStatus]:
-    """Return groups of a queue, the newest first, or one; *before* is the last group of the previous page."""
+    """Return groups of a queue, the newest first, or only *group_id*. *before*: the last group of the page before."""
     doing = "list the groups of" if group_id is None else f"read group {group_id} of"
     before_at, before_id = (None, None) if before is None else (before.created_at, str(before.id))
     page = {"open": is_open, "before_at": before_at, "before_id": before_id, "limit": limit}
@@ -378,7 +378,7 @@ def _status(*, group_id: UUID | str, added: int, **row: Any) -> GroupStatus:
 
 
 def read_group_members(connection: Connection, target: Target, group_id: UUID, *, limit: int) -> list[Member]:
-    """Return members of a group that have not ended, by id; if there are more, any *limit* of them."""
+    """Return up to *limit* of a group's members that have not ended, sorted by id but chosen in no order."""
     doing = f"list the members of group {group_id} of"
     return sorted(target.read(connection, "fq_group_members", doing, Member, group_id=str(group_id), limit=limit))
 

@@ -24,7 +24,7 @@ _OVERDUE = timedelta(minutes=5)
 
 @dataclass(frozen=True, slots=True)
 class ScheduleDefinition:
-    """A schedule to set. If *in_code*, each start of a worker sets it."""
+    """A schedule to set. If *in_code*, the application's code declares it, and each start of a worker sets it."""
 
     name: str
     recurrence: Recurrence
@@ -33,7 +33,7 @@ class ScheduleDefinition:
 
 
 class DueSchedule(NamedTuple):
-    """A schedule that is due, for the worker that finds its slots. Times are microseconds since the epoch."""
+    """A schedule that is due now or soon, for a worker to find its slots. Times are microseconds since the epoch."""
 
     id: int
     queue: str
@@ -114,7 +114,7 @@ def due_schedules(
     ahead: timedelta,
     limit: int,
 ) -> list[DueSchedule]:
-    """Return up to *limit* schedules of each queue due within *ahead*; from code, only those that *in_code* names."""
+    """Return up to *limit* schedules of each queue that are due within *ahead*; from code only those in *in_code*."""
     rows = call(
         schema,
         "fq_due_schedules",
@@ -134,8 +134,8 @@ def run_slots(
 ) -> dict[int, int | None] | None:
     """Run the planned slots of a schedule, and store which slots are done. Call it in a transaction of its own.
 
-    Return the message id of each slot, None if it was dropped. If another worker was first or the schedule changed, do
-    nothing and return None.
+    Return the message id of each slot, None if its message was dropped. If another worker was first or the schedule
+    changed, do nothing and return None.
     """
     rows = call(
         schema,

@@ -42,7 +42,7 @@ COMPETING = 1000
 """How many channels with leased messages, and how many ready ones, are read to find what a channel competes with."""
 
 COUNTED = 60 * COMPETING
-"""How many leased messages are counted to find that. To count one takes 1 us; the weight of a channel takes 5 us."""
+"""The most leased messages that are counted for the same purpose. One takes 1 us; the weight of a channel, 5 us."""
 
 _TIMED = 10_000
 _STEPS = timedelta(minutes=1), timedelta(minutes=5), timedelta(minutes=15)

@@ -32,7 +32,7 @@ Catalog = dict[str, dict[str, str]]
 """Facts by object: ``{"column fq_message.kind": {"type": "text", ...}, "function fq_now()": {...}, ...}``."""
 
 _KINDS = ("table", "column", "index", "constraint", "function", "trigger", "rule", "schema")
-# With another search_path, a role that may create functions in a schema of it could make the reader call them.
+# With another search_path, a role that may create functions in one of its schemas could make the reader call them.
 _PLAIN = {"search_path": "pg_catalog, pg_temp", "quote_all_identifiers": "off"}
 _SETTINGS = text(
     "select current_setting('search_path') as search_path, "

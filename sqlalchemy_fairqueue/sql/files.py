@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
 NEEDED_VERSION = 1
-"""The version of the schema that this library needs. It runs on newer ones too, also on those that it does not know."""
+"""The version of the schema that this library needs. The library runs on newer versions too, even unknown ones."""
 
 FOLDERS: list[Traversable] = [files(__package__) / folder for folder in ("v1",)]
 
 # The folders of a version that hold its functions: its own, what people and dashboards read, what bulk loads call.
 _SUBJECTS = ("", "reads", "loads")
-# A statement ends with a semicolon at the end of a line, unless that is within a body.
+# A semicolon at the end of a line ends a statement, unless it is within the body of a function.
 _STATEMENT = re.compile(r"(?:\$\$.*?\$\$|.)*?(?:;[ \t]*$|\Z)", re.MULTILINE | re.DOTALL)
 # These settings pin the names and the plans in a function, whatever the session has set. Plans are generic and use
 # indexes, since a plan that was made while a table was empty must also serve a long backlog.

@@ -81,12 +81,12 @@ class RoleGrant:
     Attributes:
         role: The role's name, as PostgreSQL keeps it, without quotes.
         kind: ``producer``, ``consumer``, ``monitor``, ``operator`` or ``loader``.
-        queues: The only queues that the grant applies to, sorted. None: all, as always for a monitor.
-        channels: The only channels that the grant applies to, sorted; only for a producer. None: all.
+        queues: The only queues that the grant applies to, sorted; None for all queues, as always for a monitor.
+        channels: The only channels that the grant of a producer applies to, sorted; None for all channels.
 
     Raises:
         ValueError: A value cannot be granted.
-        TypeError: Queues or channels are a single string.
+        TypeError: Queues or channels are a string, or no collection.
 
     Example:
         >>> RoleGrant("web", "producer", queues=("documents",)).arguments  # of op.grant_fairqueue()
@@ -168,7 +168,7 @@ def grant_statements(grant: RoleGrant, schema: str | None) -> Iterator[str]:
 
 
 def revoke_statements(role: str, kind: str | None, schema: str | None) -> Iterator[str]:
-    """Return statements that revoke a kind of work (None: all) from a role, if the role has such a grant."""
+    """Return statements that revoke a kind of work from a role that may have it; *kind* None stands for all kinds."""
     _check_role(role)
     if kind is not None:
         _check_kind(kind)
@@ -181,7 +181,7 @@ def revoke_statements(role: str, kind: str | None, schema: str | None) -> Iterat
 
 
 def renew_grants(before: int, after: int, schema: str | None) -> str:
-    """Return a DO block that gives roles the functions of their grants in *after*, and revokes the others of *before*.
+    """Return a DO block that gives roles the functions of their grants in *after*, and revokes those of *before* alone.
 
     Privileges that were granted by hand stay.
     """
@@ -253,8 +253,8 @@ class RoleRights:
     """The rights of a role, or of :data:`PUBLIC`, on an installation, compared with the role's grants.
 
     Attributes:
-        lacking: Functions that its grants stand for, but that it may not execute.
-        beyond: Functions that it may execute, although none of its grants stands for them.
+        lacking: Functions that the role's grants stand for, but that the role may not execute.
+        beyond: Functions that the role may execute, although none of its grants stands for them.
         others: Rights on tables and sequences, such as ``select on fq_message``, and the right to create in the schema.
     """
 

@@ -46,7 +46,7 @@ UNRELEASED = -1
 """The version of an installation that was made before the first release, whatever its number was."""
 
 IS_UNRELEASED = "holds fairqueue of an unreleased version, which nothing upgrades: drop its tables and functions"
-"""What errors say of such an installation, between its schema and the operation that installs fairqueue anew."""
+"""What errors say of such an installation, after the name of its schema."""
 
 VERSION_COLUMN = (
     "case when pg_catalog.pg_typeof(fq_version) operator(pg_catalog.=) cast('pg_catalog.int4' as pg_catalog.regtype)"
@@ -97,7 +97,7 @@ def block(body: str, schema: str | None, variables: Mapping[str, str] | None = N
     """Return a DO block, in which ``v_schema`` is the name of the target schema.
 
     The block's search_path has only pg_catalog: otherwise somebody who may create functions in a schema of the
-    search_path could make the migrating role call one. The end of the block restores the search_path, ``v_path``.
+    search_path could make the migrating role call one. The end of the block restores the search_path from ``v_path``.
     """
     declared = "".join(f"  {name} {kind};\n" for name, kind in (variables or {}).items())
     return (
@@ -127,12 +127,12 @@ def _kept(schema: str) -> str:
 STAGE_NAME: Final = "fq_stage_[0-9]{1,18}_[0-9a-f]{12}"
 """Names of stages, as a regular expression of Python's and of PostgreSQL's. `fq_make_stage` makes the names."""
 STAGE_COLUMNS: Final = frozenset({"attempt", "channel", "kind", "content"})
-"""Columns that a table of that name has if it is a stage, and not the user's."""
+"""Columns of every stage; a table with such a name but without these columns is the user's."""
 STAGE_SCHEMA: Final = (
     "case when octet_length({0}) <= 56 then {0} || '_stages' "
     "else left({0}, 11) || '_' || left(md5({0}), 8) || '_stages' end"
 )
-"""SQL for the name of the stages' schema, as ``fq_stage_schema()`` makes it, to format with the installation's."""
+"""SQL for the name of the stages' schema, as ``fq_stage_schema()`` makes it; format it with SQL for the schema."""
 
 _OF_STAGES = {"v_stages": "text", "v_owner": "text", "v_stage": "record"}
 
@@ -143,7 +143,7 @@ def make_stage_schema(schema: str | None) -> str:
 
 
 def drop_stage_schema(schema: str | None) -> str:
-    """Return a DO block that drops every staging table, and their schema unless it holds something else."""
+    """Return a DO block that drops staging tables, as far as the role may, and their schema if nothing is left."""
     columns = f"array[{', '.join(quoted_literal(column) for column in sorted(STAGE_COLUMNS))}]"
     name = STAGE_SCHEMA.format("v_schema")
     return block(
@@ -152,7 +152,7 @@ def drop_stage_schema(schema: str | None) -> str:
 
 
 SCHEMA_MISMATCH = "QF004"
-"""SQLSTATE of a refusal: the schema does not hold what the operation needs, or holds what it would make."""
+"""SQLSTATE of a refusal: the schema does not hold what the operation needs, or holds what the operation would make."""
 
 _OF_GUARDS = {"v_nameless": "boolean", "v_tables": "text[]", "v_taken": "text", "v_version": "integer"}
 

@@ -99,7 +99,7 @@ def downgrade_statements(new: int, old: int, schema: str | None) -> Iterator[str
 
 
 def drop_statements(version: int, schema: str | None) -> Iterator[str]:
-    """Return the statements that drop a version with all its rows: a guard, what loads left behind, tables, functions.
+    """Return the statements that drop a version with all its rows: a guard, stages, functions, tables.
 
     Nothing is cascaded: if an object of the user's depends on one of ours, PostgreSQL refuses.
     """
@@ -119,7 +119,7 @@ def drop_statements(version: int, schema: str | None) -> Iterator[str]:
 
 
 def in_order(texts: Mapping[str, str]) -> Mapping[str, str]:
-    """Order functions so that a function in SQL comes after those that it calls, since PostgreSQL checks its calls."""
+    """Order functions so that one in ``language sql`` comes after those that it calls, which PostgreSQL looks up."""
     ordered: dict[str, str] = {}
 
     def add(name: str) -> None:
@@ -161,7 +161,7 @@ def _triggers(old: int, new: int) -> dict[str, str]:
 
 def _function_changes(before: int, after: int, schema: str | None) -> Iterator[str]:
     have, want = functions(before), functions(after)
-    # Pairs of a name and its signature.
+    # The names of functions whose signature stays.
     same = {name for name, _ in _signatures(before).items() & _signatures(after).items()}
     again = sorted(have.keys() & want.keys() - same)
     if again:

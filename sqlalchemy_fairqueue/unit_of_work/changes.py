@@ -40,10 +40,10 @@ class Change:
     Attributes:
         lock_key: Orders the changes of a queue and phase; changes with the same key keep their order.
         locks_queue: Whether the change locks the row of its queue.
-        changed_plan: The plan that it changes or removes.
-        used_plan: The plan that it lets a channel follow.
-        channel: The channel whose state it locks.
-        makes: The policy with which it creates a missing channel, as JSON; None if it creates no channel.
+        changed_plan: The plan to change or remove.
+        used_plan: The plan that a channel shall follow.
+        channel: The channel whose state row the change locks.
+        makes: The policy, as JSON, with which the change creates a missing channel; None if it creates no channel.
         limits: Whether the channel or queue gets a limit; then the messages that are leased already must be counted.
     """
 
@@ -61,7 +61,7 @@ class Change:
 
 
 def configure(target: Target, changes: QueueChanges) -> Change:
-    """Change settings of a queue other than its limits; the first change of its defaults starts from the target's."""
+    """Change settings of a queue other than its limits. Its first defaults are the target's policy with the changes."""
     settings = settings_json(changes)
     return _of(target, None, target.call("fq_set_queue", "configure", settings=settings, policy=target.policy).rows)
 
@@ -74,7 +74,7 @@ def configure_channel(
     plan: str | Unset | None = UNSET,
     reset: tuple[str, ...] = (),
 ) -> Change:
-    """Change the policy of a channel; a new one starts with the target's. *plan* None: the channel has no plan."""
+    """Change a channel's policy; a new channel begins with the target's policy. With *plan* None it follows no plan."""
     call = target.call(
         "fq_configure_channel",
         "configure",
@@ -212,7 +212,7 @@ def lock_queues(shares: Sequence[Share]) -> None:
 
 
 def lock_channels(shares: Sequence[Share]) -> None:
-    """Lock the states of changed channels, and create missing ones. Block dequeues of a queue that gets a limit."""
+    """Stop dequeues of queues that get a limit, lock the states of changed channels, and create missing channels."""
     for share in shares:
         if any(change.limits and change.channel is None for change in share.phases.get(CHANGES, ())):
             share.target.call("fq_lock_queue", "stop", deliveries=True).rows(share.link.connection)
@@ -235,7 +235,7 @@ def lock_channels(shares: Sequence[Share]) -> None:
 def leased_messages(share: Share) -> list[int]:
     """Return the leased messages that new limits will count, and therefore lock.
 
-    The caller must have locked the channels' states, or stopped the queue's dequeues, so that no more become leased.
+    Call :func:`lock_channels` before, so that no further messages become leased.
     """
     connection, target = share.link.connection, share.target
     limits = [change for change in share.phases.get(CHANGES, ()) if change.limits]

@@ -48,8 +48,8 @@ if TYPE_CHECKING:
 GROUPS, ENQUEUES, SETTINGS, CHANGES, REMOVALS, SETTLEMENTS, CANCELS, SCHEDULES = range(8)
 """The phases of a transaction's queue work, in the order in which they are sent.
 
-SETTINGS: queues, plans and shared limits are changed, and nothing but their rows is locked. CHANGES: channels are
-changed, and limits of queues. REMOVALS: plans and shared limits are removed, which nothing may use by then.
+SETTINGS change queues, plans and shared limits, and lock only the rows of these. CHANGES change channels and the limits
+of queues. REMOVALS remove plans and shared limits, which nothing may use by then.
 """
 
 notifies = attrgetter("target.notify")
@@ -97,7 +97,7 @@ def run(connection: Connection, steps: Sequence[Step]) -> list[ReceiptUpdate]:
 
 
 _NAMED = Shape(named="ids")
-# If a cancel has several messages, the first of these that occurs is its outcome; if none does, it is "missing".
+# The outcome of a cancel with several messages is the first of these that occurs, or "missing" if none does.
 _CANCELLED: tuple[CancelOutcome, ...] = ("leased", "cancelled")
 
 
@@ -115,8 +115,7 @@ class Verb(Enum):
 class Settle:
     """The settlement of a delivery.
 
-    If *cost* is None, the cost stays as charged. *charged* is what the channel was charged while the handler ran, or
-    None.
+    If *cost* is None, the cost stays as charged. *charged*: milliseconds charged while the handler ran, or None.
     """
 
     phase: ClassVar[int] = SETTLEMENTS
@@ -140,7 +139,7 @@ class Cancel:
     receipt: CancelReceipt
     wanted: int | MessageName
     found: list[int] = field(default_factory=list)
-    """The ids that :func:`find_named` found for the name, unless the cancel finds them itself."""
+    """The ids that :func:`find_named` found by name; empty if the statement of the cancel finds them itself."""
 
     @property
     def message_ids(self) -> list[int]:
@@ -148,7 +147,7 @@ class Cancel:
 
 
 def find_named(share: Share) -> None:
-    """Find the ids of messages that are cancelled by keys, before enqueues can give these keys to others."""
+    """Find the ids of messages to cancel by key or ordering key, before enqueues give these to other messages."""
     named = [one for one in share.phases[CANCELS] if not isinstance(one.wanted, int)]
     if not named:
         return
@@ -171,7 +170,7 @@ def lock_messages(share: Share, ids: Iterable[int]) -> None:
 def settle_and_cancel(share: Share, *, alone: bool) -> list[ReceiptUpdate]:
     """Settle and cancel messages, after locking all in the order of their ids. A lost delivery raises LeaseLost.
 
-    *alone*: the transaction has no other operation; a cancel by name then finds its messages by the same statement.
+    If *alone*, the transaction has one operation; a cancel by name then finds its messages by the same statement.
     """
     connection, target, cancels = share.link.connection, share.target, share.phases.get(CANCELS)
     if not cancels:
@@ -260,7 +259,7 @@ def _verb_steps(
 
 
 def mark_settled(verb: Verb, settles: Iterable[Settle]) -> None:
-    """Note at deliveries how they were settled."""
+    """Note in deliveries how they were settled."""
     name = verb.value
     for one in settles:
         one.delivery.settled.append(name)
@@ -315,7 +314,7 @@ class Members:
         adding: The messages whose handlers add members. Lock them, so that they do not end before the transaction.
         join: Whether :meth:`send_joins` counts the members, because other transactions created some of the groups.
             Otherwise the server counts them during the enqueue.
-        created: How many members were created for each membership.
+        created: How many messages were created for each membership.
     """
 
     __slots__ = ("_adders", "_makes", "_share", "adding", "created", "join")
@@ -350,9 +349,9 @@ class Members:
     def send_joins(self) -> None:
         """Tell the server how many members were created, if *join* is set; otherwise the enqueue has counted them.
 
-        Only the transaction that makes a group may add members, and the handlers of its members; others get
+        Only the transaction that makes a group and the handlers of its members may add members; for others raise
         UnknownGroup. Raise LeaseLost if the delivery of a handler that adds members is lost, and MessageCancelled if
-        its message was cancelled.
+        the message of that handler was cancelled.
         """
         if not self.join:
             return

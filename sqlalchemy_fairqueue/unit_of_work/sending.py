@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.unit_of_work.operations import EnqueueMessage, Operation, ReceiptUpdate, Step
 
 LockKey = tuple[str, str, str, str]
-"""(schema, queue, channel, key). Python sorts texts by code points, which is the order of their UTF-8: COLLATE "C"."""
+"""(schema, queue, channel, key). Python compares texts by code points, as PostgreSQL does in UTF-8 by COLLATE "C"."""
 
 # Phases whose answers Python need not see before the COMMIT.
 _TRAVELLING = {GROUPS, ENQUEUES, SETTLEMENTS}
@@ -90,7 +90,7 @@ _lock_orders: WeakKeyDictionary[Transaction, LockOrder] = WeakKeyDictionary()
 
 
 def lock_order_of(connection: Connection) -> LockOrder:
-    """Return the lock order of a connection's transaction, begun if needed. AUTOCOMMIT raises AutocommitError."""
+    """Return the lock order of a connection's transaction; begin one if needed, or raise AutocommitError."""
     return _lock_orders.setdefault(Link(connection).transaction(), LockOrder())
 
 
@@ -141,17 +141,17 @@ class Work:
         """Send all operations in lock order. Return the updates of receipts; call them when the outcome is certain.
 
         If the work goes to several databases, their queues are locked in one common order too, since no database sees a
-        deadlock that spans two of them. *committing* is a connection that only has to COMMIT next; if possible, the
-        work travels with this COMMIT.
+        deadlock that spans two of them. *committing* is a connection whose next statement is the COMMIT; if possible,
+        the work travels with this COMMIT.
 
         Raises:
             LockOrderError, AutocommitError, SchemaMismatch: Nothing was sent.
-            DuplicateMessage, ChannelFull: An enqueue or a policy says "raise", or a cancelled message holds the key.
+            DuplicateMessage, ChannelFull: *on_duplicate* or *on_full* is "raise", or a cancelled message has the key.
                 Roll the transaction back, unless this was the only operation: then nothing was added.
             LeaseLost, UnknownGroup, MessageCancelled: The transaction must be rolled back.
         """
         shares = list(self._shares.values())
-        # A single share needs no key, and rendering the URL for a key takes time.
+        # A single share needs no sort, and rendering the URL for a sort key takes time.
         if len(shares) > 1:
             shares.sort(key=Share.lock_key)
         for link in self._links.values():

@@ -83,7 +83,7 @@ class Guard(Protocol):
 
 @dataclass(slots=True, eq=False)
 class _State:
-    """The state of a session that has queue work or is watched. *listens*: the session has a listener of its own."""
+    """The state of a session that has queue work or a guard. *listens*: our listener is also on the session itself."""
 
     records: defaultdict[SessionTransaction, _Record] = field(default_factory=partial(defaultdict, _Record))
     listens: bool = False
@@ -101,14 +101,14 @@ def session_of(candidate: object) -> Session | None:
 
 
 def guard(session: Session, check: Guard | None) -> None:
-    """Let *check* watch over the session's transactions from now on. If it is None, nothing watches any more."""
+    """Let *check* watch over the session's transactions from now on; None ends this."""
     _state_of(session).guard = check
 
 
 def transactions(session: Session) -> tuple[SessionTransaction, SessionTransaction]:
     """Return the session's outermost and innermost transaction; begin one if the session has none and autobegins.
 
-    Raise UnsentWork if nothing can be sent in them any more. If a flush has failed, its error is the cause.
+    Raise UnsentWork if they can send nothing any more. Its cause is the error of a flush that failed, if any.
     """
     root = session.get_transaction()
     if root is None:
@@ -169,7 +169,7 @@ def joined(session: Session, target: Target) -> Connection:
 def record(session: Session, operations: Sequence[Operation]) -> None:
     """Keep operations of one queue, at least one, until the session's COMMIT. Raise as :func:`transactions` does.
 
-    If a COMMIT under way has already sent its work, send the operations at once, which may raise LockOrderError.
+    If a COMMIT under way has sent the recorded work already, send the operations at once, or raise LockOrderError.
     """
     target, bind = operations[0].target, session.bind
     if bind is None or target.bind_arguments or type(session).get_bind is not Session.get_bind:
@@ -178,13 +178,13 @@ def record(session: Session, operations: Sequence[Operation]) -> None:
         with contextlib.suppress(Exception):
             bind = session.get_bind(**(target.bind_arguments or {}))
     if bind is not None:
-        # Raises for another database or driver.
+        # Raises InvalidArgument for another database or driver.
         driver_of_dialect(bind.dialect.name, bind.dialect.driver)
     root, innermost = transactions(session)
     state = _state_of(session)
     if getattr(root, "_current_fn", None) is not None and is_committing(root):
         ours = state.records.get(root)
-        # Without a record the session was clean, and our listener left no trace of its call: work counts as sent.
+        # Without a record, our listener found the session clean and left no trace: the work counts as sent.
         if not state.listens if ours is None else ours.sent:
             ours = state.records[root]
             ours.sent = True
@@ -342,7 +342,7 @@ def _collected(session: Session, ours: _Record) -> Work:
 def _committed_next(session: Session, root: SessionTransaction) -> Connection | None:
     """Return the session's only connection, if nothing but its COMMIT follows our listener. Call it after the flush.
 
-    Return None if there are several connections or none, a joined external transaction, two phases, or later hooks.
+    Return None if there are several connections or none, an external transaction, a two-phase commit, or later hooks.
     """
     [*_, last] = session.dispatch.before_commit
     if session.twophase or last not in (_before_commit, _before_outermost_commit):

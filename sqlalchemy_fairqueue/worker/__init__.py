@@ -12,12 +12,12 @@ the first three threads and ``<name>-limits``, and calls their duties again afte
                      executor's buffer. It registers waits (``wakeups``). If a dequeue is not answered, it looks up and
                      releases the messages that the dequeue took.
 ``<name>-settle``    ``settler``: settles what handlers finished, in batches.
-``<name>-heartbeat`` ``duties``: the heartbeat extends leases, hears signals while all handlers are at
-                     work, and charges for running handlers. Other duties cut stuck calls of the fetcher and settler,
-                     look for requests to stop, and start the rounds of the next row.
-``<name>-schedules`` ``duties``: each runs one round on its own connection, then ends. Schedules run the slots that are
-``<name>-groups``    due; groups count members that ended and enqueue follow-ups; housekeeping makes and drops days of
-``-housekeeping``    the history and deletes what is old; samples record the figures of queues.
+``<name>-heartbeat`` ``duties``: the heartbeat extends leases, hears signals of queues whose polls are overdue, and
+                     charges channels for running handlers. Other duties cut stuck calls of the fetcher and the
+                     settler, look for requests to stop, and start the rounds of the next row.
+``<name>-schedules`` ``duties``: each thread runs one round on its own connection, then ends. Schedules run due slots.
+``<name>-groups``    Groups count members that ended, and enqueue follow-ups. Housekeeping makes and drops partitions of
+``-housekeeping``    the history, and deletes what is old. Samples record the figures of queues.
 ``<name>-samples``
 ``<name>-limits``    ``executor``: interrupts handlers whose time is over, and fails them. It has no connection.
 a probe's thread     ``runtime``: asks the database whether it answers, on a connection for probes.
@@ -33,13 +33,13 @@ State that several threads share, and who writes it:
   extends and loses leases. A lease also ends by the worker's own clock. A lease once reported lost stays lost.
 * The buffer: the fetcher adds, handlers take.
 * ``Executor.running``: the handler, its time limit and a stop may each try to settle a delivery. Whichever removes the
-  delivery from here first settles it.
+  delivery from ``running`` settles it.
 * The settler's deque: any thread appends, the settler takes.
 * ``PollSchedule``: the fetcher polls; the settler, the listener and ``is_drained`` ask for an earlier poll.
 * ``FetchTrigger``: any thread sets it, the fetcher waits for it.
 * ``HeldDelivery``: the heartbeat sets ``cancelled``, ``cancelled_at`` and, under a lock, ``charged``; a stop sets
   ``stopping``; whoever settles without the handler sets ``given_up``. Handlers see it through ``Context``.
-* ``ChildProcesses``: a lock guards which child works on which delivery, so that a kill never hits another's child.
+* ``ChildProcesses``: a lock guards which child works on which delivery, so that a kill hits no other delivery's child.
 * ``WorkerStats``: one thread writes each counter; ``failures``, ``timed_out`` and ``hung`` are written under a lock.
 
 Start (``Runtime.check``, ``Runtime.start``): check schemas, call on_start functions (``Lifespan``), then start time
@@ -50,9 +50,9 @@ Stop (``Runtime.end``): the worker begins no further handler, and tells running 
 after its present dequeue. The worker releases the deliveries in the buffer; these attempts do not count. When the grace
 period ends, the worker releases the deliveries of running handlers, their sessions refuse to commit, and child
 processes are killed. A delivery whose handler exceeded its timeout has failed already and is not released. The settler
-stops when all deliveries are settled, or after 10 seconds if the database is away. Rounds begin no further statement;
-the present one gets one second, and another worker does the rest. The heartbeat stops last: until then it extends
-leases, and then it ends empty ones. After that the worker calls the on_stop functions.
+stops when all deliveries are settled, or after 10 seconds. Rounds begin no further statement, and their present
+statements get one second; another worker does the rest. The heartbeat stops last: until then it extends leases, and
+then it ends empty ones. After that the worker calls the on_stop functions.
 
 Failures, and what the worker does then:
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
 
 CALL, STOPPING, END = b"c", b"s", b"e"
-"""The first bytes of the worker's messages: a call follows; the worker is stopping; the child shall end."""
+"""The first byte of a message to a child: it brings a call, says that the worker is stopping, or ends the child."""
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -51,9 +51,9 @@ class Answer:
     """How a handler ended in its child.
 
     Attributes:
-        ended: What the handler returned or raised: an Outcome or MessageCancelled, converted to this package's class,
-            another exception as a RemoteError, another value only if the queue keeps results.
-        own: The outcome itself, pickled, if its class is the application's and can be pickled.
+        ended: The outcome or MessageCancelled that the handler returned or raised, as an instance of this package's
+            class; for any other exception a RemoteError. Any other value is sent only if the queue keeps results.
+        own: The pickled outcome, if the application defines its class and it can be pickled.
         cause: The cause of an outcome that the handler raised.
     """
 
@@ -90,7 +90,7 @@ def _handle(listener: _Listener, connection: Connection[Any, Any], call: bytes) 
     held: HeldDelivery | None = None
     try:
         try:
-            # Imports the module of the handler.
+            # Unpickling imports the module of the handler.
             handler, deliveries, max_attempts = pickle.loads(call)  # noqa: S301 - the worker's
         finally:
             connection.send_bytes(b"begun")
@@ -158,7 +158,7 @@ def _raised(error: BaseException) -> dict[str, Any]:
 
 
 class _Listener:
-    """The thread that receives what the worker sends. It puts deliveries into ``calls``, and None to end the child."""
+    """The thread that receives the worker's messages. It puts pickled calls into ``calls``; None ends the child."""
 
     def __init__(self, connection: Connection[Any, Any]) -> None:
         self._connection = connection
@@ -230,10 +230,10 @@ class ChildProcesses:
         """Run a handler in a child and wait. The timeout begins when the child has imported the handler's module.
 
         Returns:
-            The outcome that the handler returned, if any; otherwise the value, if its queue keeps results.
+            The outcome or value that the handler returned. A value is None if the message's queue keeps no results.
 
         Raises:
-            HandlerCrashed: The child ended.
+            HandlerCrashed: The child ended while the handler ran.
             HandlerTimeout, LeaseLost, MessageCancelled: Why the child was killed.
             WorkerError: No child could be started.
             BaseException: What the handler raised: an outcome, or a RemoteError.
@@ -277,7 +277,7 @@ class ChildProcesses:
         return _outcome(answer)
 
     def kill(self, held: HeldDelivery) -> None:
-        """Kill the child that works on a delivery, if any. The thread that waits in :meth:`call` then raises why."""
+        """Kill the child that works on a delivery, if any; :meth:`call` then raises the reason in its own thread."""
         with self._lock:
             child = self._busy.get(held)
             if child is not None:

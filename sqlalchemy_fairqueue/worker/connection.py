@@ -74,9 +74,9 @@ class DedicatedConnection:
     would wait for ever. *made* counts the connections made so far.
 
     Args:
-        lock_timeout: Seconds that a statement waits for a lock. Behind a transaction pooler the role's limits hold.
-        time_limit: Seconds that a statement may take; this replaces the role's limit.
-        within: Seconds after which a call is cut, unless :meth:`run` gets others. None if another thread cuts calls.
+        lock_timeout: Most seconds that a statement waits for a lock. It is not set behind a transaction pooler.
+        time_limit: Most seconds that a statement takes. It replaces the role's limit, except behind such a pooler.
+        within: Seconds until a call is cut, unless :meth:`run` gets another limit. None if another thread cuts calls.
     """
 
     options: ConnectionOptions
@@ -103,8 +103,8 @@ class DedicatedConnection:
     def run(self, work: Callable[[Connection], R], *, within: float | None = None) -> R:
         """Call *work* on the connection, where each statement is its own READ COMMITTED transaction.
 
-        If the engine's listeners set up transactions, *work* is one transaction. If *work* takes longer than *within*
-        seconds (default: the connection's own limit), the connection is cut.
+        If event listeners of the engine set up each transaction, *work* is a single transaction. If *work* takes longer
+        than *within* seconds (default: the connection's own limit), the connection is cut.
         """
         if self._has_ended():
             self.close()
@@ -230,7 +230,7 @@ class DedicatedConnection:
 
 
 def begun_in_thread(work: Callable[[], R], name: str) -> Future[R]:
-    """Begin *work* in a daemon thread, which does not keep the process alive, and return its future result."""
+    """Begin *work* in a daemon thread, which does not keep the process alive, and return a Future of its result."""
     future: Future[R] = Future()
     # Nobody can cancel it from now on.
     future.set_running_or_notify_cancel()
@@ -263,7 +263,7 @@ def _close_late(connecting: Future[Connection]) -> None:
 
 
 def _is_usable(error: BaseException) -> bool:
-    """Return whether the error leaves the connection usable: a statement was merely refused, or never sent."""
+    """Return whether an error leaves the connection usable: a refused or unsent statement, or a lost lease."""
     if isinstance(error, DBAPIError):
         return not error.connection_invalidated and sqlstate_of(error) in _REFUSALS
     # The driver has no bytes for a character, and sent nothing.

@@ -91,7 +91,7 @@ class Heartbeat:
                 queue.dequeuing.release()
 
     def charge_all(self) -> None:
-        """Charge channels for running handlers in queues fair by seconds, so that long ones get no more than others."""
+        """Charge channels for running handlers in queues fair by seconds, so that long handlers gain no extra share."""
         run_all(partial(self._charge, queue) for queue in self.queues)
 
     def _charge(self, queue: ServedQueue) -> None:
@@ -280,11 +280,11 @@ class Round(ABC):
 
 
 class Groups(Round):
-    """Rounds that count members that ended, from the notes that transactions left, and then enqueue follow-ups.
+    """Rounds that read the notes of transactions, count the members of groups that ended, and enqueue follow-ups.
 
     Attributes:
         folded_at: The start of the last round that left nothing to do, by the worker's clock.
-        finished: How many groups this worker has finished.
+        finished: How many groups this worker has finished, or tried to finish.
     """
 
     def __init__(self, polling: DedicatedConnection, queues: Sequence[ServedQueue], options: WorkerOptions) -> None:
@@ -302,7 +302,7 @@ class Groups(Round):
             self.start()
 
     def end(self, finished: int) -> bool:
-        """Begin no more rounds and return True, unless a round runs or more than *finished* groups are finished."""
+        """Begin no more rounds and return True. If a round runs, or :attr:`finished` has changed, only return False."""
         with self._starting:
             if self.finished != finished or self.is_under_way:
                 return False
@@ -344,11 +344,11 @@ class Schedules(Round):
         self._refused: set[int] = set()
         self._held: set[tuple[str | None, str, str]] = set()
         self._ended = False
-        # If the worker drains: the time of each installation up to which slots are run.
+        # If the worker drains: for each installation, the time up to which slots are run.
         self._until: dict[str | None, int] = {}
 
     def poll(self) -> float | None:
-        """Begin a round if a schedule is due. Return the seconds until the next is due, or None if none is soon."""
+        """Begin a round if a schedule is due. Return the seconds until the next is due; None if none is due soon."""
         if self.is_under_way:
             return None
         return min(filter(None, self._each(self._poll)), default=None)
@@ -361,9 +361,9 @@ class Schedules(Round):
         return min((wait / 1_000_000 for wait in waits if wait > 0), default=None)
 
     def run_once(self) -> bool:
-        """Run the slots that were due when this was first called. Return whether all are done.
+        """Begin a round that runs the slots which were due at the first call, unless a round runs or all is done.
 
-        A worker that drains calls this again and again until it returns True, and does not call :meth:`poll`.
+        Return whether all slots were run, or failed for good. A worker that drains calls this until it returns True.
         """
         if not (self._ended or self.is_under_way) and self._options.clock() >= self._again_at:
             self.start()
@@ -534,7 +534,7 @@ class Housekeeping(Round):
                 self._options.log.info(": %s dead letters of queue %s deleted after their retention", letters, queue)
 
     def _forget_channels(self, schema: str | None) -> None:
-        """Mark idle channels, and delete marked ones whose mark all present transactions see."""
+        """Mark idle channels, and delete channels whose mark every present transaction sees."""
         after: int | None = 0
         while after is not None and not self._stopping:
             [(after, _)] = self._rows(

@@ -214,11 +214,11 @@ class Executor(ABC):
             self.trigger.set()
 
     def _check_time(self) -> float:
-        """End handlers beyond their timeout; count those that ignore a cancel. Return seconds until the next check."""
+        """End handlers beyond their timeout; count handlers that ignore a cancel. Return seconds to the next check."""
         began = self._options.clock()
         next_at = math.inf
         for held in list(self.running):
-            # Nothing to do for a child process, which the waiting thread kills.
+            # The thread that waits for a child process kills the child.
             if held in self._children:
                 continue
             for since, allowed, act in (
@@ -243,7 +243,7 @@ class Executor(ABC):
         )
 
     def _expire(self, held: HeldDelivery, error: HandlerTimeout | None = None) -> None:
-        """Settle a delivery as failed by its timeout; without the handler's own *error*, the handler still runs."""
+        """Settle a delivery as failed by its timeout. *error*: what its handler raised; None if it still runs."""
         with self._lock:
             started = None if held.given_up else self.running.pop(held, None)
             if started is None:
@@ -359,7 +359,7 @@ class ThreadExecutor(Executor):
             return self._failed(held, error)
 
 
-# How often a delivery is released uncounted because its task was cancelled; a handler that cancels itself must end.
+# The most uncounted releases of a delivery whose task was cancelled, so that a handler that cancels itself must end.
 _CANCELLATIONS = 10
 # The executor of the running handler, also in tasks and threads that the handler starts.
 _current: ContextVar[TaskExecutor | None] = ContextVar("fairqueue_executor", default=None)
@@ -381,13 +381,13 @@ class TaskExecutor(Executor):
         self._interrupted: set[HeldDelivery] = set()
         # Set when a handler has finished, or the grace period is shorter; a stop waits for it.
         self._changed = asyncio.Event()
-        # When the loop was last asked to take from the buffer, and has not done so.
+        # Since when the loop has been asked to take from the buffer, and has not done so; None if it has.
         self._called_at: float | None = None
 
     def begin(self) -> None:
         """Begin deliveries that were added to the buffer. The fetcher's thread calls it."""
         if self._called_at is None:
-            # The time of the last dequeue, not of this call, since its deliveries wait for the loop since then.
+            # The time of the last dequeue, not of this call, since the dequeued deliveries have waited since then.
             self._called_at = self.buffer.filled_at
         self._call_in_loop(self._begin)
 
@@ -539,7 +539,7 @@ class TaskExecutor(Executor):
 
 
 def _reason(held: HeldDelivery, error: asyncio.CancelledError) -> BaseException:
-    """Return why a task was cancelled, if its delivery tells."""
+    """Return the reason why a task was cancelled, if its delivery has one; otherwise *error*."""
     try:
         held.check()
     except FairQueueError as reason:

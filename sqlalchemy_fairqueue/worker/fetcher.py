@@ -55,7 +55,7 @@ class Fetcher(Looper):
         self.connection: DedicatedConnection = DedicatedConnection(options)
         self.settler = settler
         self.unanswered: dict[tuple[ServedQueue, int], tuple[float, float]] = {}
-        # The first is polled first, and goes to the end then.
+        # The first queue is polled first, and then moves to the end.
         self._queues = list(queues)
         self._executor = executor
         self._waits = WaitRegistration(self.connection, options, executor.trigger)
@@ -84,7 +84,7 @@ class Fetcher(Looper):
         """Dequeue as many messages as there is room for. Return the most seconds to wait before the next round."""
         executor, trigger, now = self._executor, self._executor.trigger, self.options.clock()
         trigger.refill_at = -1
-        # No handler has taken from the buffer for long: other workers may be free.
+        # If no handler has taken from the buffer for long, give it back, since other workers may be free.
         if now - executor.buffer.next_taken_at() > self.options.timings.stale_after:
             self.give_back()
         buffered = len(executor.buffer)
@@ -130,7 +130,7 @@ class Fetcher(Looper):
                     del self.unanswered[queue, lease_id]
 
     def _give_back_unknown(self, connection: Connection, queue: ServedQueue, lease_id: int) -> bool:
-        """Release the messages of a lease that the worker does not know of. Return whether to look at it again."""
+        """Release messages of a lease that are unknown to the worker. Return whether to look at the lease again."""
         lease = queue.leases.get(lease_id)
         if lease is None or not lease.held:
             # Nobody extends the lease, so it ends by itself.

@@ -202,7 +202,7 @@ def of_exhausted(delivery: Delivery, limit: int) -> Decision:
 
 
 def fallback(decision: Decision, delivery: Delivery) -> Decision | None:
-    """Return the decision to try next if the database refuses one: first a retry, then a release, then None."""
+    """Return what to try after the database refused a decision: a retry without an error text, a release, or None."""
     match decision.verb:
         case Verb.RELEASE:
             return None
@@ -391,7 +391,7 @@ def call_in_session(held: HeldDelivery, handler: Handler, around: ForkGuard) -> 
 
 
 def _settle_in(session: Session, held: HeldDelivery, decisions: list[Decision]) -> list[Decision]:
-    """Let the session's COMMIT settle a batch by *decisions*; verbs that the handler called on the session go first."""
+    """Let the session's COMMIT settle a batch. A verb that the handler called on the session replaces the decision."""
     own = {one.delivery: one for one in reversed(recorded(session)) if isinstance(one, Settle)}
     made, operations = [], []
     for one, decision in zip(held.batch, decisions, strict=True):
@@ -425,7 +425,7 @@ def _of_value(held: HeldDelivery, handler: Handler, result: object, value: objec
 
 
 def decide_on_failure(held: HeldDelivery, error: BaseException) -> Decision:
-    """Return the decision on a delivery whose handler raised, even if the error is unreadable."""
+    """Return the decision on a delivery whose handler raised, even if the error itself raises when it is examined."""
     try:
         return _decide(held, error)
     except BaseException as again:  # noqa: BLE001 - see above

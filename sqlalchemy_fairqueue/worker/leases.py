@@ -210,7 +210,7 @@ class HeldDelivery:
 
     @property
     def measured_cost(self) -> int | None:
-        """The delivery's share of the cost that its handler set; else, in a queue fair by seconds, its milliseconds."""
+        """The delivery's share of the cost set by its handler; else, in a queue fair by seconds, of the time in ms."""
         told, count = self.first.cost, len(self.first.batch)
         if told is not None:
             return told // count + (told % count if self is self.first else 0)
@@ -221,7 +221,7 @@ class HeldDelivery:
         return 0 if took is None else self._milliseconds(took)
 
     def charge_on(self) -> tuple[int, int] | None:
-        """Raise the total of charged milliseconds. Return it and the total before, or None if no charge is due now."""
+        """Raise the total of charged milliseconds. Return the new and the former total; None if no charge is due."""
         with _charging:
             took = self.took
             if not self.delivery.is_timed or self._is_settling or took is None or took < _CHARGED_AFTER:
@@ -366,7 +366,7 @@ class ServedQueue:
         return handler
 
     def around(self, handler: Handler) -> tuple[AnyMiddleware, ...]:
-        """Return the middleware of a handler, outermost first; raise WorkerError if none of it suits the handler."""
+        """Return a handler's middleware, outermost first. Raise WorkerError if some exists, but none suits."""
         if handler.kind not in self._around:
             self._around[handler.kind] = middleware_for(handler, self._middleware)
         return self._around[handler.kind]

@@ -116,9 +116,9 @@ class WorkerOptions(ConnectionOptions):
 
     @property
     def ask(self) -> timedelta:
-        """The lease that a dequeue asks for: half of ``lease``.
+        """The lease that a dequeue asks for, half of ``lease``.
 
-        So it can use the worker's last lease again, which heartbeats extend.
+        So the dequeue can reuse the worker's last lease, which heartbeats keep alive for longer than this.
         """
         return self.lease / 2
 
@@ -180,7 +180,7 @@ def ready_options(options: WorkerOptions, engine: Engine | AsyncEngine) -> Worke
 
 
 def _check_handlers(options: WorkerOptions, *, in_loop: bool) -> None:
-    """Refuse queues without handlers, whose messages would all die, and functions that the worker cannot call."""
+    """Refuse queues without handlers, whose messages would become dead letters, and uncallable functions."""
     check_isolated(options.queues)
     for queue in options.queues:
         if not handlers_of(queue):

@@ -44,7 +44,7 @@ class Health:
     """The health of a worker at the time of the call.
 
     Attributes:
-        alive: False if it cannot recover by itself; restart its process.
+        alive: False if the worker cannot recover by itself; then restart its process.
         ready: Whether it takes messages now: it is started, its threads run, a handler is free or will be, and the
             database answers within two seconds and takes writes.
         problems: Why it is not alive or not ready.
@@ -114,7 +114,7 @@ _END = object()
 class Lifespan:
     """The on_start and on_stop functions of one start of a worker, and the resources; *run* calls plain functions.
 
-    The stop also closes a generator whose start was interrupted, since each is recorded before it begins.
+    The stop also closes a generator whose start was interrupted, since a generator is recorded before it begins.
     """
 
     def __init__(self, options: WorkerOptions, run: Run) -> None:
@@ -123,13 +123,13 @@ class Lifespan:
         self.resources: dict[int, dict[str, Any]] = {id(queue): {} for queue in options.queues}
         # The resource of each on_start function. Queues may share a function; it is then called once.
         self._started: dict[Callable[..., Any], Any] = {}
-        # The stop calls the on_stop functions in the second, and then continues the generators in the first.
+        # The stop calls the on_stop functions in _stops, and then continues the generators in _open.
         self._open = contextlib.AsyncExitStack()
         self._stops = contextlib.AsyncExitStack()
         self._stopping: set[Callable[..., Any]] = set()
 
     async def start(self) -> None:
-        """Call the on_start functions. If one fails, raise StartError; the caller then calls :meth:`stop`."""
+        """Call the on_start functions. If one fails, raise StartError; the caller must then call :meth:`stop`."""
         for queue in self._options.queues:
             starts, stops = lifespan_of(queue)
             for one in starts:
@@ -169,7 +169,7 @@ class Lifespan:
                 await (generator.aclose() if one.asynchronous else self._run(generator.close))
 
     async def _call(self, queue: Queue, one: LifespanFunction) -> Any:
-        """Return what a function returns; or what it yields, and let the stop continue it."""
+        """Return what a function returns. If it is a generator, return what it yields; the stop continues it."""
         resources = self.resources[id(queue)]
         call = partial(one.function, **{parameter: resources[name] for parameter, name in one.takes.items()})
         if not one.generator:
@@ -227,7 +227,7 @@ class Runtime:
         self._loopers: list[Looper] = [self.fetcher, self.settler, self._looper]
 
     def check(self) -> None:
-        """Check the schemas of the queues and the grants, and tell the database of on_dead handlers."""
+        """Check the queues' schemas, tell the database of on_dead handlers, and note earlier requests to stop."""
         own = DedicatedConnection(self._options, within=self._options.timings.connect)
         with contextlib.closing(own) as connection:
             for queue in self.queues:

@@ -53,7 +53,7 @@ class Settler(Looper):
         # For an error of one queue's schema, which must not hold up other queues.
         self._backoff = options.backoff("settle deliveries")
         self._finished: deque[HeldDelivery] = deque()
-        # Deliveries that no call has settled yet, with the time to try again those whose message was locked, else 0.
+        # Deliveries that are not settled yet, with 0, or with the time to try again if the message was locked.
         self._pending: dict[HeldDelivery, float] = {}
         # Set by a stop.
         self._give_up_at = 0.0
@@ -69,7 +69,7 @@ class Settler(Looper):
         return len(self._finished) + len(self._pending)
 
     def stop(self) -> None:
-        """Settle what is left and stop; give up after ten seconds, if the database is away."""
+        """Settle what is left and stop; give up after ten seconds."""
         self._give_up_at = self.options.clock() + self.options.timings.settle_at_stop
         super().stop()
 
@@ -82,7 +82,7 @@ class Settler(Looper):
         self.connection.close()
 
     def _step(self) -> float | None:
-        """Send what is pending. Return the seconds until the next call, or None."""
+        """Send what is pending. Return the seconds until the next call; None if nothing is left."""
         self._gather()
         try:
             self._flush()
@@ -127,13 +127,13 @@ class Settler(Looper):
                     refused.append(error)
         if refused:
             raise refused[0]
-        # All others are settled. The one that has waited longest comes first.
+        # All others are settled. Of the locked deliveries, the one that has waited longest comes first.
         locked = next(iter(self._pending), None)
         if locked is not None and (self._pending[locked] <= self.options.clock() or self._stopping):
             self._send(locked.queue, locked.decision.verb, [locked])
 
     def _chunks(self, deliveries: list[HeldDelivery]) -> Iterator[list[HeldDelivery]]:
-        """Yield the deliveries of each call: a bounded number, with bounded bytes of results unless one is larger."""
+        """Yield the deliveries of each call, bounded in number and in bytes of results; one result may be larger."""
         chunk: list[HeldDelivery] = []
         size = 0
         for held in deliveries:
@@ -194,9 +194,9 @@ class Settler(Looper):
         except LeaseLost as error:
             lost = self._lost(queue, verb, deliveries, error)
         except (DBAPIError, UnicodeError, _Unsendable) as error:
-            # If the driver could not encode a text, the server cannot have refused it.
+            # A UnicodeError comes from the driver, which could not encode a text for the server.
             state = _UNTRANSLATABLE if isinstance(error, UnicodeError) else sqlstate_of(error)
-            # These errors do not concern a message. All others may, since a trigger may raise anything.
+            # These errors concern all messages. Any other may concern one message, since a trigger may raise anything.
             is_passing = is_away(error) or is_serialization_failure(error)
             if state == _FORBIDDEN or (state not in _LOCKED and is_passing):
                 raise

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0, 14400.0)
-"""Upper bounds of the buckets of waits and durations."""
+"""Upper bounds of the buckets of waits and durations, in seconds."""
 ATTEMPTS = (1.0, 2.0, 3.0, 5.0, 8.0, 13.0, 20.0)
 """Upper bounds of the buckets of attempts."""
 
@@ -79,7 +79,7 @@ class AttemptDistributions:
     Attributes:
         wait: Seconds from the enqueue to the beginning of the first attempt.
         service: Seconds that handlers took.
-        attempt: Which attempt of its message each attempt was: 1 for the first.
+        attempt: The number of each attempt among those at its message, from 1.
     """
 
     def __init__(self) -> None:
@@ -167,7 +167,7 @@ class WorkerStats:
         return list(self._attempts)
 
     def attempts(self, queue: str) -> AttemptDistributions:
-        """Return a queue's distributions: waits, times of handlers, and which attempt of its message each one was."""
+        """Return a queue's distributions of waits, times in handlers, and numbers of attempts."""
         found = self._attempts.get(queue)
         return self._attempts.setdefault(queue, AttemptDistributions()) if found is None else found
 

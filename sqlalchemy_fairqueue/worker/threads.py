@@ -93,7 +93,7 @@ class Looper:
     Args:
         word: The end of the thread's name.
         duties: Duties that are due together are called in this order, and urgent ones in between whenever they are due.
-        event: When it is set, all duties are due but those that failed; after a stop these, too.
+        event: Setting it makes all duties due; a failed duty waits for its backoff, unless the thread stops.
         cap: Most seconds between a failure and the next call.
         last: Called in the thread at its end.
     """
@@ -124,7 +124,7 @@ class Looper:
         self.event.set()
 
     def end(self) -> None:
-        """Stop, and wait for the thread until it has had its time."""
+        """Stop, and wait up to ``timings.stop_part`` seconds for the thread to end."""
         self.stop()
         until = self.options.clock() + self.options.timings.stop_part
         join(self.thread, lambda: until - self.options.clock())
@@ -166,9 +166,9 @@ class Looper:
 
 
 def join(thread: threading.Thread, left: Callable[[], float]) -> None:
-    """Wait for a thread while there are seconds *left*.
+    """Wait for a thread to end, as long as *left* returns a positive number of seconds.
 
-    It waits in short steps, since a signal that another thread receives, or that comes right before a wait, does not
+    This waits in short steps, since a signal that another thread receives, or that comes right before a wait, does not
     end the wait, and its Python handler runs only when the main thread wakes up.
     """
     while thread.is_alive() and (wait := left()) > 0:
@@ -183,7 +183,7 @@ async def in_thread(work: Callable[[], T]) -> T:
         try:
             return context.run(work)
         except StopIteration as error:
-            # The future of a loop cannot take it.
+            # The future of a loop cannot take a StopIteration.
             raise RuntimeError(f"the handler raised {said(error) or type(error).__name__}") from error
 
     return await asyncio.wrap_future(begun_in_thread(run, "fairqueue-handler"))
@@ -242,7 +242,7 @@ def _put_back(ours: _Ours) -> None:
 
 
 def _before_fork() -> None:
-    """Block signals during a fork, since a new child would forget those that its Python handlers have not seen yet."""
+    """Block signals during a fork, since a child would lose signals whose Python handlers have not run yet."""
     _masks.before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS) if _replaced else None
 
 
@@ -278,7 +278,7 @@ def signals_wake_loop(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
     before = signal.set_wakeup_fd(ours, warn_on_full_buffer=False)
 
     def wake() -> None:
-        # Other signals belong to the program; the loop hears of them by the file that was set before.
+        # Other signals belong to the program; the loop hears of them by the file descriptor that was set before.
         others = bytes(number for number in reader.recv(4096) if number not in _SIGNALS)
         if others and before != -1:
             with suppress(OSError):
@@ -291,7 +291,7 @@ def signals_wake_loop(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
         loop.remove_reader(reader)
         now = signal.set_wakeup_fd(before)
         if now != ours:
-            # Somebody has set another file meanwhile.
+            # Somebody has set another file descriptor meanwhile.
             signal.set_wakeup_fd(now)
         reader.close()
         writer.close()

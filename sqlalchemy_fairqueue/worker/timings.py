@@ -28,7 +28,7 @@ from sqlalchemy_fairqueue.texts import logged
 from sqlalchemy_fairqueue.worker.telemetry import WorkerLog
 
 Clock = Callable[[], float]
-"""Seconds that never go back and go on while the process is stopped, as time.monotonic."""
+"""Returns seconds that never go back, and that go on while the process is stopped, as time.monotonic does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,17 +61,17 @@ class Timings:
         longest_sleep: A thread without other work looks again after this long, which is within every system's limit.
         unsettled: While more deliveries than this are unsettled, the fetcher takes no messages.
         settle_bytes: Most bytes of results in one call; one result may be larger.
-        settle_at_stop: How long a stop waits for a database that is away.
+        settle_at_stop: How long a stop may take to settle deliveries.
         locked_again: Time until a locked message is tried again.
         may_hold_slot: A delivery that was taken longer ago may hold a slot, if a limit was set after its dequeue.
-        stop_part: How long a part may take to stop after its present work.
+        stop_part: How long a stop waits for a thread to end, for each thread that it ends.
         end_leases: How long a stop waits for the database to end the worker's leases.
         stop_dequeue: How long a stop waits for the present dequeue, even with a shorter grace period.
         signal_again: A second SIGTERM or SIGINT within this time is ignored; a later one ends the process.
         cleanup: How long a cancelled handler may clean up, or a child process may take to end.
         ignored_cancel: A handler hangs if it runs this long after it was told that its message is cancelled.
         child_start: How long a child process may take to start, or to import a handler.
-        lease_check: Interval of checks whether the handler of a child process may go on, or is to stop soon.
+        lease_check: Interval of checks whether a handler in a child process may go on, and whether the worker stops.
         connect: How long a new connection may take; the drivers' own limits are minutes.
         silence: How often the listener checks that its connection lives and that commits notify.
         answer: How long the answer to that check may take.
@@ -208,11 +208,11 @@ class PollSchedule:
     _woken_at: float = inf
 
     def needs_wait(self, now: float) -> bool:
-        """Return whether to register a wait: the last poll gave nothing, and few messages came lately."""
+        """Return whether to register a wait: few messages come, and no registered wait lasts another interval."""
         return self._nothing > 0 and self.waiting_until - now < self.interval and self._lately_by(now) < _CALM
 
     def needs_no_wait(self) -> bool:
-        """Return whether to end the wait: several polls in a row gave messages."""
+        """Return whether to end a registered wait, because many messages come."""
         return self.waiting_until > 0 and (self._full > _OFTEN or self._lately > _BUSY)
 
     def wait_begun(self, now: float, until: float) -> None:

@@ -1,12 +1,12 @@
-"""Wakes a worker's fetcher from other threads, and wakes workers and waits for results when transactions commit.
+"""Wakes a worker's fetcher from other threads; wakes workers, and callers that wait for results, after commits.
 
 A worker registers a wait in the database, polls once more, and then relies on notifications and polls seldom (see
 ``timings``). Without notifications it polls more often.
 
 All workers of a process and database share one listening connection, and never depend on it alone: each time it comes
 up, they poll once and register their waits anew. While the server's notification queue is more than half full, commits
-do not notify (see fq_wake), and the connection counts as down. Waits for results use another connection, one for each
-process and engine, since a process that only enqueues runs no worker.
+do not notify (see fq_wake), and the connection counts as down. Callers that wait for results share another connection,
+one for each process and engine, since a process that only enqueues runs no worker.
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ class Listening:
         self._thread = threading.Thread(target=self._run, name="fairqueue-listener", daemon=True)
 
     def join(self, notify: Notify) -> None:
-        """Call *notify* in the listening thread with each notification's topics; None: some may have been missed."""
+        """Call *notify* in the listening thread with the topics of notifications; with None if some may be lost."""
         if self._thread.ident is None:
             self._thread.start()
         self._subscribers = [*self._subscribers, notify]
@@ -257,17 +257,17 @@ def _own_name() -> str:
     return f"fairqueue listener {os.getpid()}@{host}"
 
 
-# Seconds that the connection stays open without a wait.
+# Seconds that the connection stays open when nobody waits for a result.
 _LINGER = 30.0
 
 
 class EngineWatch:
-    """Wakes waits for results of one engine's database, by notifications about messages that ended."""
+    """Wakes callers that wait for results in one engine's database, by notifications about messages that ended."""
 
     def __init__(self) -> None:
         self.process = os.getpid()
         self._lock = threading.Lock()
-        # The id of each message that is waited for, with what wakes the wait.
+        # The id of each message that somebody waits for, with the function that wakes the caller.
         self._wakes: set[tuple[str, Callable[[], None]]] = set()
         self._listening: Listening | None = None
         self._timer: threading.Timer | None = None
@@ -289,7 +289,7 @@ class EngineWatch:
                 self._listening.join(self.notified)
 
     def leave(self, message_id: int, wake: Callable[[], None]) -> None:
-        """Stop calling *wake*. Half a minute after the last wait, the connection ends."""
+        """Stop calling *wake*. The connection ends when nobody has waited for half a minute."""
         with self._lock:
             self._wakes.discard((str(message_id), wake))
             if not self._wakes and self._listening is not None:
@@ -298,7 +298,7 @@ class EngineWatch:
                 self._timer.start()
 
     def notified(self, topics: Topics | None) -> None:
-        """Wake the waits that notifications named, or all if *topics* is None."""
+        """Wake callers that wait for messages in *topics*, or all callers if *topics* is None."""
         with self._lock:
             named = None if topics is None else set().union(*topics.values())
             wakes = [wake for message_id, wake in self._wakes if named is None or message_id in named]
@@ -306,7 +306,7 @@ class EngineWatch:
             wake()
 
     def close(self, *, if_idle: bool = False) -> None:
-        """End the connection, so that waits poll from now on; with *if_idle*, only if there is no wait."""
+        """End the connection, so that callers poll from now on; with *if_idle*, only if nobody waits."""
         with self._lock:
             if if_idle and self._wakes:
                 return
@@ -319,7 +319,7 @@ _watches: WeakKeyDictionary[Engine, EngineWatch] = WeakKeyDictionary()
 
 
 def watch_of(engine: Engine) -> EngineWatch:
-    """Return the watch of an engine's database. A forked child makes its own."""
+    """Return the watch of an engine's database. A forked child process gets a watch of its own."""
     with _lock:
         watch = _watches.get(engine)
         if watch is None or watch.process != os.getpid():

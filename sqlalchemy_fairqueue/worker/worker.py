@@ -59,8 +59,8 @@ class Front:
     def health(self) -> Health:
         """Return whether the worker is alive and ready, for probes; do not call it in an event loop, which it blocks.
 
-        It asks the database on its own connection, which may take two seconds. A worker that cannot reach its database
-        is alive and not ready.
+        The call asks the database on its own connection, which may take two seconds. A worker that cannot reach its
+        database is alive and not ready.
 
         See Also:
             :class:`~sqlalchemy_fairqueue.reports.Health`
@@ -78,7 +78,7 @@ class Front:
         return runtime
 
     async def _begin(self, runtime: Runtime) -> None:
-        """Check, call on_start functions, start all parts. If one fails, stop the earlier ones and raise its error."""
+        """Check, call on_start functions, start all parts. If a step fails, undo earlier steps and raise the error."""
         self._checking = True
         try:
             await self._check(runtime)
@@ -141,7 +141,7 @@ class Worker(Front):
         lease: How long messages stay with this worker after its last sign of life, by default 30 seconds. Messages of a
             crashed worker come back after this time; a worker that is cut off from the database this long loses its
             messages.
-        poll_interval: Longest time between two polls of an idle queue. Default: 5 seconds; 1 without notifications.
+        poll_interval: Longest time between polls of an idle queue. Default: 5 seconds, or 1 without notifications.
         listen: Whether notifications wake the worker. Give False behind a transaction pooler.
         grace: How long handlers may go on after ``stop``; then their messages are released.
         retry: When failed messages are tried again, unless their handler has its own policy.
@@ -175,7 +175,7 @@ class Worker(Front):
         checked = worker_options(options, engine=engine, queues=queues, sync_session_factory=session_factory)
         super().__init__(engine, checked)
         self._engine: Engine
-        # Both reentrant, since a signal handler of the application may call stop() while the same thread does.
+        # Reentrant, as _asked is, since a signal handler of the application may call stop() while its thread does.
         self._lock = threading.RLock()
         self._asked: WakeEvent
 
@@ -238,7 +238,7 @@ class Worker(Front):
         """Take no further messages, let handlers finish, release the rest, and return. The worker can start again.
 
         A call from one of this worker's handlers returns at once; the worker then stops after its handlers have
-        finished. A second call with a shorter grace shortens the first.
+        finished. A second call with a shorter grace shortens that of the first.
 
         Args:
             grace: How long handlers may go on; default: the worker's. A handler that takes longer is abandoned: its
@@ -279,7 +279,7 @@ class Worker(Front):
         Args:
             drain: Whether to return as soon as nothing can be delivered now. The worker first handles messages that
                 handlers enqueue, retries without a delay, and slots of schedules that are due at the start. It does not
-                wait for messages that are due later, paused, beyond a limit or held by others; ``leftovers`` returns
+                wait for messages that are due later, paused, beyond a limit or leased by others; ``leftovers`` returns
                 these. For tests, and for jobs that a scheduler starts.
             handle_signals: Whether SIGTERM and SIGINT stop it; a second one ends the process at once, unless it comes
                 within two seconds of the first. Only in the main thread. Default: the program handles signals; a
@@ -334,7 +334,7 @@ class AsyncWorker(Front):
         session_factory: Creates the AsyncSessions of async functions. Default: as for :class:`Worker`, from an
             async_sessionmaker.
         worker_engine: Creates the worker's own connections: an Engine or an AsyncEngine to the same database. Default:
-            *engine*, which then must connect in any event loop; one whose ``async_creator`` serves a single loop
+            *engine*, which then must connect in any event loop; an engine whose ``async_creator`` serves a single loop
             cannot.
         sync_session_factory: Creates the Sessions of plain functions that take one: ``sessionmaker(sync_engine)``, to
             the same database. It has no default, since the worker cannot know the arguments of such an engine.
@@ -384,8 +384,8 @@ class AsyncWorker(Front):
         """Begin to work in the running loop, and return.
 
         Raises:
-            WorkerError: The worker runs already, cannot call a handler, or its engine connects only in this loop, but
-                the worker also has event loops of its own.
+            WorkerError: The worker runs already, cannot call a handler, or has an engine that connects in this loop
+                only, and no ``worker_engine``.
             InvalidArgument, SchemaMismatch, StartError: As for :meth:`Worker.start`.
 
         Example:

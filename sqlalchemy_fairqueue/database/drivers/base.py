@@ -38,8 +38,7 @@ class Driver(ABC):
 
     Attributes:
         name: As in ``postgresql+name``.
-        encoders: For each SQL type that needs one, a function that converts a value to the driver's parameter. It is
-            not called for None.
+        encoders: For some SQL types, a function that converts a value, but not None, to the driver's parameter.
         passes_sqlalchemy: Whether :meth:`send_past` ever sends anything.
     """
 
@@ -81,7 +80,7 @@ class Driver(ABC):
     ) -> bool:
         """Send statements by the driver's connection, without SQLAlchemy's cursors but with the same effects.
 
-        Without *commit*, give one statement, which is its own transaction. With it, ask :meth:`can_commit_with` first.
+        Without *commit*, give one statement, which is its own transaction. Before *commit* ask :meth:`can_commit_with`.
 
         Args:
             statements: Each with its parameters in order, encoded by :attr:`encoders`.
@@ -109,7 +108,7 @@ class Driver(ABC):
 
     @abstractmethod
     def listener(self, connection: Any, run: RunInLoop) -> Listener:
-        """Return a listener on a driver's connection, which must be in AUTOCOMMIT. Nobody else may use it any more.
+        """Return a listener on a driver's connection in AUTOCOMMIT. Use the connection for nothing else from now on.
 
         *run* runs a coroutine in the event loop of the connection, if it has one; nobody else may run that loop.
         """
@@ -162,7 +161,7 @@ class SocketListener(Listener):
     _socket: int
 
     def wait(self, stop: int, seconds: float) -> None:
-        # Not select(), which knows no file above 1023.
+        # Not select(), which refuses file descriptors above 1023.
         with selectors.DefaultSelector() as selector:
             for file in self._socket, stop:
                 selector.register(file, selectors.EVENT_READ)

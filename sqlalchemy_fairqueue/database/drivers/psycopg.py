@@ -81,7 +81,7 @@ class Given(NamedTuple):
     """A statement with its parameters as libpq takes them: bytes stay bytes, all other values become texts.
 
     So a parameter has the same type in each call, and psycopg prepares the statement only once. ``name`` is the name of
-    the prepared statement; None: it is not prepared yet.
+    the prepared statement, or None if psycopg has not prepared it yet.
     """
 
     sql: str
@@ -169,7 +169,7 @@ def failure_of(results: Sequence[Any], driver: Any) -> Exception | None:
 def bounds_of(connection: Any) -> Bounds:
     """Return what to send before and after statements to commit them together.
 
-    Nothing outside of a transaction, since what is sent in one round trip is a transaction of its own; but a connection
+    Outside of a transaction this is nothing, since statements of one round trip are one transaction. But a connection
     with settings for its transactions needs the BEGIN that psycopg would send.
     """
     if connection.pgconn.transaction_status != TransactionStatus.IDLE:
@@ -444,8 +444,8 @@ async def _commit_with(pipeline: _Pipeline, statements: Sequence[tuple[str, Any]
     rows += [await _ended(cursor.fetchall()) for cursor in pipeline.answered(len(statements))]
     if pipeline.failure is not None:
         if driver.pgconn.pipeline_status != PipelineStatus.OFF:
-            # It cannot leave pipeline mode, since the server ended it before the last answer. It must be closed, so
-            # that SQLAlchemy takes the error for a disconnect.
+            # A connection that the server ended before the last answer cannot leave pipeline mode. Close it, so that
+            # SQLAlchemy takes the error for a disconnect.
             await _ended(driver.close())
         raise pipeline.failure
 
