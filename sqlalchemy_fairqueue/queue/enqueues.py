@@ -41,7 +41,7 @@ _NONE: Mapping[str, str] = {}
 # C calls attrgetter, which saves time with many messages.
 _kind = attrgetter("message.kind")
 _receipt = attrgetter("receipt")
-# If all headers of a message together are longer, it gets none of the instrumentation's: the database writes spaces, so
+# Most bytes of headers with those of the instrumentation, which are left out beyond that: the database adds spaces, so
 # that headers may take twice as many bytes there.
 _CARRIED_UP_TO = HEADERS_BYTES // 2
 
@@ -62,10 +62,10 @@ class EnqueueMethods(QueueBase):
         """Add a message in the caller's transaction. If the transaction rolls back, the message never existed.
 
         On a session the message is only recorded, and takes no lock. Right before the COMMIT, after its own flush, the
-        session sends all that it recorded, in lock order, one statement for each queue. A savepoint that rolls back
-        drops what was recorded within it. The COMMIT waits if another transaction is creating the same channel or
-        adding the same key. Under REPEATABLE READ and SERIALIZABLE it may then fail with SQLSTATE 40001; try the
-        transaction again.
+        session sends all that it recorded, in lock order, with one statement for the enqueues of a queue. A savepoint
+        that rolls back drops what was recorded within it. The COMMIT waits if another transaction is creating the same
+        channel or adding the same key. Under REPEATABLE READ and SERIALIZABLE it may then fail with SQLSTATE 40001; try
+        the transaction again.
 
         On an engine the call commits a transaction of its own before it returns; this is the fastest way if you change
         nothing else. On a connection the message is added at once, in the open transaction. Several such calls must

@@ -1,6 +1,6 @@
 """Handlers of a queue by kind, and functions that each worker calls at its start and stop.
 
-What a function returns at the start is a resource, which handlers take as an argument.
+What such a function returns at the start is a resource, which handlers can take as an argument.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class LifespanMethods(QueueBase):
         The functions run in the order of their declaration, queue by queue, after the schemas were checked and before
         the first message is taken. A function that several queues of a worker declare runs once. A Worker calls them in
         the thread that starts it, and refuses async ones. An AsyncWorker calls all from one task, and plain ones in
-        threads. If a function fails, the worker stops those that ran, and the start raises
+        threads. If a function fails, the worker ends what the earlier ones began, and the start raises
         :class:`~sqlalchemy_fairqueue.errors.StartError`. A worker that is started again calls them again.
 
         Example:
@@ -108,11 +108,12 @@ class LifespanMethods(QueueBase):
     def on_stop(self, function: F, /) -> F:
         """Declare a function that each worker of this queue calls when it stops. Use it as a decorator.
 
-        It takes resources as :meth:`on_start` functions do, and may not yield. The functions run when the last handler
-        has returned or the worker no longer waits for it, and all deliveries are settled. They run in reverse order of
-        declaration; then the code after the yields of on_start functions runs, also in reverse order. If all on_start
-        functions of the queue have run, only the death of the process prevents its on_stop functions. An error is
-        logged, and the other functions still run. A function that several queues of a worker declare runs once.
+        The function takes resources as :meth:`on_start` functions do, and may not yield. Such functions run when the
+        last handler has returned or the worker no longer waits for it, and all deliveries are settled. They run in
+        reverse order of declaration; then the code after the yields of on_start functions runs, also in reverse order.
+        If all on_start functions of the queue have run, only the death of the process prevents its on_stop functions.
+        An error is logged, and the other functions still run. A function that several queues of a worker declare runs
+        once.
 
         Example:
             >>> @queue.on_stop
@@ -314,13 +315,14 @@ class HandlerMethods(LifespanMethods):
     def on_dead(self, kind: str, /, **options: Unpack[JobOptions]) -> Callable[[F], F]:
         """Declare the handler of messages that report dead letters of a kind. Use it as a decorator.
 
-        The transaction that buries a message, for whatever reason, also enqueues a message of kind ``"on_dead:" +
-        kind`` (so *kind* has up to 500 bytes) to the same channel, even beyond its max_backlog. The function handles
-        that message as any other, and is declared as with :meth:`handler`. The payload is a dict with ``message_id``,
-        ``channel``, ``kind``, ``reason``, ``error``, ``attempts``, ``key`` and ``ordering_key`` of the dead letter.
+        The transaction that makes a message a dead letter also enqueues a message of kind ``"on_dead:" + kind`` to the
+        same channel, even beyond its max_backlog. *kind* has at most 504 bytes. The function is declared as with
+        :meth:`handler`. The payload is a dict with ``message_id``, ``channel``, ``kind``, ``reason``, ``error``,
+        ``attempts``, ``key`` and ``ordering_key`` of the dead letter.
 
         The reports begin when the first worker with the function starts, and include dead letters from all workers.
-        A worker without the function leaves them to one that has it. ``configure(on_dead_kinds=...)`` ends them.
+        Workers without the function leave them to others. ``configure(on_dead_kinds=...)`` without the kind ends the
+        reports.
 
         Example:
             >>> @queue.on_dead("parse")
