@@ -48,7 +48,7 @@ class Queue(
             installation. All connections of an engine must find the same installation.
         codec: Converts payloads to bytes. Default: JSON. Every process that uses the queue needs the same codec.
         defaults: The policy of channels that this object's enqueues create, unless ``configure`` has set defaults.
-        max_attempts: A failing message becomes a dead letter after this many attempts, unless it has its own
+        max_attempts: A message becomes a dead letter after this many failed attempts, unless it has its own
             max_attempts.
         bind_arguments: For sessions with several engines: passed to ``Session.connection(bind_arguments=...)`` to
             choose the engine of the queue, such as ``{"mapper": Upload}``.

@@ -56,7 +56,7 @@ class ConfigurationMethods(QueueBase):
                 initial value.
             dead_letter_retention: How long dead letters are kept before housekeeping deletes them. None: for ever, the
                 initial value. A dict such as ``{"parse": timedelta(days=1)}`` changes only the kinds in it. The key
-                None sets the time of all kinds without their own; the value None takes its own time from a kind.
+                None sets the time of kinds without their own; the value None removes a kind's own time.
             result_retention: How long the results of handlers are kept for :meth:`result`, for messages delivered after
                 the commit. Housekeeping deletes older results. None: not at all, the initial value.
             default_plan: The plan, made by ``plans.configure``, that channels created from now on follow; it takes
@@ -120,7 +120,7 @@ class ConfigurationMethods(QueueBase):
                 stay; ``max_concurrency=None``, ``rate=None`` and ``max_backlog=None`` lift a limit. A field given here,
                 even as None, overrides the plan until it is reset.
 
-        The next dequeue after the commit applies the change. Two concurrent changes of different fields both take
+        The change applies from the next dequeue after the commit. Concurrent changes of different fields all take
         effect.
 
         The call locks the channel's state. If it sets max_concurrency, directly or by a plan, it also locks the leased
@@ -232,8 +232,7 @@ class Plans(Facet[QueueBase]):
     def remove(self, where: RecordedWhere, name: str) -> None:
         """Remove a plan, if it exists.
 
-        If channels follow the plan, or it is the default_plan, the call, or on a session the COMMIT, raises
-        InvalidArgument.
+        If channels follow it, or it is the default_plan, the call (on a session the COMMIT) raises InvalidArgument.
         """
         check_name("plan", name)
         return self._perform(where, [change.configure_plan(self._target, name, None)], None)
@@ -288,7 +287,7 @@ class Limits(Facet[QueueBase]):
     def remove(self, where: RecordedWhere, name: str) -> None:
         """Remove a shared limit, if it exists.
 
-        If a queue draws from the limit, the call, or on a session the COMMIT, raises InvalidArgument.
+        If a queue draws from the limit, the call (on a session the COMMIT) raises InvalidArgument.
         """
         check_name("limit", name)
         return self._perform(where, [change.configure_limit(self._target, name, None)], None)

@@ -110,7 +110,7 @@ class LifespanMethods(QueueBase):
 
         The function takes resources as :meth:`on_start` functions do, and may not yield. Such functions run when the
         last handler has returned or the worker no longer waits for it, and all deliveries are settled. They run in
-        reverse order of declaration; then the code after the yields of on_start functions runs, also in reverse order.
+        reverse order of declaration, and then, in reverse order too, the code after the yields of on_start functions.
         If all on_start functions of the queue have run, only the death of the process prevents its on_stop functions.
         An error is logged, and the other functions still run. A function that several queues of a worker declare runs
         once.
@@ -321,8 +321,7 @@ class HandlerMethods(LifespanMethods):
         ``attempts``, ``key`` and ``ordering_key`` of the dead letter.
 
         The reports begin when the first worker with the function starts, and include dead letters from all workers.
-        Workers without the function leave them to others. ``configure(on_dead_kinds=...)`` without the kind ends the
-        reports.
+        Workers without the function leave them to others. ``configure(on_dead_kinds=...)`` without the kind ends them.
 
         Example:
             >>> @queue.on_dead("parse")

@@ -172,8 +172,7 @@ class LookupMethods(QueueBase):
         Indexes find the messages of a channel, also by key or state, and all messages of a queue that is the only one
         of its installation; then the call reads little more than it returns. No index helps with *kind*, the state
         "held", or a *state* of the whole queue: the call then reads at most *scan* messages, so a page before the last
-        may be empty. With the state "leased", or a channel without a state, it reads the ids of all leased messages of
-        the queue.
+        may be empty. For "leased", or a channel without a state, it reads the ids of all leased messages of the queue.
 
         *limit* is 1 to 10,000, *scan* 1 to 1,000,000. *state* is "leased", "ready", "held" or "scheduled". *key* needs
         a channel. *after* is ``page.next`` of the previous page, with the same filters.
