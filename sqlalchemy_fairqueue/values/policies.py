@@ -91,7 +91,7 @@ class ChannelPolicy(PolicyFields):
         max_cost_out: Most that the leased messages cost together; the cost charged at their delivery counts. A message
             that costs more by itself is delivered when no other message of the channel is leased.
         rate: Most messages, or most cost, in a time: a :class:`Rate` or its text, such as "50/s".
-        weight: Messages in each turn. While two channels have work, weight 3 gets three times the share of weight 1.
+        weight: The share of the service. While two channels have work, weight 3 gets three times the share of weight 1.
         max_backlog: Most undelivered messages of the channel; on_full decides about enqueues beyond it. Concurrent
             transactions may exceed it by what they enqueue, and a full channel still takes back retried and released
             messages.

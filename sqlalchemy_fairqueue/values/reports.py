@@ -41,7 +41,7 @@ class Reason(StrEnum):
     SHARED_LIMIT = "shared limit"
     SHARED_RATE = "shared rate"
     NEXT = "next dequeue"
-    """Nothing holds it back, and no message is leased: the next dequeue by a consumer with its handler takes it."""
+    """Nothing holds the message back, and the queue has no leased messages: the next worker with its handler takes it."""
     CAPACITY = "capacity"
     """The channel uses all of its share, or no other channel has leased messages: the queue needs more consumers."""
     TURN = "others' turn"
@@ -51,7 +51,7 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Taker:
-    """A channel that holds capacity: its ``share`` of the leased messages, and to how much it is ``entitled``, 0 to 1.
+    """A channel that holds capacity: its ``share`` of the leased messages, and the ``entitled`` share, both 0 to 1.
 
     Example:
         >>> queue.configure(engine, max_concurrency=1)
@@ -240,7 +240,7 @@ class QueueStats(QueueCapacity):
         signals: Signals that no dequeue has heard. If thousands remain for long, nobody dequeues.
         consumers: Consumers with an unexpired lease.
         served_cost: The cost of attempts that ended since *served_since*. None: the queue records no history.
-        served_since: Five minutes ago or, if that is later, the oldest of the last 2,000 attempts of all queues.
+        served_since: Five minutes ago, or since the oldest of the last 2,000 attempts of all queues if that is later.
 
     Example:
         >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
@@ -329,8 +329,8 @@ class ChannelDemand:
         max_concurrency: As in its policy; likewise max_cost_out, rate and weight.
         next_cost: The cost of its first message, if it has a max_cost_out.
         last_dequeue_at: When the channel was last served, or None.
-        opens_at: Until when dequeues skip it, because of its rate or because its first message is not due. None: they
-            do not skip it.
+        opens_at: Until when dequeues skip it because of its rate or because its first message is not due. None: neither
+            is the case.
         served_cost: As in :class:`Contention`, for its attempts. None: the queue shares by messages, or has no history.
         wait: Why it waits. None: it does not wait, or the reading did not ask for reasons.
 
@@ -374,7 +374,7 @@ class ChannelDemand:
 
     @property
     def competes(self) -> bool:
-        """Whether the channel has leased messages, or waits for what others hold; needs a reading with reasons."""
+        """Whether the channel has leased messages, or waits for what others hold, which is known if *wait* was read."""
         return self.leased > 0 or (self.wait is not None and self.wait.reason not in _OWN_REASONS)
 
 
@@ -458,9 +458,9 @@ class Contention(Competition):
             pause nor their own limit or rate holds back.
         rival_weight: The sum of the competing channels' weights.
         leased: Leased messages of the queue.
-        served_cost: The cost of the queue's attempts that ended in the last five minutes or, if that is later, since
-            the oldest of the last 2,000 of all queues. None: the queue shares by messages, or records no history.
-        waits: The median, the 90th and 99th percentile and the maximum of all channels' waits. Empty: nothing is ready.
+        served_cost: The cost of the queue's attempts that ended in the last five minutes, among the last 2,000 attempts
+            of all queues. None: the queue shares by messages, or records no history.
+        waits: Median, 90th and 99th percentile and maximum of the waits of all channels. Empty: nothing is ready.
 
     Example:
         >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
@@ -611,9 +611,9 @@ class MessageDetails:
         cancelled: Whether it was cancelled while a consumer holds it.
         expires_at: When that consumer's lease expires unless it is extended.
         unreadable: Why the row cannot be read; then *kind* and *content_size* are None. None: it can be read.
-        messages_ahead: Messages of its channel before it. None: 1,000 or more, a consumer holds it, or a page was read.
-        wait: Why it waits. None: a consumer holds it, or a page was read.
-        history: Its last 100 recorded attempts that ended, the oldest first; empty if a page was read.
+        messages_ahead: Messages of its channel before it. None: 1,000 or more, a consumer holds it, or it is in a page.
+        wait: Why it waits. None: a consumer holds it, or it is in a page of ``queue.messages``.
+        history: Its last 100 recorded attempts that ended, the oldest first; empty if it is in a page.
 
     Example:
         >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1, kind="parse").message_id
@@ -728,11 +728,11 @@ class Erasure:
         messages: Messages that no consumer held.
         leased: Messages that consumers held; their handlers cannot settle them.
         keys: Keys that were taken for a period.
-        followups: Messages that would have followed a group.
+        followups: Follow-ups of open groups.
         audits: Audit entries that keep who did what and when, without the channel and the details.
         left_over: Messages and dead letters that other transactions had locked. If there are any, erase once more.
-        forgotten: Whether the channel is gone with its policy. If it is not gone, and nothing is left over, a worker
-            deletes the channel when the transactions that are open now have ended.
+        forgotten: Whether the channel is gone with its policy. If it is not, and nothing is left over, a worker deletes
+            it when the transactions that are open now have ended.
 
     See Also:
         :class:`~sqlalchemy_fairqueue.queue.Admin`
