@@ -26,7 +26,7 @@ _PART = re.compile(r"(\d+(?:\.\d+)?)(us|ms|[smhdw])", re.ASCII)
 
 
 def microseconds(duration: timedelta) -> int:
-    # Divide as timedelta itself does, since a subclass of the application's may do it in its own way.
+    # Divide as timedelta itself does, since a subclass in the application may divide in another way.
     return timedelta.__floordiv__(duration, _MICROSECOND)
 
 

@@ -48,8 +48,7 @@ class Queue(
             installation. All connections of an engine must find the same installation.
         codec: Converts payloads to bytes. Default: JSON. Every process that uses the queue needs the same codec.
         defaults: The policy of channels that this object's enqueues create, unless ``configure`` has set defaults.
-        max_attempts: A message becomes a dead letter after this many failed attempts, unless it has its own
-            max_attempts.
+        max_attempts: A message becomes a dead letter after this many attempts, unless it has its own ``max_attempts``.
         bind_arguments: For sessions with several engines: passed to ``Session.connection(bind_arguments=...)`` to
             choose the engine of the queue, such as ``{"mapper": Upload}``.
         notify: Whether calls of this object wake waiting consumers. A call sends a NOTIFY only while a consumer waits.

@@ -212,9 +212,9 @@ class Admin(Facet[QueueBase]):
 
         In the lock order the call is a settlement: its transaction cannot enqueue afterwards. On a connection in
         AUTOCOMMIT the call raises AutocommitError. It locks the channel if that is new, the key and the message. It
-        waits for transactions that create the channel or add the same key to it, and then for a transaction that
-        delivers, settles, cancels or replaces the message. A cancel that waits for the move withdraws the message from
-        its new channel.
+        waits for transactions that create the channel or add the same key to it, and then for those that deliver,
+        settle, cancel or replace the message. A cancel that waits for the move withdraws the message from its new
+        channel.
         """
         checked = check_message_id(message_id)
         check_name("channel", channel)

@@ -120,8 +120,7 @@ class ConfigurationMethods(QueueBase):
                 stay; ``max_concurrency=None``, ``rate=None`` and ``max_backlog=None`` lift a limit. A field given here,
                 even as None, overrides the plan until it is reset.
 
-        The change applies from the next dequeue after the commit. Concurrent changes of different fields all take
-        effect.
+        The change applies from the next dequeue after the commit. Concurrent changes of other fields take effect too.
 
         The call locks the channel's state. If it sets max_concurrency, directly or by a plan, it also locks the leased
         messages of the channel, and waits for transactions that are completing them. The call waits for a transaction

@@ -210,7 +210,7 @@ class GroupMethods(EnqueueMethods):
         the new content.
 
         The handler of the follow-up reads the counts from ``context.after_group``, or from the header ``after_group``.
-        If the channel of the follow-up is full, it comes later. Transactions that end members do not wait for one
+        If the channel of the follow-up is full, it comes later. Members that end at the same time do not wait for one
         another.
 
         Args:

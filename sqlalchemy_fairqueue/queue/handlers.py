@@ -112,8 +112,7 @@ class LifespanMethods(QueueBase):
         last handler has returned or the worker no longer waits for it, and all deliveries are settled. They run in
         reverse order of declaration, and then, in reverse order too, the code after the yields of on_start functions.
         If all on_start functions of the queue have run, only the death of the process prevents its on_stop functions.
-        An error is logged, and the other functions still run. A function that several queues of a worker declare runs
-        once.
+        An error is logged, and the others still run. A function that several queues of a worker declare runs once.
 
         Example:
             >>> @queue.on_stop

@@ -369,8 +369,7 @@ class Delivery:
         """The payload, decoded on first access, so that an unused large payload costs nothing.
 
         Raises:
-            PayloadError: The codec cannot decode the content, or Python cannot read the headers. Bury this message; it
-                does not affect others.
+            PayloadError: The codec cannot decode the content, or Python cannot read the headers. Bury the message.
         """
         decoded = self._decode()
         if isinstance(decoded, PayloadError):

@@ -132,9 +132,9 @@ class Bury(Outcome):
 class RetryPolicy:
     """Which failed messages are tried again, and when: exponential backoff with full jitter.
 
-    The longest wait after attempt n is ``min(cap, first * factor ** (n - 1))``. The wait itself is random, from (1 -
-    jitter) times the longest wait on, so that messages which failed together do not come back together. Source: M.
-    Brooker, "Exponential Backoff and Jitter", 2015. A retried message goes behind those of its channel that were due
+    The longest wait after attempt n is ``min(cap, first * factor ** (n - 1))``. The wait itself is random, and at least
+    the part 1 - jitter of the longest wait, so that messages which failed together do not come back together. Source:
+    M. Brooker, "Exponential Backoff and Jitter", 2015. A retried message goes behind those of its channel that were due
     before it, or to the place of its priority.
 
     Attributes:

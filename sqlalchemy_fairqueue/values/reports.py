@@ -41,7 +41,7 @@ class Reason(StrEnum):
     SHARED_LIMIT = "shared limit"
     SHARED_RATE = "shared rate"
     NEXT = "next dequeue"
-    """Nothing holds the message back, and the queue has no leased messages: the next worker with its handler takes it."""
+    """Nothing holds it back, and no message is leased: the next dequeue by a worker with its handler takes it."""
     CAPACITY = "capacity"
     """The channel uses all of its share, or no other channel has leased messages: the queue needs more consumers."""
     TURN = "others' turn"
@@ -240,7 +240,7 @@ class QueueStats(QueueCapacity):
         signals: Signals that no dequeue has heard. If thousands remain for long, nobody dequeues.
         consumers: Consumers with an unexpired lease.
         served_cost: The cost of attempts that ended since *served_since*. None: the queue records no history.
-        served_since: Five minutes ago, or since the oldest of the last 2,000 attempts of all queues if that is later.
+        served_since: Five minutes ago or, if later, the time of the oldest of the last 2,000 attempts of all queues.
 
     Example:
         >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id
@@ -329,8 +329,8 @@ class ChannelDemand:
         max_concurrency: As in its policy; likewise max_cost_out, rate and weight.
         next_cost: The cost of its first message, if it has a max_cost_out.
         last_dequeue_at: When the channel was last served, or None.
-        opens_at: Until when dequeues skip it because of its rate or because its first message is not due. None: neither
-            is the case.
+        opens_at: Until when dequeues skip it because of its rate or because its first message is not due. None:
+            neither.
         served_cost: As in :class:`Contention`, for its attempts. None: the queue shares by messages, or has no history.
         wait: Why it waits. None: it does not wait, or the reading did not ask for reasons.
 
