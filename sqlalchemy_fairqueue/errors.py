@@ -528,7 +528,7 @@ class ResultCancelled(ResultError):
 
 @dataclass(eq=False, repr=False)
 class ResultNotKept(ResultError):
-    """The message has ended, but its result is not kept, or not any more. ``problem`` says why, if it is known.
+    """The message has ended, but its result was not kept, or is deleted. ``problem`` says why, if it is known.
 
     Example:
         >>> message_id = queue.enqueue(engine, channel="customer-7", payload=1).message_id

@@ -297,11 +297,11 @@ class ScheduleMixin(columns.fq_schedule):
 class HistoryMixin(columns.fq_history):
     """An ended attempt at a message, recorded after ``queue.configure(session, history=True)``.
 
-    The table is partitioned by the day of ``finished_at``: a query that limits ``finished_at`` reads only those days,
-    and housekeeping drops whole days. Rows may be committed in another order than that of their ids. So to follow the
-    history, read only rows with a ``recorded_xid`` below ``pg_snapshot_xmin``, and go on after the last (recorded_xid,
-    id). ``outcome`` is "completed", "retried", "released", "buried", "expired" (the lease ended) or "cancelled".
-    ``cost`` is the actual cost if the consumer gave one, or else the cost charged at the delivery.
+    The table is partitioned by the day of ``finished_at``: a query that limits ``finished_at`` reads only the days in
+    question, and housekeeping drops whole days. Rows may be committed in another order than their ids say. So to follow
+    the history, read only rows with a ``recorded_xid`` below ``pg_snapshot_xmin``, and go on after the last
+    (recorded_xid, id). ``outcome`` is "completed", "retried", "released", "buried", "expired" (the lease ended) or
+    "cancelled". ``cost`` is the actual cost if the consumer gave one, or else the cost charged at the delivery.
 
     Example:
         >>> queue.configure(engine, history=True)

@@ -35,8 +35,8 @@ class Queue(
 
     Every verb takes a session, Connection or Engine, sync or async, as its first argument. A session records enqueues,
     settlements, withdrawals and configuration, and sends them right before its COMMIT. All other calls are sent at
-    once: on an engine in a transaction of their own, otherwise in that of the session or connection. They do not see
-    what a session has only recorded. On an async target they return a coroutine.
+    once: on an engine in a transaction of their own, otherwise in the session's or connection's transaction. They do
+    not see what a session has only recorded. On an async target they return a coroutine.
 
     A bad argument raises InvalidArgument, and an unknown one TypeError, before anything is recorded or sent. Recorded
     verbs raise AutocommitError if the session or connection is in AUTOCOMMIT. A missing or outdated installation raises

@@ -92,8 +92,8 @@ class DeadLetters(Facet[QueueBase]):
     ) -> builtins.list[DeadLetterInfo]:
         """Return the dead letters that match all filters, at most *limit* (1 to 100,000), the oldest first.
 
-        Indexes serve all filters but *error*. With *error* the call scans the dead letters that match the other filters
-        until *limit* are found; to scan a million takes about a second.
+        Indexes serve all filters but *error*. With *error* the call scans the dead letters that match all other filters
+        until it has found *limit*; to scan a million takes about a second.
 
         Args:
             error: A text that the reason or the error contains.
@@ -211,10 +211,9 @@ class Admin(Facet[QueueBase]):
         withdrawn, or in another queue.
 
         In the lock order the call is a settlement: its transaction cannot enqueue afterwards. On a connection in
-        AUTOCOMMIT the call raises AutocommitError. It locks the channel if that is new, the key and the message. It
-        waits for transactions that create the channel or add the same key to it, and then for those that deliver,
-        settle, cancel or replace the message. A cancel that waits for the move withdraws the message from its new
-        channel.
+        AUTOCOMMIT the call raises AutocommitError. It locks a new channel, the key and the message. It waits for
+        transactions that create the channel or add the same key to it, and then for a transaction that delivers,
+        settles, cancels or replaces the message. A cancel that waits for the move takes effect in the new channel.
         """
         checked = check_message_id(message_id)
         check_name("channel", channel)
@@ -232,7 +231,7 @@ class Admin(Facet[QueueBase]):
     def retry_now(
         self, where: Where, message_id: int | None = None, **named: Unpack[MessageNameWords]
     ) -> RetryNowOutcome:
-        """Make a message due now: a scheduled one, one that waits for its next attempt, or a dead letter.
+        """Make a scheduled message, a message that waits for its next attempt, or a dead letter due now.
 
         A waiting message gets the place in its channel that it would have had without a delay. Its attempts stay
         counted. A dead letter is redriven, as by ``queue.dead_letters.redrive``. Limits, rates and pauses still apply.
@@ -424,7 +423,7 @@ class Admin(Facet[QueueBase]):
 
     @verb
     def stop_worker(self, where: Where, consumer: str, *, by: str | None = None) -> bool:
-        """Ask a worker to stop gracefully, as SIGTERM does: for all of its queues, and with its own grace period.
+        """Ask a worker to stop gracefully, as SIGTERM does: for all queues that it serves, and within its grace.
 
         The worker sees the request within about two seconds after the commit, even if it is idle or all of its handlers
         are busy, and logs who asked (*by*, or else the database role). Every worker of the queue with this name stops,
@@ -442,9 +441,9 @@ class Admin(Facet[QueueBase]):
 
     @verb
     def consumers(self, where: Where, *, limit: int = 100, handlers: int = 0) -> list[ConsumerInfo]:
-        """Return at most *limit* (1 to 100,000) consumers with an unexpired lease, those with the most messages first.
+        """Return at most *limit* (1 to 100,000) consumers with an unexpired lease, most messages first.
 
-        *handlers* is how many messages of each consumer to return, 0 to 10,000, those held longest first.
+        *handlers* is how many messages of each consumer to return, 0 to 10,000, the longest held first.
         """
         check_count("limit", limit, 1, 100_000)
         check_count("handlers", handlers, 0, 10_000)
@@ -452,7 +451,7 @@ class Admin(Facet[QueueBase]):
 
     @verb
     def contention(self, where: Where, *, limit: int = 100) -> Contention:
-        """Return the channels that wait longest and those with the most leased messages, and what decides their turns.
+        """Return which channels wait longest, which have the most leased messages, and what decides their turns.
 
         Channels that have only held or scheduled messages follow. Of each of these three sorts the call returns at most
         *limit* (1 to 100,000). It costs about as much as ``queue.stats``.

@@ -50,7 +50,7 @@ class ConfigurationMethods(QueueBase):
                 tenants use; no dequeue exceeds it. A :class:`~sqlalchemy_fairqueue.Rate` or its text, ``"50/s"``,
                 ``"100000/min of cost"``. None: no rate.
             limits: The names of at most 16 shared limits, made by ``limits.configure``. All of them apply, in addition
-                to the queue's own. None: no shared limit.
+                to the queue's own limits. None: no shared limit.
             history: Whether ``fq_history`` records attempts that begin after the commit.
             history_retention: How long attempts are kept, at least a day; whole days are dropped. None: 30 days, the
                 initial value.

@@ -270,7 +270,7 @@ class Context:
         return self._held.timed_out
 
     def with_session(self, session: Any, resources: Mapping[str, Any] | None = None) -> Context:
-        """Return a copy of the context with another session, and with other resources if any are given."""
+        """Return a copy of the context with this session, and with these resources if they are given."""
         return Context(self._held, session, resources or self._resources)
 
     def check(self) -> None:
@@ -343,7 +343,7 @@ class MiddlewareMethods(QueueBase):
         handler. It must return what ``proceed`` returned, an outcome or None. An async function wraps async handlers
         and awaits ``proceed()``; a plain one wraps plain handlers, in their thread. A queue with async and plain
         handlers needs a middleware for each. The middleware declared first is the outermost;
-        ``Worker(middleware=[...])`` wraps all of it.
+        ``Worker(middleware=[...])`` wraps the queue's middleware.
 
         Middleware is part of the handler. It runs in the transaction of ``context.session``, before the completion. An
         outcome that it raises or returns replaces the handler's. An exception fails the attempt. The timeout includes

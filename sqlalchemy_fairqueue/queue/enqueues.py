@@ -198,8 +198,8 @@ def _encoded_headers(own: Mapping[str, Any], carried: Mapping[str, str], fixed: 
     """Encode a message's own headers together with added ones.
 
     Args:
-        carried: Headers of the instrumentation. A message that has a header of one of these names gets none of them.
-            Neither does a message with large headers of its own, which tracing must not push over the database's limit.
+        carried: Headers of the instrumentation. They are left out if the message has a header of one of these names, or
+            if they could push its large headers over the database's limit.
         fixed: The header of the group, if any.
     """
     try:

@@ -38,7 +38,7 @@ _KINDS = inspect.Parameter
 
 @dataclass(frozen=True, slots=True)
 class LifespanFunction:
-    """A function that a worker calls at its start or its stop. Its name is also that of the resource that it returns.
+    """A function that a worker calls at its start or stop. The resource that it returns has the function's name.
 
     Attributes:
         takes: For each parameter that takes a resource, the name of the resource.
@@ -320,7 +320,8 @@ class HandlerMethods(LifespanMethods):
         ``attempts``, ``key`` and ``ordering_key`` of the dead letter.
 
         The reports begin when the first worker with the function starts, and include dead letters from all workers.
-        Workers without the function leave them to others. ``configure(on_dead_kinds=...)`` without the kind ends them.
+        Workers without the function release them to others. ``configure(on_dead_kinds=...)`` without the kind ends
+        them.
 
         Example:
             >>> @queue.on_dead("parse")

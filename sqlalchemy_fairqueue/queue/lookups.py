@@ -162,8 +162,8 @@ class LookupMethods(QueueBase):
     ) -> MessagePage:
         """Return a page of the unsettled messages that match all filters, with the first 65,536 bytes of each content.
 
-        Messages of one channel come in the order of delivery: first those that consumers hold, by id, then the others.
-        Messages of the whole queue come by id, in the order of their enqueues.
+        Messages of one channel come in the order of delivery: first the leased messages, by id, then the undelivered
+        ones. Messages of the whole queue come by id, in the order of their enqueues.
 
         ``page.next`` tells where the next page begins; it is None on the last page. A message that keeps its place in
         the order is on exactly one page, whatever is enqueued or settled between pages. A message that is delivered or
@@ -262,9 +262,9 @@ class WithdrawalMethods(QueueBase):
 
         If a consumer holds the message, a completion still counts; after any other settlement the message is gone. The
         key is free when the cancel is sent, and the worker learns of the cancel at its next heartbeat. Instead of the
-        id you can give a *channel* with a *key*, an *ordering_key* or both. A session finds messages by key before it
-        sends its enqueues, so it withdraws none of those. The ``outcome`` and ``outcomes`` of the receipt are set after
-        the COMMIT; on a Connection they are set at once.
+        id you can give a *channel* with a *key*, an *ordering_key* or both. A session looks up keys before it sends its
+        enqueues, so it does not withdraw its own messages. The ``outcome`` and ``outcomes`` of the receipt are set
+        after the COMMIT; on a Connection they are set at once.
 
         A transaction sends its enqueues before its cancels, so its enqueues still find the key of a cancelled message
         taken: an enqueue under that key after the cancel raises DuplicateMessage. To rewrite the message, use
@@ -291,8 +291,8 @@ class WithdrawalMethods(QueueBase):
         ``queue.admin.count_undelivered`` counts the messages beforehand. The ``purged`` of the receipt is set after the
         COMMIT; on a Connection it is set at once.
 
-        Leased messages stay, and so do those that another transaction has locked or not committed. A transaction sends
-        its enqueues first, so its own messages are deleted too. If the channel does not exist, nothing is deleted.
+        Leased messages stay, and messages that another transaction has locked or not committed. A transaction sends its
+        enqueues first, so its own messages are deleted too. If the channel does not exist, nothing is deleted.
 
         The call locks the channel's state and the messages until the transaction ends; until then the channel is not
         served. The call waits for a dequeue that is serving the channel. A million messages take seconds. Without

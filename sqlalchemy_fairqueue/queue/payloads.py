@@ -190,7 +190,7 @@ class ResultSchema:
         return plain
 
     def value(self, plain: Any) -> Any:
-        """Convert a kept value to the annotated return type; raise PayloadError if it does not fit any more."""
+        """Convert a kept value to the annotated return type; raise PayloadError if it does not fit this type."""
         return self._converted(plain, f"the result of job {self.kind!r} is {plain!r:.80}")
 
     def _converted(self, plain: Any, what: str) -> Any:

@@ -97,16 +97,17 @@ class ResultMethods(HandlerMethods):
 
         Args:
             message_id: The id in the receipt. Anybody can guess ids, so give *channel* too if a tenant asks.
-            channel: The channel that the message must be in, such as that of the tenant who asks; None: any. A message
-                of another channel raises UnknownMessage, and so does a message of which nothing is kept any more.
+            channel: The channel that the message must be in, such as the channel of the tenant who asks; None: any. A
+                message of another channel raises UnknownMessage, and so does a message of which nothing is kept any
+                more.
             timeout: How long to wait for the end of the message; needs an Engine. None, the default: do not wait.
                 Waiting holds no connection of the pool; all waits of an engine share one listening connection. A
                 handler that waits occupies the worker and gets a HandlerWaitWarning; use a :meth:`group` there.
 
         Raises:
             ResultError: A subclass says why: ResultNotReady, which is a TimeoutError (not ended, or not in time),
-                MessageFailed (a dead letter), ResultCancelled, ResultNotKept (completed, but the result is not kept, or
-                not any more), UnknownMessage (never in this queue, or not known to be in the *channel*).
+                MessageFailed (a dead letter), ResultCancelled, ResultNotKept (completed, but the result was not kept,
+                or is deleted), UnknownMessage (never in this queue, or not known to be in the *channel*).
             PayloadError: The codec cannot decode the kept value, or it does not fit the job's annotation.
 
         Example:

@@ -186,9 +186,9 @@ class Schedules(Facet[ScheduleMethods]):
         """Enqueue the message of a schedule in addition to its slots, even while it is paused. Return the message's id.
 
         The call is sent at once: on a session or connection in its transaction. The header ``scheduled_for`` is the
-        time of the call. Its locks and its place in the lock order are those of an enqueue. A missing schedule raises
-        UnknownSchedule. If the channel is full, the call raises ChannelFull or, if the channel's policy says "drop",
-        returns None.
+        time of the call. The call has the locks of an enqueue and its place in the lock order. A missing schedule
+        raises UnknownSchedule. If the channel is full, the call raises ChannelFull or, if the channel's policy says
+        "drop", returns None.
         """
         _checked(channel, name)
         target, doing = self._target, f"run schedule {name!r} of"

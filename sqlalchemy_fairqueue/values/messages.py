@@ -199,8 +199,8 @@ class CancelReceipt:
         message_id: None if the cancel named messages by their key or ordering key.
         outcome: None until the commit. "cancelled": the message is never delivered. "leased": a consumer holds it; it
             is never delivered again, and its worker learns of the cancel at the next heartbeat. "missing": it was done,
-            dead, withdrawn before, or in another queue. For several messages: "leased" if one of them is, or else
-            "cancelled" if one of them is, or else "missing".
+            dead, withdrawn before, or in another queue. For several messages: "leased" if any is leased, else
+            "cancelled" if any was cancelled, else "missing".
         outcomes: The outcome of each message, by id; None until the commit, empty if no message has the name.
 
     See Also:

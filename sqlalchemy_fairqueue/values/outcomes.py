@@ -134,8 +134,8 @@ class RetryPolicy:
 
     The longest wait after attempt n is ``min(cap, first * factor ** (n - 1))``. The wait itself is random, and at least
     the part 1 - jitter of the longest wait, so that messages which failed together do not come back together. Source:
-    M. Brooker, "Exponential Backoff and Jitter", 2015. A retried message goes behind those of its channel that were due
-    before it, or to the place of its priority.
+    M. Brooker, "Exponential Backoff and Jitter", 2015. A retried message goes behind messages of its channel that were
+    due earlier, or to its priority's place.
 
     Attributes:
         first: The longest wait after the first attempt.
@@ -143,7 +143,8 @@ class RetryPolicy:
         cap: The upper bound of all waits.
         jitter: The random part of the wait, 0 to 1.
         max_attempts: A message becomes a dead letter after this many attempts, or after its own ``max_attempts`` if
-            that is lower. None: only its own limit. An attempt whose process died or whose lease was lost counts.
+            that is lower. None: only the message's own limit. An attempt that ended with its process or its lease
+            counts.
         bury_on: Exceptions, with subclasses, that make the message a dead letter at once.
         retry_on: The only exceptions of a handler, with subclasses, that are retried; others make the message a dead
             letter at once. ``bury_on`` takes precedence. What the handler did not cause is always retried: a timeout, a

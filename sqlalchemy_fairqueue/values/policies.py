@@ -36,7 +36,7 @@ class Unset(Enum):
 
 
 UNSET: Final = Unset.UNSET
-"""The default of arguments in which None has a meaning of its own: leave the value as it is."""
+"""The default of an argument for which None is a value: what the argument would set stays as it is."""
 
 
 # Without slots, since ChannelStats has this and another base, and only one of the two may have slots.
@@ -150,7 +150,7 @@ def policy_values(columns: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def policy_changes(where: str, policy: object, changes: Mapping[str, Any]) -> PolicyChanges:
-    """Return the fields to change: all fields of *policy*, or the named *changes*, whichever is given.
+    """Return the fields to change: all fields of *policy* or, if that is None, the *changes*.
 
     Each change is checked by itself; only the database knows, and checks, the resulting policy.
     """

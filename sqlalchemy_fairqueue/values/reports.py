@@ -91,7 +91,7 @@ class QueueTaker:
 
 @dataclass(frozen=True, slots=True)
 class LongestOut:
-    """The leased message that consumers have held longest, among those that a limit counts.
+    """Of the leased messages that a limit counts, the message that consumers have held longest.
 
     Attributes:
         message_id: Without a history, the least id of the messages that the limit counts.
@@ -147,7 +147,7 @@ class Wait:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftoverReason:
-    """A reason for which messages of a queue wait, how many wait for it, and in how many channels.
+    """A reason why messages of a queue wait, how many messages wait for this reason, and in how many channels.
 
     Attributes:
         until: When one of these channels may go on, at the latest. None: unknown.
@@ -382,8 +382,8 @@ class ChannelDemand:
 class ChannelStats(PolicyFields, ChannelDemand):
     """The state of a channel at the time of the call.
 
-    It also has the fields of :class:`ChannelDemand` and of :class:`~sqlalchemy_fairqueue.ChannelPolicy`. Fields that
-    none of the three lists mean what they mean in :class:`QueueStats`, for one channel.
+    It also has the fields of :class:`ChannelDemand` and of :class:`~sqlalchemy_fairqueue.ChannelPolicy`. Fields without
+    a description there or here mean what they mean in :class:`QueueStats`, for one channel.
 
     Attributes:
         deliverable: Ready messages that workers could take now, if they took from no other channel.
@@ -454,8 +454,8 @@ class Contention(Competition):
     Attributes:
         channels: The listed channels, the longest wait first; channels without ready messages come last.
         waiting: How many channels have ready messages.
-        rivals: How many channels compete: those with leased messages, and those with ready messages that neither a
-            pause nor their own limit or rate holds back.
+        rivals: How many channels compete: with leased messages, or with ready messages that neither a pause nor their
+            own limit or rate holds back.
         rival_weight: The sum of the competing channels' weights.
         leased: Leased messages of the queue.
         served_cost: The cost of the queue's attempts that ended in the last five minutes, among the last 2,000 attempts
@@ -497,8 +497,8 @@ class ConsumerInfo:
 
     Attributes:
         leased: Messages that it holds, including those that wait for a handler.
-        delivered_at: When the first of them was delivered. None: it holds no message, or the queue records no history.
-        message_id: The id of that message; without a history, the least id of those it holds. None: it holds none.
+        delivered_at: When the first of these was delivered. None: it holds no message, or the queue records no history.
+        message_id: The id of that message; without a history, the least id of its messages. None: it holds no message.
         kind: The kind of that message, or None; likewise channel.
         expires_at: When its last lease expires unless it is extended.
         waiting_until: Until when it waits for work. None: it does not wait.
@@ -506,8 +506,8 @@ class ConsumerInfo:
             last hour; or the worker still took or waited for work ten seconds later, which shows that it started after
             the request.
         cancelled: Cancelled messages that it still holds. If it holds them for long, their handlers ignore the cancel.
-        version: The version of the library that a worker runs. None: the worker has just started, or this is no worker.
-        handlers: The messages that it holds, those held longest first, as many as were asked for.
+        version: The version of the library that a worker runs. None: it has just started, or is no worker.
+        handlers: The messages that it has held longest, the longest first, as many as were asked for.
 
     Example:
         >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1, kind="parse")
@@ -866,7 +866,7 @@ class DeadLetterGroup:
 
     Attributes:
         error: The last line of the error, in which # replaces numbers; or None.
-        message_ids: The ids of the newest of them.
+        message_ids: The ids of the newest of these dead letters.
     """
 
     kind: str | None

@@ -61,7 +61,7 @@ class CronTiming:
                 yield found
 
     def _by_elapsed_time(self, second: int) -> Iterator[int]:
-        """Yield the slots of one UTC offset after the other, since cronsim errs if clocks change by half an hour."""
+        """Yield slots, with a CronSim for each UTC offset, since CronSim errs if the clocks change by half an hour."""
         change: int | None = second + 1
         while change is not None:
             begin, offset = change - 1, self._offset(change)
@@ -140,7 +140,7 @@ class Plan:
 
 
 def planned(timing: Timing, catch_up: CatchUp, done_until: int, now: int, most: int) -> Plan:
-    """Return the slots to run among those later than *done_until* and not later than *now*, at most *most*.
+    """Return at most *most* slots to run, of the slots after *done_until* and not after *now*, in microseconds.
 
     Every slot on time runs. "all" also runs every late slot, "skip" none, and "last" the newest if none is on time.
     """
