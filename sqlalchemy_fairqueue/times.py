@@ -32,7 +32,7 @@ def microseconds(duration: timedelta) -> int:
 
 def instant_microseconds(instant: datetime) -> int:
     """Convert an aware datetime to microseconds since the epoch; a naive one raises ValueError."""
-    # Ask and subtract as datetime itself does, for the same reason as in microseconds().
+    # Call the methods of datetime itself, for the same reason as in microseconds().
     if datetime.utcoffset(instant) is None:
         raise ValueError(f"datetime {instant!r} has no time zone; give an aware one, like datetime.now(UTC)")
     return microseconds(datetime.__sub__(instant, _EPOCH))

@@ -355,7 +355,7 @@ class EpochMixin(columns.fq_epoch):
 
 @mapping("the dispatcher writes it; the limit is set by queue.configure(session, max_concurrency=...)", key=("queue",))
 class QueueStateMixin(columns.fq_queue_state):
-    """The dispatch row of a queue: what its dispatcher knows, and the counts of its limit. There is no unique index.
+    """The dispatch row of a queue: what its dispatcher knows, and the counts of the queue's own limit.
 
     The dispatcher has heard the signals of all transactions below ``heard_below`` that are not in ``heard_open``. The
     ready order begins at (``ready_floor``, ``ready_channel``) or later; this place has not moved since ``still_since``.

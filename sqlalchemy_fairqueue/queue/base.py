@@ -126,7 +126,7 @@ class QueueBase:
         self.notify = notify
         self.check_kinds = check_kinds
         self._target = Target(schema, name, bind_arguments, notify, new_policy_json(self.defaults))
-        # Kinds that _check_kind has checked.
+        # Kinds that enqueues need not check again.
         self._checked_kinds: set[str] = set()
         self._begin()
 

@@ -171,7 +171,7 @@ class Consumer:
 
     def _call(self, connection: Connection, limit: int, lease: timedelta, max_bytes: int | None) -> Deliveries:
         sent_at = monotonic()
-        # Only a lease of the same duration is used again: after a crash, a longer one would keep its messages longer.
+        # Only a lease of the same duration is used again: after a crash, messages under a longer lease come back later.
         lease_id = next((known for made_for, known in self._leases if made_for == lease), None)
         dequeued = take_messages(
             connection,

@@ -213,7 +213,7 @@ class Context:
 
     @property
     def cancelled(self) -> bool:
-        """Whether a message of the call was cancelled. If so, end the handler, since the worker will not commit it.
+        """Whether a message of the call was cancelled. If so, return soon, since the worker will not commit the work.
 
         Example:
             >>> context = make_context(make_delivery(queue, 1), cancelled=True)

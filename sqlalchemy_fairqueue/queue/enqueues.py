@@ -38,11 +38,11 @@ _headers = _HeadersCodec()
 # PostgreSQL cannot return a bytea of twice this size as text, so a longer payload could never be dequeued.
 _CONTENT_BYTES = 256 * 2**20
 _NONE: Mapping[str, str] = {}
-# C calls attrgetter, which saves time with many messages.
+# An attrgetter runs in C, which saves time with many messages.
 _kind = attrgetter("message.kind")
 _receipt = attrgetter("receipt")
-# Most bytes of headers with those of the instrumentation, which are left out beyond that: the database adds spaces, so
-# that headers may take twice as many bytes there.
+# If a message's headers and the instrumentation's have more bytes together, the message gets only its own: the database
+# writes spaces between them, which may double their size.
 _CARRIED_UP_TO = HEADERS_BYTES // 2
 
 

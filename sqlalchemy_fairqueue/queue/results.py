@@ -211,7 +211,7 @@ class _LoopEvent:
             self._loop.call_soon_threadsafe(self._event.set)
 
     def wait(self, seconds: float) -> None:
-        # This import needs greenlet.
+        # Imported here, since the import needs greenlet.
         from sqlalchemy.util import await_only  # noqa: PLC0415
 
         await_only(self._within(seconds))

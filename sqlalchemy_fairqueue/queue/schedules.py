@@ -133,7 +133,7 @@ class Schedules(Facet[ScheduleMethods]):
         job: Enqueue | None = None,
         **options: Unpack[ScheduleOptions],
     ) -> None:
-        """Create or change the schedule of that name in the channel: it enqueues a message again and again.
+        """Create or change a schedule, which enqueues a message to a channel again and again.
 
         The change takes effect with the caller's commit. The first slot is later than the call, so a new schedule does
         not run at once. Any worker of the queue then runs its slots, each once: one transaction records the slot and

@@ -473,8 +473,8 @@ class GroupStatus(GroupCounts):
 
     Attributes:
         pending: Members that have not ended.
-        finished_at: When the follow-up was enqueued or, without a follow-up, a worker found that all members had ended.
-            None: the group is open.
+        finished_at: When the follow-up was enqueued; without a follow-up, when a worker found that all members had
+            ended. None: the group is open.
         message_id: The follow-up, once it is enqueued.
         problem: Why the last try to enqueue the follow-up failed; it is tried again.
 

@@ -143,8 +143,7 @@ class RetryPolicy:
         cap: The upper bound of all waits.
         jitter: The random part of the wait, 0 to 1.
         max_attempts: A message becomes a dead letter after this many attempts, or after its own ``max_attempts`` if
-            that is lower. None: only the message's own limit. An attempt that ended with its process or its lease
-            counts.
+            that is lower. None: no such limit. An attempt whose process died or whose lease was lost counts.
         bury_on: Exceptions, with subclasses, that make the message a dead letter at once.
         retry_on: The only exceptions of a handler, with subclasses, that are retried; others make the message a dead
             letter at once. ``bury_on`` takes precedence. What the handler did not cause is always retried: a timeout, a

@@ -30,7 +30,7 @@ GRACE: Final = timedelta(minutes=1)
 _FIELDS = 5
 _SECOND = 1_000_000
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - a local time
-# No zone changes twice within so many seconds.
+# No time zone changes its UTC offset twice within so many seconds.
 _STEP = 6 * 3600
 # Windows in which to look for the last slot, until one has a slot. The first finds slots of every minute, the last
 # finds slots of 29 February.
@@ -142,7 +142,8 @@ class Plan:
 def planned(timing: Timing, catch_up: CatchUp, done_until: int, now: int, most: int) -> Plan:
     """Return at most *most* slots to run, of the slots after *done_until* and not after *now*, in microseconds.
 
-    Every slot on time runs. "all" also runs every late slot, "skip" none, and "last" the newest if none is on time.
+    Slots on time always run. Late slots run by *catch_up*: all, none ("skip"), or the newest if none is on time
+    ("last").
     """
     begin = done_until if catch_up == "all" else max(done_until, now - microseconds(GRACE))
     due = takewhile(lambda slot: slot <= now, timing.after(begin))
