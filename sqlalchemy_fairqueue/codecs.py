@@ -30,7 +30,7 @@ _OF_JOBS = (UUID, Decimal, date, time, timedelta, bytes, Enum, set, frozenset)
 
 @runtime_checkable
 class Codec(Protocol):
-    """The interface of a codec: any object with ``encode`` and ``decode``. It may serve several queues.
+    """The interface of a codec: any object with ``encode`` and ``decode``. One object may serve several queues.
 
     All processes that use a queue need codecs that understand each other's content.
 

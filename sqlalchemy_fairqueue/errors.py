@@ -229,7 +229,7 @@ class UnsentWork(FairQueueError):
 class UnknownChannel(FairQueueError, codes=("QF008",)):
     """The channel to pause or resume does not exist: its name is mistyped, or it has had no message yet.
 
-    On a Connection or Engine nothing was changed; a COMMIT fails as a whole.
+    On a Connection or Engine nothing was changed; a COMMIT that raises this commits nothing.
 
     Example:
         >>> queue.pause(engine, "custmer-7")
@@ -246,7 +246,7 @@ class UnknownChannel(FairQueueError, codes=("QF008",)):
 class UnknownSchedule(FairQueueError, codes=("QF009",)):
     """The schedule to pause, resume or run does not exist: its name or channel is mistyped.
 
-    On a Connection or Engine nothing was changed; a COMMIT fails as a whole.
+    On a Connection or Engine nothing was changed; a COMMIT that raises this commits nothing.
 
     Example:
         >>> queue.schedules.run(engine, "nihgtly", channel="customer-7")
@@ -339,7 +339,7 @@ class HandlerTimeout(FairQueueError):
 
 @dataclass(eq=False, repr=False)
 class HandlerCrashed(FairQueueError):
-    """The child process of a handler (``isolation="process"``) ended before the handler; its attempt failed.
+    """The child process of a handler (``isolation="process"``) ended before the handler returned; the attempt failed.
 
     ``exitcode`` is the exit status, or the negative number of the signal that killed it; None if unknown.
 

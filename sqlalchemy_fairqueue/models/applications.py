@@ -186,7 +186,7 @@ class DeadLetterMixin(ContentMixin, columns.fq_dead_letter):
 class LeaseMixin(columns.fq_lease):
     """A consumer's lease of messages, until ``expires_at``; ``epoch`` is the server's epoch when it was made.
 
-    A worker tells its ``concurrency`` and the ``version`` of its library; otherwise both are None.
+    ``concurrency`` and ``version`` (of the library) are None if the consumer is no worker, or has just started.
 
     Example:
         >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)
@@ -219,7 +219,8 @@ class PlanMixin(columns.fq_plan):
     """A plan of a queue: a policy with a name, and how far its last change has spread.
 
     ``policy`` has the column names of :class:`ChannelStateMixin`, and durations in microseconds. The dispatcher brings
-    a change to the channels by id: ``spread_after`` is the last channel visited, None if all have the change.
+    a change to the channels by id: ``spread_after`` is the last channel visited, or None if all channels have the
+    change.
 
     Example:
         >>> queue.plans.configure(engine, "gold", weight=3)

@@ -221,7 +221,7 @@ def mapping(verbs: str, *, key: tuple[str, ...] = ()) -> Callable[[Mixin], Mixin
     """Return a class decorator that gives a mixin the constraints and indexes of its table, by the same names.
 
     Args:
-        verbs: What writes the table; for the text of :class:`ReadOnlyModel`.
+        verbs: What writes the table, as :class:`ReadOnlyModel` tells users.
         key: The columns of the mapping's key, if the table has no primary key.
     """
 

@@ -159,7 +159,7 @@ class ConfigurationMethods(QueueBase):
         ends, and waits for other transactions that have it locked.
 
         A missing channel raises UnknownChannel, since its name may be mistyped; on a session the COMMIT raises it and
-        fails as a whole. ``new=True`` creates the channel, so that you can stop a tenant before its first message.
+        commits nothing. ``new=True`` creates the channel, so that you can stop a tenant before its first message.
 
         Example:
             >>> receipt = queue.enqueue(engine, channel="customer-7", payload=1)

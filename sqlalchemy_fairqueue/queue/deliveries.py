@@ -93,10 +93,10 @@ class DeliveryMethods(QueueBase):
     def complete(self, where: RecordedWhere, deliveries: Held, *, cost: int | None = None, result: Any = None) -> None:
         """Settle deliveries whose work is done, and delete their messages.
 
-        On a session the COMMIT settles. If a delivery is lost, the COMMIT fails as a whole with LeaseLost: business
-        effects and completion happen together or not at all. On an engine the call settles the other deliveries and
-        raises LeaseLost. A completion after the end of the lease still counts if nobody else has taken the message.
-        Settlements lock the messages, in the order of their ids, and nothing else.
+        On a session the COMMIT settles. If a delivery is lost, the COMMIT raises LeaseLost and commits nothing:
+        business effects and completion happen together or not at all. On an engine the call settles the other
+        deliveries and raises LeaseLost. A completion after the end of the lease still counts if nobody else has taken
+        the message. Settlements lock the messages, in the order of their ids, and nothing else.
 
         Args:
             cost: The actual cost of each delivery, 0 to 1,000,000,000 in the unit of ``enqueue(cost=)``. The channel

@@ -316,9 +316,9 @@ class Groups(Facet[QueueBase]):
         Each member that has not ended is cancelled as by ``queue.cancel``, and cannot add members any more. When the
         members that consumers hold have ended, the follow-up is enqueued: *on_failure* if there is one.
 
-        The call locks the members until the transaction ends, and waits for transactions that have one locked. In the
-        lock order the call is a settlement, so enqueue before it. An unknown group raises UnknownGroup. In a REPEATABLE
-        READ or SERIALIZABLE transaction the call raises IsolationError.
+        The call locks the members until the transaction ends, and waits for transactions that have locked one of them.
+        In the lock order the call is a settlement, so enqueue before it. An unknown group raises UnknownGroup. In a
+        REPEATABLE READ or SERIALIZABLE transaction the call raises IsolationError.
         """
         return self._ask(where, self._of_group(group_id, _cancel), settles=True)
 

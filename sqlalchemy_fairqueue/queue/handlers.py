@@ -226,7 +226,7 @@ class Handler:
     Attributes:
         retry: The policy of this kind. None: the worker's policy.
         session_type: The class that the parameter ``session`` is annotated with, or None.
-        isolated: Whether it runs in a child process.
+        isolated: Whether the function runs in a child process.
         resources: For each parameter that takes a resource, the name of the resource.
     """
 
@@ -282,14 +282,14 @@ class HandlerMethods(LifespanMethods):
                 ``context.check()`` raises, but the function counts towards ``concurrency`` until it returns.
                 Default: no limit.
             isolation: "process" runs the function in a child process, for code that may hang or crash. The child is
-                killed at the timeout, when its lease is lost, when its message is cancelled, and when the grace period
-                of a stop ends. The function must be plain, take no ``session``, and stand at the top of a module that
-                the child can import; payload and headers must be picklable. Default: in the worker's process.
+                killed at the timeout, when the message is lost or cancelled, and when the grace period of a stop ends.
+                The function must be plain, take no ``session``, and stand at the top of a module that the child can
+                import; payload and headers must be picklable. Default: in the worker's process.
             batch: The function gets a list of ready deliveries of one channel, in order: at least one, at most what the
                 Batch allows. The deliveries are settled together, in the transaction of the session if the function
-                takes one; ``context.retry``, ``release`` and ``bury`` settle single ones differently. If the function
-                raises, the attempts of all have failed. A message that was tried before comes alone, so that a message
-                that fails each time does not make others dead letters. Limits, rates and costs count each message.
+                takes one; ``context.retry``, ``release`` and ``bury`` settle single deliveries differently. If the
+                function raises, all have failed. A message that was tried before comes alone, so that a message that
+                fails each time does not make others dead letters. Limits, rates and costs count each message.
 
         Example:
             >>> @queue.handler("parse", timeout=timedelta(minutes=5))

@@ -162,7 +162,7 @@ class Schedules(Facet[ScheduleMethods]):
     def remove(self, where: RecordedWhere, name: str, *, channel: str) -> None:
         """Remove a schedule, if it exists. Messages that it has enqueued stay.
 
-        The call locks the schedule until the transaction ends, and waits for a worker that runs a slot of it.
+        The call locks the schedule until the transaction ends, and waits for a worker that runs one of its slots.
         """
         return self._perform(where, [change.remove_schedule(self._target, *_checked(channel, name))], None)
 
@@ -171,8 +171,8 @@ class Schedules(Facet[ScheduleMethods]):
         """Pause a schedule. Slots that come during the pause are skipped, whatever its catch_up.
 
         Messages that it has enqueued are still delivered; pause the channel to stop these. Locks are those of
-        :meth:`remove`. A missing schedule raises UnknownSchedule; on a session the COMMIT raises it and fails as a
-        whole.
+        :meth:`remove`. A missing schedule raises UnknownSchedule; on a session the COMMIT raises it and commits
+        nothing.
         """
         return self._perform(where, [change.pause_schedule(self._target, *_checked(channel, name), paused=True)], None)
 

@@ -552,7 +552,7 @@ class DeadLetterInfo:
     """A message that is not tried again unless it is redriven. Times are in UTC.
 
     Attributes:
-        message_id: A redrive keeps it.
+        message_id: The id of the message, which a redrive keeps.
         content: The payload as it is stored.
         max_attempts: The message's own limit. If its retry policy allowed fewer, the reason names the policy's limit.
         deliveries: How often it was ever delivered.
@@ -756,9 +756,9 @@ class AuditEntry:
     """A recorded action on a queue, a channel or a message, or on the installation.
 
     Attributes:
-        queue: None if it concerned the installation, such as a shared limit.
+        queue: None if the action concerned the installation, such as a shared limit.
         at: In UTC.
-        channel: None if it concerned the whole queue.
+        channel: None if the action concerned no single channel.
 
     See Also:
         :meth:`~sqlalchemy_fairqueue.queue.Admin.record_audit`
@@ -783,12 +783,12 @@ HANDLER_BOUNDS = tuple(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrendPoint:
-    """A queue or channel in a step of time.
+    """How a queue or channel stood in one step of a :class:`Trend`.
 
     Attributes:
         at: When the step begins, in UTC.
-        ready: The most messages that were ready at a sample. None: there is no sample.
-        oldest_wait: The longest wait of the oldest ready message at a sample. None: there is no sample.
+        ready: The most messages that were ready at a sample of the step. None: there is no sample. oldest_wait: The
+            longest wait of the oldest ready message at a sample. None: there is no sample.
         served: Attempts that completed a message. None: unknown; likewise failed.
         failed: Attempts that were retried, buried, or lost with their lease; without a history, dead letters.
 
@@ -844,7 +844,7 @@ class Trend:
 
     Attributes:
         channel: None: the trend is of the whole queue.
-        points: The oldest first.
+        points: One for each step, the oldest first.
         handlers: How long handlers took in the last 10,000 attempts of all queues; kinds with the most attempts first.
 
     Example:
