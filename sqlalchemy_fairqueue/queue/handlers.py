@@ -288,8 +288,9 @@ class HandlerMethods(LifespanMethods):
             batch: The function gets a list of ready deliveries of one channel, in order: at least one, at most what the
                 Batch allows. The deliveries are settled together, in the transaction of the session if the function
                 takes one; ``context.retry``, ``release`` and ``bury`` settle single deliveries differently. If the
-                function raises, all have failed. A message that was tried before comes alone, so that a message that
-                fails each time does not make others dead letters. Limits, rates and costs count each message.
+                function raises, all of its deliveries have failed. A message that was tried before comes alone, so that
+                a message that fails each time does not make others dead letters. Limits, rates and costs count each
+                message.
 
         Example:
             >>> @queue.handler("parse", timeout=timedelta(minutes=5))

@@ -333,7 +333,8 @@ class Delivery:
         attempt: The number of this attempt, from 1; releases are not counted.
         deliveries: How often the message was ever delivered; a part of the fencing token.
         holds_slot: Whether a settlement may free a slot of a limit of the channel or the queue.
-        settled: How this process has settled it, such as "complete"; set after the commit, or at once on a Connection.
+        settled: How this process has settled it, such as ["complete"]; set after the commit, or at once on a
+            Connection.
         is_timed: Whether the queue is fair by seconds, so that a worker measures the handler's time.
         keeps_result: Whether the queue kept results at the delivery, so that a completion stores one.
 

@@ -46,10 +46,10 @@ def _made_again(kind: type[Outcome], args: tuple[object, ...]) -> Outcome:
 
 
 class Retry(Outcome):
-    """Try the message again later, and count the attempt. After its last attempt it becomes a dead letter.
+    """Try the message again later, and count the attempt. After the last attempt the message becomes a dead letter.
 
     Args:
-        delay: The least wait. None: as the retry policy says.
+        delay: How long to wait at least. None: as the retry policy says.
         error: The text to keep with the message. None: the exception that this outcome was raised from, if any.
 
     Example:
@@ -81,7 +81,7 @@ class Release(Outcome):
     """Give the message back without counting the attempt.
 
     Args:
-        delay: The least wait. None: no wait; the message keeps its place in the channel.
+        delay: How long to wait at least. None: no wait; the message keeps its place in the channel.
 
     Example:
         >>> @queue.handler("call")

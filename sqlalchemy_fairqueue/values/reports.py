@@ -118,8 +118,9 @@ class Wait:
     """Why a message waits, and who holds what it waits for.
 
     Attributes:
-        until: When the reason ends at the latest, for a rate or a scheduled time. None: unknown.
-        takers: Channels that hold the capacity it waits for, the greatest first. Empty: no other channel holds any.
+        until: By when a rate allows the message, or a scheduled message is due. None: unknown.
+        takers: At most three channels that hold the capacity it waits for, the greatest first. Empty: there are no
+            others.
         limit: The name of the shared limit that holds it back, or None.
         queues: Other queues that draw from *limit*, those with the most leased messages first.
         behind: The message of its ordering key that goes first, or None.
