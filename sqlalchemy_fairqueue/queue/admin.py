@@ -154,7 +154,7 @@ class DeadLetters(Facet[QueueBase]):
         """Delete dead letters for good and return how many; without filters, all of the queue.
 
         The call locks the dead letters. With ids it waits for another redrive or purge of them; without ids it skips
-        locked dead letters. *until* is the time (aware) before which they died; *before* is its former name.
+        locked dead letters. With *until* (aware) only earlier deaths count; *before* is its former name.
         """
         which = checked_filters(ids=checked_ids(message_ids), **filters)
         for name, time in (("until", until), ("before", before)):

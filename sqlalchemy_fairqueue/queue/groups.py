@@ -203,14 +203,14 @@ class GroupMethods(EnqueueMethods):
         members can add members, by ``context.group``. Other enqueues to this queue within the block do not join the
         group, and give an :class:`~sqlalchemy_fairqueue.errors.OutsideGroupWarning`.
 
-        Within about a second after the last member has ended, or after the commit if there are none, a worker of any
-        queue of the installation enqueues *then*, exactly once. A member has ended when it is completed, dead,
+        Within about a second after the last member has ended, or after the commit if there are no members, a worker of
+        any queue of the installation enqueues *then*, exactly once. A member has ended when it is completed, dead,
         cancelled or purged; a retry or the death of a worker does not end it. A dead letter that is redriven later is
         delivered outside of the group. If another message replaces a member by its key, the member stays a member, with
         the new content.
 
         The handler of the follow-up reads the counts from ``context.after_group``, or from the header ``after_group``.
-        If the channel of the follow-up is full, it comes later. Members that end at the same time do not wait for one
+        While its own channel is full, the follow-up waits. Members that end at the same time do not wait for one
         another.
 
         Args:

@@ -98,8 +98,7 @@ class ResultMethods(HandlerMethods):
         Args:
             message_id: The id in the receipt. Anybody can guess ids, so give *channel* too if a tenant asks.
             channel: The channel that the message must be in, such as the channel of the tenant who asks; None: any. A
-                message of another channel raises UnknownMessage, and so does a message of which nothing is kept any
-                more.
+                message of another channel raises UnknownMessage, and so does a message of which nothing is kept.
             timeout: How long to wait for the end of the message; needs an Engine. None, the default: do not wait.
                 Waiting holds no connection of the pool; all waits of an engine share one listening connection. A
                 handler that waits occupies the worker and gets a HandlerWaitWarning; use a :meth:`group` there.

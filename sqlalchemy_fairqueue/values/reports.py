@@ -119,8 +119,7 @@ class Wait:
 
     Attributes:
         until: By when a rate allows the message, or a scheduled message is due. None: unknown.
-        takers: At most three channels that hold the capacity it waits for, the greatest first. Empty: there are no
-            others.
+        takers: Up to three channels that hold the capacity it waits for, the greatest first. Empty: no other does.
         limit: The name of the shared limit that holds it back, or None.
         queues: Other queues that draw from *limit*, those with the most leased messages first.
         behind: The message of its ordering key that goes first, or None.
@@ -788,8 +787,8 @@ class TrendPoint:
 
     Attributes:
         at: When the step begins, in UTC.
-        ready: The most messages that were ready at a sample of the step. None: there is no sample. oldest_wait: The
-            longest wait of the oldest ready message at a sample. None: there is no sample.
+        ready: The most messages that were ready at a sample of the step. None: there is no sample.
+        oldest_wait: The longest wait of the oldest ready message at a sample. None: there is no sample.
         served: Attempts that completed a message. None: unknown; likewise failed.
         failed: Attempts that were retried, buried, or lost with their lease; without a history, dead letters.
 
