@@ -219,8 +219,7 @@ class PlanMixin(columns.fq_plan):
     """A plan of a queue: a policy with a name, and how far its last change has spread.
 
     ``policy`` has the column names of :class:`ChannelStateMixin`, and durations in microseconds. The dispatcher brings
-    a change to the channels by id: ``spread_after`` is the last channel visited, or None if all channels have the
-    change.
+    a change to the channels by id: ``spread_after`` is the last channel visited, or None if all have the change.
 
     Example:
         >>> queue.plans.configure(engine, "gold", weight=3)

@@ -288,9 +288,8 @@ class HandlerMethods(LifespanMethods):
             batch: The function gets a list of ready deliveries of one channel, in order: at least one, at most what the
                 Batch allows. The deliveries are settled together, in the transaction of the session if the function
                 takes one; ``context.retry``, ``release`` and ``bury`` settle single deliveries differently. If the
-                function raises, all of its deliveries have failed. A message that was tried before comes alone, so that
-                a message that fails each time does not make others dead letters. Limits, rates and costs count each
-                message.
+                function raises, all have failed. A message that was tried before comes alone, so that a message that
+                fails each time does not make others dead letters. Limits, rates and costs count each message.
 
         Example:
             >>> @queue.handler("parse", timeout=timedelta(minutes=5))
@@ -321,8 +320,7 @@ class HandlerMethods(LifespanMethods):
         ``attempts``, ``key`` and ``ordering_key`` of the dead letter.
 
         The reports begin when the first worker with the function starts, and include dead letters from all workers.
-        Workers without the function release them to others. ``configure(on_dead_kinds=...)`` without the kind ends
-        them.
+        Workers without the function release them to others. ``configure(on_dead_kinds=...)`` without *kind* ends them.
 
         Example:
             >>> @queue.on_dead("parse")

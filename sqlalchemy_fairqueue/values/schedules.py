@@ -142,8 +142,7 @@ class Plan:
 def planned(timing: Timing, catch_up: CatchUp, done_until: int, now: int, most: int) -> Plan:
     """Return at most *most* slots to run, of the slots after *done_until* and not after *now*, in microseconds.
 
-    Slots on time always run. Of late slots *catch_up* runs "all", none ("skip"), or the newest if none is on time
-    ("last").
+    Slots on time always run. *catch_up* decides about late ones: "last" runs the newest if none is on time.
     """
     begin = done_until if catch_up == "all" else max(done_until, now - microseconds(GRACE))
     due = takewhile(lambda slot: slot <= now, timing.after(begin))
