@@ -62,7 +62,7 @@ class Consumer:
 
     *name* is stored with its leases; None makes a name of the host, the process id and a random part. If a dequeue
     returns deliveries, the consumer calls *keep* with their lease and with ``time.monotonic()`` from before the
-    dequeue. *keep* returns the lease object that the deliveries get; a worker returns an object that extends the lease.
+    dequeue. *keep* returns the lease object that the deliveries get; a worker returns a lease that it extends.
     *is_held_up* tells whether the last dequeue found a due message that another transaction has locked.
     """
 

@@ -76,7 +76,7 @@ class LifespanMethods(QueueBase):
         The functions run in the order of their declaration, queue by queue, after the schemas were checked and before
         the first message is taken. A function that several queues of a worker declare runs once. A Worker calls them in
         the thread that starts it, and refuses async ones. An AsyncWorker calls all from one task, and plain ones in
-        threads. If a function fails, the worker ends what the earlier ones began, and the start raises
+        threads. If a function fails, the worker runs the code after the earlier yields, and the start raises
         :class:`~sqlalchemy_fairqueue.errors.StartError`. A worker that is started again calls them again.
 
         Example:

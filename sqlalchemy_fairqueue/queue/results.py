@@ -101,7 +101,8 @@ class ResultMethods(HandlerMethods):
                 message of another channel raises UnknownMessage, and so does a message of which nothing is kept.
             timeout: How long to wait for the end of the message; needs an Engine. None, the default: do not wait.
                 Waiting holds no connection of the pool; all waits of an engine share one listening connection. A
-                handler that waits occupies the worker and gets a HandlerWaitWarning; use a :meth:`group` there.
+                handler that waits occupies its place in the worker and gets a HandlerWaitWarning; use a :meth:`group`
+                instead.
 
         Raises:
             ResultError: A subclass says why: ResultNotReady, which is a TimeoutError (not ended, or not in time),
