@@ -375,7 +375,8 @@ class Admin(Facet[QueueBase]):
         """Return recorded actions on the queue, at most *limit* (1 to 10,000), the last first.
 
         Without *channel* and *message_id* these include actions on the installation, such as on shared limits. By an
-        index the call reads only what it returns. *before* is the last action of the previous page, or a time (aware).
+        index the call reads only what it returns. *before* is the last action of the previous page, or a time (aware):
+        earlier actions are returned.
         """
         check_names(channel=channel)
         if message_id is not None:
